@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from bot import errors
-from bot.agent import filling, showing
+from bot.agent import showing, store_loader
 from bot.agent.active import ActiveTurn
 from bot.agent.compactor import Compactor
 from bot.agent.deps import AgentDeps
@@ -270,7 +270,9 @@ class AgentRuntime:
                     return
                 await self._adopt_archive(request)
             await self.memory.load()
-            lines = await filling.filled(self.view_changes, self._deps, known=bool(self.memory.markdown))
+            lines = await store_loader.load_store(
+                self.view_changes, self._deps, known=bool(self.memory.markdown)
+            )
             self._ended = replay.ended(lines)
             self._filled = True
             if await self._removing.attempt() | self.view_changes.within_cap(self.compactor.cut):

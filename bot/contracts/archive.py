@@ -26,7 +26,7 @@ class ArchiveLine(Frozen):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Narrowed:
+class ArchiveFilter:
     """Filter and page of archive lines. `keyword` is literal text, any case; `before` is exclusive, `after` inclusive
     (milliseconds); `offset` counts matches, after `skip` has been applied.
     """
@@ -41,7 +41,7 @@ class Narrowed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryQuery(Narrowed):
+class HistoryQuery(ArchiveFilter):
     """A window into the archive, whose matches count newest first. What was removed, and what an edit has taken the
     place of, is left out but where `everything` counts. Where `counted` is false, little is read behind the last line
     of the window, however long the chat is, and the page's `total` may end there.

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from bot.contracts.archive import ArchiveLine, Narrowed
+from bot.contracts.archive import ArchiveFilter, ArchiveLine
 from bot.contracts.identity import ChatKey
 
 
 @dataclass(frozen=True, slots=True)
-class RecallQuery(Narrowed):
+class RecallQuery(ArchiveFilter):
     """A question to the index, in people's words, whose matches count from the best one. `now` (milliseconds) is when it
     is asked: times in it, such as "last Tuesday", count from there (UTC).
     """
@@ -55,7 +55,7 @@ class Recalls(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Belonging:
+class MembershipAnswer:
     """A person's own chats among those asked about: `chats`. Others are not, or not as far as is known: `unasked` were
     too many to ask at once, and the same question, asked again, goes on with them; for `unanswered` the platform
     gives no answer.
@@ -71,7 +71,7 @@ class Membership(Protocol):
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
-    ) -> Belonging:
+    ) -> MembershipAnswer:
         """The chatKeys (the most wanted ones first) of which the person is a member now; their direct chats with the
         bot only where `direct`, and never those of others. Raises nothing.
         """
@@ -82,13 +82,13 @@ class Membership(Protocol):
 class KnowsMembers(Protocol):
     """Optional ability of a `Channel`: knows the members of chats. Without it no person counts as a member."""
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> Belonging:
+    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
         """As `Membership.chats_of`. Raises an `errors.ChannelError` where the platform says nothing."""
         ...
 
 
 @runtime_checkable
-class KnowsMoves(Protocol):
+class KnowsChatMigrations(Protocol):
     """Optional ability of a `Channel`: knows chats whose id the platform has changed."""
 
     def same_chat(self, chat_id: str) -> frozenset[str]:

@@ -10,7 +10,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import Belonging, KnowsLinks, KnowsMembers, KnowsMoves
+from bot.contracts.recall import KnowsChatMigrations, KnowsLinks, KnowsMembers, MembershipAnswer
 
 SECONDS = 15.0
 """How long a platform may take to say who is where."""
@@ -25,11 +25,11 @@ class Memberships:
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
-    ) -> Belonging:
+    ) -> MembershipAnswer:
         knows = self._channels.get(channel)
         asked = [key for key in chat_keys if key.channel == channel]
         if not asked or not isinstance(knows, KnowsMembers):
-            return Belonging([])
+            return MembershipAnswer([])
         try:
             async with asyncio.timeout(SECONDS):
                 found = await knows.chats_of(user_id, asked, direct=direct)
@@ -40,19 +40,19 @@ class Memberships:
                 level="warn",
                 cause=f"{type(error).__name__}: {error}",
             )
-            return Belonging([], unanswered=asked)
+            return MembershipAnswer([], unanswered=asked)
 
         def of(keys: Sequence[ChatKey]) -> list[ChatKey]:
             known = set(keys)
             return [key for key in asked if key in known]
 
         # Never more than was asked about.
-        return Belonging(of(found.chats), of(found.unasked), of(found.unanswered))
+        return MembershipAnswer(of(found.chats), of(found.unasked), of(found.unanswered))
 
     def same_chat(self, channel: str, chat_id: str) -> frozenset[str]:
         """All ids of a chat, as its channel knows them."""
         knows: object = self._channels.get(channel)
-        return knows.same_chat(chat_id) if isinstance(knows, KnowsMoves) else frozenset({chat_id})
+        return knows.same_chat(chat_id) if isinstance(knows, KnowsChatMigrations) else frozenset({chat_id})
 
     def permalink(self, line: ArchiveLine) -> str | None:
         """The address of a message, where its channel knows it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from bot import errors
 from bot.contracts.environment import Disk
 from bot.history import indexfile
-from bot.history.filling import MOST_CHATS, Chat, Filling, line_hash
+from bot.history.chat_indexer import MOST_CHATS, ChatIndexer, IndexedChat, line_hash
 from bot.history.ranking import PLACE_BITS, ROW_BITS
 from bot.history.streams import Stream, Streams
 
@@ -19,9 +19,9 @@ _BULK = 20_000  # the same where nobody else waits
 _FIELDS = "id, name, size, last_at, last_hash, lines, tokens, session, place, last_ts, mark, count, newest"
 
 
-def chat_named(db: sqlite3.Connection, name: str) -> Chat | None:
+def chat_named(db: sqlite3.Connection, name: str) -> IndexedChat | None:
     row = db.execute(f"SELECT {_FIELDS} FROM chats WHERE name = ?", (name,)).fetchone()  # noqa: S608 - a constant
-    return None if row is None else Chat(*row)
+    return None if row is None else IndexedChat(*row)
 
 
 class Index:
@@ -66,13 +66,13 @@ class Index:
             with indexfile.transaction(self._db):
                 chat = self._chat(name, stream)
                 taken = 0
-                filling = Filling(self._db, chat, stream)
+                indexer = ChatIndexer(self._db, chat, stream)
                 for at, raw in stream.lines(chat.size):
-                    filling.take(at, raw)
+                    indexer.take(at, raw)
                     taken += 1
                     if taken == most:
                         break
-                filling.flush()
+                indexer.flush()
                 self._save(chat)
         return taken == most
 
@@ -116,7 +116,7 @@ class Index:
         rows = self._db.execute("SELECT name, count, newest FROM chats")
         return {name: (count, newest) for name, count, newest in rows}
 
-    def _chat(self, name: str, stream: Stream) -> Chat:
+    def _chat(self, name: str, stream: Stream) -> IndexedChat:
         chat = chat_named(self._db, name)
         if chat is not None and _continues(chat, stream):
             return chat
@@ -125,9 +125,9 @@ class Index:
         found = self._db.execute("INSERT INTO chats (name) VALUES (?)", (name,)).lastrowid or 0
         if found >= MOST_CHATS:
             raise sqlite3.DatabaseError("the index has no more numbers for chats")
-        return Chat(found, name)
+        return IndexedChat(found, name)
 
-    def _forget(self, chat: Chat) -> None:
+    def _forget(self, chat: IndexedChat) -> None:
         """What was indexed is no longer what the files hold. Its number is never given again, so the tokens that stay
         behind are found by nobody.
         """
@@ -143,7 +143,7 @@ class Index:
         self._db.execute("DELETE FROM runs WHERE chat = ?", (chat.id,))
         self._db.execute("DELETE FROM chats WHERE id = ?", (chat.id,))
 
-    def _save(self, chat: Chat) -> None:
+    def _save(self, chat: IndexedChat) -> None:
         self._db.execute(
             "UPDATE chats SET size = ?, last_at = ?, last_hash = ?, lines = ?, tokens = ?, session = ?, place = ?, "
             "last_ts = ?, mark = ?, count = ?, newest = ? WHERE id = ?",
@@ -179,7 +179,7 @@ def rebuild(path: Path, folder: Path, disk: Disk) -> tuple[int, int]:
         raise errors.StorageError(f"the search index cannot be made: {error}") from error
 
 
-def _continues(chat: Chat, stream: Stream) -> bool:
+def _continues(chat: IndexedChat, stream: Stream) -> bool:
     """True if the files still hold what was indexed, as far as its last line tells."""
     if not chat.size:
         return True

@@ -10,7 +10,7 @@ import jiter
 
 from bot.contracts.archive import HistoryPage, HistoryQuery
 from bot.history import indexfile, literal
-from bot.history.filling import ROLES, Chat
+from bot.history.chat_indexer import ROLES, IndexedChat
 from bot.history.index import Index, chat_named
 from bot.history.ranking import ROW_BITS
 from bot.history.streams import Stream
@@ -57,7 +57,7 @@ def page(index: Index, name: str, query: HistoryQuery) -> HistoryPage | None:
     return window.page() if all_of_them or window.full else None
 
 
-def _expression(db: sqlite3.Connection, chat: Chat, wanted: literal.LiteralQuery) -> str | None:
+def _expression(db: sqlite3.Connection, chat: IndexedChat, wanted: literal.LiteralQuery) -> str | None:
     """What all lines with the text are found by."""
     every = [f'"{chat.prefix}{token}"' for token in wanted.tokens]
     if wanted.part:
@@ -74,11 +74,11 @@ def _expression(db: sqlite3.Connection, chat: Chat, wanted: literal.LiteralQuery
     return f"({' AND '.join(every)}) OR {anything}" if all(every) else anything
 
 
-def _either(chat: Chat, tokens: Iterable[str]) -> str:
+def _either(chat: IndexedChat, tokens: Iterable[str]) -> str:
     return " OR ".join(f'"{chat.prefix}{token}"' for token in tokens)
 
 
-def _at_most(db: sqlite3.Connection, chat: Chat, expression: str) -> bool:
+def _at_most(db: sqlite3.Connection, chat: IndexedChat, expression: str) -> bool:
     """True if no more lines may have it than can be read."""
     found = db.execute(
         "SELECT count(*) FROM (SELECT 1 FROM tokens WHERE tokens MATCH ? AND rowid BETWEEN ? AND ? LIMIT ?)",
@@ -87,7 +87,9 @@ def _at_most(db: sqlite3.Connection, chat: Chat, expression: str) -> bool:
     return int(found[0]) <= MOST
 
 
-def _spots(db: sqlite3.Connection, chat: Chat, expression: str, query: HistoryQuery, most: int) -> list[Spot]:
+def _spots(
+    db: sqlite3.Connection, chat: IndexedChat, expression: str, query: HistoryQuery, most: int
+) -> list[Spot]:
     """Where lines of the role and time that were asked for may have it, those in the newest places first."""
     role = ROLES.index(query.role) if query.role else None
     return db.execute(
@@ -98,7 +100,7 @@ def _spots(db: sqlite3.Connection, chat: Chat, expression: str, query: HistoryQu
     ).fetchall()
 
 
-def _newest(db: sqlite3.Connection, chat: Chat, expression: str, query: HistoryQuery) -> list[Spot]:
+def _newest(db: sqlite3.Connection, chat: IndexedChat, expression: str, query: HistoryQuery) -> list[Spot]:
     """Enough of those that were written last, the newest first; none where that is not certain."""
     # An edit stands in the place of what it changed, however late it was written.
     revised = [

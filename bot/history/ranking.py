@@ -54,8 +54,8 @@ class Weights:
     """Bonus of the newest line over the oldest, as a share of the best score: it decides among equals."""
     single: float = 0.75
     """The weight of single characters in scripts without spaces, where pairs are looked for too."""
-    kin: float = 0.5
-    """The weight of words of the same family as one of the question (`kin.py`)."""
+    related: float = 0.5
+    """The weight of words of the same family as one of the question (`related_terms.py`)."""
     feedback_lines: int = 6
     """Number of best lines that give further terms."""
     feedback_terms: int = 8

@@ -10,7 +10,7 @@ from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import Hit
 from bot.history import indexfile, names, ranking
-from bot.history.finding import Finder, Place, SearchQuery
+from bot.history.finder import Finder, FoundLine, SearchQuery
 from bot.history.index import Index
 from bot.history.ranking import Weights
 from bot.history.reranking import Reranker
@@ -67,7 +67,7 @@ class Recall:
         """
         with self.index.streams.keeping(), indexfile.snapshot(self.index.db):
             places = self._finder.find([names.encode(key) for key in chat_keys], query)
-            taken: list[tuple[Place, ArchiveLine]] = []
+            taken: list[tuple[FoundLine, ArchiveLine]] = []
             refused = 0
             for begin in range(0, len(places), _AT_ONCE):
                 some = places[begin : begin + _AT_ONCE]
@@ -82,7 +82,7 @@ class Recall:
             known = {(place.name, place.line): place.said for place in places if place.said is not None}
             return self._with_neighbours(page, reach, known), len(places) - refused
 
-    def _said(self, places: Sequence[Place]) -> list[tuple[Place, ArchiveLine | None]]:
+    def _said(self, places: Sequence[FoundLine]) -> list[tuple[FoundLine, ArchiveLine | None]]:
         said: dict[tuple[str, int], ArchiveLine] = {}
         for name in {place.name for place in places}:
             lines = self._finder.read(
@@ -92,7 +92,10 @@ class Recall:
         return [(place, place.said or said.get((place.name, place.line))) for place in places]
 
     def _with_neighbours(
-        self, page: Sequence[tuple[Place, ArchiveLine]], reach: int, known: dict[tuple[str, int], ArchiveLine]
+        self,
+        page: Sequence[tuple[FoundLine, ArchiveLine]],
+        reach: int,
+        known: dict[tuple[str, int], ArchiveLine],
     ) -> list[Hit]:
         around = {place: self._finder.around(place.line, reach) if reach else [] for place, _ in page}
         said = dict(known)

@@ -17,7 +17,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.recall import Hit, Recalled, RecallQuery
 from bot.history import indexfile, matching, names, rotation
 from bot.history.archive import ChatInfo, ChatStore
-from bot.history.finding import SearchQuery, understood
+from bot.history.finder import SearchQuery, parse_query
 from bot.history.index import Index
 from bot.history.recall import Recall
 from bot.history.reranking import Reranker
@@ -303,5 +303,5 @@ def _hits(recall: Recall, chat_keys: Sequence[ChatKey], query: RecallQuery) -> R
 
 
 def _says_something(query: RecallQuery) -> bool:
-    times, terms = understood(query.query, query.now)
+    times, terms = parse_query(query.query, query.now)
     return bool(times.ranges) or bool(terms)

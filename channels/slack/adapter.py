@@ -21,7 +21,7 @@ from bot.contracts.channel import ChannelDeps, Health, Intake
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
-from bot.contracts.recall import Belonging
+from bot.contracts.recall import MembershipAnswer
 from bot.text import clean
 from channels.slack import buttons, download, events, failures, members, render, task_cards
 from channels.slack import inbound as incoming
@@ -272,7 +272,7 @@ class SlackChannel:
         named = self._names.get
         return tuple(one.model_copy(update={"user_name": named(one.user_id)}) for one in newest)
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> Belonging:
+    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
         """As `contracts.recall.KnowsMembers`."""
         if self._client is None:
             raise errors.ChannelUnreachable("Slack is not connected")

@@ -10,7 +10,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import Belonging
+from bot.contracts.recall import MembershipAnswer
 from channels.slack import address
 
 _PAGE = 200
@@ -21,7 +21,7 @@ _TS = re.compile(r"(\d{1,12})\.(\d{6})")
 
 async def chats_of(
     client: AsyncWebClient, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
-) -> Belonging:
+) -> MembershipAnswer:
     """The chatKeys that lie in conversations of which Slack says now that the person is a member. Beyond the pages that
     are read, membership stays unknown.
     """
@@ -43,7 +43,7 @@ async def chats_of(
     places = {key: place for key in chat_keys if (place := _channel(key)) is not None}
     others = [key for key, place in places.items() if place not in found]
     unread = [key for key in others if direct or not address.is_direct(places[key])] if cursor else []
-    return Belonging([key for key, place in places.items() if place in found], unanswered=unread)
+    return MembershipAnswer([key for key, place in places.items() if place in found], unanswered=unread)
 
 
 def permalink(site: str, line: ArchiveLine) -> str | None:

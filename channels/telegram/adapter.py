@@ -16,7 +16,7 @@ from bot.contracts.channel import ChannelDeps, Health, Intake
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
-from bot.contracts.recall import Belonging
+from bot.contracts.recall import MembershipAnswer
 from channels.telegram import address, bot_api, buttons, download, members, render
 from channels.telegram.group_migrations import GroupMigrations
 from channels.telegram.poll import UpdatePoller
@@ -119,7 +119,7 @@ class TelegramChannel:
         """Nothing: Telegram has no way for a bot to read what was said before."""
         return ()
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> Belonging:
+    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
         """As `contracts.recall.KnowsMembers`."""
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")
@@ -136,7 +136,7 @@ class TelegramChannel:
         return members.permalink(line)
 
     def same_chat(self, chat_id: str) -> frozenset[str]:
-        """As `contracts.recall.KnowsMoves`."""
+        """As `contracts.recall.KnowsChatMigrations`."""
         return self._migrations.same(chat_id)
 
     # -- going out -------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from bot import errors
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import Belonging
+from bot.contracts.recall import MembershipAnswer
 from channels.telegram import address, bot_api
 from channels.telegram.group_migrations import GroupMigrations
 
@@ -41,7 +41,7 @@ class GroupMembership:
 
     async def chats_of(
         self, bot: Bot, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
-    ) -> Belonging:
+    ) -> MembershipAnswer:
         """The chatKeys that lie in chats of which Telegram says that the person is a member. A private chat has the id
         of its person, so it needs no question. Raises `errors.ChannelUnreachable` where no answer came for any
         group.
@@ -61,7 +61,7 @@ class GroupMembership:
             self._remember(user_id, answers)
         known = answers | ({user_id: True} if direct else {})
         unasked, unanswered = set(new[MOST:]), {*again, *new[:MOST]} - answers.keys()
-        return Belonging(
+        return MembershipAnswer(
             [key for key, chat in chats.items() if known.get(chat)],
             [key for key, chat in chats.items() if chat in unasked],
             [key for key, chat in chats.items() if chat in unanswered],

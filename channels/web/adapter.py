@@ -14,7 +14,7 @@ from bot.contracts.channel import ChannelDeps, Health, HttpServer, Intake
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
-from bot.contracts.recall import Belonging
+from bot.contracts.recall import MembershipAnswer
 from channels import slash
 from channels.local import CHAT_ID
 from channels.web import guard, routes, state
@@ -139,10 +139,10 @@ class WebChannel:
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002  the page has no threads
         return ()
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> Belonging:
+    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
         """As `contracts.recall.KnowsMembers`: each browser has one chat, and that is its own."""
         state = KEYS.encode({"chat": user_id}) if direct and CHAT_ID.fullmatch(user_id) else None
-        return Belonging([key for key in chat_keys if key == state])
+        return MembershipAnswer([key for key in chat_keys if key == state])
 
     def health(self) -> Health:
         if self._server is None:

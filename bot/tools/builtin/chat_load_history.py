@@ -13,7 +13,7 @@ from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import Belonging, Hit, RecallQuery
+from bot.contracts.recall import Hit, MembershipAnswer, RecallQuery
 from bot.contracts.tools import Effect
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
@@ -97,7 +97,7 @@ class ChatLoadHistory:
             raise errors.ToolError(
                 "This turn has loaded as much history as it may. Answer with what you have."
             )
-        belonging = await self._others(turn) if args.scope == "mine" else Belonging([])
+        belonging = await self._others(turn) if args.scope == "mine" else MembershipAnswer([])
         chats = [turn.chat_key, *belonging.chats[:MOST_CHATS]]
         left_out = _left_out(belonging)
         if args.query is not None:
@@ -114,7 +114,7 @@ class ChatLoadHistory:
         read = " What stands under `artifacts` can be read with `read_artifact`." if kept else ""
         return told + read + left_out
 
-    async def _others(self, turn: ToolExecutionContext) -> Belonging:
+    async def _others(self, turn: ToolExecutionContext) -> MembershipAnswer:
         """The other chats of the person who asks; where others read along, not what was said in private."""
         recall, membership = self._ports.recall, self._ports.membership
         if recall is None or membership is None or turn.channel is None or turn.user_id is None:
@@ -275,7 +275,7 @@ def _so_far(found: _FoundLines) -> str:
     return "" if found.complete else " (Only the newest messages were searched: the index is being made.)"
 
 
-def _left_out(others: Belonging) -> str:
+def _left_out(others: MembershipAnswer) -> str:
     """A note on the person's possible chats that were not searched, and on how to search them."""
     told = ""
     if (count := len(others.chats)) > MOST_CHATS:

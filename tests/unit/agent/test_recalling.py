@@ -13,7 +13,7 @@ from bot.context import deletions
 from bot.context.store import Older
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import Belonging
+from bot.contracts.recall import MembershipAnswer
 from bot.contracts.transcript import Injection
 from bot.history.searching import SearchedArchive
 from bot.system import SystemDisk
@@ -30,8 +30,8 @@ class Everywhere:
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
-    ) -> Belonging:
-        return Belonging(list(chat_keys))
+    ) -> MembershipAnswer:
+        return MembershipAnswer(list(chat_keys))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from bot import errors
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import Channel
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import Belonging
+from bot.contracts.recall import MembershipAnswer
 from bot.gateway.membership import Memberships
 from bot.testing.log import MemoryLog
 
@@ -21,10 +21,10 @@ KEYS = [*map(ChatKey.parse, ["slack:chat:C1", "slack:chat:C2", "web:chat:1"])]
 class Knows:
     """As much of a channel as is asked here."""
 
-    def __init__(self, answer: list[ChatKey] | Belonging | BaseException) -> None:
-        self.answer = Belonging(answer) if isinstance(answer, list) else answer
+    def __init__(self, answer: list[ChatKey] | MembershipAnswer | BaseException) -> None:
+        self.answer = MembershipAnswer(answer) if isinstance(answer, list) else answer
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> Belonging:
+    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
         if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
@@ -43,19 +43,19 @@ async def test_a_channel_is_asked_about_its_own_chats_and_believed_about_those()
             [ChatKey.parse("slack:chat:C2"), ChatKey.parse("web:chat:1"), ChatKey.parse("slack:chat:C9")]
         )
     )
-    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == Belonging(
+    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == MembershipAnswer(
         [ChatKey.parse("slack:chat:C2")]
     )
 
 
 async def test_what_a_channel_could_not_say_is_passed_on_about_what_was_asked() -> None:
-    said = Belonging(
+    said = MembershipAnswer(
         [],
         [ChatKey.parse("slack:chat:C2"), ChatKey.parse("web:chat:1")],
         [ChatKey.parse("slack:chat:C1"), ChatKey.parse("slack:chat:C9")],
     )
     asked = memberships(slack=Knows(said))
-    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == Belonging(
+    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == MembershipAnswer(
         [], [ChatKey.parse("slack:chat:C2")], [ChatKey.parse("slack:chat:C1")]
     )
 
@@ -66,20 +66,20 @@ async def test_what_a_channel_could_not_say_is_passed_on_about_what_was_asked() 
 async def test_trouble_means_no_and_that_nothing_was_said(trouble: Exception) -> None:
     log = MemoryLog()
     found = await memberships(slack=Knows(trouble), log=log).chats_of("slack", "U1", KEYS, direct=True)
-    assert found == Belonging([], unanswered=KEYS[:2])
+    assert found == MembershipAnswer([], unanswered=KEYS[:2])
     assert log.kinds == ["denied"]
 
 
 @pytest.mark.parametrize("channel", [object(), None])
 async def test_a_channel_that_does_not_know_means_no(channel: object) -> None:
     asked = memberships() if channel is None else memberships(slack=channel)
-    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == Belonging([])
+    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == MembershipAnswer([])
 
 
 async def test_a_chat_is_asked_about_however_many_others_were_spoken_in_since() -> None:
     others = [ChatKey("slack", "C3", f"{number}.0") for number in range(1_000)]
     asked = memberships(slack=Knows(KEYS[:1]))
-    assert await asked.chats_of("slack", "U1", [*others, *KEYS], direct=True) == Belonging(KEYS[:1])
+    assert await asked.chats_of("slack", "U1", [*others, *KEYS], direct=True) == MembershipAnswer(KEYS[:1])
 
 
 def test_addresses_are_those_that_the_channel_knows() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.history.archive import ChatStore
-from bot.history.filling import SESSION_GAP
+from bot.history.chat_indexer import SESSION_GAP
 from bot.history.index import Index
 from bot.history.names import encode
 from bot.history.recall import Recall

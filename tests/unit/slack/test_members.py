@@ -7,7 +7,7 @@ import pytest
 from bot import errors
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import Belonging
+from bot.contracts.recall import MembershipAnswer
 from channels.slack import members
 
 from .conftest import ADA, CHANNEL, GRACE, PRIVATE, Stage
@@ -26,19 +26,21 @@ KEYS = [
 async def test_a_person_has_the_conversations_they_are_in(stage: Stage) -> None:
     stage.server.add_im(GRACE)
     stage.server.add_channel("C0OTHER", members=[GRACE])
-    assert await stage.slack.chats_of(ADA, KEYS, direct=True) == Belonging(KEYS[:3])
-    assert await stage.slack.chats_of(ADA, KEYS, direct=False) == Belonging(KEYS[:2])
-    assert await stage.slack.chats_of(GRACE, KEYS, direct=True) == Belonging([KEYS[0], KEYS[3], KEYS[4]])
+    assert await stage.slack.chats_of(ADA, KEYS, direct=True) == MembershipAnswer(KEYS[:3])
+    assert await stage.slack.chats_of(ADA, KEYS, direct=False) == MembershipAnswer(KEYS[:2])
+    assert await stage.slack.chats_of(GRACE, KEYS, direct=True) == MembershipAnswer(
+        [KEYS[0], KEYS[3], KEYS[4]]
+    )
 
 
 async def test_who_has_left_is_not_there_any_more(stage: Stage) -> None:
     stage.server.world.rooms[PRIVATE].members.discard(ADA)
-    assert await stage.slack.chats_of(ADA, KEYS, direct=False) == Belonging([THREAD])
+    assert await stage.slack.chats_of(ADA, KEYS, direct=False) == MembershipAnswer([THREAD])
 
 
 async def test_every_page_of_conversations_counts(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(members, "_PAGE", 1)
-    assert await stage.slack.chats_of(ADA, KEYS, direct=True) == Belonging(KEYS[:3])
+    assert await stage.slack.chats_of(ADA, KEYS, direct=True) == MembershipAnswer(KEYS[:3])
 
 
 async def test_of_more_conversations_than_are_read_nothing_is_known(

@@ -9,7 +9,7 @@ import pytest
 from bot import errors
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import Belonging
+from bot.contracts.recall import MembershipAnswer
 from channels.telegram import members
 from tests.unit.telegram.bed import GROUP, Bed
 
@@ -37,12 +37,12 @@ async def test_a_person_has_the_groups_they_are_in_now(bed: Bed, status: str | N
     if status is not None:
         chat.members[7] = status
     found = await bed.channel.chats_of("7", KEYS, direct=False)
-    assert found == Belonging([KEYS[2]] if inside else [])
+    assert found == MembershipAnswer([KEYS[2]] if inside else [])
 
 
 async def test_direct_chats_are_those_of_the_person_alone(bed: Bed) -> None:
-    assert await bed.channel.chats_of("7", KEYS, direct=True) == Belonging(KEYS[:2])
-    assert await bed.channel.chats_of("-5", KEYS, direct=False) == Belonging([])
+    assert await bed.channel.chats_of("7", KEYS, direct=True) == MembershipAnswer(KEYS[:2])
+    assert await bed.channel.chats_of("-5", KEYS, direct=False) == MembershipAnswer([])
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ async def test_no_answer_is_no_answer_about_a_person(bed: Bed, fault: dict[str, 
         await bed.channel.chats_of("7", KEYS[:3], direct=False)
     bed.server.fail("getChatMember", **fault)
     silent = await bed.channel.chats_of("7", KEYS, direct=False)
-    assert silent == Belonging([], unanswered=[KEYS[2]])
-    assert await bed.channel.chats_of("7", KEYS, direct=False) == Belonging([KEYS[2]])
+    assert silent == MembershipAnswer([], unanswered=[KEYS[2]])
+    assert await bed.channel.chats_of("7", KEYS, direct=False) == MembershipAnswer([KEYS[2]])
 
 
 async def test_of_many_groups_the_first_are_asked_about_and_the_next_time_those_behind_them(
@@ -79,27 +79,27 @@ async def test_of_many_groups_the_first_are_asked_about_and_the_next_time_those_
     bed.server.chat(-2)
     bed.server.chat(-3)
 
-    async def found() -> Belonging:
+    async def found() -> MembershipAnswer:
         return await bed.channel.chats_of("7", keys, direct=False)
 
     def asked() -> int:
         return len(bed.server.called("getChatMember"))
 
-    assert await found() == Belonging(keys[:1], unasked=keys[2:])
-    assert await found() == Belonging([keys[0], keys[3]], unasked=keys[4:])
-    everything = Belonging([keys[0], *keys[3:]])
+    assert await found() == MembershipAnswer(keys[:1], unasked=keys[2:])
+    assert await found() == MembershipAnswer([keys[0], keys[3]], unasked=keys[4:])
+    everything = MembershipAnswer([keys[0], *keys[3:]])
     assert await found() == everything
     before = asked()
     assert await found() == everything
     assert asked() - before == 3, "those of the person, and no others"
 
     await bed.clock.advance(members.LASTS)
-    assert await found() == Belonging(keys[:1], unasked=keys[2:])
-    assert await bed.channel.chats_of("8", keys, direct=False) == Belonging([], unasked=keys[2:])
+    assert await found() == MembershipAnswer(keys[:1], unasked=keys[2:])
+    assert await bed.channel.chats_of("8", keys, direct=False) == MembershipAnswer([], unasked=keys[2:])
     # Of a few groups every answer is of that moment.
-    assert await bed.channel.chats_of("7", keys[3:4], direct=False) == Belonging([keys[3]])
+    assert await bed.channel.chats_of("7", keys[3:4], direct=False) == MembershipAnswer([keys[3]])
     del bed.server.chat(-4).members[7]
-    assert await bed.channel.chats_of("7", keys[3:4], direct=False) == Belonging([])
+    assert await bed.channel.chats_of("7", keys[3:4], direct=False) == MembershipAnswer([])
 
 
 async def test_of_many_groups_too_nobody_has_one_that_they_have_just_left(
@@ -111,19 +111,19 @@ async def test_of_many_groups_too_nobody_has_one_that_they_have_just_left(
     for group in (-1, -2, -3):
         bed.server.chat(group).members[7] = "member"
 
-    async def found() -> Belonging:
+    async def found() -> MembershipAnswer:
         return await bed.channel.chats_of("7", keys, direct=False)
 
-    assert await found() == Belonging(keys[:2], unasked=keys[2:])
-    assert await found() == Belonging(keys)
-    assert await found() == Belonging(keys[:2], unanswered=keys[2:]), (
+    assert await found() == MembershipAnswer(keys[:2], unasked=keys[2:])
+    assert await found() == MembershipAnswer(keys)
+    assert await found() == MembershipAnswer(keys[:2], unanswered=keys[2:]), (
         "no more than can be asked about in time"
     )
     del bed.server.chat(-1).members[7]
-    assert await found() == Belonging(keys[1:2], unanswered=keys[2:])
-    assert await found() == Belonging(keys[1:])
+    assert await found() == MembershipAnswer(keys[1:2], unanswered=keys[2:])
+    assert await found() == MembershipAnswer(keys[1:])
     bed.server.fail("getChatMember", action="lose", times=2)
-    assert await found() == Belonging([], unanswered=keys[1:]), "what was so before says nothing"
+    assert await found() == MembershipAnswer([], unanswered=keys[1:]), "what was so before says nothing"
 
 
 async def test_without_a_connection_nothing_is_known(idle: Bed) -> None:

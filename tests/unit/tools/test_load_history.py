@@ -13,7 +13,7 @@ from bot import errors
 from bot.context.prompt import loaded_messages
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import Belonging
+from bot.contracts.recall import MembershipAnswer
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.searching import SearchedArchive
@@ -60,9 +60,11 @@ class Members:
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
-    ) -> Belonging:
+    ) -> MembershipAnswer:
         self.asked.append((channel, user_id, tuple(chat_keys), direct))
-        return Belonging([key for key in chat_keys if key in self.chats], self.unasked, self.unanswered)
+        return MembershipAnswer(
+            [key for key in chat_keys if key in self.chats], self.unasked, self.unanswered
+        )
 
 
 class Bench:

@@ -15,7 +15,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import Channel
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
-from bot.contracts.recall import Belonging, KnowsMembers
+from bot.contracts.recall import KnowsMembers, MembershipAnswer
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from channels.web import live_chats
@@ -405,6 +405,6 @@ async def test_stopping_ends_the_streams(channel: Channel, browser: Browser) -> 
 async def test_a_browser_has_its_own_chat_and_no_other(channel: Channel) -> None:
     keys = [*map(ChatKey.parse, ["web:chat:aa", "web:chat:bb", "slack:chat:aa"])]
     assert isinstance(channel, KnowsMembers)
-    assert await channel.chats_of("aa", keys, direct=True) == Belonging([ChatKey.parse("web:chat:aa")])
-    assert await channel.chats_of("aa", keys, direct=False) == Belonging([])
-    assert await channel.chats_of("../aa", keys, direct=True) == Belonging([])
+    assert await channel.chats_of("aa", keys, direct=True) == MembershipAnswer([ChatKey.parse("web:chat:aa")])
+    assert await channel.chats_of("aa", keys, direct=False) == MembershipAnswer([])
+    assert await channel.chats_of("../aa", keys, direct=True) == MembershipAnswer([])

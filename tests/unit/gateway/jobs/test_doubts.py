@@ -8,7 +8,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import Belonging
+from bot.contracts.recall import MembershipAnswer
 from bot.gateway.jobs.due import MOST_DOUBTS
 from bot.testing.journal import FaultyJournal, JournalFailure
 from tests.unit.gateway.jobs.rig import Rig
@@ -30,14 +30,14 @@ class Rooms:
         self.unread = False
         self.asked = 0
 
-    async def chats_of(self, user_id: str, chat_keys: list[ChatKey], *, direct: bool) -> Belonging:
+    async def chats_of(self, user_id: str, chat_keys: list[ChatKey], *, direct: bool) -> MembershipAnswer:
         assert (user_id, direct) == ("77", False)
         self.asked += 1
         if self.broken:
             raise errors.ChannelUnreachable("no")
         if self.unread:
-            return Belonging([], unanswered=chat_keys)
-        return Belonging(chat_keys if self.inside else [])
+            return MembershipAnswer([], unanswered=chat_keys)
+        return MembershipAnswer(chat_keys if self.inside else [])
 
 
 async def test_whoever_has_left_a_group_has_nothing_run_there_once_that_is_sure(rig: Rig) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from bot.history import analysis
 from bot.history.analysis import Term
-from bot.history.kin import kin
+from bot.history.related_terms import related_terms
 from tests.bench.recall_form import Question, parse
 from tests.bench.recall_ours import Searched
 
@@ -54,6 +54,9 @@ def test_another_chat_lends_no_words() -> None:
         db.execute("CREATE TABLE vocabulary (term TEXT)")
         words = ["1:allergi", "1:allerg", "1:~allergi", "1:aller", "1:allergenic", "2:allergo"]
         db.executemany("INSERT INTO vocabulary VALUES (?)", [(word,) for word in words])
-        assert kin(db, "1:", [Term("allerg", 0.5)], 0.8) == [Term("allergi", 0.4), Term("aller", 0.4)]
-        assert kin(db, "2:", [Term("allerg")], 0.8) == [Term("allergo", 0.8)]
-        assert kin(db, "3:", [Term("allerg")], 0.8) == []
+        assert related_terms(db, "1:", [Term("allerg", 0.5)], 0.8) == [
+            Term("allergi", 0.4),
+            Term("aller", 0.4),
+        ]
+        assert related_terms(db, "2:", [Term("allerg")], 0.8) == [Term("allergo", 0.8)]
+        assert related_terms(db, "3:", [Term("allerg")], 0.8) == []

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from bot.contracts.archive import ArchiveLine
 from bot.history import analysis, ranking
-from bot.history.asking import Counts, QueryExecution
-from bot.history.filling import ROLES, Chat
+from bot.history.chat_indexer import ROLES, IndexedChat
 from bot.history.index import chat_named
 from bot.history.line_features import AnswerScorer
+from bot.history.query_execution import Counts, QueryExecution
 from bot.history.ranking import PLACE_BITS, Weights
 from bot.history.reranking import Reranker
+from bot.history.speaker import speaker_meant
 from bot.history.streams import Stream, Streams
 from bot.history.time_ranges import TimeRanges, time_ranges
-from bot.history.voices import voice
 from bot.history.window import read_line
 
 
@@ -39,7 +39,7 @@ class SearchQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FoundLine:
     """A line that was found: the name of its chat, its number, its score; what it says, where it was read already."""
 
     name: str
@@ -49,7 +49,7 @@ class Place:
 
 
 @lru_cache(maxsize=4)
-def understood(
+def parse_query(
     query: str, now: int, zone: tzinfo = UTC, single: float = ranking.DEFAULT.single
 ) -> tuple[TimeRanges, tuple[analysis.Term, ...]]:
     """The times that a question speaks of, and what else it looks for. Remembered: it is asked for more than once."""
@@ -76,20 +76,20 @@ class Finder:
         self._reranked = reranked
         self._known = Counts(db)
 
-    def find(self, names: Iterable[str], query: SearchQuery) -> list[Place]:
+    def find(self, names: Iterable[str], query: SearchQuery) -> list[FoundLine]:
         """The lines that answer best, best first; `CANDIDATES` of a chat at the most."""
         found = [place for name in dict.fromkeys(names) for place in self._find(name, query)]
         found.sort(key=lambda place: (place.score, place.name, place.line), reverse=True)
         return found
 
-    def _find(self, name: str, query: SearchQuery) -> list[Place]:
+    def _find(self, name: str, query: SearchQuery) -> list[FoundLine]:
         chat = chat_named(self._db, name)
         if chat is None or not chat.lines:
             return []
-        times, terms = understood(query.query, query.now, query.zone, self._weights.single)
+        times, terms = parse_query(query.query, query.now, query.zone, self._weights.single)
         with self._streams.open(name) as stream:
             ranges = self._sessions(chat, times.ranges)
-            said_by = voice(query.query)
+            said_by = speaker_meant(query.query)
             execution = QueryExecution(
                 self._known, chat, stream, self._weights, ranges=ranges, said_by=said_by
             )
@@ -103,9 +103,9 @@ class Finder:
             kept = self._looked_at(kept, read, AnswerScorer(query.query, said_by, self._weights))
             if self._reranker is not None and kept:
                 kept = self._fused(self._reranker, kept, execution, query.query)
-        return [Place(name, line, score, read.get(line)) for line, score in kept]
+        return [FoundLine(name, line, score, read.get(line)) for line, score in kept]
 
-    def _sessions(self, chat: Chat, ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    def _sessions(self, chat: IndexedChat, ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
         """Ranges of sessions that lie in ranges of time."""
         first, last = chat.first_session, chat.first_session | (1 << 24) - 1
         found = []

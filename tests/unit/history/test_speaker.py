@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.history import analysis
-from bot.history.voices import voice
+from bot.history.speaker import speaker_meant
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from bot.history.voices import voice
     ],
 )
 def test_what_the_bot_said(query: str) -> None:
-    assert voice(query) == "assistant"
+    assert speaker_meant(query) == "assistant"
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def test_what_the_bot_said(query: str) -> None:
     ],
 )
 def test_what_the_person_said(query: str) -> None:
-    assert voice(query) == "user"
+    assert speaker_meant(query) == "user"
 
 
 @pytest.mark.parametrize("query", ["", "vet address", "退款 流程", "Mike's iPhone", "your", "x" * 100_000])
 def test_who_said_it_is_open(query: str) -> None:
-    assert voice(query) is None
+    assert speaker_meant(query) is None
 
 
 def test_characters_that_join_words_count_less_than_words() -> None:

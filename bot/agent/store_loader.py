@@ -1,4 +1,4 @@
-"""Filling the store of a chat from its transcript, with no more of that than counts."""
+"""Loads the store of a chat from its transcript, with no more of that than counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bot.contracts.transcript import Boundary, TranscriptLine
 from bot.history.reading import Loaded
 
 
-async def filled(declared: ViewChanges, deps: AgentDeps, *, known: bool) -> Sequence[TranscriptLine]:
+async def load_store(declared: ViewChanges, deps: AgentDeps, *, known: bool) -> Sequence[TranscriptLine]:
     """Carry out the transcript: from the newest boundary on whose rest is there as it was; where there is none, the newest
     turns, if the older ones would be cut at once; else all of it, as where a memory is `known`. Returns the lines.
     """

@@ -13,7 +13,7 @@ _ENDING = 2  # letters by which stems of one family may differ
 _MOST = 20
 
 
-def kin(db: sqlite3.Connection, prefix: str, terms: Sequence[Term], weight: float) -> list[Term]:
+def related_terms(db: sqlite3.Connection, prefix: str, terms: Sequence[Term], weight: float) -> list[Term]:
     """The relatives of these terms in the index, none of which is one of them. `prefix` is the chat's. English only:
     elsewhere the beginning of a word says less.
     """

@@ -16,7 +16,7 @@ _YOU = re.compile(
 _ME = re.compile(r"\b(?:i|me|my|mine|myself|we|us|our|ours)\b|[我咱俺私僕]|自分|うち", re.IGNORECASE)
 
 
-def voice(query: str) -> str | None:
+def speaker_meant(query: str) -> str | None:
     """`user` or `assistant`, whoever's words a question is about; None where it does not say. Never fails."""
     text = query[:_LONGEST].replace("\u2019", "'")
     if _YOU.search(text):

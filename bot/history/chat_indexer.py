@@ -23,7 +23,7 @@ _PLACES = (1 << PLACE_BITS) - 1
 
 
 @dataclass(slots=True)
-class Chat:
+class IndexedChat:
     """A chat's row: how far it is indexed, and where its next line goes. `lines` and `tokens` count what can be found,
     `count` every line that there is; `newest` is the time (ms) of the last one that can be read.
     """
@@ -66,10 +66,10 @@ def line_hash(raw: bytes) -> bytes:
     return hashlib.blake2b(raw, digest_size=8).digest()
 
 
-class Filling:
+class ChatIndexer:
     """A slice of a chat's lines on its way into the tables."""
 
-    def __init__(self, db: sqlite3.Connection, chat: Chat, stream: Stream) -> None:
+    def __init__(self, db: sqlite3.Connection, chat: IndexedChat, stream: Stream) -> None:
         self._db = db
         self._chat = chat
         self._stream = stream

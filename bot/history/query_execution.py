@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from bot.history import analysis, ranking
-from bot.history.filling import ROLES, Chat
-from bot.history.kin import kin
+from bot.history.chat_indexer import ROLES, IndexedChat
 from bot.history.ranking import PLACE_BITS, ROW_BITS, CorpusStats, Postings, Weights
+from bot.history.related_terms import related_terms
 from bot.history.streams import Stream
 from bot.history.window import read_line
 
@@ -55,7 +55,7 @@ class QueryExecution:
     def __init__(
         self,
         counts: Counts,
-        chat: Chat,
+        chat: IndexedChat,
         stream: Stream,
         weights: Weights,
         *,
@@ -77,7 +77,7 @@ class QueryExecution:
     def ranked(self, terms: Sequence[analysis.Term]) -> list[tuple[int, float]]:
         if not terms:
             return self._of_time()
-        terms = [*terms, *kin(self._db, self._chat.prefix, terms, self._weights.kin)]
+        terms = [*terms, *related_terms(self._db, self._chat.prefix, terms, self._weights.related)]
         tally = ranking.Tally(self._stats, self._weights)
         self._add(tally, terms)
         tally.consider(self._rows_of_time())
