@@ -358,7 +358,7 @@ class ActiveTurn:
         return self._deps.registry.behind(self.view_changes.tools)
 
     def _must_run(self) -> None:
-        """What a stop has left behind, because it took its time, may do nothing more in this turn."""
+        """Raise `errors.TurnStopped` if the turn has ended: work that outlived a stop may do nothing more in it."""
         if self._ended:
             raise errors.TurnStopped
 

@@ -164,7 +164,7 @@ def _never(error: Exception, prefix: Prefix) -> bool:
 
 
 async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, deps: AgentDeps) -> Summary:
-    """What its tokens were says nothing of the prompt's size: nothing is learnt from it."""
+    """Ask the provider for the summary. Its token counts tell nothing of the prompt's size, so none is learnt from them."""
     asked = request(prefix, deps, purpose="compaction", summarize=memory.condensing(known, focus))
     reply = await _reply(asked, prefix, deps)
     found = [block for block in reply.content if block.get("type") == "compaction"]

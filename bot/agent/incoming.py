@@ -79,7 +79,7 @@ def _told(seen: Iterable[Message]) -> set[tags.Tag]:
 
 
 def _without_secrets(message: Message, deps: AgentDeps) -> Message:
-    """What comes from a channel has none any more; instructions and what was scheduled may."""
+    """Replace secrets in a message: instructions and scheduled prompts may hold some, messages of a channel hold none any more."""
     return {**message, "content": blocks.redacted(message["content"], deps.redact)}
 
 

@@ -18,7 +18,7 @@ from bot.contracts.identity import ChatKey
 from bot.history.memories import SavedMemory
 
 FAILED = (errors.ShipmateError, MemoryInvalid)
-"""What a fork and the file of a memory may fail with."""
+"""The errors of a fork and of a memory's file."""
 
 
 class MemoryWriter:
@@ -136,7 +136,7 @@ class MemoryWriter:
         await self._lines.save(markdown, covers, tokens, self._store)
 
     async def _extract(self) -> None:
-        """What fails is tried again when as much is new once more."""
+        """Write the memory anew. After a failure, the next try comes when as much is new once more."""
         newest = self._since = self._store.newest
         prefix = forks.prefix_of(self._view_changes)
         self._view_changes.note_read()

@@ -77,7 +77,7 @@ def _repaired(raw: str) -> Any:
 
 
 def _whole(escape: re.Match[str]) -> str:
-    """What stands for half a surrogate pair: `jiter` refuses it, and we do not."""
+    """Replace half a surrogate pair: `jiter` refuses it, and we do not."""
     return "\\ufffd" if escape[1] else escape[0]
 
 

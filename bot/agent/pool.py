@@ -102,7 +102,7 @@ class AgentPool:
         return self._anew(chat_key, facts)
 
     def _anew(self, chat_key: ChatKey, facts: Json) -> Json:
-        """Where another session has become the current one, the next turn fills a runtime from it."""
+        """Forget the runtime if another session has become the current one: the next turn fills a new one from it."""
         if facts["how"] == "done" and chat_key in self._runtimes:
             self._forget(chat_key)
         return facts

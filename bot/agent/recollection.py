@@ -106,12 +106,12 @@ class Recollection:
         self._removed = self._removed.union(removed)
 
     def _until(self, ts: int, some: Sequence[Written]) -> Written:
-        """What stands for every turn up to the newest of these, or for any at all. ULIDs sort by time."""
+        """Return a source that stands for every turn up to the newest of these, or for any turn at all. ULIDs sort by time."""
         until = max((by.request_id.removeprefix(_UNTIL) for by in some), default=_ANY)
         return Written(ts, f"{_UNTIL}{until}", self._chat_key, None)
 
     def _tells(self, written: Sequence[Written], turns: Mapping[str, frozenset[str]]) -> bool:
-        """Where nobody knows where a line comes from, it may come from anywhere."""
+        """Return True if a line may come from these turns; a line without a known source may come from any."""
         sources = {by.request_id for by in written} or {f"{_UNTIL}{_ANY}"}
         until = max((one.removeprefix(_UNTIL) for one in sources if one.startswith(_UNTIL)), default=None)
         return any(

@@ -48,7 +48,7 @@ class Call:
 
     @property
     def answer(self) -> Message | None:
-        """What the model said; None where it said nothing, or that is not on file."""
+        """The model's answer; None if it said nothing, or if that is not on file."""
         content = (self.record.answer or {}).get("content")
         return {"role": "assistant", "content": content} if content else None
 

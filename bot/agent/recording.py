@@ -67,7 +67,7 @@ class RecordedModel:
         return sent, body.wire(replace(request, system=system, tools=tools))
 
     def _said(self, reply: ModelReply) -> list[Json]:
-        """What was thought stands in the next request, where it counts."""
+        """Return the answer without its thinking, which stands in the next request where it counts."""
         said = [block for block in reply.content if block.get("type") not in blocks.THINKING]
         return blocks.redacted(said, self._redact)
 

@@ -117,7 +117,7 @@ class Removing:
             self._spans.clear()
 
     def _head(self) -> Message | None:
-        """What stands for what was compacted away: the memory without what was removed, where there is one."""
+        """Return the message that stands for the compacted turns: the memory without the removed messages; None without a memory."""
         words = self._memory.markdown
         return memory.head(words, nonce=fresh_nonce(self._deps)) if words else None
 

@@ -128,7 +128,7 @@ async def _asked(model: Model, request: ModelRequest) -> ModelReply:
 
 
 def _answer(said: Sequence[Message]) -> str:
-    """What the person got: what was sent, else the last words."""
+    """Return the answer that the person got: what was sent, else the last words."""
     sent = [
         str(call["input"].get("text", ""))
         for message in said

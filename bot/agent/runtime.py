@@ -460,7 +460,7 @@ class AgentRuntime:
 
 
 def _plain(error: errors.ShipmateError) -> str:
-    """What kind of error it is, in words that the model can do something with: never the provider's own."""
+    """Name the kind of an error in words that the model can use: never the provider's own."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__).lower()
 
 

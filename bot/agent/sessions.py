@@ -80,8 +80,8 @@ class Sessions:
         }
 
     def _begun(self, reason: str, origin: Json) -> Meta:
-        """What the chat has come to, and which model was chosen for it, is told in the session that goes on: it is the
-        chat's, not a session's.
+        """Return the first line of the session that goes on, with the chat's totals and chosen model: these are the chat's,
+        not a session's.
         """
         tally = self._runtime.view_changes.tally
         tally.epoch()

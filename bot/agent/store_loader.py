@@ -51,7 +51,7 @@ def _rest_gone(over: Sequence[str]) -> Boundary:
 
 
 def _take_up(declared: ViewChanges, deps: AgentDeps) -> None:
-    """What the lines tell of the chat as a whole."""
+    """Take over the lines' facts of the chat as a whole."""
     facts = declared.ledger.facts
     declared.tally.load(facts.totals)
     declared.frame = facts.frame

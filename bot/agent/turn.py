@@ -167,7 +167,7 @@ def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
 
 
 def _make_room(turn: ActiveTurn, reply: ModelReply) -> bool:
-    """Where the window itself ended the answer, the next request needs a smaller history."""
+    """Make the history smaller if the window itself ended the answer; returns True if it was."""
     return reply.stop_reason == "model_context_window_exceeded" and recovery.make_room(turn)
 
 

@@ -59,7 +59,7 @@ COLD_AFTER = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What only one request had at its end goes. No line tells it: nothing stands behind it."""
+    """The end of one request goes, which no other has. No line tells it: nothing stands behind it."""
 
     type: ClassVar[Literal["tail"]] = "tail"
 
@@ -147,7 +147,7 @@ class ViewChanges:
         return True
 
     def _hidden(self, shown: Sequence[Message], results: Mapping[str, str]) -> int:
-        """How many tokens of what is shown the masks hide."""
+        """Count the tokens of what is shown that the masks hide."""
         count, model = self._deps.models.estimator.messages, self._deps.models.name
         return count(model, shown) - count(model, [blocks.masked(one, results) for one in shown])
 
@@ -267,7 +267,7 @@ class ViewChanges:
 
 
 def _pointer(words: str) -> masking.Pointer | None:
-    """Where the whole of a result is that is shown in part."""
+    """Return the place of the whole of a result that is shown in part."""
     found = excerpt.read(words)
     if found is None or found.artifact is None:
         return None

@@ -12,8 +12,8 @@ from bot.contracts.environment import Clock
 
 KEEP_TOKENS = 4_000
 CUT_KEEPS = 2_500
-"""What a cut by the number of messages leaves at the least, where the memory stands for the rest, and so does a compaction
-of a quiet chat. Each changes the front of every request: the deeper, the rarer.
+"""A cut by the number of messages leaves at least so many tokens if the memory stands for the rest; a compaction of a quiet
+chat does too. Each changes the front of every request: the deeper, the rarer.
 """
 KEEP_MESSAGES = 5
 SPAN = 2
@@ -141,7 +141,7 @@ def _uuids(turns: Sequence[Turn]) -> list[str]:
 
 
 def _droppable(turns: Sequence[Turn], dropped: set[str]) -> Iterator[Unit]:
-    """What is to be dropped, in the pieces in which it goes."""
+    """Yield what is to be dropped, in the pieces in which it goes."""
     for turn in turns:
         if dropped.issuperset(entry.uuid for entry in turn.entries):
             yield Unit(turn.entries)

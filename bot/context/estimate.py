@@ -77,7 +77,7 @@ def _other(block: Json) -> float:
 
 
 def _content(content: object) -> float:
-    """What a tool gave: text is data more often than not."""
+    """Estimate the tokens of a tool's result, whose text is data more often than not."""
     if isinstance(content, str):
         return text_tokens(content, DATA_PER_TOKEN)
     if isinstance(content, list):

@@ -53,7 +53,7 @@ def read(path: Path, name: Path | None = None, vetting: Vetting | None = None) -
 
 
 def _raw(path: Path) -> tuple[bytes, int]:
-    """What is in a file, and when it was saved."""
+    """Return the content of a file, and the time at which it was saved."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise Unreadable("it is no file")  # a device may act when it is opened
@@ -137,7 +137,7 @@ class Including:
         return words
 
     def _folder(self, by: Path) -> Path:
-        """Where the paths in a file begin: its own folder where that is in the project, else the project's root."""
+        """Return the folder at which a file's paths begin: its own if that is in the project, else the project's root."""
         folder = by.parent.resolve()
         return self.root if hidden(self.root, folder) else folder
 

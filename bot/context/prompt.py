@@ -179,7 +179,7 @@ def user_message(
 
 
 def _facts(inbound: Inbound, changed: int | None, attached: Sequence[tuple[Attachment, SeenFile]]) -> Json:
-    """What is new with a message of a person."""
+    """Return the facts that come with a message of a person."""
     facts: Json = {"userId": inbound.user_id}
     if inbound.user_name:
         facts["userName"] = text.head(inbound.user_name, 120)

@@ -139,7 +139,7 @@ def _shown(row: Json) -> str:
 
 
 def _parted(rest: str) -> list[str]:
-    """What each of several quotes says; [] where these lines are none."""
+    """Return the words of each of several quotes; [] if these lines are none."""
     parts: list[list[str]] = []
     for line in rest.split("\n"):
         if line.startswith("[") and line.endswith("]"):

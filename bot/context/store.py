@@ -61,7 +61,7 @@ class RunningTurn:
     sources: tuple[str, ...]
     entries: tuple[Entry, ...] = ()
     last: Said | None = None
-    """What was noted with the last of its messages."""
+    """The facts that were noted with the last of its messages."""
     on_file: set[str] = field(default_factory=set)
     """The uuids of all its messages, also where a longer one took their place."""
     written: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class RunningTurn:
     older: tuple[Older, ...] = ()
     """Older messages in view, in time order."""
     injected: int = 0
-    """How many of those were ever loaded."""
+    """The number of those that were ever loaded."""
     keys: set[tuple[int | str, ...]] = field(default_factory=set)
     """The lines that they were."""
 
@@ -102,7 +102,7 @@ class RunningTurn:
         self.entries = without_thinking(self.entries)
 
     def change(self, event: Boundary | Mask) -> None:
-        """What stands before its messages has changed, or one of them."""
+        """Follow a change of what stands before its messages, or of one of them."""
         if isinstance(event, Mask):
             own = {call for entry in self.entries for call in blocks.result_ids(entry.message)}
             found = bool(event.results.keys() - own)

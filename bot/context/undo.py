@@ -8,7 +8,7 @@ from bot.context.store import Turn
 from bot.contracts.transcript import SAME, Boundary, TranscriptLine
 
 MEMORY = "memory"
-"""What a compaction was made by (`Boundary.how`)."""
+"""The maker of a compaction (`Boundary.how`)."""
 UNDO = "undo"
 """The reason of the boundary that takes a turn back. In earlier versions it could take a summary away."""
 

@@ -88,7 +88,7 @@ def _same(one: Message, other: Message) -> bool:
 
 
 def _shared(one: Sequence[Json], other: Sequence[Json]) -> int:
-    """How many blocks both begin with, whatever breakpoints stand on them."""
+    """Count the blocks that both begin with, whatever breakpoints stand on them."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, pair in pairs if _bare(pair[0]) != _bare(pair[1])), min(len(one), len(other)))
 
@@ -209,7 +209,7 @@ def _unanswered(at: int, calls: Sequence[str]) -> Iterator[str]:
 
 
 def _server_pairs(messages: Sequence[Message], *, paused: bool) -> Iterator[str]:
-    """What the provider's own tools were asked and returned stands in one answer: both, in this order."""
+    """Check that calls of the provider's own tools stand in one answer with their results, in this order."""
     calls: set[str] = set()
     for at, message in enumerate(messages):
         if message["role"] == "user":

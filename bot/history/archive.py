@@ -163,7 +163,7 @@ class ChatStore:
             self._spans.popitem(last=False)
 
     def _revisions(self, name: str) -> Revisions:
-        """What a chat's lines say of others of them. An archive file does not change: it is looked at once."""
+        """Return what a chat's lines say of others of them. An archive file does not change: it is looked at once."""
         with jsonl.locked(self._folder, shared=True):
             # Opened, it stays as it is now: a rotation puts another file in its place.
             main = self._disk.open(self._shelf.main(name))

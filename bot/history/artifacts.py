@@ -45,7 +45,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """Where the text begins in its file, how long it is, and whose words it holds."""
+    """The place and length of the text in its file, and the people whose words it holds."""
 
     begin: int
     characters: int
@@ -181,7 +181,7 @@ class ArtifactStore:
         return len(gone)
 
     def _of(self, chat_key: ChatKey, requests: frozenset[str]) -> Iterator[tuple[Path, Json]]:
-        """What these turns have made, the oldest first, with the line about it."""
+        """Yield the artifacts of these turns, the oldest first, each with the line about it."""
         for path in self._all(self._path(chat_key, "").parent):
             about = what_of(self._disk, path)
             if about.get("requestId") in requests:
@@ -250,7 +250,7 @@ def _facts(file: OpenFile, artifact_id: str, chat_key: ChatKey) -> _Facts:
 
 
 def _kept(words: str) -> str:
-    """What is kept of a text: all, or head and tail."""
+    """Return what is kept of a text: all, or head and tail."""
     raw = words.encode()
     if len(raw) <= LARGEST:
         return words
@@ -354,7 +354,7 @@ def _segments(stream: Iterator[str], reach: int) -> Iterator[tuple[int, int, str
 
 
 def _find(segment: str, behind: str, needle: str, skip: int) -> int | None:
-    """Where in a segment, from `skip` on, a folded text begins; folding may make a character longer."""
+    """Find the place in a segment, from `skip` on, at which a folded text begins; folding may make a character longer."""
     place = (segment[skip:] + behind).casefold().find(needle)
     if place < 0:
         return None
@@ -366,7 +366,7 @@ def _find(segment: str, behind: str, needle: str, skip: int) -> int | None:
 
 
 def _shown(line: str, place: int, length: int) -> str:
-    """What is shown of a line around a place in it."""
+    """Return the part of a line around a place in it."""
     begin = text.border(line, max(0, place - max(0, SHOWN - length) // 3))
     end = text.border_after(line, min(len(line), begin + SHOWN))
     return ("…" if begin else "") + line[begin:end] + ("…" if end < len(line) else "")

@@ -189,7 +189,7 @@ class ChatIndexer:
         return row, prefix + f" {prefix}".join(words) if words else "", len(found)
 
     def _places(self, message_id: str | None, role: str | None = None) -> list[tuple[int, ArchiveLine]]:
-        """Where the lines of a message stand, and what they say."""
+        """Return the places of a message's lines, with the lines."""
         if message_id is None:
             return []
         self.flush()

@@ -128,8 +128,8 @@ class Index:
         return IndexedChat(found, name)
 
     def _forget(self, chat: IndexedChat) -> None:
-        """What was indexed is no longer what the files hold. Its number is never given again, so the tokens that stay
-        behind are found by nobody.
+        """Forget a chat whose files no longer hold what was indexed. Its number is never given again, so no search finds
+        the tokens that stay behind.
         """
         first, last = chat.row_range()
         self._db.execute(

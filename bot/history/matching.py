@@ -58,7 +58,7 @@ def page(index: Index, name: str, query: HistoryQuery) -> HistoryPage | None:
 
 
 def _expression(db: sqlite3.Connection, chat: IndexedChat, wanted: literal.LiteralQuery) -> str | None:
-    """What all lines with the text are found by."""
+    """Return the expression that finds all lines with the text."""
     every = [f'"{chat.prefix}{token}"' for token in wanted.tokens]
     if wanted.part:
         rows = db.execute(
@@ -90,7 +90,7 @@ def _at_most(db: sqlite3.Connection, chat: IndexedChat, expression: str) -> bool
 def _spots(
     db: sqlite3.Connection, chat: IndexedChat, expression: str, query: HistoryQuery, most: int
 ) -> list[Spot]:
-    """Where lines of the role and time that were asked for may have it, those in the newest places first."""
+    """Return the places where lines of the role and time that were asked for may have the text, the newest first."""
     role = ROLES.index(query.role) if query.role else None
     return db.execute(
         f"SELECT at, size, ts, role FROM tokens CROSS JOIN lines ON line = tokens.rowid >> {ROW_BITS} "  # noqa: S608
@@ -140,7 +140,7 @@ def _look(window: Window, stream: Stream, spots: Iterable[Spot], *, cheaply: boo
 
 
 def _text(raw: bytes, ts: int, role: str) -> str | None:
-    """What a line of this time and role says; None where it takes more to tell."""
+    """Return the words of a line of this time and role; None if it takes more to tell."""
     try:
         value = jiter.from_json(raw, cache_mode="keys")
     except ValueError:

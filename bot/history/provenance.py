@@ -95,7 +95,7 @@ def _writer(told: Json) -> Written:
 
 
 def _about(raw: bytes, note: bytes) -> Json | None:
-    """What was noted of just this text."""
+    """Return the note of just this text."""
     about = jsonl.loads(note) or {}
     digest = _digest(raw)
     told = (about, about.get(_BEFORE))

@@ -118,12 +118,12 @@ class QueryExecution:
         return sorted(found, reverse=True)[:CANDIDATES]
 
     def _of_time(self) -> list[tuple[int, float]]:
-        """Where the question is a time and nothing else: what was said then, the newest first."""
+        """Return what was said at a time, the newest first: the question is a time and nothing else."""
         rows = self._rows_of_time()
         return [(row >> ROW_BITS, 1.0 - place / (len(rows) + 1)) for place, row in enumerate(rows)]
 
     def _counts(self, tokens: Iterable[str]) -> dict[str, int]:
-        """How many lines have each token."""
+        """Count the lines that have each token."""
         prefix, lines = self._chat.prefix, self._chat.lines
         return {token: self._known.of(prefix + token, lines) for token in tokens}
 

@@ -37,7 +37,7 @@ class Weights:
     k1: float = 1.0
     """Weight of the length of a line beside its words (BM25)."""
     b: float = 0.45
-    """How much long lines have to give up (BM25)."""
+    """The degree to which long lines are marked down (BM25)."""
     neighbour: float = 0.38
     """The share of the score of the lines next to it that a line gets."""
     further: float = 0.1
@@ -45,11 +45,11 @@ class Weights:
     session: float = 0.48
     """The share of the score of its session."""
     session_k: float = 1.5
-    """How soon more lines of a session with the same word add little."""
+    """The number of lines of a session that earn half of what very many with the same word would."""
     moment: float = 0.9
     """Bonus of a line from the time that was asked for, as a share of the best score."""
     role: float = 0.6
-    """By what share a line counts more that was said by who is asked about."""
+    """Bonus of a line of the role that is asked about, as a share of its score."""
     recency: float = 0.02
     """Bonus of the newest line over the oldest, as a share of the best score: it decides among equals."""
     single: float = 0.75
@@ -220,7 +220,7 @@ class Tally:
         return found
 
     def _of_sessions(self, sessions: AbstractSet[int]) -> dict[int, float]:
-        """What sessions are worth: more lines of one with the same word add little."""
+        """Return the worth of sessions: more lines of one with the same word add little."""
         k, found = self._weights.session_k, dict.fromkeys(sessions, 0.0)
         for worth, counts in self._sessions:
             for session in sessions & counts.keys():
@@ -230,7 +230,7 @@ class Tally:
         return {session: share * score for session, score in found.items()}
 
     def _favoured(self, scores: dict[int, float]) -> dict[int, float]:
-        """What is of the time that was asked for counts more, and of two that are as good the newer one."""
+        """Raise lines of the time that was asked for, and of two that are as good the newer one."""
         if not scores:
             return scores
         oldest, newest, best = min(scores), max(scores), max(scores.values())

@@ -91,7 +91,7 @@ def newest(file: OpenFile, most: int | None = None) -> Loaded:
 
 @dataclass(slots=True)
 class _Tail:
-    """How many messages the turns come to that have ended, read from the newest line on."""
+    """Counts the messages of turns that have ended, from the newest line on."""
 
     most: int | None
     messages: int = 0
@@ -149,8 +149,8 @@ def whole(file: OpenFile, start: int = 0) -> Loaded:
 
 
 def _compacted(raw: bytes, offset: int, found: Iterator[tuple[int, bytes]]) -> int:
-    """Where a session of another making was compacted last, so that nothing follows from what stands before: the offset
-    of its line, which breaks the chain. 0 where nothing tells. `found` are the lines before `raw`, backwards.
+    """Return the offset of the line at which a session of another making was compacted last; 0 if no line tells. It breaks the
+    chain: nothing follows from what stands before. `found` are the lines before `raw`, backwards.
     """
     for at, one in itertools.chain([(offset, raw)], found):
         if one.startswith(LEAD):
@@ -258,7 +258,7 @@ def _before(
 
 
 def _kept(line: TranscriptLine) -> Kept | None:
-    """What a boundary leaves; None where it does not say."""
+    """Return what a boundary leaves; None if it does not say."""
     return line.event.kept if isinstance(line.event, Boundary) else None
 
 

@@ -341,7 +341,7 @@ def _shared(one: bytes, at: int, other: bytes, there: int) -> int:
 
 
 def _around(base: bytes, end: int) -> bytes:
-    """What the compression knows already: the other body around the place where they part."""
+    """Return the dictionary of the compression: the other body around the place where they part."""
     return base[max(0, end - _CONTEXT) : end + _CONTEXT]
 
 

@@ -153,7 +153,7 @@ class SearchedArchive:
         return self._keys[name]
 
     async def _literally(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
-        """Where nothing in the question can be ranked (`who are you`), it is looked for as it stands."""
+        """Look for a question as it stands, if nothing in it can be ranked (`who are you`)."""
         found: list[ArchiveLine] = []
         total = 0
         window = HistoryQuery(

@@ -28,7 +28,7 @@ from bot.contracts.transcript import (
 from bot.history import jsonl
 
 LEAD = b'{"v":1,"uuid":"'
-"""What a line of ours begins with."""
+"""The beginning of a line of ours."""
 _EVENTS: Mapping[str, TypeAdapter[Event]] = {
     "user": TypeAdapter(Said),
     "assistant": TypeAdapter(Said),

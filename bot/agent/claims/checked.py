@@ -86,7 +86,7 @@ class CheckedReply:
         )
 
     def _person(self) -> str:
-        """What the turn answers."""
+        """Return the words that the turn answers."""
         inbounds = (self._request.inbound, *self._request.also)
         return self._request.prompt or "\n".join(one.text for one in inbounds if one is not None)
 
@@ -102,7 +102,7 @@ class CheckedReply:
         return [claim for claim in left if not claim.earlier]
 
     async def _recorded(self) -> list[PerformedAction]:
-        """What the turn did before a crash cut it off, as its steps tell."""
+        """Return the actions of the turn before a crash cut it off, from its steps."""
         try:
             steps: Sequence[StepRecord] = await self._steps.steps(self._request.request_id)
         except errors.StorageError:
@@ -114,7 +114,7 @@ class CheckedReply:
         ]
 
     def _before(self) -> list[PerformedAction] | None:
-        """What was done in turns that are in view; None where nobody can tell any more."""
+        """Return the actions of turns that are in view; None if some of them can no longer be known."""
         try:
             view: Sequence[Message] = context.current().view()
         except errors.ToolError:

@@ -106,7 +106,7 @@ class Child:
 
     @property
     def origin(self) -> Provenance:
-        """Whose words have led it: what it says may be theirs."""
+        """The people whose words have led the task: its answer may hold theirs."""
         return taint.seen(self._context().view())
 
     async def work(self) -> str:
@@ -253,7 +253,7 @@ class Child:
             await self._whether_to_go_on()
 
     async def _call(self, around: CallWrapper, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
-        """What stands around each call of a task: all that stands around those of the turn, and what is told of it."""
+        """Wrap a call of the task as those of the turn are wrapped, and report it."""
         began, ran = self._deps.clock.monotonic(), False
 
         async def through() -> Json:
@@ -386,7 +386,7 @@ class Child:
 
 
 def _pointer(words: str) -> masking.Pointer | None:
-    """Where the whole of a result is that is shown in part."""
+    """Return the place of the whole of a result that is shown in part."""
     found = excerpt.read(words)
     if found is None or found.artifact is None:
         return None

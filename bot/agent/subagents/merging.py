@@ -21,7 +21,7 @@ Status = Literal["whole", "cut", "silent", "failed"]
 
 PURPOSE = "synthesis"
 SECONDS = 60.0
-"""What the fast model gets."""
+"""The instructions of the fast model."""
 LEAST_TOKENS, EACH_TOKENS, MOST_TOKENS = 400, 120, 2_000
 """Its answer may have so many tokens, more for each result."""
 CONTENT = 3_000
@@ -57,7 +57,7 @@ class Result:
 
 
 class Synthesis(BaseModel):
-    """What the fast model says of several results."""
+    """The fast model's view of several results."""
 
     view: str
     agreements: list[str] = []

@@ -28,7 +28,7 @@ from bot.tools.registry import Registry
 
 BARRED = frozenset({"task", "chat_send"})
 SCHEDULES = "schedule_"
-"""What a task never has: the tools `BARRED`, and those whose names begin with this."""
+"""A task never has the tools `BARRED`, nor those whose names begin with this."""
 BROKEN = "Something went wrong in it."
 STOPPED = "It was stopped."
 
@@ -158,8 +158,8 @@ class Tasks:
         )
 
     def _cache(self, order: Order) -> tuple[asyncio.Event, bool]:
-        """What tells that a task may begin, and whether it is the one to tell others: forks of one step do so after the
-        first of them has brought what they share into the provider's cache.
+        """Return the event after which a task may begin, and True if this task sets it for others: forks of one step begin
+        after the first of them has brought what they share into the provider's cache.
         """
         step = len(self._turn.view)
         if order.mode == "fork" and step in self._warm:

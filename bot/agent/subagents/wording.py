@@ -58,8 +58,8 @@ def last_step() -> Message:
 
 
 def loaded(count: int) -> Message:
-    """What the transcript of a task has of older messages that it loaded: who reads it may not be in their chat, and they
-    may be removed.
+    """Return the note that a task's transcript has in place of older messages that it loaded: its readers may not be in
+    their chat, and they may be removed.
     """
     words = f"({count} older messages were loaded here. `chat_load_history` finds them again for who may see them.)"
     return {"role": "user", "content": [{"type": "text", "text": words}]}
