@@ -147,7 +147,7 @@ def assemble(
             requests=services.requests,
             servers=mcp,
             reserve=services.reserve,
-            lanes=parts.lanes,
+            scheduler=parts.scheduler,
             clock=clock,
             log=log,
         ),

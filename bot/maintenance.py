@@ -60,7 +60,7 @@ class ServerStates(Protocol):
 
 
 class Resumes(Protocol):
-    """Turns that wait for room on the disk (`bot.gateway.lanes.Lanes`)."""
+    """Turns that wait for room on the disk (`bot.gateway.scheduler.Scheduler`)."""
 
     def resume(self) -> None: ...
 
@@ -84,7 +84,7 @@ class MaintenanceJobs:
         requests: SweepableRequests,
         servers: ServerStates,
         reserve: DiskReserve,
-        lanes: Resumes,
+        scheduler: Resumes,
         clock: Clock,
         log: Log,
     ) -> None:
@@ -99,7 +99,7 @@ class MaintenanceJobs:
         self._requests = requests
         self._servers = servers
         self._reserve = reserve
-        self._lanes = lanes
+        self._scheduler = scheduler
         self._steady = JumpSafeClock(clock)
         self._log = log
 
@@ -121,7 +121,7 @@ class MaintenanceJobs:
     async def look_at_the_disk(self) -> None:
         """Report a full disk, even without a write; resume waiting work once there is room."""
         if await asyncio.to_thread(self._reserve.look):
-            self._lanes.resume()
+            self._scheduler.resume()
         if trouble := self._reserve.trouble:
             self._reports.begin(
                 "disk",

@@ -17,8 +17,8 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
 from bot.gateway.address import Address
+from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
-from bot.gateway.relations import follows
 from bot.gateway.suspension import TurnSuspension
 from bot.tools.permissions.display import visible
 
@@ -110,15 +110,16 @@ class ApprovalService:
             # Decided before a restart, which may have come before the question said so.
             self._close(record.id, record.verdict, record.decided_at)
             return record.verdict
-        if self._suspension.unread(turn.first):
-            return await self._end(record.id, Verdict("steered"))
-        waiting = _Waiting(record, turn.first, asyncio.get_running_loop().create_future())
-        self._waiting[record.id] = waiting
-        try:
-            async with self._suspension.suspended():
-                return await self._wait(waiting)
-        finally:
-            del self._waiting[record.id]
+        with self._suspension.waiting(turn, "approval") as waits:
+            if not waits:
+                return await self._end(record.id, Verdict("steered"))
+            waiting = _Waiting(record, turn.first, asyncio.get_running_loop().create_future())
+            self._waiting[record.id] = waiting
+            try:
+                async with self._suspension.suspended():
+                    return await self._wait(waiting)
+            finally:
+                del self._waiting[record.id]
 
     async def _wait(self, waiting: _Waiting) -> Verdict:
         record = waiting.record
@@ -266,10 +267,10 @@ class ApprovalService:
         """Whether the turn of a chat waits for a decision."""
         return any(waiting.first.chat_key == chat_key for waiting in self._waiting.values())
 
-    def steer(self, inbound: Inbound) -> None:
-        """Its person has written something else: what waits in that chat waits no longer."""
+    def cancel(self, turn: Turn) -> None:
+        """The person of a turn has written something else: what it waits for is off."""
         for waiting in list(self._waiting.values()):
-            if waiting.first.chat_key == inbound.chat_key and follows(inbound, waiting.first):
+            if waiting.first is turn.first:
                 waiting.decided(Verdict("steered"))
 
     async def over(self, request_id: str, *, begun: bool) -> None:

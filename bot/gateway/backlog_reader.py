@@ -13,10 +13,9 @@ from bot.contracts.journal import Journal
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog, Behind
 from bot.gateway.in_flight import InFlight
-from bot.gateway.lanes import Lanes
 from bot.gateway.opening import Opening
 from bot.gateway.relations import person
-from bot.gateway.running import Running
+from bot.gateway.scheduler import Scheduler
 
 PAGE = 500
 """Rows of the journal that are read at once: more would hold up everything else."""
@@ -24,7 +23,7 @@ RETRY_SECONDS = 5.0
 
 
 class BacklogReader:
-    """Brings to the lanes what nobody sees to yet."""
+    """Brings to the chats what nobody sees to yet."""
 
     def __init__(
         self,
@@ -32,8 +31,7 @@ class BacklogReader:
         backlog: Backlog,
         journal: Journal,
         opening: Opening,
-        lanes: Lanes,
-        running: Running,
+        scheduler: Scheduler,
         in_flight: InFlight,
         tasks: BackgroundTasks,
         clock: Clock,
@@ -42,8 +40,7 @@ class BacklogReader:
         self._backlog = backlog
         self._journal = journal
         self._opening = opening
-        self._lanes = lanes
-        self._running = running
+        self._scheduler = scheduler
         self._in_flight = in_flight
         self._tasks = tasks
         self._clock = clock
@@ -92,7 +89,6 @@ class BacklogReader:
         finally:
             self._backlog.arrived()
         self._backlog.end(behind, whole=whole, opening=channel)
-        self._lanes.go_on()
         return count, len(chosen)
 
     async def _gathered(self, channel: str | None, room: int) -> tuple[list[Inbound], Behind, bool]:
@@ -122,7 +118,5 @@ class BacklogReader:
 
     def _known(self) -> Iterator[str]:
         """The requestIds of all that is seen to already."""
-        yield from self._lanes.known()
+        yield from self._scheduler.known()
         yield from self._in_flight.known()
-        for turn in self._running.values():
-            yield from (inbound.request_id for inbound in turn.joined)

@@ -21,11 +21,11 @@ from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import LIMIT, Backlog
 from bot.gateway.backlog_reader import BacklogReader
 from bot.gateway.bypass import Bypass
-from bot.gateway.changes import Changes
 from bot.gateway.cleaning import InboundCleaner
 from bot.gateway.commands import Commands, Servers
 from bot.gateway.conversation import MODES
 from bot.gateway.delivery import Delivery
+from bot.gateway.effects import EffectRunner
 from bot.gateway.handler import InboundHandler
 from bot.gateway.in_flight import InFlight, PriorWork
 from bot.gateway.inbound_archive import InboundArchive
@@ -33,7 +33,6 @@ from bot.gateway.intake import GatewayIntake, Pending
 from bot.gateway.jobs.due import DueJobs, JobLimits
 from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobStore
-from bot.gateway.lanes import DiskSpace, Lanes
 from bot.gateway.live.answer_preview import NONE, Previewing
 from bot.gateway.membership import Memberships
 from bot.gateway.opening import Opening
@@ -43,9 +42,7 @@ from bot.gateway.reading import Reading
 from bot.gateway.receipt import Receipts
 from bot.gateway.removals import Removals
 from bot.gateway.router import InboundRouter
-from bot.gateway.running import Running
-from bot.gateway.start_throttle import StartThrottle
-from bot.gateway.steering import Steering
+from bot.gateway.scheduler import DiskSpace, Scheduler, StartThrottle
 from bot.gateway.stops import Stops
 from bot.gateway.suspension import TurnSuspension
 from bot.gateway.turn_runner import TurnRunner
@@ -98,9 +95,8 @@ class AgentServices:
     """What of the gateway the agent and its tools use, and what the rest of it is built on."""
 
     tasks: BackgroundTasks
-    running: Running
     backlog: Backlog
-    lanes: Lanes
+    scheduler: Scheduler
     memberships: Memberships
     access: Access
     delivery: Delivery
@@ -117,7 +113,7 @@ class GatewayParts:
     """What of the gateway the process starts, asks and stops."""
 
     tasks: BackgroundTasks
-    lanes: Lanes
+    scheduler: Scheduler
     backlog: BacklogReader
     files: FileReader
     removals: Removals
@@ -141,9 +137,8 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
     mode = MODES[settings.mode]
 
     tasks = BackgroundTasks(log)
-    running = Running()
     backlog = Backlog(settings.most_waiting)
-    lanes = Lanes(
+    scheduler = Scheduler(
         limit=settings.max_concurrent,
         mode=mode,
         debounce=settings.debounce,
@@ -178,7 +173,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         ids=ids,
         log=log,
     )
-    suspension = TurnSuspension(running, lanes, mode)
+    suspension = TurnSuspension(scheduler)
     approvals = ApprovalService(
         suspension=suspension,
         journal=journal,
@@ -205,9 +200,8 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
     )
     return AgentServices(
         tasks,
-        running,
         backlog,
-        lanes,
+        scheduler,
         memberships,
         access,
         delivery,
@@ -227,14 +221,21 @@ def build_gateway(
     settings, channels, manifests, journal = deps.settings, deps.channels, deps.manifests, deps.journal
     clock, ids, log = deps.clock, deps.ids, deps.log
     mode = MODES[settings.mode]
-    tasks, running, backlog, lanes = services.tasks, services.running, services.backlog, services.lanes
+    tasks, backlog, scheduler = services.tasks, services.backlog, services.scheduler
     access, delivery, approvals, jobs = services.access, services.delivery, services.approvals, services.jobs
     in_flight, prior = InFlight(), PriorWork()
 
     # What an inbound needs from its claim to its end.
     cleaner = InboundCleaner(deps.redact, access)
     archive = InboundArchive(journal=journal, archive=deps.archive, log=log)
-    handler = InboundHandler(journal=journal, archive=archive, delivery=delivery, prior=prior, log=log)
+    handler = InboundHandler(
+        scheduler=scheduler,
+        journal=journal,
+        archive=archive,
+        delivery=delivery,
+        prior=prior,
+        log=log,
+    )
     files = FileReader(
         channels,
         manifests,
@@ -246,6 +247,7 @@ def build_gateway(
         log=log,
         limits=settings.files,
     )
+    reading = Reading(agent, channels, files, cleaner, log)
     removals = Removals(
         journal=journal,
         archive=deps.archive,
@@ -263,8 +265,8 @@ def build_gateway(
     # What people say besides messages.
     stops = Stops(
         agent=agent,
-        lanes=lanes,
-        running=running,
+        scheduler=scheduler,
+        reading=reading,
         access=access,
         handler=handler,
         backlog=backlog,
@@ -273,7 +275,7 @@ def build_gateway(
     commands = Commands(
         name=settings.name,
         agent=agent,
-        lanes=lanes,
+        scheduler=scheduler,
         access=access,
         manifests=manifests,
         stops=stops,
@@ -286,22 +288,14 @@ def build_gateway(
         prior=prior,
     )
     bypass = Bypass(commands, handler, in_flight, tasks)
-    steering = Steering(
-        lanes=lanes,
-        running=running,
+    effects = EffectRunner(
+        scheduler=scheduler,
+        journal=journal,
         approvals=approvals,
         questions=services.questions,
         stops=stops,
-        mode=mode,
-        tasks=tasks,
-    )
-    changes = Changes(
-        journal=journal,
-        lanes=lanes,
-        running=running,
-        steering=steering,
-        stops=stops,
         backlog=backlog,
+        tasks=tasks,
     )
 
     # The way in: from the channels, from jobs, and from the journal.
@@ -309,8 +303,7 @@ def build_gateway(
         agent=agent,
         backlog=backlog,
         bypass=bypass,
-        steering=steering,
-        changes=changes,
+        effects=effects,
         removals=removals,
         archive=archive,
         log=log,
@@ -350,8 +343,7 @@ def build_gateway(
         journal=journal,
         archive=archive,
         delivery=delivery,
-        lanes=lanes,
-        running=running,
+        scheduler=scheduler,
         bypass=bypass,
         removals=removals,
         in_flight=in_flight,
@@ -363,8 +355,7 @@ def build_gateway(
         backlog=backlog,
         journal=journal,
         opening=opening,
-        lanes=lanes,
-        running=running,
+        scheduler=scheduler,
         in_flight=in_flight,
         tasks=tasks,
         clock=clock,
@@ -380,12 +371,11 @@ def build_gateway(
         approvals=approvals,
         questions=services.questions,
         files=files,
-        reading=Reading(agent, channels, files, cleaner, log),
+        reading=reading,
         commands=commands,
         removals=removals,
         handler=handler,
-        lanes=lanes,
-        running=running,
+        scheduler=scheduler,
         throttle=StartThrottle(in_flight),
         mode=mode,
         tasks=tasks,
@@ -393,5 +383,5 @@ def build_gateway(
         log=log,
     )
     return GatewayParts(
-        tasks, lanes, reader, files, removals, stops, commands, router, intake, turns, due_jobs
+        tasks, scheduler, reader, files, removals, stops, commands, router, intake, turns, due_jobs
     )

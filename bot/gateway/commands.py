@@ -18,9 +18,9 @@ from bot.gateway.branches import Branches
 from bot.gateway.handler import InboundHandler
 from bot.gateway.in_flight import PriorWork
 from bot.gateway.jobs.service import JobService
-from bot.gateway.lanes import Lanes
 from bot.gateway.receipt import Receipts
 from bot.gateway.removals import Removals
+from bot.gateway.scheduler import Scheduler
 from bot.gateway.stops import Stops
 
 BESIDE = frozenset(
@@ -73,7 +73,7 @@ class Commands:
         *,
         name: str,
         agent: Agent,
-        lanes: Lanes,
+        scheduler: Scheduler,
         access: Access,
         manifests: Mapping[str, Manifest],
         stops: Stops,
@@ -91,7 +91,7 @@ class Commands:
         self._prior = prior
         self._name = name
         self._agent = agent
-        self._lanes = lanes
+        self._scheduler = scheduler
         self._access = access
         self._manifests = manifests
         branches = Branches(agent, receipts, manifests)
@@ -202,8 +202,8 @@ class Commands:
 
     async def _status(self, inbound: Inbound) -> str:
         facts = await self._agent.describe(inbound.chat_key)
-        waiting = self._lanes.waiting(inbound.chat_key)
-        if self._lanes.running(inbound.chat_key):
+        waiting = self._scheduler.waiting(inbound.chat_key)
+        if self._scheduler.running(inbound.chat_key):
             doing = "I am working on a message" + (f", {waiting} more waiting" if waiting else "")
         else:
             # Others have all the places, or a burst is waited for.

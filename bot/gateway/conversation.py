@@ -15,7 +15,7 @@ from typing import Literal
 
 from bot import errors
 from bot.contracts.identity import UserRef
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.journal import InboxRecord
 from bot.gateway.relations import (
     belongs,
@@ -101,6 +101,10 @@ class Turn:
     outcome: str | None = None
     waits_for: Literal["approval", "question"] | None = None
     """What it waits for while it is suspended; None once that is decided."""
+    seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)
+    """What became of the files of its messages, by requestId."""
+    below: list[str] = field(default_factory=list)
+    """What its person is still to be told, below its next answer."""
     _closed: set[str] = field(default_factory=set)
 
     @property
@@ -353,6 +357,15 @@ class Conversation:
         """How many inbound wait, a turn that goes on counted as one."""
         return len(self._pending) + sum(map(len, self._people.values()))
 
+    def waits(self, who: UserRef) -> bool:
+        """Whether something of a person waits."""
+        return who in self._people or any(person(turn.first) == who for turn in self._pending)
+
+    def queued(self, change: Inbound) -> Inbound | None:
+        """The waiting message, or edit, that a change is about."""
+        waiting = self._waiting_for(change)
+        return waiting.inbound if waiting is not None else None
+
     @property
     def known(self) -> Iterator[str]:
         """The requestIds of all that waits or runs."""
@@ -537,8 +550,7 @@ class Conversation:
         edit = event.inbound
         if outdated(edit, event.records):
             return [Close(edit, "outdated")]
-        queue = self._people.get(person(edit), ())
-        waiting = next((one for one in queue if same_message(one.inbound, edit)), None)
+        waiting = self._waiting_for(edit)
         if waiting is not None:
             fresh = revised(waiting.inbound, edit)
             if fresh.kind == "edit":
@@ -549,6 +561,10 @@ class Conversation:
             # Taken up by the turn, or one of its own after it, as any message that comes while a turn runs.
             return self._message(Message(whole(message, edit)), now)
         return [LookUp(edit)]
+
+    def _waiting_for(self, change: Inbound) -> _Waiting | None:
+        queue = self._people.get(person(change), ())
+        return next((one for one in queue if same_message(one.inbound, change)), None)
 
     def _delete(self, deletion: Inbound) -> list[Effect]:
         gone = self._take(lambda other: same_message(other, deletion))

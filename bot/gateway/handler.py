@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from bot import errors
 from bot.contracts.agent import PriorReply
@@ -12,10 +12,11 @@ from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
 from bot.gateway.address import Address
+from bot.gateway.conversation import Answered, Close, Effect, Ended, Turn
 from bot.gateway.delivery import Delivery
 from bot.gateway.in_flight import PriorWork
 from bot.gateway.inbound_archive import InboundArchive
-from bot.gateway.running import Turn
+from bot.gateway.scheduler import Scheduler
 from bot.telemetry.context import turn_scope
 
 TOLD = "told before a restart"
@@ -27,8 +28,16 @@ class InboundHandler:
     """Carries out inbounds for turns and for commands. A disk that refuses ends none of them."""
 
     def __init__(
-        self, *, journal: Journal, archive: InboundArchive, delivery: Delivery, prior: PriorWork, log: Log
+        self,
+        *,
+        scheduler: Scheduler,
+        journal: Journal,
+        archive: InboundArchive,
+        delivery: Delivery,
+        prior: PriorWork,
+        log: Log,
     ) -> None:
+        self._scheduler = scheduler
         self._journal = journal
         self._archive = archive
         self._delivery = delivery
@@ -52,17 +61,17 @@ class InboundHandler:
                 outcome = "failed"
             await claimed
             if turn is not None:
-                # Before the first: after a crash in between, that one still knows what became of them.
-                await self.close(turn)
-            await self.finish(inbound, outcome)
+                await self._end(turn, outcome)
+            else:
+                await self.finish(inbound, outcome)
 
     async def fail(self, turn: Turn) -> None:
         """End a turn that failed in a way that nobody foresaw: its person hears of it, and it is not tried again."""
         first = turn.first
         with turn_scope(chat_key=first.chat_key, request_id=first.request_id):
             await self.notify(first, errors.ShipmateError.person)
-            await self.close(turn)
-            await self.finish(first, "failed")
+            if turn.outcome is None:
+                await self._end(turn, "failed")
 
     async def notify(self, inbound: Inbound, words: str) -> None:
         """Tell the person something that is not part of the conversation. A failure is in the log already."""
@@ -71,9 +80,18 @@ class InboundHandler:
 
     async def close(self, turn: Turn) -> None:
         """Finish what was answered together with the first message of a turn: nothing asks it again."""
-        while turn.open:
-            inbound = turn.open.pop(0)
-            await self.finish(inbound, turn.outcome(inbound))
+        chat_key = turn.first.chat_key
+        if self._scheduler.running(chat_key) is turn:  # a tool may outlive its turn
+            await self._closed(self._scheduler.apply(chat_key, Answered()))
+
+    async def _end(self, turn: Turn, outcome: str) -> None:
+        await self._closed(self._scheduler.apply(turn.first.chat_key, Ended(outcome)))
+
+    async def _closed(self, effects: Sequence[Effect]) -> None:
+        """The first message comes last: after a crash in between, that one still knows what became of the others."""
+        for effect in effects:
+            if isinstance(effect, Close):
+                await self.finish(effect.inbound, effect.outcome)
 
     async def finish(self, inbound: Inbound, outcome: str) -> None:
         """Close an inbound once it is in the archive."""

@@ -17,15 +17,15 @@ from bot.gateway.address import Address
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.bypass import Bypass
 from bot.gateway.commands import CUT_OFF
+from bot.gateway.conversation import GoesOn, Message, TurnPlan
 from bot.gateway.delivery import Delivery
 from bot.gateway.handler import TOLD, not_idempotent
 from bot.gateway.in_flight import InFlight, PriorWork
 from bot.gateway.inbound_archive import InboundArchive
-from bot.gateway.lanes import Lanes, TurnPlan
 from bot.gateway.relations import belongs, same_message, stops, stops_below, taken_in_at
 from bot.gateway.removals import Removals
 from bot.gateway.revisions import as_changed, completed, on_file, original, outdated, revised
-from bot.gateway.running import Running, Turn
+from bot.gateway.scheduler import Scheduler
 from bot.gateway.stops import OVER, STOPPED, TOO_LATE
 
 _NOTED = {None, "replaced", "outdated", "recorded", "recorded before its message"}
@@ -69,8 +69,7 @@ class Opening:
         journal: Journal,
         archive: InboundArchive,
         delivery: Delivery,
-        lanes: Lanes,
-        running: Running,
+        scheduler: Scheduler,
         bypass: Bypass,
         removals: Removals,
         in_flight: InFlight,
@@ -82,8 +81,7 @@ class Opening:
         self._journal = journal
         self._archive = archive
         self._delivery = delivery
-        self._lanes = lanes
-        self._running = running
+        self._scheduler = scheduler
         self._bypass = bypass
         self._removals = removals
         self._in_flight = in_flight
@@ -163,7 +161,7 @@ class Opening:
         """The turns that had begun: by chat, what a turn that a crash cut off was answering."""
         chats: dict[ChatKey, list[_Row]] = {}
         for row in rows:
-            if row.inbound.chat_key not in self._running and self._old(row.inbound):
+            if self._scheduler.turn(row.inbound.chat_key) is None and self._old(row.inbound):
                 chats.setdefault(row.inbound.chat_key, []).append(row)
         portions: dict[ChatKey, TurnPlan] = {}
         for chat_key, group in chats.items():
@@ -208,10 +206,9 @@ class Opening:
                 self._silence(row)
             elif inbound.request_id in heads:
                 portion = heads[inbound.request_id]
-                self._running[inbound.chat_key] = Turn(portion)
-                self._lanes.add(inbound, begun=portion.rest)
+                self._scheduler.apply(inbound.chat_key, GoesOn(portion))
             elif inbound.request_id not in inside and not self._bypass.take(inbound):
-                self._lanes.add(inbound, at=taken_in_at(inbound))
+                self._scheduler.apply(inbound.chat_key, Message(inbound, taken_in=taken_in_at(inbound)))
 
     def _silence(self, row: _Row) -> None:
         """A turn that an earlier process had begun does not go on: what shows it would stay for ever."""

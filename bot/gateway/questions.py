@@ -13,8 +13,8 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.questions import Answer, Question
 from bot.gateway.address import Address
 from bot.gateway.approvals import SECONDS
+from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
-from bot.gateway.relations import follows
 from bot.gateway.suspension import TurnSuspension
 
 
@@ -52,12 +52,13 @@ class QuestionService:
         waiting = _Waiting(turn.first, asyncio.get_running_loop().create_future())
         self._waiting[key] = waiting
         try:
-            # Under a name of its own: a notice of the turn would say that the turn was answered.
-            to = replace(Address.of(turn.first), request_id=self._ids.ulid())
-            await self._delivery.send(to, question.words, kind="notice")
-            self._log.write("question", "the person is asked something", request_id=question.request_id)
-            async with self._suspension.suspended():
-                return await self._wait(waiting)
+            with self._suspension.waiting(turn, "question"):
+                # Under a name of its own: a notice of the turn would say that the turn was answered.
+                to = replace(Address.of(turn.first), request_id=self._ids.ulid())
+                await self._delivery.send(to, question.words, kind="notice")
+                self._log.write("question", "the person is asked something", request_id=question.request_id)
+                async with self._suspension.suspended():
+                    return await self._wait(waiting)
         except errors.DeliveryFailed as error:
             self._log.write("question", "a question did not arrive", level="warn", cause=str(error))
             return Answer("nobody")
@@ -79,12 +80,8 @@ class QuestionService:
         """Whether the turn of a chat waits for an answer."""
         return chat_key in self._waiting
 
-    def answer(self, inbound: Inbound) -> bool:
-        """Take what a person says as the answer that is waited for; False where it is none."""
+    def answer(self, turn: Turn, inbound: Inbound) -> None:
+        """Take what the person of a turn says as the answer that it waits for."""
         waiting = self._waiting.get(inbound.chat_key)
-        if waiting is None or waiting.answer.done() or not follows(inbound, waiting.first):
-            return False
-        if inbound.brought and not inbound.text.strip():
-            return False  # what others said somewhere answers nothing here; it waits for the turn
-        waiting.answer.set_result(Answer("answered", inbound.text))
-        return True
+        if waiting is not None and waiting.first is turn.first and not waiting.answer.done():
+            waiting.answer.set_result(Answer("answered", inbound.text))

@@ -15,7 +15,7 @@ from bot.contracts.inbound import Inbound, Quoted, SeenFile
 from bot.gateway.attachments.notices import unread
 from bot.gateway.attachments.reader import FileReader
 from bot.gateway.cleaning import InboundCleaner
-from bot.gateway.running import Turn
+from bot.gateway.conversation import Turn
 
 CONTEXT_SECONDS = 20.0
 """What a platform gets to show the earlier messages of a thread; after that the turn begins without them."""
@@ -38,6 +38,12 @@ class Reading:
         self._files = files
         self._cleaner = cleaner
         self._log = log
+        self._tasks: dict[str, asyncio.Future[Any]] = {}
+
+    def cancel(self, turn: Turn) -> None:
+        """A turn is stopped: read nothing more for it."""
+        if (reading := self._tasks.get(turn.first.request_id)) is not None:
+            reading.cancel()
 
     async def thread(self, turn: Turn) -> tuple[Quoted, ...]:
         """The earlier messages that a turn begins with; none where it was stopped meanwhile."""
@@ -75,12 +81,14 @@ class Reading:
         """Do something that a stop ends; None where there was one."""
         if turn.stopped:
             return None
-        turn.reading = asyncio.ensure_future(work())
+        name = turn.first.request_id
+        reading = self._tasks[name] = asyncio.ensure_future(work())
         try:
-            await asyncio.wait([turn.reading])
+            await asyncio.wait([reading])
         finally:
-            turn.reading.cancel()
-        return None if turn.reading.cancelled() else turn.reading.result()
+            reading.cancel()
+            del self._tasks[name]
+        return None if reading.cancelled() else reading.result()
 
     async def _context(self, inbound: Inbound) -> tuple[Quoted, ...]:
         """Earlier messages of a thread the bot is new to, without those of strangers."""

@@ -1,4 +1,4 @@
-"""Where an inbound that was taken in belongs: into its lane, beside the lanes, or in the journal until there is room."""
+"""Where an inbound that was taken in belongs: into its chat, beside the chats, or in the journal until there is room."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord
 from bot.gateway.backlog import Backlog
 from bot.gateway.bypass import Bypass
-from bot.gateway.changes import Changes, Rest
+from bot.gateway.effects import EffectRunner, Rest
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.removals import Removals
-from bot.gateway.steering import Steering
 
 
 class InboundRouter:
@@ -28,8 +27,7 @@ class InboundRouter:
         agent: Agent,
         backlog: Backlog,
         bypass: Bypass,
-        steering: Steering,
-        changes: Changes,
+        effects: EffectRunner,
         removals: Removals,
         archive: InboundArchive,
         log: Log,
@@ -37,8 +35,7 @@ class InboundRouter:
         self._agent = agent
         self._backlog = backlog
         self._bypass = bypass
-        self._steering = steering
-        self._changes = changes
+        self._effects = effects
         self._removals = removals
         self._archive = archive
         self._log = log
@@ -52,10 +49,10 @@ class InboundRouter:
         elif self._bypass.take(inbound):
             return
         elif inbound.kind in {"edit", "delete"}:
-            rest = self._changes.carry_out(inbound, records)
+            rest = self._effects.change(inbound, records)
             self._bypass.start(inbound, partial(self._changed, inbound, rest))
         elif self._backlog.admits(inbound):
-            self._steering.add(inbound)
+            self._effects.queue(inbound)
 
     async def _changed(self, change: Inbound, rest: Rest) -> None:
         """An edit or a deletion, once what it says of its message is in the archive: its row must not be closed before."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bot.contracts.agent import Agent
-from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.gateway.access import Access
 from bot.gateway.backlog import Backlog
+from bot.gateway.conversation import Close, Effect, Stop, StopTurn, Turn, TurnState
 from bot.gateway.handler import InboundHandler
 from bot.gateway.in_flight import PriorWork
-from bot.gateway.lanes import Lanes
-from bot.gateway.relations import is_thread_of, person, reaches, stops, stops_below
-from bot.gateway.running import Running, Turn
+from bot.gateway.reading import Reading
+from bot.gateway.relations import is_thread_of, person, stops
+from bot.gateway.scheduler import Scheduler
 
 MOST_HEARD = 100
 """Stops that were carried out and are remembered for when they come again: those that could not be written down at first."""
@@ -34,11 +34,6 @@ class _Heard:
     ended: bool = False
 
 
-def _before(heard: _Heard | None, other: Inbound) -> bool:
-    """Whether an inbound was said before a stop that may have been brought late."""
-    return heard is None or other.ts <= heard.since
-
-
 class Stops:
     """Ends turns, and what their person has waiting."""
 
@@ -46,16 +41,16 @@ class Stops:
         self,
         *,
         agent: Agent,
-        lanes: Lanes,
-        running: Running,
+        scheduler: Scheduler,
+        reading: Reading,
         access: Access,
         handler: InboundHandler,
         backlog: Backlog,
         prior: PriorWork,
     ) -> None:
         self._agent = agent
-        self._lanes = lanes
-        self._running = running
+        self._scheduler = scheduler
+        self._reading = reading
         self._access = access
         self._handler = handler
         self._backlog = backlog
@@ -101,56 +96,54 @@ class Stops:
 
     async def _here(self, inbound: Inbound, turn: Turn | None, heard: _Heard | None) -> bool:
         """End a turn, and what its person has waiting in this place; whether there was anything."""
-        # What waits for this place may be in the lane of the chat above it, as the turn may.
-        chat_keys = [key for key in self._lanes.chats() if key.contains(inbound.chat_key)]
+        # What waits for this place may be in the chat above it, as the turn may.
+        chat_keys = [key for key, _ in self._scheduler.chats() if key.contains(inbound.chat_key)]
         if turn is not None and turn.first.chat_key not in chat_keys:
             chat_keys.append(turn.first.chat_key)
-        # Out of the lanes first, so that none of it begins; what is running must not wait until all that is on file.
-        gone = self._taken(chat_keys, lambda other: stops(inbound, other) and _before(heard, other))
-        ended = turn is not None and self._may(inbound, turn) and await self.end(turn)
-        await self._close(gone)
-        return ended or bool(gone)
+        ends = turn.first.chat_key if turn is not None and self._may(inbound, turn) else None
+        since = heard.since if heard is not None else None
+        return await self._carry_out(
+            effect
+            for key in chat_keys
+            for effect in self._scheduler.apply(key, Stop(inbound, turn=key == ends, since=since))
+        )
 
     async def end(self, turn: Turn) -> bool:
-        """Stop one turn, wherever it is; False where it has ended already."""
-        chat_key = turn.first.chat_key
+        """End a turn that is stopped, wherever it is; False where it has ended already."""
         if turn.over:
             return False
-        turn.stopped = True
-        if turn.reading is not None:
-            turn.reading.cancel()
-        if not turn.asked:
+        self._reading.cancel(turn)
+        if turn.state is not TurnState.ASKED:
             return True  # it sees that it was stopped before it asks the agent
-        return await self._agent.stop(chat_key)
+        return await self._agent.stop(turn.first.chat_key)
 
     async def _below(self, inbound: Inbound, heard: _Heard | None) -> bool:
         """Stop what a person has in the threads of a place: some platforms take commands outside of threads only."""
         if inbound.command is None:
             return False
+        since = heard.since if heard is not None else None
+        return await self._carry_out(
+            effect
+            for key, _ in self._scheduler.chats()
+            if is_thread_of(inbound, key)
+            for effect in self._scheduler.apply(key, Stop(inbound, "threads", since=since))
+        )
 
-        def wanted(other: Inbound) -> bool:
-            return stops_below(inbound, other) and _before(heard, other)
-
-        turns = [turn for turn in self._running.values() if wanted(turn.first)]
-        inside = [key for key in self._lanes.chats() if is_thread_of(inbound, key)]
-        gone = self._taken(inside, wanted)
-        ended = [await self.end(turn) for turn in turns]
-        await self._close(gone)
-        return bool(gone) or any(ended)
-
-    def _taken(self, chat_keys: Iterable[ChatKey], wanted: Callable[[Inbound], bool]) -> list[Inbound]:
-        return [other for chat_key in chat_keys for other in self._lanes.take(chat_key, wanted)]
-
-    async def _close(self, gone: Iterable[Inbound]) -> None:
-        await asyncio.gather(*(self._handler.finish(inbound, "stopped") for inbound in gone))
+    async def _carry_out(self, effects: Iterable[Effect]) -> bool:
+        """End turns and close what waited; whether there was anything."""
+        # Out of all queues first, so that none of it begins; what runs must not wait until all that is on file.
+        decided = list(effects)
+        ended = [await self.end(effect.turn) for effect in decided if isinstance(effect, StopTurn)]
+        closes = [effect for effect in decided if isinstance(effect, Close)]
+        await asyncio.gather(*(self._handler.finish(one.inbound, one.outcome) for one in closes))
+        return any(ended) or bool(closes)
 
     def _turn(self, inbound: Inbound, heard: _Heard | None) -> Turn | None:
         """The turn that a stop is about; one of somebody else once at most, however often it is brought."""
-        turn = self._running.get(inbound.chat_key)
+        turn = self._scheduler.turn(inbound.chat_key)
         if turn is None:
-            turns = self._running.values()
-            turn = next((turn for turn in turns if any(reaches(inbound, one) for one in turn.all)), None)
-        if turn is None or not _before(heard, turn.first):
+            turn = next((chat.turn for _, chat in self._scheduler.chats() if chat.reached_by(inbound)), None)
+        if turn is None or (heard is not None and turn.first.ts > heard.since):
             return None
         return None if heard is not None and heard.ended and not stops(inbound, turn.first) else turn
 

@@ -5,30 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
+from typing import Literal
 
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
-from bot.gateway.conversation import QueueMode
-from bot.gateway.lanes import Lanes
-from bot.gateway.relations import person, plain
-from bot.gateway.running import Running, Turn
+from bot.gateway.conversation import Resumed, Suspended, Turn
+from bot.gateway.scheduler import Scheduler
 
 
 class TurnSuspension:
     """Suspends the turn of a chat, for one question at a time."""
 
-    def __init__(self, running: Running, lanes: Lanes, mode: QueueMode) -> None:
-        self._running = running
-        self._lanes = lanes
-        self._mode = mode
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
         self._locks: dict[ChatKey, asyncio.Lock] = {}
         self._asking: Counter[ChatKey] = Counter()
 
     def turn(self, chat_key: ChatKey) -> Turn | None:
         """The turn that runs in a chat."""
-        return self._running.get(chat_key)
+        return self._scheduler.running(chat_key)
 
     def asking(self, chat_key: ChatKey) -> int:
         """How many questions there are in a chat, the one that is asked and those that wait for it."""
@@ -47,10 +43,22 @@ class TurnSuspension:
             if not self._asking[chat_key]:
                 del self._asking[chat_key], self._locks[chat_key]
 
-    def suspended(self) -> AbstractAsyncContextManager[None]:
-        """The turn waits for a person for the block."""
-        return self._lanes.parked()
+    @contextlib.contextmanager
+    def waiting(self, turn: Turn, waits_for: Literal["approval", "question"]) -> Iterator[bool]:
+        """What the person of a turn says in the block is for what it waits for. False where there is nothing to wait for:
+        they have said more already, which the turn takes up, or the turn has ended (a tool may outlive it).
+        """
+        chat_key = turn.first.chat_key
+        if self._scheduler.running(chat_key) is not turn:
+            yield False
+            return
+        cancelled = self._scheduler.apply(chat_key, Suspended(waits_for))
+        try:
+            yield not cancelled
+        finally:
+            if self._scheduler.running(chat_key) is turn:
+                self._scheduler.apply(chat_key, Resumed())
 
-    def unread(self, first: Inbound) -> bool:
-        """Whether the person of a turn has said more, which that will take up."""
-        return self._mode.steers and self._lanes.find(first.chat_key, person(first), plain) is not None
+    def suspended(self) -> AbstractAsyncContextManager[None]:
+        """The slot of the turn is for others for the block."""
+        return self._scheduler.suspended()

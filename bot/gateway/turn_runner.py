@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 
 from bot import errors
@@ -10,7 +10,6 @@ from bot.context.deletions import REMOVED
 from bot.contracts.agent import Agent, TurnRequest
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Clock, Log
-from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
 from bot.gateway.address import Address
@@ -19,24 +18,21 @@ from bot.gateway.attachments.notices import may_hold_text, unseen
 from bot.gateway.attachments.reader import FileReader
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.commands import Commands
-from bot.gateway.conversation import QueueMode
+from bot.gateway.conversation import Asked, Closed, Ended, Over, QueueMode, Turn
 from bot.gateway.delivery import ChatReply, Delivery
 from bot.gateway.handler import InboundHandler
 from bot.gateway.jobs.due import merged
-from bot.gateway.lanes import Lanes, TurnPlan
 from bot.gateway.presence import working
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
-from bot.gateway.relations import belongs, joins, person
 from bot.gateway.removals import Removals
-from bot.gateway.running import Running, Turn
-from bot.gateway.start_throttle import StartThrottle
+from bot.gateway.scheduler import Scheduler, StartThrottle
 
 EMPTY = "Your message was empty. What would you like to tell me?"
 
 
 class TurnRunner:
-    """Runs each turn that the lanes let begin."""
+    """Runs each turn that the scheduler lets begin."""
 
     def __init__(
         self,
@@ -52,8 +48,7 @@ class TurnRunner:
         commands: Commands,
         removals: Removals,
         handler: InboundHandler,
-        lanes: Lanes,
-        running: Running,
+        scheduler: Scheduler,
         throttle: StartThrottle,
         mode: QueueMode,
         tasks: BackgroundTasks,
@@ -71,8 +66,7 @@ class TurnRunner:
         self._commands = commands
         self._removals = removals
         self._handler = handler
-        self._lanes = lanes
-        self._running = running
+        self._scheduler = scheduler
         self._throttle = throttle
         self._mode = mode
         self._tasks = tasks
@@ -85,48 +79,53 @@ class TurnRunner:
 
     async def drain(self, seconds: float) -> bool:
         """Start nothing new and let what runs end; after `seconds` it is cancelled. True where all ended."""
-        self._lanes.close()
+        self._scheduler.close()
         return await self._tasks.drain(seconds)
 
     async def _serve(self) -> None:
         while True:
-            plan = await self._lanes.next_turn()
-            self._tasks.start(self._run(plan), partial(self._ended, plan.first.chat_key))
+            turn = await self._scheduler.next_turn()
+            self._tasks.start(self._run(turn), partial(self._ended, turn))
             await self._throttle.rest()
 
-    def _ended(self, chat_key: ChatKey, well: bool) -> None:  # noqa: FBT001 - a callback
+    def _ended(self, turn: Turn, well: bool) -> None:  # noqa: FBT001 - a callback
         if well:
-            self._lanes.over(chat_key)
+            self._scheduler.give_back()
         else:
-            self._tasks.start(self._failed(chat_key), lambda _: self._lanes.over(chat_key))
+            self._tasks.start(self._failed(turn), partial(self._released, turn))
 
-    async def _failed(self, chat_key: ChatKey) -> None:
-        await self._handler.fail(self._running[chat_key])
-        del self._running[chat_key]
+    async def _failed(self, turn: Turn) -> None:
+        await self._handler.fail(turn)
+        self._scheduler.apply(turn.first.chat_key, Closed())
+
+    def _released(self, turn: Turn, well: bool) -> None:  # noqa: FBT001 - a callback
+        if not well:
+            # Its end is not on file: the next start takes it up again.
+            if turn.outcome is None:
+                self._scheduler.apply(turn.first.chat_key, Ended("failed"))
+            self._scheduler.apply(turn.first.chat_key, Closed())
+        self._scheduler.give_back()
 
     # ------------------------------------------------------------ work
 
-    async def _run(self, portion: TurnPlan) -> None:
-        """One portion from claim to done. Cancelled, it stays unfinished in the journal."""
-        first = portion.first
-        turn = self._running.get(first.chat_key)
-        if turn is None or turn.first.request_id != first.request_id:
-            turn = self._running[first.chat_key] = Turn(portion)
+    async def _run(self, turn: Turn) -> None:
+        """One turn from claim to done. Cancelled, it stays unfinished in the journal."""
+        first = turn.first
         # The first before the others: one that a kill leaves claimed alone would count as part of a turn that never had it.
-        self._claim(portion.all if portion.rest else ())
+        self._claim(turn.plan.all if turn.plan.rest else ())
         await self._handler.handle(first, partial(self._handle, turn), turn)
         # Only now: an edit that comes before the end is on file is one that came too late for this turn.
-        del self._running[first.chat_key]
+        self._scheduler.apply(first.chat_key, Closed())
 
     async def _handle(self, turn: Turn) -> str:
         first = turn.first
         if first.command is not None:
             return await self._commands.carry_out(first)
-        if any(inbound.says for inbound in turn.portion.all):
+        if any(inbound.says for inbound in turn.plan.all):
             return await self._turn(turn)
         if first.kind == "edit":
             return "recorded"
-        attachments = [one for inbound in turn.portion.all for one in inbound.attachments]
+        attachments = [one for inbound in turn.plan.all for one in inbound.attachments]
         if any(map(may_hold_text, attachments)):
             return await self._turn(turn)
         return await self._unanswered(turn, unseen(attachments, full=self._files.full, log=self._log))
@@ -145,7 +144,7 @@ class TurnRunner:
         def rests() -> bool:
             return self._approvals.waits(first.chat_key) or self._questions.waits(first.chat_key)
 
-        async with working(self._delivery, to, self._clock, every, shown=turn.portion.begun, rests=rests):
+        async with working(self._delivery, to, self._clock, every, shown=turn.plan.begun, rests=rests):
             context = await self._reading.thread(turn)
             begun = await self._handler.delivered(to)
             says = await self._complete(turn)
@@ -164,15 +163,15 @@ class TurnRunner:
                 reply=reply,
                 also=tuple(one for one in turn.left if one is not first),
                 files=partial(self._reading.seen, turn),
-                take_more=partial(self._taken, turn, joins) if self._mode.steers else None,
+                take_more=partial(self._taken, turn) if self._mode.steers else None,
                 preview=partial(self._delivery.preview, to),
                 begun=begun,
                 written=lambda: reply.written,
             )
-            turn.asked = True
+            self._scheduler.apply(first.chat_key, Asked())
             outcome = await self._agent.run(request)
-            turn.over = True
-            await self._recorded(self._approvals.over(first.request_id, begun=turn.portion.begun))
+            self._scheduler.apply(first.chat_key, Over())
+            await self._recorded(self._approvals.over(first.request_id, begun=turn.plan.begun))
         if outcome.notice is not None:
             # The transcript has this end, so the first message knows after a crash what the others were to be told.
             await self._handler.close(turn)
@@ -187,15 +186,14 @@ class TurnRunner:
         while more and not turn.stopped:
             says = await self._reading.files(turn)
             await self._removals.settled(turn.first.chat_key)
-            waits = self._mode.collects and not (turn.portion.begun or turn.stopped)
-            more = waits and bool(self._taken(turn, belongs))
+            more = bool(self._taken(turn))
         return says
 
-    def _taken(self, turn: Turn, wanted: Callable[[Inbound, Inbound], bool]) -> list[Inbound]:
+    def _taken(self, turn: Turn) -> list[Inbound]:
         """What its person has sent since a turn began, and that is part of it now."""
-        first = turn.first
-        more = self._lanes.take_next(first.chat_key, person(first), lambda other: wanted(other, first))
-        turn.join(more)
+        if self._scheduler.running(turn.first.chat_key) is not turn:
+            return []
+        more = self._scheduler.take_more(turn.first.chat_key)
         self._claim(more)
         return more
 

@@ -224,7 +224,7 @@ class Soak:
                 "telegram", f"k{self.events}", "{broken", "it cannot be read"
             )
         async with asyncio.timeout(60):
-            while self.gateway.parts.lanes.active:
+            while self.gateway.parts.scheduler.active:
                 await asyncio.sleep(0.0005)
                 await self.clock.advance(0.01)
         wrong = {words: count for words, count in platform.due.items() if count != 1}

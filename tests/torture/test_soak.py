@@ -39,7 +39,7 @@ def steady(lived: Soak, samples: list[Sample]) -> None:
     """Nothing is left behind: no task, no open file."""
     assert max(one.tasks for one in samples) <= samples[0].tasks + 4, samples
     assert max(one.files for one in samples) <= samples[0].files + 3, samples
-    assert lived.gateway.parts.lanes.active == lived.gateway.parts.lanes.total == 0
+    assert lived.gateway.parts.scheduler.active == lived.gateway.parts.scheduler.total == 0
 
 
 async def test_a_day_leaves_no_task_and_no_open_file_behind(tmp_path: Path, seed: int) -> None:

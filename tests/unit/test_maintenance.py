@@ -127,7 +127,7 @@ class House:
         memory = RssMonitor(1_024, [], reports=reports, clock=self.clock, log=self.log)
         return MaintenanceJobs(
             holder=holder, agent=pool, journal=self.journal, model=self.model, memory=memory, reports=reports,
-            logs=self.logs, artifacts=self.artifacts, requests=self.requests, servers=self.servers, reserve=self.reserve, lanes=self, clock=self.clock, log=self.log,
+            logs=self.logs, artifacts=self.artifacts, requests=self.requests, servers=self.servers, reserve=self.reserve, scheduler=self, clock=self.clock, log=self.log,
         )  # fmt: skip
 
     async def do(self, chores: MaintenanceJobs, name: str) -> None:

@@ -22,6 +22,7 @@ from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from bot.disk_reserve import DiskReserve
 from bot.gateway.builder import GatewayDeps, GatewaySettings, build_agent_services, build_gateway
+from bot.gateway.conversation import Turn
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memory_files import NoteStore
@@ -339,8 +340,8 @@ class Bench:
             services.questions,
         )
         self.access, self.jobs = services.access, services.jobs
-        self.suspension, self.running, self.backlog = services.suspension, services.running, services.backlog
-        self.gateway, self.tasks, self.lanes = gateway, gateway.tasks, gateway.lanes
+        self.suspension, self.backlog = services.suspension, services.backlog
+        self.gateway, self.tasks, self.scheduler = gateway, gateway.tasks, gateway.scheduler
         self.intake, self.router, self.stops = gateway.intake, gateway.router, gateway.stops
         self.commands, self.removals, self.due_jobs = gateway.commands, gateway.removals, gateway.due_jobs
         self.files = gateway.files
@@ -373,8 +374,13 @@ class Bench:
     async def idle(self) -> None:
         """Until nothing runs, and nothing can begin."""
         async with asyncio.timeout(30):
-            while self.tasks.busy or (self._started and (self.lanes.ready or self.backlog.reading)):
+            while self.tasks.busy or (self._started and (self.scheduler.ready or self.backlog.reading)):
                 await (self.tasks.idle() if self.tasks.busy else asyncio.sleep(0))
+
+    @property
+    def running(self) -> dict[ChatKey, Turn]:
+        """The turns that run, by chat."""
+        return {key: chat.running for key, chat in self.scheduler.chats() if chat.running is not None}
 
     async def lines(self, chat_key: ChatKey = HERE) -> list[tuple[str, str]]:
         return [(line.role, line.text) for line in await self.intake.recent(chat_key, 100)]

@@ -191,11 +191,11 @@ async def test_while_it_waits_its_place_is_free_and_it_comes_back_to_one(tmp_pat
     await desk.asked()
     await desk.say("quick question")
     await until(lambda: desk.tele.texts[-1] == "quickly")
-    await until(lambda: desk.lanes.free == 1)
+    await until(lambda: desk.scheduler.free == 1)
     await desk.press("approve")
     await desk.idle()
     assert [verdict.ended for verdict in desk.ran] == ["approved"]
-    assert desk.lanes.free == 1
+    assert desk.scheduler.free == 1
     await desk.close()
 
 
@@ -205,7 +205,7 @@ async def test_a_turn_that_has_waited_goes_before_others(tmp_path: Path) -> None
     await desk.asked()
     desk.agent.hold = asyncio.Event()
     await desk.say("quick but held")
-    await until(lambda: desk.lanes.free == 0)
+    await until(lambda: desk.scheduler.free == 0)
     await desk.say("quick and later", chat_id="1", chat_key="tele:chat:1", user_id="1")
     await desk.press("approve")
     await until(lambda: desk.tele.texts[-1].startswith("Approved"))
@@ -213,7 +213,7 @@ async def test_a_turn_that_has_waited_goes_before_others(tmp_path: Path) -> None
     desk.agent.hold.set()
     await desk.idle()
     assert desk.tele.texts[-3:] == ["quickly", "approved", "quickly"]
-    assert desk.lanes.free == 1
+    assert desk.scheduler.free == 1
     await desk.close()
 
 
@@ -241,7 +241,7 @@ async def test_a_stop_ends_it_and_nothing_can_be_allowed_after(desk: Desk) -> No
     record = await desk.journal.approval(name)
     assert record is not None
     assert record.verdict == Verdict("stopped")
-    assert desk.lanes.free == 8
+    assert desk.scheduler.free == 8
 
 
 async def test_after_half_an_hour_it_is_over(desk: Desk) -> None:
@@ -342,13 +342,13 @@ async def test_in_a_chat_one_question_is_asked_at_a_time_and_one_place_is_lent(t
     desk.agent._run = twice  # type: ignore[method-assign]
     first = await desk.asked()
     await until(lambda: desk.suspension.asking(ChatKey.parse("tele:chat:-100")) == 2)
-    assert desk.lanes.free == 1
+    assert desk.scheduler.free == 1
     await desk.press("deny", first)
     await until(lambda: len(desk.names()) == 2)
-    await until(lambda: desk.lanes.free == 1)
+    await until(lambda: desk.scheduler.free == 1)
     await desk.press("approve", desk.names()[1])
     await desk.idle()
     assert [verdict.ended for verdict in desk.ran] == ["denied", "approved"]
-    assert desk.lanes.free == 1
+    assert desk.scheduler.free == 1
     assert not desk.suspension.asking(ChatKey.parse("tele:chat:-100"))
     await desk.close()

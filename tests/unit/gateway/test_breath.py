@@ -6,8 +6,9 @@ import asyncio
 import itertools
 from pathlib import Path
 
+from bot.gateway.conversation import Message
 from bot.gateway.in_flight import BURST, InFlight
-from bot.gateway.start_throttle import REST, StartThrottle
+from bot.gateway.scheduler import REST, StartThrottle
 from tests.unit.gateway.conftest import Bench
 
 
@@ -17,7 +18,8 @@ async def test_between_the_beginnings_of_turns_the_loop_gets_to_what_comes_in(tm
     try:
         await bench.open()
         for number in range(50):
-            bench.lanes.put(bench.inbound(chat_key=f"tele:chat:{number}", request_id=f"R{number:02}"))
+            one = bench.inbound(chat_key=f"tele:chat:{number}", request_id=f"R{number:02}")
+            bench.scheduler.apply(one.chat_key, Message(one))
         steps = []
         for _ in range(10):
             steps.append(len(bench.running))

@@ -22,7 +22,6 @@ from bot.contracts.journal import InboxRecord
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import removals
 from bot.gateway.conversation import MODES
-from bot.gateway.relations import person, same_message
 from tests.unit.gateway import scripted
 from tests.unit.gateway.conftest import Bench
 
@@ -193,13 +192,10 @@ class Disorder(RuleBasedStateMachine):
 
     def queue(self, inbound: Inbound, records: Sequence[InboxRecord]) -> None:
         """What the intake hands on: at this moment it is clear whether a change comes before its message's turn."""
-        name, lanes = inbound.message_id, self.bench.lanes
-        waits = lanes.find(
-            inbound.chat_key,
-            person(inbound),
-            lambda other: same_message(other, inbound) and other.kind == "message",
-        )
-        if name is not None and (waits is not None or name not in self.queued):
+        name, chat = inbound.message_id, dict(self.bench.scheduler.chats()).get(inbound.chat_key)
+        waits = chat.queued(inbound) if chat is not None else None
+        still = waits is not None and waits.kind == "message"
+        if name is not None and (still or name not in self.queued):
             if inbound.kind == "edit":
                 self.firm[name] = max(self.firm.get(name, 0), int(inbound.text))
             elif inbound.kind == "delete":

@@ -53,7 +53,7 @@ async def test_no_more_turns_run_at_once_than_allowed(tmp_path: Path) -> None:
     bench.agent.hold.set()
     assert len(await bench.tele.until(6)) == 6
     await bench.idle()
-    assert bench.lanes.active == 0, "an idle lane is gone"
+    assert bench.scheduler.active == 0, "an idle lane is gone"
     await bench.close()
 
 
@@ -304,7 +304,7 @@ async def test_a_notice_that_a_kill_cut_off_is_brought_to_its_end_and_nothing_is
     second = Bench(tmp_path)
     second.tele.finds = found
     assert await second.open("tele") == 1
-    while second.clock.sleeping or second.tasks.busy or second.lanes.ready:
+    while second.clock.sleeping or second.tasks.busy or second.scheduler.ready:
         await second.clock.advance(2)
         await asyncio.sleep(0.001)
     assert second.tele.texts == said
@@ -359,7 +359,7 @@ async def test_what_comes_in_before_its_channel_is_open_waits_and_keeps_its_plac
     bench = Bench(tmp_path)
     await bench.say("one")
     await bench.say("two")
-    assert bench.lanes.active == 0
+    assert bench.scheduler.active == 0
     assert await bench.open("tele") == 0
     await bench.idle()
     assert bench.tele.texts == ["re: one", "re: two"]

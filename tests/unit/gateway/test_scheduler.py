@@ -1,11 +1,11 @@
-"""Places and lanes: people take turns, however much one of them writes and wherever."""
+"""The scheduler: people take turns, however much one of them writes and wherever."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 from collections import Counter
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,10 +15,19 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog
-from bot.gateway.conversation import MODES
-from bot.gateway.debouncer import Debouncer
-from bot.gateway.lanes import Lanes, TurnPlan
-from bot.gateway.turn_slots import TurnSlots
+from bot.gateway.conversation import (
+    MODES,
+    Closed,
+    Delete,
+    Effect,
+    Ended,
+    GoesOn,
+    Message,
+    Stop,
+    Turn,
+    TurnPlan,
+)
+from bot.gateway.scheduler import Scheduler, TurnSlots
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests.shares import examples
@@ -34,7 +43,7 @@ def inbound(who: str, chat: str, number: int, **more: Any) -> Inbound:
 
 
 class Hall:
-    """Lanes whose turns end one by one, when they are told to."""
+    """A scheduler whose turns end one by one, when they are told to."""
 
     def __init__(self, limit: int, **options: Any) -> None:
         self.clock = FakeClock()
@@ -45,7 +54,7 @@ class Hall:
         self.trouble = ""
         """Of the disk."""
         self.tasks, self.backlog = BackgroundTasks(self.log), Backlog()
-        self.lanes = Lanes(
+        self.scheduler = Scheduler(
             limit=limit, mode=MODES[options.pop("mode", "followup")], backlog=self.backlog, disk=self, tasks=self.tasks,
             clock=self.clock, **options,
         )  # fmt: skip
@@ -54,26 +63,34 @@ class Hall:
     async def serve(self) -> None:
         """Begin what can begin, and what the runner of turns does at its end."""
         while True:
-            plan = await self.lanes.next_turn()
-            self.tasks.start(self.work(plan), functools.partial(self.ended, plan))
+            turn = await self.scheduler.next_turn()
+            self.tasks.start(self.work(turn), functools.partial(self.ended, turn))
             await asyncio.sleep(0)
 
-    def ended(self, plan: TurnPlan, well: bool) -> None:
+    def ended(self, turn: Turn, well: bool) -> None:
         if not well:
-            self.sorry.append(plan.first.text)
-        self.lanes.over(plan.first.chat_key)
+            self.sorry.append(turn.first.text)
+        for event in (Ended("done"), Closed()):
+            self.scheduler.apply(turn.first.chat_key, event)
+        self.scheduler.give_back()
+
+    def put(self, one: Inbound, at: float | None = None) -> list[Effect]:
+        return self.scheduler.apply(one.chat_key, Message(one, taken_in=at))
+
+    def go_on(self, first: Inbound, *rest: Inbound) -> None:
+        self.scheduler.apply(first.chat_key, GoesOn(TurnPlan(first, rest, begun=True)))
 
     async def drain(self, seconds: float) -> bool:
-        self.lanes.close()
+        self.scheduler.close()
         return await self.tasks.drain(seconds)
 
-    async def work(self, portion: TurnPlan) -> None:
-        self.begun.append(portion)
-        gate = self.gates[portion.first.request_id] = asyncio.get_running_loop().create_future()
+    async def work(self, turn: Turn) -> None:
+        self.begun.append(turn.plan)
+        gate = self.gates[turn.first.request_id] = asyncio.get_running_loop().create_future()
         await gate
 
-    async def end(self, portion: TurnPlan, error: Exception | None = None) -> None:
-        gate = self.gates.pop(portion.first.request_id)
+    async def end(self, plan: TurnPlan, error: Exception | None = None) -> None:
+        gate = self.gates.pop(plan.first.request_id)
         if error is not None:
             gate.set_exception(error)
         else:
@@ -96,32 +113,32 @@ class Hall:
 
     @property
     def words(self) -> list[str]:
-        return [one.text for portion in self.begun for one in portion.all]
+        return [one.text for plan in self.begun for one in plan.all]
 
 
 async def test_one_chat_that_floods_does_not_delay_the_others() -> None:
     hall = Hall(1)
     for number in range(1_000):
-        hall.lanes.put(inbound("flood", "big", number))
+        hall.put(inbound("flood", "big", number))
         await hall.settled(first=not number)
-    hall.lanes.put(inbound("ada", "a", 2_000))
-    hall.lanes.put(inbound("bob", "b", 2_001))
+    hall.put(inbound("ada", "a", 2_000))
+    hall.put(inbound("bob", "b", 2_001))
     await hall.finish()
     assert hall.words[:4] == ["flood0", "flood1", "ada2000", "bob2001"]
     assert [word for word in hall.words if word.startswith("flood")] == [f"flood{n}" for n in range(1_000)]
-    assert (hall.lanes.active, hall.lanes.total, hall.tasks.busy) == (0, 0, 0)
+    assert (hall.scheduler.active, hall.scheduler.total, hall.tasks.busy) == (0, 0, 0)
 
 
 async def test_on_a_full_disk_only_turns_that_had_begun_go_on_and_the_others_once_there_is_room() -> None:
     hall = Hall(64)
     hall.trouble = "the disk is full"
-    hall.lanes.put(inbound("ada", "a", 1))
-    hall.lanes.add(inbound("bob", "b", 2), begun=())
-    hall.lanes.put(inbound("bob", "b", 3))
+    hall.put(inbound("ada", "a", 1))
+    hall.go_on(inbound("bob", "b", 2))
+    hall.put(inbound("bob", "b", 3))
     await hall.finish()
     assert hall.words == ["bob2"]
     hall.trouble = ""
-    hall.lanes.resume()
+    hall.scheduler.resume()
     await hall.finish()
     assert sorted(hall.words) == ["ada1", "bob2", "bob3"]
 
@@ -130,10 +147,10 @@ async def test_a_person_with_a_hundred_threads_does_not_starve_another() -> None
     hall = Hall(2)
     for number in range(100):
         for chat in range(2):
-            hall.lanes.put(inbound("many", f"t{number}", number * 2 + chat))
+            hall.put(inbound("many", f"t{number}", number * 2 + chat))
             await hall.settled(first=not (number or chat))
-    hall.lanes.put(inbound("one", "t99", 900))
-    hall.lanes.put(inbound("one", "own", 901))
+    hall.put(inbound("one", "t99", 900))
+    hall.put(inbound("one", "own", 901))
     await hall.finish()
     # The first place was given before anybody else had asked.
     assert {hall.words.index("one900"), hall.words.index("one901")} == {2, 4}
@@ -142,7 +159,7 @@ async def test_a_person_with_a_hundred_threads_does_not_starve_another() -> None
 async def test_in_a_chat_people_take_turns_while_there_is_room_for_everybody() -> None:
     hall = Hall(64)
     for number, who in enumerate("aaaabbc"):
-        hall.lanes.put(inbound(who, "room", number))
+        hall.put(inbound(who, "room", number))
     await hall.finish()
     assert hall.words == ["a0", "b4", "c6", "a1", "b5", "a2", "a3"]
 
@@ -150,7 +167,7 @@ async def test_in_a_chat_people_take_turns_while_there_is_room_for_everybody() -
 async def test_who_comes_while_a_turn_runs_is_before_its_person() -> None:
     hall = Hall(64)
     for number, who in enumerate("aab"):
-        hall.lanes.put(inbound(who, "room", number))
+        hall.put(inbound(who, "room", number))
         await hall.settle()
     await hall.finish()
     assert hall.words == ["a0", "b2", "a1"]
@@ -159,9 +176,9 @@ async def test_who_comes_while_a_turn_runs_is_before_its_person() -> None:
 async def test_a_lane_that_waits_for_a_place_is_no_task() -> None:
     hall = Hall(1)
     for number in range(3_000):
-        hall.lanes.put(inbound(str(number), str(number), number))
+        hall.put(inbound(str(number), str(number), number))
     await hall.settle()
-    assert (hall.lanes.active, hall.tasks.busy) == (3_000, 1)
+    assert (hall.scheduler.active, hall.tasks.busy) == (3_000, 1)
     assert len(asyncio.all_tasks()) == 3  # this one, a turn, and what begins them
     await hall.drain(0)
 
@@ -186,21 +203,20 @@ async def test_everything_is_done_once_in_each_persons_order_and_never_two_at_on
             await hall.end(running[0])
 
     for number, (who, chat, ends) in enumerate(steps):
-        hall.lanes.put(inbound(who, chat, number))
+        hall.put(inbound(who, chat, number))
         if ends:
             await end_one()
-    while hall.lanes.active:
+    while hall.scheduler.active:
         await end_one()
-    done = [(one.user_id, one.chat_id, one.ts) for portion in hall.begun for one in portion.all]
+    done = [(one.user_id, one.chat_id, one.ts) for plan in hall.begun for one in plan.all]
     assert Counter(done) == Counter((who, chat, number) for number, (who, chat, _) in enumerate(steps))
     for who in "abcd":
         for chat in "xyz":
             mine = [ts for one, place, ts in done if (one, place) == (who, chat)]
             assert mine == sorted(mine)
-    assert hall.lanes.total == 0
-    assert not hall.lanes._places._rank
-    assert not hall.lanes._places._asking
-    assert not hall.lanes._places._chats
+    assert hall.scheduler.total == 0
+    assert not hall.scheduler.ready
+    assert list(hall.scheduler.known()) == []
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(60))
@@ -221,8 +237,8 @@ async def test_nobody_waits_for_more_turns_than_there_are_people(
     async def look() -> None:
         nonlocal seen
         await hall.settle()
-        for portion in hall.begun[seen:]:
-            who = portion.first.user_id
+        for plan in hall.begun[seen:]:
+            who = plan.first.user_id
             waiting[who] -= 1
             waited[who] = 0
             for other in [one for one in waiting if waiting[one] > 0 and one != who]:
@@ -231,7 +247,7 @@ async def test_nobody_waits_for_more_turns_than_there_are_people(
         seen = len(hall.begun)
 
     for number, (who, chat) in enumerate(steps):
-        hall.lanes.put(inbound(who, "room" if one_chat else chat, number))
+        hall.put(inbound(who, "room" if one_chat else chat, number))
         waiting[who] += 1
         await look()
         if ends[number] and hall.gates:
@@ -245,31 +261,31 @@ async def test_nobody_waits_for_more_turns_than_there_are_people(
 
 async def test_work_that_fails_is_excused_and_gives_its_place_back() -> None:
     hall = Hall(1)
-    hall.lanes.put(inbound("a", "x", 1))
-    hall.lanes.put(inbound("b", "y", 2))
+    hall.put(inbound("a", "x", 1))
+    hall.put(inbound("b", "y", 2))
     await hall.settle()
     await hall.end(hall.begun[0], ZeroDivisionError("oops"))
     assert hall.sorry == ["a1"]
-    assert [portion.first.text for portion in hall.begun] == ["a1", "b2"]
+    assert [plan.first.text for plan in hall.begun] == ["a1", "b2"]
     assert "ZeroDivisionError" in hall.log.at("error")[0].message
     await hall.end(hall.begun[1])
-    assert hall.lanes.active == 0
+    assert hall.scheduler.active == 0
 
 
 async def test_after_a_drain_nothing_begins_and_what_runs_long_is_cut() -> None:
     hall = Hall(1)
-    hall.lanes.put(inbound("a", "x", 1))
-    hall.lanes.put(inbound("b", "y", 2))
+    hall.put(inbound("a", "x", 1))
+    hall.put(inbound("b", "y", 2))
     await hall.settle()
     assert await hall.drain(0) is False
-    hall.lanes.put(inbound("c", "z", 3))
+    hall.put(inbound("c", "z", 3))
     await hall.settle()
     assert len(hall.begun) == 1
 
 
 async def test_a_drain_waits_for_what_ends_in_time() -> None:
     hall = Hall(1)
-    hall.lanes.put(inbound("a", "x", 1))
+    hall.put(inbound("a", "x", 1))
     await hall.settle()
     drained = asyncio.create_task(hall.drain(5))
     await hall.settle()
@@ -280,11 +296,11 @@ async def test_a_drain_waits_for_what_ends_in_time() -> None:
 async def test_a_drain_does_not_wait_for_a_turn_that_waits_for_a_person() -> None:
     hall = Hall(2)
     for number, name in enumerate("ab"):
-        hall.lanes.put(inbound(name, name, number))
+        hall.put(inbound(name, name, number))
     await hall.settle()
 
     async def ask() -> None:
-        async with hall.lanes.parked():
+        async with hall.scheduler.suspended():
             await asyncio.Event().wait()
 
     asked = asyncio.create_task(ask())
@@ -296,66 +312,61 @@ async def test_a_drain_does_not_wait_for_a_turn_that_waits_for_a_person() -> Non
     asked.cancel()
 
 
-async def test_what_is_taken_out_of_a_queue_no_longer_asks_for_a_place() -> None:
-    hall = Hall(1)
+async def test_what_is_taken_out_of_a_queue_no_longer_asks_for_a_slot() -> None:
+    hall, place = Hall(1), ChatKey.parse("tele:chat:y")
     for number, (who, chat) in enumerate([("a", "x"), ("b", "y"), ("b", "y"), ("c", "y")]):
-        hall.lanes.put(inbound(who, chat, number))
+        hall.put(inbound(who, chat, number, message_id=str(number)))
     await hall.settle()
-    assert [
-        one.text for one in hall.lanes.take(ChatKey.parse("tele:chat:y"), lambda one: one.user_id == "b")
-    ] == [
-        "b1",
-        "b2",
-    ]
-    assert hall.lanes.take(ChatKey.parse("tele:chat:none"), lambda _: True) == []
+    hall.scheduler.apply(place, Stop(inbound("b", "y", 4, kind="stop")))
     assert (
-        hall.lanes.waiting(ChatKey.parse("tele:chat:y")),
+        hall.scheduler.waiting(place),
         hall.backlog.waiting_of(UserRef("tele", "b")),
-        hall.lanes.total,
+        hall.scheduler.total,
     ) == (1, 0, 1)
-    assert [one.text for one in hall.lanes.take(ChatKey.parse("tele:chat:y"), lambda _: True)] == ["c3"]
-    assert hall.lanes.active == 1
+    hall.scheduler.apply(place, Delete(inbound("c", "y", 5, kind="delete", message_id="3")))
+    assert hall.scheduler.active == 1
     await hall.finish()
     assert hall.words == ["a0"]
 
 
-async def test_the_next_of_a_person_are_those_before_what_others_wrote() -> None:
+async def test_a_chat_that_has_nothing_is_not_kept() -> None:
+    hall, place = Hall(1), ChatKey.parse("tele:chat:y")
+    hall.scheduler.apply(place, Stop(inbound("b", "y", 4, kind="stop")))
+    assert (hall.scheduler.active, hall.scheduler.turn(place), hall.scheduler.waiting(place)) == (0, None, 0)
+
+
+async def test_a_disk_that_fills_up_once_a_chat_has_asked_lets_nothing_begin() -> None:
     hall = Hall(1)
-    for number, who in enumerate("aaaba"):
-        hall.lanes.put(inbound(who, "x", number))
-    await hall.settle()
-    them = UserRef("tele", "a")
-    assert [
-        one.text
-        for one in hall.lanes.take_next(ChatKey.parse("tele:chat:x"), them, lambda one: one.text != "a2")
-    ] == ["a1"]
-    assert [one.text for one in hall.lanes.take_next(ChatKey.parse("tele:chat:x"), them, lambda _: True)] == [
-        "a2"
-    ]
-    assert hall.lanes.take_next(ChatKey.parse("tele:chat:x"), them, lambda _: True) == []
+    hall.put(inbound("ada", "a", 1))
+    hall.trouble = "full"
     await hall.finish()
-    assert hall.words == ["a0", "b3", "a4"]
+    assert (hall.words, hall.scheduler.free) == ([], 1)
+    hall.trouble = ""
+    hall.scheduler.resume()
+    await hall.finish()
+    assert hall.words == ["ada1"]
 
 
-def test_standing_places_that_were_left_do_not_pile_up() -> None:
-    places = TurnSlots(1_000)
-    person = UserRef("tele", "a")
-    places.enter(person)
+def test_outdated_entries_in_the_order_of_people_do_not_pile_up() -> None:
+    slots, place, who = TurnSlots(1_000), ChatKey.parse("tele:chat:x"), UserRef("tele", "a")
+    slots.wait(place, who, waits=True)
     for _ in range(1_000):
-        places.ask(ChatKey.parse("tele:chat:x"), [person])
-        assert places.give() == (ChatKey.parse("tele:chat:x"), person)
-        places.give_back()
-    assert len(places._order) < 100
+        slots.ask(place, [who])
+        assert slots.give() == (place, who)
+        slots.give_back()
+    assert slots.queued < 100
+    slots.wait(place, who, waits=False)
+    assert slots.idle
 
 
 class TestBursts:
     async def test_a_turn_begins_when_its_person_has_been_quiet(self) -> None:
         hall = Hall(8, debounce=2.0)
         for number in range(3):
-            hall.lanes.put(inbound("a", "x", number))
+            hall.put(inbound("a", "x", number))
             await hall.clock.advance(1.5)
             assert hall.begun == []
-        hall.lanes.put(inbound("b", "x", 9))
+        hall.put(inbound("b", "x", 9))
         await hall.clock.advance(0.5)
         assert hall.words == ["a0", "a1", "a2"]
         assert len(hall.begun) == 1
@@ -363,89 +374,78 @@ class TestBursts:
         assert len(hall.begun) == 1
         await hall.clock.advance(1.5)
         await hall.finish()
-        assert [len(portion.all) for portion in hall.begun] == [3, 1]
+        assert [len(plan.all) for plan in hall.begun] == [3, 1]
 
     async def test_a_person_who_never_stops_is_answered_after_five_times_as_long(self) -> None:
         hall = Hall(8, debounce=2.0)
         for number in range(12):
-            hall.lanes.put(inbound("a", "x", number))
+            hall.put(inbound("a", "x", number))
             await hall.clock.advance(1.0)
-        assert [len(portion.all) for portion in hall.begun] == [10]
+        assert [len(plan.all) for plan in hall.begun] == [10]
         assert hall.clock.monotonic() == 12.0
         await hall.clock.advance(2.0)
         await hall.finish()
-        assert [len(portion.all) for portion in hall.begun] == [10, 2]
+        assert [len(plan.all) for plan in hall.begun] == [10, 2]
 
     @pytest.mark.parametrize("other", [{"command": {"name": "new"}}, {"kind": "edit"}])
     async def test_what_is_no_plain_message_is_no_part_of_it(self, other: dict[str, Any]) -> None:
         hall = Hall(8, debounce=2.0)
-        hall.lanes.put(inbound("a", "x", 1))
-        hall.lanes.put(inbound("a", "x", 2, **other))
+        hall.put(inbound("a", "x", 1))
+        hall.put(inbound("a", "x", 2, **other))
         await hall.clock.advance(2.0)
         await hall.finish()
-        assert [len(portion.all) for portion in hall.begun] == [1, 1]
+        assert [len(plan.all) for plan in hall.begun] == [1, 1]
 
     async def test_a_command_is_not_waited_for(self) -> None:
         hall = Hall(8, debounce=2.0)
-        hall.lanes.put(inbound("a", "x", 1))
-        hall.lanes.put(inbound("a", "x", 2, command={"name": "new"}))
+        hall.put(inbound("a", "x", 1))
+        hall.put(inbound("a", "x", 2, command={"name": "new"}))
         await hall.finish()
         assert hall.words == ["a1", "a2"]
 
     async def test_two_bursts_that_wait_for_a_turn_are_two_turns_unless_all_is_collected(self) -> None:
         for mode, sizes in (("followup", [1, 2, 2]), ("collect", [1, 4])):
             hall = Hall(8, debounce=2.0, mode=mode)
-            hall.lanes.put(inbound("a", "x", 0))
+            hall.put(inbound("a", "x", 0))
             await hall.clock.advance(2.0)
             for number in range(1, 5):
-                hall.lanes.put(inbound("a", "x", number))
+                hall.put(inbound("a", "x", number))
                 await hall.clock.advance(2.0 if number == 2 else 0.5)
             await hall.clock.advance(2.0)
             await hall.finish()
-            assert [len(portion.all) for portion in hall.begun] == sizes, mode
+            assert [len(plan.all) for plan in hall.begun] == sizes, mode
 
     async def test_what_was_written_before_a_restart_merges_as_it_would_have(self) -> None:
         hall = Hall(8, debounce=2.0)
         for number, at in enumerate([100.0, 101.0, 104.0, 105.0, 106.0, 300.0]):
-            hall.lanes.add(inbound("a", "x", number), at=at)
+            hall.put(inbound("a", "x", number), at)
         assert hall.begun == []
-        hall.lanes.go_on()
         await hall.finish()
-        assert [len(portion.all) for portion in hall.begun] == [2, 3, 1]
+        assert [len(plan.all) for plan in hall.begun] == [2, 3, 1]
         assert hall.clock.sleeping == 0
 
-    async def test_a_timer_that_nobody_needs_ends(self) -> None:
-        class Listener:
-            told: ClassVar[list[ChatKey]] = []
-
-            def quiet(self, chat_key: ChatKey) -> None:
-                self.told.append(chat_key)
-
-        clock, listener = FakeClock(), Listener()
-        holds = Debouncer(clock, 1.0, listener)
-        holds.burst(ChatKey.parse("tele:chat:x"), UserRef("tele", "a"), at=None, held=True)
-        holds.burst(ChatKey.parse("tele:chat:y"), UserRef("tele", "a"), at=None, held=True)
-        holds.end(ChatKey.parse("tele:chat:x"), UserRef("tele", "a"))
-        await asyncio.sleep(0)
-        await clock.advance(1.0)
-        assert listener.told == [ChatKey.parse("tele:chat:y")]
-        assert holds._timer is None
-        holds.burst(ChatKey.parse("tele:chat:x"), UserRef("tele", "a"), at=None, held=True)
-        holds.close()
+    async def test_one_timer_waits_for_all_and_ends_with_the_last_of_them(self) -> None:
+        hall = Hall(8, debounce=1.0)
+        hall.put(inbound("a", "x", 1, message_id="1"))
+        await hall.clock.advance(0.5)
+        hall.put(inbound("a", "y", 2))
+        hall.scheduler.apply(
+            ChatKey.parse("tele:chat:x"), Delete(inbound("a", "x", 3, kind="delete", message_id="1"))
+        )
+        await hall.settle()
+        assert hall.clock.sleeping == 1
+        await hall.clock.advance(1.0)
+        await hall.finish()
+        assert (hall.words, hall.clock.sleeping) == (["a2"], 0)
 
 
-async def test_a_turn_that_had_begun_goes_on_alone() -> None:
+async def test_a_turn_that_had_begun_goes_on_alone_and_before_what_waits() -> None:
     hall = Hall(8, mode="collect")
-    head, rest = inbound("a", "x", 1), inbound("a", "x", 2)
-    hall.lanes.add(head, begun=(rest,))
-    hall.lanes.add(inbound("a", "x", 3), at=1.0)
-    hall.lanes.add(inbound("a", "x", 4), at=1.0)
-    assert (hall.lanes.total, sorted(hall.lanes.known())) == (4, [f"{n:026}" for n in range(1, 5)])
-    assert hall.lanes.take(ChatKey.parse("tele:chat:x"), lambda one: one.ts == 1) == []
-    assert (
-        hall.lanes.find(ChatKey.parse("tele:chat:x"), UserRef("tele", "a"), lambda one: one.ts == 1) is None
-    )
-    hall.lanes.go_on()
+    hall.put(inbound("b", "x", 0), 1.0)
+    hall.put(inbound("a", "x", 3), 1.0)
+    hall.go_on(inbound("a", "x", 1), inbound("a", "x", 2))
+    hall.put(inbound("a", "x", 4), 1.0)
+    assert (hall.scheduler.total, sorted(hall.scheduler.known())) == (5, [f"{n:026}" for n in range(5)])
     await hall.finish()
-    assert [[one.ts for one in portion.all] for portion in hall.begun] == [[1, 2], [3, 4]]
-    assert [portion.begun for portion in hall.begun] == [True, False]
+    assert [[one.ts for one in plan.all] for plan in hall.begun] == [[1, 2], [0], [3, 4]]
+    assert [plan.begun for plan in hall.begun] == [True, False, False]

@@ -1,0 +1,119 @@
+"""Carries out what conversations decide: closes and amends rows, stops turns, lets approvals and questions hear of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import InboxRecord, Journal
+from bot.gateway.approvals import ApprovalService
+from bot.gateway.background import BackgroundTasks
+from bot.gateway.backlog import Backlog
+from bot.gateway.conversation import (
+    Amend,
+    Answer,
+    CancelWait,
+    Close,
+    Delete,
+    Edit,
+    Effect,
+    LookUp,
+    Message,
+    StopTurn,
+)
+from bot.gateway.questions import QuestionService
+from bot.gateway.revisions import original, revised
+from bot.gateway.scheduler import Scheduler
+from bot.gateway.stops import Stops
+
+Rest = Callable[[], Awaitable[None]]
+"""What is left to do."""
+
+
+class EffectRunner:
+    """Tells chats of messages, edits and deletions, and does what they say."""
+
+    def __init__(
+        self,
+        *,
+        scheduler: Scheduler,
+        journal: Journal,
+        approvals: ApprovalService,
+        questions: QuestionService,
+        stops: Stops,
+        backlog: Backlog,
+        tasks: BackgroundTasks,
+    ) -> None:
+        self._scheduler = scheduler
+        self._journal = journal
+        self._approvals = approvals
+        self._questions = questions
+        self._stops = stops
+        self._backlog = backlog
+        self._tasks = tasks
+
+    def queue(self, inbound: Inbound) -> None:
+        """Queue an inbound in its chat. It may answer what a turn waits for, or interrupt it."""
+        self._begun(self._scheduler.apply(inbound.chat_key, Message(inbound)))
+
+    def change(self, change: Inbound, records: Sequence[InboxRecord]) -> Rest:
+        """Carry out an edit or a deletion; `records` is what is on file about its message. Where that waits or is being
+        answered, it counts at once, and what is left to be recorded is returned. Else the journal knows what became of it.
+        """
+        effects = self._decided(change, records)
+        return partial(self._look_up, change, records) if effects is None else self._begun(effects)
+
+    def _decided(self, change: Inbound, records: Sequence[InboxRecord]) -> list[Effect] | None:
+        event = Edit(change, records) if change.kind == "edit" else Delete(change)
+        effects = self._scheduler.apply(change.chat_key, event)
+        return None if any(isinstance(effect, LookUp) for effect in effects) else effects
+
+    def _begun(self, effects: Sequence[Effect]) -> Rest:
+        """Begin to carry out effects; what is left is returned."""
+        rest: list[Callable[[], Awaitable[object]]] = []
+        for effect in effects:
+            match effect:
+                case CancelWait(turn):
+                    self._approvals.cancel(turn)
+                case Answer(turn, inbound):
+                    self._questions.answer(turn, inbound)
+                case Amend(inbound):
+                    # On its way before its turn can begin: after a crash its row tells that the turn had these words.
+                    amending = self._journal.post.amend(inbound)
+                    rest.append(partial(_done, amending))
+                case StopTurn(turn) if any(isinstance(one, Close) for one in effects):
+                    rest.append(partial(self._stops.end, turn))
+                case StopTurn(turn):
+                    self._tasks.start(self._stops.end(turn))
+                case Close(inbound, outcome):
+                    rest.append(partial(self._journal.post.finish, inbound.request_id, outcome))
+        return partial(_each, rest)
+
+    async def _look_up(self, change: Inbound, records: Sequence[InboxRecord]) -> None:
+        """The message neither waits in memory nor is it being answered."""
+        async with self._backlog.settling:
+            effects = self._decided(change, records)
+            if effects is not None:
+                await self._begun(effects)()
+                return
+            record = original(change, records)
+            if record is None:
+                await self._journal.post.finish(change.request_id, "recorded before its message")
+            elif record.state in {"done", "dead"}:
+                await self._journal.post.finish(change.request_id, "recorded")
+            elif change.kind == "delete":
+                await self._journal.post.finish(record.inbound.request_id, "withdrawn")
+                await self._journal.post.finish(change.request_id, "withdrew")
+            else:
+                waited = await self._journal.post.amend(revised(record.inbound, change)) is not False
+                await self._journal.post.finish(change.request_id, "replaced" if waited else "recorded")
+
+
+async def _done(work: Awaitable[object]) -> None:
+    await work
+
+
+async def _each(rest: Sequence[Callable[[], Awaitable[object]]]) -> None:
+    for one in rest:
+        await one()
