@@ -1,1 +1,1 @@
-"""Between the channels and the agent: access, intake, lanes, commands, delivery."""
+"""Between the channels and the agent: access, intake, conversations, commands, delivery."""

@@ -12,7 +12,7 @@ from bot.contracts.inbound import Inbound
 from bot.gateway.relations import person, stops
 
 LIMIT = 10_000
-"""How many inbound wait in memory, over all lanes."""
+"""How many inbound wait in memory, over all chats."""
 SHARES = 10
 """One person may fill this part of them, so that there is room for what others write."""
 
@@ -27,7 +27,7 @@ class Backlog:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.settling = asyncio.Lock()
-        """Whoever brings inbound from the journal to the lanes holds it."""
+        """Whoever brings inbound from the journal to the chats holds it."""
         self.wanted = asyncio.Event()
         """There is room for what waits in the journal: it is to be read."""
         self.total = 0

@@ -12,11 +12,11 @@ from bot.gateway.handler import InboundHandler
 from bot.gateway.in_flight import InFlight
 
 MOST = 1_000
-"""Commands that run beside the lanes; more of them wait in those as everything does. A stop never waits."""
+"""Commands that run beside the queues; more of them wait in those as everything does. A stop never waits."""
 
 
 class Bypass:
-    """Carries out inbounds beside the lanes, at once."""
+    """Carries out inbounds beside the queues, at once."""
 
     def __init__(
         self, commands: Commands, handler: InboundHandler, in_flight: InFlight, tasks: BackgroundTasks
@@ -35,7 +35,7 @@ class Bypass:
         return True
 
     def start(self, inbound: Inbound, work: Callable[[], Awaitable[None]]) -> None:
-        """Do the work of an inbound beside the lanes."""
+        """Do the work of an inbound beside the queues."""
 
         async def done() -> None:
             try:

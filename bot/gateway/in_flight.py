@@ -1,4 +1,4 @@
-"""Inbound that are in no lane and not finished yet, and what an earlier process had begun of others."""
+"""Inbound that are in no queue and not finished yet, and what an earlier process had begun of others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BURST = 16
 @dataclass(slots=True)
 class InFlight:
     """`first` is the first requestId of this process; "" before there is one. `writing` are the requestIds of what is
-    being written down, `beside` those of what is carried out beside the lanes.
+    being written down, `beside` those of what is carried out beside the queues.
     """
 
     first: str = ""

@@ -60,7 +60,7 @@ class _Row:
 
 
 class Opening:
-    """`BacklogReader`'s way from the journal to the lanes."""
+    """`BacklogReader`'s way from the journal to the chats."""
 
     def __init__(
         self,
@@ -251,7 +251,7 @@ def _carried_out(stop: Inbound, rows: Sequence[_Row], halted: Iterable[Inbound])
 
 
 def _told_together(rows: Sequence[_Row]) -> None:
-    """What was claimed as one turn with a message whose person was told how that ended is closed with it: a lane has no
+    """What was claimed as one turn with a message whose person was told how that ended is closed with it: a chat has no
     other turn before that one is closed.
     """
     told = {row.inbound.chat_key: row for row in rows if row.outcome == TOLD and row.for_the_model}

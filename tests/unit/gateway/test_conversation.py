@@ -341,6 +341,19 @@ TABLE: list[tuple[str, str, str]] = [
         @1 idle -> yes
         """,
     ),
+    (
+        "who had nothing waiting any more begins a new burst",
+        "steer, quiet for 2",
+        """
+        @0 a says 1 -> wake at 2
+        @1.9 a says 2 -> wake at 3.9
+        @3.8 a says 3 -> wake at 5.8
+        @5 a stops -> close 1: stopped, close 2: stopped, close 3: stopped
+        @5.5 a says 4 -> wake at 7.5
+        @7 a says 5 -> wake at 9
+        @8.9 a says 6 -> wake at 10.9
+        """,
+    ),
     # ------------------------------------------------------------ edits
     (
         "an edit before the turn replaces what the message says",
@@ -741,6 +754,30 @@ TABLE: list[tuple[str, str, str]] = [
         """,
     ),
     (
+        "a question is asked although its person has said more already, and what they say then is its answer",
+        "steer",
+        """
+        a says 1
+        begin -> 1
+        asked
+        a says 2
+        asks a question
+        a says 3 -> answer 3 to 1
+        """,
+    ),
+    (
+        "what is read back from the journal neither calls off an approval nor interrupts",
+        "interrupt",
+        """
+        a says 1
+        begin -> 1
+        asked
+        asks for approval
+        a said 2 at 100
+        a says 3 -> cancel wait of 1, stop 1
+        """,
+    ),
+    (
         "after the wait nothing is called off",
         "followup",
         """
@@ -985,6 +1022,15 @@ def test_what_cannot_follow_is_an_error(lines: list[str]) -> None:
         script.run(line)
     with pytest.raises(errors.IllegalTransition):
         script.run(lines[-1])
+
+
+def test_an_edit_that_takes_up_another_one_is_as_new_as_the_newer_of_them() -> None:
+    script = Script("followup")
+    for line in ("a says 1", "begin", "a edits 1 to two as of 2", "a edits 1 to three as of 3", "turn ends"):
+        script.run(line)
+    plan = script.chat.next_turn(0)
+    assert isinstance(plan, TurnPlan)
+    assert (plan.first.text, plan.first.ts) == ("three", 3_000)
 
 
 def test_how_many_wait_of_each_person_is_told_once() -> None:
