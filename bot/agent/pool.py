@@ -172,7 +172,11 @@ class AgentPool:
         if self._weighed.get(chat_key) is shown:
             return  # looked at, and not changed: the same in this moment as it was
         self._weighed[chat_key] = shown
-        weight = OVERHEAD + size_of(runtime.store.messages()) + self._deps.history.requests.held(chat_key)
+        weight = (
+            OVERHEAD
+            + size_of(runtime.store.messages())
+            + self._deps.history.requests.bytes_in_memory(chat_key)
+        )
         self._weight += weight - self._weights.get(chat_key, 0)
         self._weights[chat_key] = weight
 
@@ -192,4 +196,4 @@ class AgentPool:
         del self._runtimes[key]
         self._weighed.pop(key, None)
         self._weight -= self._weights.pop(key, 0)
-        self._deps.history.requests.let_go(key)
+        self._deps.history.requests.release(key)

@@ -11,14 +11,14 @@ from typing import Any
 from bot.context import blocks
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
-from bot.history.requests import Recorded
+from bot.history.requests import RecordedRequest
 
 
 @dataclass
 class Call:
     """One request as it was recorded. `results` and `loaded` stand in the requests after it."""
 
-    record: Recorded
+    record: RecordedRequest
     results: list[Json] = field(default_factory=list)
     loaded: list[Message] = field(default_factory=list)
     """Older turns that its tools loaded."""
@@ -69,7 +69,7 @@ class RecordedTurn:
         return len(first.messages) - 1 if first is not None else 0
 
 
-def recorded_turn(records: Iterable[Recorded], said: Iterable[Message] = ()) -> RecordedTurn:
+def recorded_turn(records: Iterable[RecordedRequest], said: Iterable[Message] = ()) -> RecordedTurn:
     """Put together what belongs to each request. What people `said` in the turn is taken where a later request has it."""
     calls = [Call(one) for one in records]
     requests = [call.request for call in calls]

@@ -10,7 +10,7 @@ from bot.context import blocks
 from bot.contracts.base import Json
 from bot.contracts.environment import Ids, Redact
 from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
-from bot.history.requests import Asked, RequestLog
+from bot.history.requests import RequestLog, SentRequest
 from bot.identity_cache import IdentityCache
 from bot.llm import body
 from bot.llm.aclosing import aclosing
@@ -40,7 +40,7 @@ class RecordedModel:
         if running.chat_key is None:
             asked = None
         else:
-            asked = Asked(
+            asked = SentRequest(
                 self._ids.ulid(),
                 running.chat_key,
                 running.request_id,
@@ -49,12 +49,12 @@ class RecordedModel:
                 request.model,
                 partial(self._bodies, request),
             )
-            self._requests.ask(asked)
+            self._requests.record(asked)
         async with aclosing(self._model.stream(request)) as answer:
             async for item in answer:
                 if asked is not None and isinstance(item, ModelReply):
                     facts = {"stopReason": item.stop_reason} | spent(item)
-                    self._requests.answer(asked, facts, partial(self._said, item))
+                    self._requests.record_answer(asked, facts, partial(self._said, item))
                 yield item
 
     def _bodies(self, request: ModelRequest) -> tuple[bytes, bytes]:

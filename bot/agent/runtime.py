@@ -10,12 +10,12 @@ from bot import errors
 from bot.agent import showing, store_loader
 from bot.agent.active import ActiveTurn
 from bot.agent.compactor import Compactor
+from bot.agent.deletion_runner import DeletionRunner
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
 from bot.agent.ledger import Ledger
 from bot.agent.memory_writer import MemoryWriter
 from bot.agent.recovery import HistoryCleared, TurnTooLarge
-from bot.agent.removing import Removing
 from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
 from bot.agent.view_changes import ViewChanges
@@ -66,7 +66,7 @@ class AgentRuntime:
         self._steps: set[asyncio.Task[bool]] = set()
         self._left: set[asyncio.Task[Any]] = set()
         self._filling = asyncio.Lock()
-        self._removing = Removing(chat_key, self.view_changes, self.memory, self.compactor, deps)
+        self._deletions = DeletionRunner(chat_key, self.view_changes, self.memory, self.compactor, deps)
 
     @property
     def owes(self) -> bool:
@@ -242,17 +242,17 @@ class AgentRuntime:
 
     async def forget(self) -> None:
         """As `contracts.agent.Agent.forget`. A turn that begins meanwhile begins with what is left."""
-        self._removing.due, running = True, self._task
+        self._deletions.due, running = True, self._task
         await self.fill()
         if running is not None:
             await asyncio.wait([running])
-            self._removing.due = (
+            self._deletions.due = (
                 True  # it has been given its messages before, and may not have written them yet
             )
-        while self._task is not None and self._removing.due:
+        while self._task is not None and self._deletions.due:
             await asyncio.wait([self._task])
         async with self._filling:
-            await self._removing.carry_out()
+            await self._deletions.carry_out()
 
     async def fill(self, request: TurnRequest | None = None) -> None:
         """Fill the store after a restart: from the transcript, or from the archive where there is none.
@@ -275,7 +275,7 @@ class AgentRuntime:
             )
             self._ended = replay.ended(lines)
             self._filled = True
-            if await self._removing.attempt() | self.view_changes.within_cap(self.compactor.cut):
+            if await self._deletions.attempt() | self.view_changes.within_cap(self.compactor.cut):
                 await self._ledger.flush()
 
     async def cut_off(self) -> tuple[str, ...]:
@@ -317,7 +317,7 @@ class AgentRuntime:
         try:
             await self.fill(request)
             async with self._filling:
-                await self._removing.attempt()
+                await self._deletions.attempt()
             end = self._ended.get(request.request_id) or await self._ledger.ended(request.request_id)
             if end is not None:
                 return await self._ended_before(request, end)
@@ -373,7 +373,7 @@ class AgentRuntime:
         message = "a turn that was cut off goes on" if again else "a turn begins"
         self._deps.log.write("turn_start", message, messages=len(self.store))
         if again and cut_off is not None:
-            cut_off.older = await self._removing.older(cut_off.older)
+            cut_off.older = await self._deletions.older(cut_off.older)
             await turn.resume(cut_off, recorded)
             self.view_changes.settle(system)
         else:

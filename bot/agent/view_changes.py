@@ -140,7 +140,9 @@ class ViewChanges:
         deps, shown = self._deps, self._shown()
         if self.tokens() <= (deps.limits.mask_threshold if above is None else above):
             return False
-        results = masking.masks(shown, ages=self._ages, keep=deps.limits.keep_observations, pointer=_pointer)
+        results = masking.masks(
+            shown, ages=self._ages, keep=deps.limits.keep_observations, pointer=pointer_of
+        )
         if not results or self._hidden(shown, results) < hides:
             return False
         self.apply(reason, Mask(results=results))
@@ -266,7 +268,7 @@ class ViewChanges:
         return frame + self._deps.models.estimator.messages(self._deps.models.name, shown[first:])
 
 
-def _pointer(words: str) -> masking.Pointer | None:
+def pointer_of(words: str) -> masking.Pointer | None:
     """Return the place of the whole of a result that is shown in part."""
     found = excerpt.read(words)
     if found is None or found.artifact is None:

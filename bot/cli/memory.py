@@ -91,7 +91,7 @@ def _store(root: Path) -> NoteStore:
     from bot.history import rotation
     from bot.history.memory_files import NoteStore
 
-    disk, archive = system.SystemDisk(), rotation.Shelf(root / HOME / "chats", system.SystemDisk())
+    disk, archive = system.SystemDisk(), rotation.ArchiveFiles(root / HOME / "chats", system.SystemDisk())
 
     def key(name: str) -> str | None:
         return rotation.chat_key(disk, name, [archive.archive(name, 1), archive.main(name)])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bot.agent.recorded_turn import Call, RecordedTurn
     from bot.contracts.base import Message
     from bot.history import requests
-    from bot.history.requests import Recorded
+    from bot.history.requests import RecordedRequest
     from bot.history.turns import FoundTurn
 
 NOT_RECORDED = (
@@ -81,14 +81,14 @@ def find(folder: Path, asked: str) -> Found:
     )
 
 
-def _of_task(found: requests.Found, task: str, session: str | None) -> Found:
+def _of_task(found: requests.FoundRequests, task: str, session: str | None) -> Found:
     records = [one for one in found.requests if one.task == task]
     told = found.tasks.get(task, {})
     turn = told.get("requestId") or next((one.request_id for one in records), None)
     return Found(str(turn), found.chat_key, session, _calls(records), task, told)
 
 
-def _calls(records: Iterable[Recorded]) -> list[Call]:
+def _calls(records: Iterable[RecordedRequest]) -> list[Call]:
     from bot.agent.recorded_turn import Call
 
     return [Call(one) for one in records]

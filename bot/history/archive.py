@@ -63,7 +63,7 @@ class ChatStore:
         self._log = log
         self._limit = max(1, archive_after_lines)
         self._files = jsonl.Files(disk, log=log, clock=clock or system.SystemClock())
-        self._shelf = rotation.Shelf(folder, disk)
+        self._archives = rotation.ArchiveFiles(folder, disk)
         self._writer: Batcher[_Entry | None, None] = Batcher("archive", self._write)
         # Lines that the disk refused, by chat; touched by the writer's thread alone.
         self._kept: dict[ChatKey, list[bytes]] = {}
@@ -95,7 +95,7 @@ class ChatStore:
                 if window.full:
                     window.stop()
                     break
-                await asyncio.to_thread(self._scan_archive, self._shelf.archive(name, number), window)
+                await asyncio.to_thread(self._scan_archive, self._archives.archive(name, number), window)
         except OSError as error:
             raise errors.StorageError(f"the archive cannot be read: {error}") from error
         page = window.page()
@@ -141,8 +141,8 @@ class ChatStore:
     def _scan_main(self, name: str, window: Window) -> list[int]:
         with jsonl.locked(self._folder, shared=True):
             # Opened, it stays as it is now: a rotation puts another file in its place.
-            file = self._disk.open(self._shelf.main(name))
-            numbers = self._shelf.numbers(name)
+            file = self._disk.open(self._archives.main(name))
+            numbers = self._archives.numbers(name)
         with closing(file):
             window.scan(pieces.lines_backwards(file))
         return numbers
@@ -166,8 +166,8 @@ class ChatStore:
         """Return what a chat's lines say of others of them. An archive file does not change: it is looked at once."""
         with jsonl.locked(self._folder, shared=True):
             # Opened, it stays as it is now: a rotation puts another file in its place.
-            main = self._disk.open(self._shelf.main(name))
-            numbers = self._shelf.numbers(name)
+            main = self._disk.open(self._archives.main(name))
+            numbers = self._archives.numbers(name)
         found = _revisions_in(main)
         found.join(self._archives_revised(name, numbers))
         return found
@@ -180,10 +180,10 @@ class ChatStore:
             # Made anew rather than changed: others may be reading what was known.
             sizes, said = dict(sizes), Revisions(dict(said.removed), dict(said.edits))
             for number in numbers[len(seen) :]:
-                file = self._disk.open(self._shelf.archive(name, number))
+                file = self._disk.open(self._archives.archive(name, number))
                 more = _revisions_in(file)
                 if more.removed or more.edits:
-                    sizes[self._shelf.archive(name, number)] = file.size
+                    sizes[self._archives.archive(name, number)] = file.size
                     said.join(more)
             self._revised[name] = list(numbers), sizes, said
             self._revised.move_to_end(name)
@@ -192,15 +192,15 @@ class ChatStore:
         return said
 
     def _chats(self, known: Mapping[str, tuple[int, int | None]]) -> list[ChatInfo]:
-        found = [info for name in self._shelf.chats() if (info := self._info(name, known.get(name)))]
+        found = [info for name in self._archives.chats() if (info := self._info(name, known.get(name)))]
         return sorted(found, key=lambda info: info.last_ts or 0, reverse=True)
 
     def _info(self, name: str, known: tuple[int, int | None] | None) -> ChatInfo | None:
         """Of a chat without a line: None."""
         with jsonl.locked(self._folder, shared=True):
-            newest = self._disk.open(self._shelf.main(name))
-            numbers = self._shelf.numbers(name)
-        older = [self._shelf.archive(name, number) for number in numbers]
+            newest = self._disk.open(self._archives.main(name))
+            numbers = self._archives.numbers(name)
+        older = [self._archives.archive(name, number) for number in numbers]
         if known is not None:
             newest.close()
             count, last_ts = known
@@ -209,7 +209,7 @@ class ChatStore:
             for path in reversed(older):
                 some, last_ts = self._counted(self._disk.open(path), last_ts)
                 count += some
-        key = rotation.chat_key(self._disk, name, [*older[:1], self._shelf.main(name)])
+        key = rotation.chat_key(self._disk, name, [*older[:1], self._archives.main(name)])
         return ChatInfo(name if key is None else key, count, last_ts) if count else None
 
     @staticmethod
@@ -271,8 +271,8 @@ class ChatStore:
 
     def _write_some(self, name: str, raws: list[bytes]) -> int:
         """Write as many lines as go into the file before it has to be rotated, and rotate it then."""
-        main = self._shelf.main(name)
-        self._shelf.settle(name)
+        main = self._archives.main(name)
+        self._archives.settle(name)
         some = raws[: max(1, self._limit + 1 - self._files.tail(main).lines)]
         tail = self._files.append(main, some)
         if tail.lines > self._limit:
@@ -281,14 +281,14 @@ class ChatStore:
 
     def _rotate(self, name: str) -> None:
         try:
-            self._shelf.rotate(name)
+            self._archives.rotate(name)
         except OSError as error:
             # The lines are safe; the next append tries again.
             self._log.write(
                 "storage", f"{name}: the older half cannot be archived: {error}", level="error", file=name
             )
         finally:
-            self._files.forget(self._shelf.main(name))
+            self._files.forget(self._archives.main(name))
 
     def _keep(
         self, key: ChatKey, raws: list[bytes], error: OSError, *, told: bool = False

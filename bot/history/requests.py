@@ -57,7 +57,7 @@ Sent = Callable[[], tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SentRequest:
     """A request: `id` is a ULID, `purpose` as in `contracts.model.ModelRequest`, `task` the task that asked."""
 
     id: str
@@ -70,7 +70,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Noted:
+class _Note:
     """A line that has no body: of a task, or of an answer, with what `said` makes on the writer's thread."""
 
     chat_key: ChatKey
@@ -120,7 +120,7 @@ class _Chat:
             del self.bases[name]
 
 
-_Item = Asked | _Noted | _Remove | _Sweep
+_Item = SentRequest | _Note | _Remove | _Sweep
 
 
 class RequestLog:
@@ -137,20 +137,20 @@ class RequestLog:
         self._refused = False
         self._writer: Batcher[_Item, int] = Batcher("requests", self._work)
 
-    def ask(self, asked: Asked) -> None:
+    def record(self, asked: SentRequest) -> None:
         """Record a request that is about to be sent."""
         self._put(asked)
 
-    def answer(self, asked: Asked, facts: Json, said: Callable[[], list[Json]]) -> None:
+    def record_answer(self, asked: SentRequest, facts: Json, said: Callable[[], list[Json]]) -> None:
         """Record what came of it: `facts` as they are, and the content of the answer without our secrets, which `said`
         makes on the writer's thread.
         """
         line = {"v": 1, "of": asked.id, "requestId": asked.request_id} | facts
-        self._put(_Noted(asked.chat_key, asked.id, line, said))
+        self._put(_Note(asked.chat_key, asked.id, line, said))
 
-    def begin_task(self, task: str, chat_key: ChatKey, request_id: str, about: Json) -> None:
+    def record_task(self, task: str, chat_key: ChatKey, request_id: str, about: Json) -> None:
         """Record that a turn has begun a task."""
-        self._put(_Noted(chat_key, task, {"v": 1, "begun": task, "requestId": request_id} | about))
+        self._put(_Note(chat_key, task, {"v": 1, "begun": task, "requestId": request_id} | about))
 
     def remove(self, chat_key: ChatKey, ranges: Collection[tuple[str, str]]) -> asyncio.Future[int]:
         """Erase the words of all records whose ULIDs are in one of these ranges (both ends included); the number of
@@ -164,12 +164,12 @@ class RequestLog:
         """
         return await self._writer.put(_Sweep(before), hurry=False)
 
-    def held(self, chat_key: ChatKey) -> int:
+    def bytes_in_memory(self, chat_key: ChatKey) -> int:
         """Bytes that are in memory for a chat."""
         chat = self._chats.get(chat_key)
         return sum(len(base.body) for base in list(chat.bases.values())) if chat is not None else 0
 
-    def let_go(self, chat_key: ChatKey) -> None:
+    def release(self, chat_key: ChatKey) -> None:
         """Give up what is in memory for a chat: its next record stands by itself."""
         self._chats.pop(chat_key, None)
 
@@ -177,7 +177,7 @@ class RequestLog:
         """Write what waits."""
         await self._writer.close()
 
-    def _put(self, item: Asked | _Noted) -> None:
+    def _put(self, item: SentRequest | _Note) -> None:
         if self._waiting >= MOST_WAITING:
             self._refuse("the disk takes too long")
             return
@@ -205,15 +205,15 @@ class RequestLog:
                     return self._remove_old(item.before)
                 case _Remove():
                     return self._erase(item)
-                case _Noted():
+                case _Note():
                     self._note(item)
-                case Asked():
+                case SentRequest():
                     self._record(item)
         except OSError as error:
             if isinstance(item, _Sweep):
                 return errors.StorageError(f"old requests cannot be removed: {error}")
             # Nobody knows how much of it is there: the next one stands by itself.
-            self.let_go(item.chat_key)
+            self.release(item.chat_key)
             self._refuse(
                 str(error), "removed words are still in records" if isinstance(item, _Remove) else ""
             )
@@ -221,13 +221,13 @@ class RequestLog:
         self._refused = False
         return 0
 
-    def _note(self, item: _Noted) -> None:
+    def _note(self, item: _Note) -> None:
         raw = jsonl.dumps(item.line)
         if item.said is not None:
             raw = _with(raw, "said", zlib.compress(jsonl.dumps({"content": item.said()}), _LEVEL))
         self._append(self._chat(item.chat_key, item.name), raw)
 
-    def _record(self, asked: Asked) -> None:
+    def _record(self, asked: SentRequest) -> None:
         try:
             sent, kept = asked.sent()
         except (ValueError, TypeError):
@@ -298,7 +298,7 @@ class RequestLog:
         chat.size, chat.ended = chat.size + len(raw), True
 
     def _erase(self, item: _Remove) -> int:
-        self.let_go(item.chat_key)
+        self.release(item.chat_key)
         changed = 0
         for path in _files(self._disk, self._folder / names.encode(item.chat_key)):
             raws = _lines(self._disk, path)
@@ -395,7 +395,7 @@ def _erased(raws: Sequence[bytes], ranges: Collection[tuple[str, str]]) -> Itera
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedRequest:
     """A request as it is on file. `body` is None where it cannot be had; `wrong` says why, or why it is not what was sent."""
 
     id: str
@@ -411,15 +411,15 @@ class Recorded:
 
 
 @dataclass(slots=True)
-class Found:
+class FoundRequests:
     """The requests of a turn or a task, in the order in which they were sent, and what is told of each task by its id."""
 
     chat_key: str = ""
-    requests: list[Recorded] = field(default_factory=list)
+    requests: list[RecordedRequest] = field(default_factory=list)
     tasks: dict[str, Json] = field(default_factory=dict)
 
 
-def find(disk: Disk, folder: Path, name: str) -> Found | None:
+def find(disk: Disk, folder: Path, name: str) -> FoundRequests | None:
     """All that the turn or the task of this id has asked; None where nothing is on file. `folder` is that of the
     transcripts. Blocking; raises OSError.
     """
@@ -444,8 +444,8 @@ def _lines(disk: Disk, path: Path) -> list[bytes]:
         return list(pieces.lines(file))
 
 
-def _found(files: Sequence[Sequence[Json]], name: str) -> Found:
-    found = Found()
+def _found(files: Sequence[Sequence[Json]], name: str) -> FoundRequests:
+    found = FoundRequests()
     answers = {line["of"]: line for lines in files for line in lines if "of" in line}
     for lines in files:
         bodies = _Bodies({line["id"]: line for line in lines if "id" in line})
@@ -460,9 +460,9 @@ def _found(files: Sequence[Sequence[Json]], name: str) -> Found:
     return found
 
 
-def _recorded(line: Json, bodies: _Bodies, answer: Json | None) -> Recorded:
+def _recorded(line: Json, bodies: _Bodies, answer: Json | None) -> RecordedRequest:
     body, wrong = bodies.body(line)
-    return Recorded(
+    return RecordedRequest(
         line["id"],
         line.get("requestId"),
         line.get("task"),

@@ -23,7 +23,7 @@ MAIN = ".jsonl"
 _ARCHIVE = re.compile(r"(?P<name>[^.]*)\.archive-(?P<number>[1-9][0-9]{0,8})\.jsonl")
 
 
-class Shelf:
+class ArchiveFiles:
     """The files of every chat in one folder, and their rotation."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:

@@ -142,8 +142,8 @@ class SearchedArchive:
     def _key(self, name: str) -> ChatKey | None:
         """The key of a chat; where it is too long to be the name of a file, its lines tell it."""
         if name not in self._keys:
-            shelf = rotation.Shelf(self._folder, self._disk)
-            told = rotation.chat_key(self._disk, name, [shelf.archive(name, 1), shelf.main(name)])
+            archives = rotation.ArchiveFiles(self._folder, self._disk)
+            told = rotation.chat_key(self._disk, name, [archives.archive(name, 1), archives.main(name)])
             if told is None:
                 return None  # nothing that tells it was written yet
             try:

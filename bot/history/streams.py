@@ -15,7 +15,7 @@ from pathlib import Path
 from bot.contracts.environment import Disk, OpenFile
 from bot.history import jsonl
 from bot.history.pieces import PIECE
-from bot.history.rotation import Shelf
+from bot.history.rotation import ArchiveFiles
 
 _OPEN = 32  # archives of a stream that stay open between two looks into them
 _KEPT = 4  # streams that stay open between two looks into them
@@ -86,16 +86,16 @@ class Streams:
     def __init__(self, folder: Path, disk: Disk) -> None:
         self.folder = folder
         self._disk = disk
-        self._shelf = Shelf(folder, disk)
+        self._archives = ArchiveFiles(folder, disk)
         self._parts: dict[str, tuple[list[int], list[_Part]]] = {}
         self._kept: tuple[ExitStack, dict[str, Stream]] | None = None
 
     def names(self) -> list[str]:
         """The names of all chats that have a file."""
-        return self._shelf.chats()
+        return self._archives.chats()
 
     def main_size(self, name: str) -> int:
-        return self._disk.size(self._shelf.main(name))
+        return self._disk.size(self._archives.main(name))
 
     @contextmanager
     def open(self, name: str) -> Iterator[Stream]:
@@ -132,15 +132,15 @@ class Streams:
 
     def _opened(self, name: str) -> tuple[OpenFile, list[int]]:
         """The main file and the archives that belong to it. A writer is stood in the way of only where one rotates."""
-        marker = self._shelf.marker(name)
+        marker = self._archives.marker(name)
         if not self._disk.size(marker):
-            before = list(self._shelf.numbers(name))
-            file = self._disk.open(self._shelf.main(name))
-            if not self._disk.size(marker) and self._shelf.numbers(name) == before:
+            before = list(self._archives.numbers(name))
+            file = self._disk.open(self._archives.main(name))
+            if not self._disk.size(marker) and self._archives.numbers(name) == before:
                 return file, before
             file.close()
         with jsonl.locked(self.folder, shared=True):
-            return self._disk.open(self._shelf.main(name)), list(self._shelf.numbers(name))
+            return self._disk.open(self._archives.main(name)), list(self._archives.numbers(name))
 
     def _known(self, name: str, numbers: list[int]) -> list[_Part]:
         known = self._parts.get(name)
@@ -148,7 +148,7 @@ class Streams:
             known = ([], [])
         seen, parts = known
         for number in numbers[len(seen) :]:
-            path = self._shelf.archive(name, number)
+            path = self._archives.archive(name, number)
             begin = parts[-1].begin + parts[-1].size if parts else 0
             parts.append(_Part(begin, self._disk.size(path), path))
             seen.append(number)

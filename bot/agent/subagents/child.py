@@ -13,16 +13,16 @@ from bot.agent.continuing import ContinuationPolicy, joined
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import instructions, said_by_servers
 from bot.agent.subagents import limits, transcript, wording
+from bot.agent.subagents.history_loader import HistoryLoader
 from bot.agent.subagents.limits import Allowance, Halted, LimitReached, TaskLimits
-from bot.agent.subagents.loading import Loading
 from bot.agent.subagents.report import Order, Report
 from bot.agent.tally import Tally
+from bot.agent.view_changes import pointer_of
 from bot.context import blocks, masking, repair, view
 from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.provenance import Provenance
-from bot.tools import excerpt
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import CallWrapper
 from bot.tools.permissions import taint
@@ -93,7 +93,7 @@ class Child:
         self._over = ""
         self._last = ""
         seen = root.context.injection if start.prefix else None
-        self._loading = Loading(order.request_id, order.chat_key, deps, seen)
+        self._loading = HistoryLoader(order.request_id, order.chat_key, deps, seen)
         self._dispatcher = deps.dispatcher.narrowed(registry, lambda around: partial(self._call, around))
 
     @property
@@ -350,7 +350,7 @@ class Child:
     def _lighten(self, *, cut: bool) -> bool:
         """Mask old results, or else (`cut`) cut the longest; whether that changed anything. The transcript has them."""
         keep = self._deps.limits.keep_observations
-        words = masking.masks(self._own, ages=self._ages, keep=keep, pointer=_pointer)
+        words = masking.masks(self._own, ages=self._ages, keep=keep, pointer=pointer_of)
         if not words and cut:
             words = blocks.shortened_results(self._own, SHORT_RESULT)
         if words:
@@ -383,14 +383,6 @@ class Child:
         except errors.StorageError as error:
             self.kept = False
             deps.log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))
-
-
-def _pointer(words: str) -> masking.Pointer | None:
-    """Return the place of the whole of a result that is shown in part."""
-    found = excerpt.read(words)
-    if found is None or found.artifact is None:
-        return None
-    return masking.Pointer(found.artifact, found.lines)
 
 
 class _Asked:

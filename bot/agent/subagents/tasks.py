@@ -78,7 +78,7 @@ class Tasks:
         warm, leads = self._cache(order)
         with task_scope(order.id):
             about = {"callId": order.call_id, "mode": mode, "label": order.label}
-            deps.history.requests.begin_task(order.id, order.chat_key, order.request_id, about)
+            deps.history.requests.record_task(order.id, order.chat_key, order.request_id, about)
             report = Report(order, deps.limits.tasks, events=deps.task_events, clock=deps.clock, log=deps.log)
             start = self._forked(order) if mode == "fork" else self._fresh(order)
             root = Root(turn, self._allowance, self._turn.view_changes.tally, deps.limits.tasks)

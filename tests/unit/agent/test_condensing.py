@@ -25,8 +25,8 @@ from bot.testing.anthropic_rules import unmarked
 from bot.testing.model import ScriptedModel, reply, text
 from bot.tools.permissions import taint
 from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.test_deletions import remove
 from tests.unit.agent.test_recording import again
-from tests.unit.agent.test_removing import remove
 
 MODEL = "claude-opus-5-5"
 WRITTEN = "## What happened\n- 我们谈了船 🚢\n## Facts\n- the ship is called 海\n## Decisions\n(none)\n\

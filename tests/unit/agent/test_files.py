@@ -14,8 +14,8 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.inbound import Attachment, Inbound, SeenFile
 from bot.testing.model import reply, tool_use
 from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.test_deletions import remove
 from tests.unit.agent.test_recording import again
-from tests.unit.agent.test_removing import remove
 from tests.unit.agent.test_resume import killed_while_asking
 
 FILE = Attachment(kind="file", name="日志.log", size=20, ref="f1")

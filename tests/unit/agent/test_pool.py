@@ -69,10 +69,10 @@ async def test_the_newest_requests_that_are_in_memory_count(bench: Bench, record
         await say(bench, number, "and?")
         await bench.requests.close()
     assert (len(bench.pool) < 3) == recorded
-    assert (bench.requests.held(keys[-1]) > 200_000) == recorded
-    assert bench.requests.held(keys[0]) == 0
+    assert (bench.requests.bytes_in_memory(keys[-1]) > 200_000) == recorded
+    assert bench.requests.bytes_in_memory(keys[0]) == 0
     bench.pool.evict(-1)
-    assert [bench.requests.held(key) for key in keys] == [0, 0, 0]
+    assert [bench.requests.bytes_in_memory(key) for key in keys] == [0, 0, 0]
 
 
 async def test_a_conversation_is_weighed_when_it_has_changed_and_not_each_time_somebody_looks(
@@ -92,7 +92,9 @@ async def test_a_conversation_is_weighed_when_it_has_changed_and_not_each_time_s
     await say(bench, 1)
     await bench.pool.reset(ChatKey.parse("telegram:chat:1"))
     assert weighed[1] > weighed[0] > weighed[2]
-    assert bench.pool._weight == OVERHEAD + weighed[2] + bench.requests.held(ChatKey.parse("telegram:chat:1"))
+    assert bench.pool._weight == OVERHEAD + weighed[2] + bench.requests.bytes_in_memory(
+        ChatKey.parse("telegram:chat:1")
+    )
 
 
 async def test_what_is_at_work_stays_whatever_it_weighs(bench: Bench) -> None:

@@ -30,8 +30,8 @@ from bot.testing.model import reply, text, tool_use
 from tests.shares import one_in
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.short_bench import ShortBench
+from tests.unit.agent.test_deletions import remove
 from tests.unit.agent.test_random import SUMMARY, converse
-from tests.unit.agent.test_removing import remove
 
 DISK = SystemDisk()
 MODEL = "claude-sonnet-5-5"

@@ -28,6 +28,7 @@ from tests.shares import one_in
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.provider import Look, thinking
 from tests.unit.agent.tasking import Routed, asked, events, steps, work
+from tests.unit.agent.test_deletions import remove
 from tests.unit.agent.test_recording import (
     MODEL,
     Listening,
@@ -39,7 +40,6 @@ from tests.unit.agent.test_recording import (
     request_ids,
     server,
 )
-from tests.unit.agent.test_removing import remove
 from tests.unit.agent.test_resume import ask, killed
 from tests.unit.agent.test_turn import Press
 

@@ -17,8 +17,8 @@ from bot.llm.body import wire
 from bot.testing import anthropic_rules as rules
 from bot.testing.model import ScriptedModel, reply, text, tool_use
 from tests.unit.agent.conftest import Bench
+from tests.unit.agent.test_deletions import remove
 from tests.unit.agent.test_recording import again, request_ids
-from tests.unit.agent.test_removing import remove
 
 THINKING: Json = {"type": "thinking", "thinking": "hm", "signature": "s"}
 

@@ -27,9 +27,9 @@ from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.shares import one_in
 from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.test_deletions import remove
 from tests.unit.agent.test_random import THINKING, Judged, as_from_the_beginning, restarted
 from tests.unit.agent.test_recording import again
-from tests.unit.agent.test_removing import remove
 from tests.unit.agent.test_resume import ask, killed_while_asking
 from tests.unit.agent.test_turn import Press
 from tests.unit.lines import line

@@ -11,8 +11,8 @@ from bot import errors
 from bot.context.store import AgentContextStore
 from bot.testing.model import reply, text
 from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.test_deletions import remove
 from tests.unit.agent.test_random import Judged, restarted
-from tests.unit.agent.test_removing import remove
 
 TOLD = "## What happened\n- we talked\n## Facts\n- the secret is 秘密\n## Decisions\n## Preferences\n## Open tasks\n(none)"
 OWN = f"<summary>{TOLD}</summary>"

@@ -19,7 +19,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.history import names, requests
-from bot.history.requests import Asked, RequestLog
+from bot.history.requests import RequestLog, SentRequest
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk
@@ -39,12 +39,14 @@ class Desk:
         self.ids = UlidSource()
         self.log = RequestLog(folder, disk=self.disk, log=self.told)
 
-    def ask(self, body: bytes, *, turn: str = TURN, purpose: str = "turn", task: str | None = None) -> Asked:
-        asked = Asked(self.ids.ulid(), KEY, turn, task, purpose, "m", lambda: (body, body))
-        self.log.ask(asked)
+    def ask(
+        self, body: bytes, *, turn: str = TURN, purpose: str = "turn", task: str | None = None
+    ) -> SentRequest:
+        asked = SentRequest(self.ids.ulid(), KEY, turn, task, purpose, "m", lambda: (body, body))
+        self.log.record(asked)
         return asked
 
-    async def asks(self, *bodies: bytes) -> list[Asked]:
+    async def asks(self, *bodies: bytes) -> list[SentRequest]:
         asked = [self.ask(body) for body in bodies]
         await self.log.close()
         return asked
@@ -56,7 +58,7 @@ class Desk:
     def bodies(self, name: str = TURN) -> list[bytes | None]:
         return [one.body for one in self.found(name)]
 
-    def found(self, name: str = TURN) -> list[requests.Recorded]:
+    def found(self, name: str = TURN) -> list[requests.RecordedRequest]:
         found = requests.find(SystemDisk(), self.folder, name)
         return found.requests if found is not None else []
 
@@ -129,10 +131,10 @@ async def test_a_summary_is_built_on_the_turn_and_the_turn_not_on_the_summary(de
 async def test_a_new_process_and_one_that_was_put_away_begin_anew(desk: Desk) -> None:
     sent = list(talk(random.Random(3), 6))
     await desk.asks(*sent[:2])
-    desk.log.let_go(KEY)
-    assert desk.log.held(KEY) == 0
+    desk.log.release(KEY)
+    assert desk.log.bytes_in_memory(KEY) == 0
     await desk.asks(*sent[2:4])
-    assert desk.log.held(KEY) == len(sent[3])
+    assert desk.log.bytes_in_memory(KEY) == len(sent[3])
     again = Desk(desk.folder)
     await again.asks(*sent[4:])
     assert desk.bodies() == sent
@@ -211,8 +213,8 @@ async def test_what_was_removed_is_on_no_disk(desk: Desk, monkeypatch: pytest.Mo
     asked = []
     for number in range(1, 10):
         asked.append(desk.ask(body(*words[:number], system=random.Random(6).randbytes(800).hex())))
-        desk.log.answer(asked[-1], {"stopReason": "end_turn"}, partial(said, f"re{number}"))
-        desk.log.begin_task(desk.ids.ulid(), KEY, TURN, {"label": f"task{number}"})
+        desk.log.record_answer(asked[-1], {"stopReason": "end_turn"}, partial(said, f"re{number}"))
+        desk.log.record_task(desk.ids.ulid(), KEY, TURN, {"label": f"task{number}"})
     await desk.log.close()
     assert len(desk.files) > 1
     before = [file.read_bytes() for file in desk.files]
@@ -276,7 +278,7 @@ async def test_too_much_that_waits_is_given_up(desk: Desk, monkeypatch: pytest.M
 
 async def test_a_secret_is_not_kept_and_that_is_said(desk: Desk) -> None:
     clean, sent = body("x"), body("x", system="hunter22")
-    desk.log.ask(Asked(desk.ids.ulid(), KEY, TURN, None, "turn", "m", lambda: (sent, clean)))
+    desk.log.record(SentRequest(desk.ids.ulid(), KEY, TURN, None, "turn", "m", lambda: (sent, clean)))
     await desk.log.close()
     (one,) = desk.found()
     assert (one.body, one.wrong, one.sha256) == (clean, requests.REDACTED, hashlib.sha256(sent).hexdigest())
@@ -286,14 +288,14 @@ async def test_what_is_no_json_is_not_recorded(desk: Desk) -> None:
     def bad() -> tuple[bytes, bytes]:
         raise ValueError("no JSON")
 
-    desk.log.ask(Asked(desk.ids.ulid(), KEY, TURN, None, "turn", "m", bad))
+    desk.log.record(SentRequest(desk.ids.ulid(), KEY, TURN, None, "turn", "m", bad))
     await desk.asks(body("x"))
     assert desk.bodies() == [body("x")]
 
 
 async def test_a_chat_whose_name_is_too_long_for_a_file_is_found(tmp_path: Path) -> None:
     log, key = RequestLog(tmp_path, disk=SystemDisk(), log=MemoryLog()), ChatKey("telegram", "x" * 300)
-    log.ask(Asked(OTHER, key, TURN, None, "turn", "m", lambda: (b"[]", b"[]")))
+    log.record(SentRequest(OTHER, key, TURN, None, "turn", "m", lambda: (b"[]", b"[]")))
     await log.close()
     found = requests.find(SystemDisk(), tmp_path, TURN)
     assert found is not None

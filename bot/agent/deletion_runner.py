@@ -20,7 +20,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import SAME, Boundary, Same
 
 
-class Removing:
+class DeletionRunner:
     """The removals of one chat. They are carried out between turns: `due` until they are."""
 
     def __init__(

@@ -15,7 +15,7 @@ from bot.contracts.identity import ChatKey
 from bot.tools.context import Injection
 
 
-class Loading:
+class HistoryLoader:
     """`tools.context.Injection` of one task. `seen` is that of the turn where the task sees what the turn does, else
     None; `request_id` and `chat_key` are those of the turn.
     """

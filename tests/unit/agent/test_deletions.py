@@ -187,7 +187,7 @@ async def test_a_running_turn_ends_first_and_is_blanked_then(bench: Bench) -> No
     await remove(bench, inbound.message_id or "", running.request_id, forget=False)
     removal = asyncio.create_task(bench.pool.forget(KEY))
     await asyncio.sleep(0)
-    assert bench.pool._runtime(KEY)._removing.due
+    assert bench.pool._runtime(KEY)._deletions.due
     gate.set()
     await turn
     await removal
