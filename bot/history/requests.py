@@ -1,8 +1,8 @@
 """Records every request to the model as it was sent, compressed, in files beside the transcripts of its chat.
 
 A record has the SHA-256 of the body and the body itself: what it shares with the body of an earlier record is named by
-place and length, the rest is compressed. The files are append-only and have one writer, which nobody waits for. A
-record that a kill cut off is skipped when it is read, and so is what is built on it. Each file stands by itself.
+place and length, the rest is compressed. The files are append-only and have one writer; no turn waits for it. A reader
+skips a record that a kill cut off, and what is built on it. Each file stands by itself.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ FILE_SECONDS = 30 * 86_400.0
 CHAT_BYTES = 32 * 1024 * 1024
 """Bytes of a chat; the oldest files go where there are more."""
 CHAIN = 256
-"""Records that are built on one another before one stands by itself again: as many are lost with a damaged one."""
+"""Records in one chain; then one stands by itself again. A damaged record costs those behind it in its chain."""
 TASKS = 8
-"""Newest bodies of tasks that are kept of a chat while its turn runs."""
+"""Newest bodies of tasks that stay in memory for a chat while its turn runs."""
 WORTH = 512
 """Bytes that a body must share with another one to be built on it."""
 MOST_WAITING = 500
-"""Records that wait for a disk; those beyond are given up."""
+"""Records that wait for a slow disk; further ones are dropped, and the operator is told."""
 _CONTEXT = 16 * 1024  # bytes on either side of where bodies part that the compression knows already
 _LEVEL = 1
 _PIECE = 3 * 256 * 1024  # bytes that are compared or encoded at once; base64 makes four of three
@@ -212,7 +212,7 @@ class RequestLog:
         except OSError as error:
             if isinstance(item, _Sweep):
                 return errors.StorageError(f"old requests cannot be removed: {error}")
-            # Nobody knows how much of it is there: the next one stands by itself.
+            # An unknown part of it is on disk: the next record stands by itself.
             self.release(item.chat_key)
             self._refuse(
                 str(error), "removed words are still in records" if isinstance(item, _Remove) else ""

@@ -56,8 +56,8 @@ async def test_what_the_turn_called_has_its_result_and_nothing_runs(bench: Bench
     more = [bench.inbound("and blue")]
     await bench.say("go", take_more=lambda: [more.pop()] if more else [])
     (request_id,) = (await request_ids(bench))[-1:]
-    kept = {file: file.read_bytes() for file in bench.root.rglob("*.*") if file.is_file()}
     turn = await again(bench, request_id)
+    kept = {file: file.read_bytes() for file in bench.root.rglob("*.*") if file.is_file()}
     model = Other(
         spending(THINKING, tool_use("chat_load_history", limit=2), cost=0.5),
         spending(tool_use("memory", command="view", path="/memories"), cost=0.25),
