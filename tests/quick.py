@@ -55,6 +55,8 @@ WARM = (
     "certifi",
     "dotenv",
     "httpcore2",
+    "mcp",
+    "mcp.client.streamable_http",
     "slack_bolt.async_app",
     "slack_bolt.adapter.socket_mode.aiohttp",
     "snowballstemmer.porter_stemmer",

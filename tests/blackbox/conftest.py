@@ -224,3 +224,9 @@ async def eventually(condition: Callable[[], bool], seconds: float = START_SECON
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with World(tmp_path) as made:
         yield made
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where several workers will run, start the process that they have theirs forked off, while tests are collected."""
+    if config.option.workers > 1:
+        quick.prepare()

@@ -98,6 +98,8 @@ def prepared() -> None:
         if os.fork() == 0:
             (FOLDER / "child").write_text(str(os.getpid()))
             signal.pause()
+    if MODE == "environment":
+        (FOLDER / "environment").write_text(json.dumps(dict(os.environ)), encoding="utf-8")
     if MODE == "crash":
         sys.stderr.write("no token\nsecret-secret-secret\n")
         sys.exit(3)

@@ -53,6 +53,10 @@ async def test_the_answer_reaches_the_tool_and_what_does_not_fit_is_asked_again(
     assert again.startswith("That does not fit.")
     assert await book(rig, Person("skip")) == "not booked: decline"
     assert await book(rig, Person(*["?"] * TRIES)) == "not booked: decline"
+    outside = Person("4")
+    rig.person = outside
+    assert await rig.call("mcp__one__book") == "not booked: decline", "nobody is asked outside of a turn"
+    assert outside.asked == []
 
 
 async def test_while_a_person_is_waited_for_the_clock_stands_still(start: Start) -> None:
@@ -67,14 +71,6 @@ async def test_while_a_person_is_waited_for_the_clock_stands_still(start: Start)
     await until(lambda: person.left)
     with pytest.raises(errors.ToolError, match="did not answer"), tool_scope(TURN):
         await rig.call("mcp__one__wait")
-
-
-async def test_outside_of_a_turn_and_without_anybody_it_is_declined(start: Start) -> None:
-    rig = await start(one=friendly())
-    person = Person("4")
-    rig.person = person
-    assert await rig.call("mcp__one__book") == "not booked: decline"
-    assert person.asked == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.tools.mcp.conftest import HERE, Start, friendly
+from tests.unit.tools.mcp.conftest import HERE, Start
 
 
 def plant(place: Path, marker: Path, words: str) -> None:
@@ -68,8 +68,3 @@ async def test_a_folder_of_the_project_on_the_path_is_left_out(
     assert not marker.exists()
     assert rig["one"].state == "down"
     assert (tmp_path / "path").read_text(encoding="utf-8") == "/usr/bin:/bin"
-
-
-async def test_dots_stand_for_the_projects_folder(start: Start) -> None:
-    rig = await start(one=friendly())
-    assert rig["one"].state == "ready"

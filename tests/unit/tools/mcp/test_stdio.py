@@ -32,11 +32,12 @@ async def test_its_tools_are_found_with_their_schemas_and_run(start: Start) -> N
     assert await rig.call("mcp__one__add", a=2, b=40) == "42"
     assert await rig.call("mcp__one__greet", name="花子") == "こんにちは、花子 👋"
     assert rig.all.sources() == {"one": "8 tools"}
-
-
-async def test_it_may_do_anything_whatever_it_says_of_itself(start: Start) -> None:
-    rig = await start(one=friendly())
-    assert rig.all.get("mcp__one__add").effects == {"read", "write", "run", "network", "message"}
+    every = {"read", "write", "run", "network", "message"}
+    assert rig.all.get("mcp__one__add").effects == every, "whatever it says of itself"
+    with pytest.raises(errors.ToolError, match="out of paper"):
+        await rig.call("mcp__one__fail")
+    said = await rig.call("mcp__one__lines", count=50_000)
+    assert said.endswith("line 49999"), "a large result is whole for the dispatch"
 
 
 async def test_arguments_that_do_not_fit_never_reach_it(start: Start, tmp_path: Path) -> None:
@@ -54,21 +55,19 @@ async def test_arguments_that_do_not_fit_never_reach_it(start: Start, tmp_path: 
 
 
 async def test_it_sees_nothing_of_our_environment_but_what_is_named(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ours")
     monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-ours")
-    rig = await start(one=friendly(env={"TOKEN": "theirs"}))
-    seen = json.loads(await rig.call("mcp__one__environment"))
+    await start(one=raw("environment", env={"TOKEN": "theirs"}))
+    seen = json.loads((tmp_path / "environment").read_text(encoding="utf-8"))
     assert seen["TOKEN"] == "theirs"
     assert "PATH" in seen
     assert "ours" not in json.dumps(seen)
 
 
 async def test_what_fails_there_is_told_here(start: Start) -> None:
-    rig = await start(one=friendly(), two=raw("refuses"), three=raw("no_result"))
-    with pytest.raises(errors.ToolError, match="out of paper"):
-        await rig.call("mcp__one__fail")
+    rig = await start(two=raw("refuses"), three=raw("no_result"))
     with pytest.raises(errors.ToolError, match="The MCP server two refused: no way"):
         await rig.call("mcp__two__say", x="a")
     with pytest.raises(errors.ToolError, match="something that is no result"):
@@ -76,16 +75,14 @@ async def test_what_fails_there_is_told_here(start: Start) -> None:
     assert rig["three"].state == "ready"
 
 
-async def test_tools_may_appear_while_it_runs(start: Start) -> None:
+async def test_while_it_runs_tools_may_appear_and_a_call_that_is_given_up_is_cancelled_there_too(
+    start: Start, tmp_path: Path
+) -> None:
     rig = await start(one=friendly())
     assert rig.all.get("mcp__one__grown") is None
     await rig.call("mcp__one__grow")
     await until(lambda: rig.all.get("mcp__one__grown"))
     assert await rig.call("mcp__one__grown") == "I am new."
-
-
-async def test_a_call_that_is_given_up_is_cancelled_there_too(start: Start, tmp_path: Path) -> None:
-    rig = await start(one=friendly())
     calling = asyncio.create_task(rig.call("mcp__one__wait"))
     await until((tmp_path / "began").exists)
     calling.cancel()
@@ -218,12 +215,6 @@ async def test_one_that_never_greets_does_not_hold_up_the_others(
     assert await rig.call("mcp__two__say", x="a") == "said a"
     assert rig["one"].state == "down"
     assert "TimeoutError" in rig["one"].trouble
-
-
-async def test_large_results_are_the_whole_text_for_the_dispatch(start: Start) -> None:
-    rig = await start(one=friendly())
-    said = await rig.call("mcp__one__lines", count=50_000)
-    assert said.endswith("line 49999")
 
 
 async def test_what_it_says_of_its_tools_is_bounded_lines_of_what_can_be_seen(start: Start) -> None:
