@@ -22,10 +22,11 @@ pytest.register_assert_rewrite(
 )
 
 # What is imported stays to the end. To look through all of it for what could go takes a tenth of the time, while it is
-# imported and at every test.
+# imported and at every test; so does looking through what is new after every 700 objects.
 gc.disable()
 
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
     gc.enable()

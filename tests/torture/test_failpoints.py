@@ -13,6 +13,7 @@ import pytest
 
 from bot.testing.faults import Fault
 from tests.blackbox.conftest import World
+from tests.shares import one_in
 from tests.torture import scene
 from tests.torture.inside import Inside, environment, quick_ends
 from tests.torture.outside import Alone
@@ -113,7 +114,7 @@ async def test_dead_at_a_failpoint_and_started_again_it_answers_each_message_onc
     await each(tmp_path, channel, [[fault] for fault in chosen])
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize("channel", one_in(2, CHANNELS))
 async def test_dead_in_the_middle_of_going_on_after_a_death_it_still_answers_once(
     channel: str, tmp_path: Path
 ) -> None:

@@ -36,9 +36,9 @@ async def test_a_hundred_turns_break_no_prefix_undeclared_and_read_nearly_all_fr
 
 
 async def test_a_later_part_of_a_chat_costs_no_more_than_its_beginning(tmp_path: Path) -> None:
-    part = trace(40, seed=5)
+    part = trace(20, seed=5)
     bill = await Chat(tmp_path, sends=False).replay(part * 4)
-    assert bill.tokens(120, 160) <= bill.tokens(40, 80) * 1.02
+    assert bill.tokens(60, 80) <= bill.tokens(20, 40) * 1.02
 
 
 def test_a_broken_prefix_is_seen_where_nobody_declared_it() -> None:
