@@ -119,7 +119,10 @@ async def _done(stage: Stage, act: Json) -> None:
 
 
 async def _pass(stage: Stage, seconds: float) -> None:
-    """Let time pass until Telegram is polled again: a silence that lasts another half minute counts as trouble."""
+    """Let time pass while Telegram is polled, and until it is polled again: a silence that lasts another half minute counts
+    as trouble.
+    """
+    await eventually(lambda: bool(stage.telegram.polls))
     before = _polls(stage)
     stage.clock.advance(seconds)
     await eventually(lambda: _polls(stage) > before)
