@@ -320,9 +320,7 @@ class ActiveTurn:
         if line.chat_key != self.request.chat_key:
             return False
         inbound = self.request.inbound
-        current = (
-            inbound is not None and inbound.message_id is not None and line.message_id == inbound.message_id
-        )
+        current = inbound is not None and inbound.said_as is not None and line.message_id == inbound.said_as
         return (current and line.role == "user") or replay.line_key(line) in self._visible()
 
     def _visible(self) -> set[str]:

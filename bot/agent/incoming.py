@@ -104,11 +104,11 @@ async def _without_removed(request: TurnRequest, inbound: Inbound, archive: Arch
 
 async def sent_at(archive: Archive, inbound: Inbound) -> int | None:
     """The time (milliseconds) of the message that an edit changes; None for anything else, and where nobody knows."""
-    if inbound.kind != "edit" or inbound.message_id is None:
+    if inbound.kind != "edit" or inbound.said_as is None:
         return None
 
     def other(line: ArchiveLine) -> bool:
-        return line.message_id != inbound.message_id or bool((line.meta or {}).get("edited"))
+        return line.message_id != inbound.said_as or bool((line.meta or {}).get("edited"))
 
     query = HistoryQuery(limit=1, role="user", before=inbound.ts, skip=other, everything=True, counted=False)
     try:

@@ -146,6 +146,11 @@ class Inbound(Frozen):
     request_id: str = ""
 
     @property
+    def said_as(self) -> str | None:
+        """The id of the message that it is, or changes: of an album that of its first item."""
+        return next(iter(self.items), self.message_id)
+
+    @property
     def is_stop(self) -> bool:
         """True for a command or a platform's signal to stop."""
         return self.kind == "stop" or (self.command is not None and self.command.name == "stop")

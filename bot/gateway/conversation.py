@@ -28,7 +28,7 @@ from bot.gateway.relations import (
     stops,
     stops_below,
 )
-from bot.gateway.revisions import outdated, revised, whole
+from bot.gateway.revisions import merged, outdated, whole
 
 LONGEST_BURST = 5
 """How many times the quiet that ends a burst a person may go on writing before their turn begins all the same."""
@@ -552,10 +552,7 @@ class Conversation:
             return [Close(edit, "outdated")]
         waiting = self._waiting_for(edit)
         if waiting is not None:
-            fresh = revised(waiting.inbound, edit)
-            if fresh.kind == "edit":
-                fresh = fresh.model_copy(update={"ts": max(waiting.inbound.ts, edit.ts)})
-            waiting.inbound = fresh
+            fresh = waiting.inbound = merged(waiting.inbound, edit)
             return [Amend(fresh), Close(edit, "replaced")]
         if self.turn is not None and (message := self.turn.about(edit)) is not None:
             # Taken up by the turn, or one of its own after it, as any message that comes while a turn runs.

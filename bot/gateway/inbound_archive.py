@@ -79,7 +79,7 @@ class InboundArchive:
             chat_id=inbound.chat_id,
             chat_key=inbound.chat_key,
             user_id=inbound.user_id,
-            message_id=inbound.message_id,
+            message_id=inbound.said_as,
             role="user",
             text=words,
             meta={key: value for key, value in meta.items() if value is not None},

@@ -22,9 +22,9 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.handler import TOLD, not_idempotent
 from bot.gateway.in_flight import InFlight, PriorWork
 from bot.gateway.inbound_archive import InboundArchive
-from bot.gateway.relations import belongs, same_message, stops, stops_below, taken_in_at
+from bot.gateway.relations import belongs, stops, stops_below, taken_in_at
 from bot.gateway.removals import Removals
-from bot.gateway.revisions import as_changed, completed, on_file, original, outdated, revised
+from bot.gateway.revisions import as_changed, completed, has, on_file, original, outdated, revised, withdrawn
 from bot.gateway.scheduler import Scheduler
 from bot.gateway.stops import OVER, STOPPED, TOO_LATE
 
@@ -113,6 +113,9 @@ class Opening:
         for row in rows:
             if row.inbound.kind == "delete":
                 await self._removals.remove(row.inbound)
+        # Before its row is closed: what a kill has kept out of the archive nobody would miss after that.
+        said = [row for row in rows if self._old(row.inbound) and not row.inbound.is_stop]
+        await self._add_missing(row.inbound for row in said if not withdrawn(row.inbound, row.records))
         closed = [row for row in rows if row.outcome]
         await asyncio.gather(
             *(self._journal.post.finish(row.inbound.request_id, row.outcome) for row in closed)
@@ -120,10 +123,8 @@ class Opening:
         for row in closed:
             self._silence(row)
         left = [row for row in rows if not row.outcome]
-        old = [row.inbound for row in left if self._old(row.inbound) and not row.inbound.is_stop]
-        await self._add_missing(old)
         self._put(left, begun, stopped)
-        return len(old) - sum(len(portion.rest) for portion in begun.values())
+        return sum(not row.outcome for row in said) - sum(len(portion.rest) for portion in begun.values())
 
     async def _row(self, inbound: Inbound) -> _Row:
         deliveries = self._journal.deliveries(inbound.request_id)
@@ -293,8 +294,8 @@ def _taken_up(row: _Row) -> bool:
     edit = row.inbound
     open_or_answered = (one for one in row.records if one.state != "done" or one.outcome not in _NOTED)
     others = (one.inbound for one in open_or_answered if one.inbound.kind == "edit")
-    earlier = (one for one in others if one.request_id < edit.request_id and same_message(one, edit))
-    return any(one.ts >= edit.ts and revised(one, edit) == one for one in earlier)
+    earlier = (one for one in others if one.request_id < edit.request_id)
+    return any(has(one, edit) for one in earlier)
 
 
 def _portion(rows: Sequence[_Row], sources: Sequence[str]) -> TurnPlan | None:

@@ -37,10 +37,10 @@ def _album(message: Inbound, edit: Inbound, item: str) -> dict[str, object]:
 
 
 def whole(message: Inbound, edit: Inbound) -> Inbound:
-    """An edit of one item of an album as the new words of all of it, under its name."""
+    """An edit of one item of an album as the new words of all of it. Its `message_id` still says which item."""
     if edit.message_id not in message.items or edit.items:
         return edit
-    return edit.model_copy(update=_album(message, edit, edit.message_id) | {"message_id": message.message_id})
+    return edit.model_copy(update=_album(message, edit, edit.message_id))
 
 
 def completed(edit: Inbound, records: Sequence[InboxRecord]) -> Inbound:
@@ -53,7 +53,7 @@ def completed(edit: Inbound, records: Sequence[InboxRecord]) -> Inbound:
     earlier = [one.inbound for one in records if one.inbound.request_id < edit.request_id]
     edits = [one for one in earlier if one.kind == "edit" and same_message(one, record.inbound)]
     folded = _folded(record.inbound, [*edits, edit])
-    fields = {name: getattr(folded, name) for name in ("message_id", "items", "text", "attachments")}
+    fields = {name: getattr(folded, name) for name in ("items", "text", "attachments")}
     return edit.model_copy(update={**fields, "ts": max(one.ts for one in [*edits, edit])})
 
 
@@ -102,11 +102,28 @@ def original(change: Inbound, records: Iterable[InboxRecord]) -> InboxRecord | N
     return next(found, None)
 
 
+def merged(waiting: Inbound, edit: Inbound) -> Inbound:
+    """What waits, a message or an edit, with the words of a later edit. It is as new as the newest words of its own item."""
+    fresh = revised(waiting, edit)
+    return fresh.model_copy(update={"ts": max(waiting.ts, edit.ts)}) if _same_item(waiting, edit) else fresh
+
+
+def has(waiting: Inbound, edit: Inbound) -> bool:
+    """Whether an edit that waited says what a later one does."""
+    newer = waiting.ts >= edit.ts or not _same_item(waiting, edit)
+    return newer and same_message(waiting, edit) and revised(waiting, edit) == waiting
+
+
+def _same_item(one: Inbound, edit: Inbound) -> bool:
+    """Whether two edits are about one message, which an item of an album is too."""
+    return one.kind == "edit" and one.message_id == edit.message_id
+
+
 def outdated(edit: Inbound, records: Iterable[InboxRecord]) -> bool:
-    """Whether a newer edit, or the deletion, of the same message came before this one."""
+    """Whether a newer edit, or the deletion, of the same message came before this one; of an album, of the same item."""
     others = (record.inbound for record in records if record.inbound.request_id != edit.request_id)
     return any(
         same_message(other, edit)
-        and (other.kind == "delete" or (other.kind == "edit" and other.ts > edit.ts))
+        and (other.kind == "delete" or (_same_item(other, edit) and other.ts > edit.ts))
         for other in others
     )

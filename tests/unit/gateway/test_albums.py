@@ -6,7 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bot.contracts.agent import TurnRequest
+from bot.contracts.archive import HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Inbound
 from bot.gateway import removals
@@ -38,8 +41,9 @@ def seen(request: TurnRequest) -> str:
     return f"{request.inbound.text.splitlines()} {[file.name for file in request.inbound.attachments]}"
 
 
-async def made(root: Path) -> Bench:
+async def made(root: Path, *, held: bool = False) -> Bench:
     bench = Bench(root)
+    bench.agent.hold = asyncio.Event() if held else None
     bench.agent.answer = seen
     await bench.open()
     return bench
@@ -163,6 +167,34 @@ async def test_changes_of_several_items_that_a_crash_left_in_a_turn_are_one_albu
     assert (await said(second))[-1] == "['eins', 'zwei'] ['new a', 'new b']"
     assert [words for role, words in await second.lines() if role == "user"] == ["eins\nzwei"]
     await second.close()
+
+
+@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("last", ["a", "b"])
+async def test_what_waits_together_as_new_words_of_an_album_says_of_which_item_each_is(
+    tmp_path: Path, last: str, *, kill: bool
+) -> None:
+    bench = await made(tmp_path, held=True)
+    await bench.say("two", **ALBUM)
+    await bench.agent.began.wait()
+    await bench.say("zwei", **change("b", ts=1_700_000_000_901))
+    if kill:
+        await bench.close()
+        bench = await made(tmp_path, held=True)
+        await bench.agent.began.wait()
+    await bench.say("eins", **change("a", ts=1_700_000_000_903))
+    # That of the other item is older, and no less the newest of that item.
+    again = {"a": ("uno", 1_700_000_000_904), "b": ("dos", 1_700_000_000_902)}
+    await bench.say(again[last][0], **change(last, ts=again[last][1], keys=("last",)))
+    assert bench.agent.hold is not None
+    bench.agent.hold.set()
+    words = "['eins', 'dos']" if last == "b" else "['uno', 'zwei']"
+    assert (await said(bench))[-1] == f"{words} ['new a', 'new b']"
+    (line,) = (
+        await bench.archive.search(ChatKey.parse("tele:chat:77"), HistoryQuery(limit=9, role="user"))
+    ).lines
+    assert f"{line.text.splitlines()}" == words
+    await bench.close()
 
 
 def test_where_items_and_files_do_not_match_all_files_are_kept(tmp_path: Path) -> None:

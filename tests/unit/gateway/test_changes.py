@@ -399,3 +399,21 @@ async def test_an_edit_that_another_one_took_up_is_not_answered_too_where_a_cras
     await second.idle()
     assert [*first.tele.texts, *second.tele.texts] == ["re: busy", "re: third"]
     await second.close()
+
+
+async def test_new_words_that_a_kill_kept_out_of_the_archive_get_there_with_the_next_start(
+    tmp_path: Path,
+) -> None:
+    first = Bench(tmp_path)
+    await first.say("as it was", message_id="m")
+    (message,) = await first.journal.unfinished()
+    edit = first.inbound("as it is", kind="edit", message_id="m", request_id=first.ids.ulid())
+    assert await first.journal.receive(edit)
+    await first.journal.amend(message.model_copy(update={"text": edit.text}))
+    await first.close()
+    second = Bench(tmp_path)
+    await second.open()
+    await second.idle()
+    assert await second.journal.unfinished() == []
+    assert [words for role, words in await second.lines() if role == "user"] == ["as it is"]
+    await second.close()
