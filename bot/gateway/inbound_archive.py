@@ -12,7 +12,7 @@ from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
-from bot.gateway.revisions import completed, on_file
+from bot.gateway.revisions import completed, has, on_file
 
 
 class InboundArchive:
@@ -53,7 +53,9 @@ class InboundArchive:
         for line in (await self._archive.search(chat_key, query)).lines:
             missing.pop(str((line.meta or {}).get("requestId")), None)
         for inbound in missing.values():
-            await self.add(inbound)
+            # A message that comes with its new words needs no second line for them.
+            if not any(one.kind == "message" and has(one, inbound) for one in missing.values()):
+                await self.add(inbound)
 
     async def add(self, inbound: Inbound) -> None:
         """Write what a person said."""

@@ -108,10 +108,10 @@ def merged(waiting: Inbound, edit: Inbound) -> Inbound:
     return fresh.model_copy(update={"ts": max(waiting.ts, edit.ts)}) if _same_item(waiting, edit) else fresh
 
 
-def has(waiting: Inbound, edit: Inbound) -> bool:
-    """Whether an edit that waited says what a later one does."""
-    newer = waiting.ts >= edit.ts or not _same_item(waiting, edit)
-    return newer and same_message(waiting, edit) and revised(waiting, edit) == waiting
+def has(said: Inbound, edit: Inbound) -> bool:
+    """Whether a message, or an edit that waited, says what a later edit makes of it."""
+    newer = said.ts >= edit.ts or not _same_item(said, edit)
+    return edit.kind == "edit" and newer and same_message(said, edit) and revised(said, edit) == said
 
 
 def _same_item(one: Inbound, edit: Inbound) -> bool:
