@@ -1,0 +1,85 @@
+"""A message whose words stand in blocks alone is read as a person reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from channels.slack.blocks import DEEPEST, MOST, text_of
+
+
+def section(*elements: dict[str, Any], kind: str = "rich_text_section") -> dict[str, Any]:
+    return {"type": kind, "elements": list(elements)}
+
+
+def words(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+def rich(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "rich_text", "elements": list(parts)}
+
+
+LIST = section(section(words("eggs")), section(words("milk")), kind="rich_text_list")
+CELLS = [[rich(section(words("a"))), rich(section(words("b")))], [rich(section(words("1"))), {"type": "x"}]]
+
+
+@pytest.mark.parametrize(
+    ("block", "read"),
+    [
+        (rich(section(words("Hello "), words("there"))), "Hello there"),
+        (rich(section(words("if a < b & c > d"))), "if a &lt; b &amp; c &gt; d"),
+        (rich(section(words("one\ntwo"), kind="rich_text_quote")), "> one\n> two"),
+        (rich(section(words("x = 1"), kind="rich_text_preformatted")), "x = 1"),
+        (rich(LIST), "• eggs\n• milk"),
+        ({"type": "table", "rows": CELLS}, "a | b\n1 | "),
+        (rich(section({"type": "user", "user_id": "U1"})), "<@U1>"),
+        (rich(section({"type": "channel", "channel_id": "C1"})), "<#C1>"),
+        (rich(section({"type": "usergroup", "usergroup_id": "S1"})), "<!subteam^S1>"),
+        (rich(section({"type": "broadcast", "range": "here"})), "<!here>"),
+        (rich(section({"type": "user", "user_id": "U1>\n<@U2|"})), "<@U1@U2>"),
+        (rich(section(words("<@U1>"))), "&lt;@U1&gt;"),
+        (
+            rich(section({"type": "link", "url": "https://a.test", "text": "there"})),
+            "<https://a.test|there>",
+        ),
+        (rich(section({"type": "link", "url": "https://a.test"})), "<https://a.test>"),
+        (rich(section({"type": "emoji", "name": "wave"})), ":wave:"),
+        (rich(section({"type": "date", "fallback": "Monday"})), "Monday"),
+        (rich(section({"type": "color", "value": "#fff"})), "#fff"),
+        (rich(section({"type": "new", "elements": [section(words("inside"))]})), "inside"),
+        ({"type": "image", "title": {"type": "plain_text", "text": "A cat"}}, "[image: A cat]"),
+        ({"type": "image", "alt_text": "a < b"}, "[image: a &lt; b]"),
+        ({"type": "video"}, "[video]"),
+        ({"type": "section", "text": {"type": "mrkdwn", "text": "*bold* <@U1>"}}, "*bold* <@U1>"),
+        ({"type": "section", "text": {"type": "plain_text", "text": "<@U1>"}}, "&lt;@U1&gt;"),
+        (
+            {"type": "section", "fields": [{"type": "plain_text", "text": word} for word in ("a", "b")]},
+            "a\nb",
+        ),
+        ({"type": "header", "text": {"text": {"type": "mrkdwn", "text": "_deep_"}}}, "_deep_"),
+        ({"type": "card", "title": "T", "subtitle": "S", "body": "B"}, "T\nS\nB"),
+        ({"type": "new", "child_blocks": [rich(section(words("child")))]}, "child"),
+        ({"type": "rich_text", "elements": "none", "text": 3}, ""),
+        ({"type": "table", "rows": {}}, ""),
+        ({"type": "divider"}, ""),
+    ],
+)
+def test_blocks_are_read_as_the_text_of_a_message(block: dict[str, Any], read: str) -> None:
+    assert text_of([block]) == read
+
+
+@pytest.mark.parametrize("blocks", [None, "words", {}, [None, 3, "words"]])
+def test_what_is_no_list_of_blocks_has_no_words(blocks: Any) -> None:
+    assert text_of(blocks) == ""
+
+
+def test_of_many_and_of_deep_parts_only_so_many_are_read() -> None:
+    many = rich(section(*(words("a") for _ in range(2 * MOST))))
+    assert 0 < len(text_of([many])) <= MOST
+    assert text_of([rich(section(words("a")))] * MOST).count("a") < MOST
+    deep = rich(section(words("bottom")))
+    for _ in range(DEEPEST):
+        deep = rich(deep)
+    assert text_of([deep, rich(section(words("beside")))]) == "beside"
