@@ -35,7 +35,7 @@ from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.short_bench import AtOnce, ShortBench
 
 SUMMARY = "<summary>## What happened\n- 聊天\n## Open tasks\n(none)\n</summary>"
-SHORT = 150
+SHORT = 100
 MODELS = ("scripted", "other")
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
