@@ -84,7 +84,7 @@ def _without_secrets(message: Message, deps: AgentDeps) -> Message:
 
 
 async def _without_removed(request: TurnRequest, inbound: Inbound, archive: Archive) -> TurnRequest:
-    """Platforms go on quoting what was removed here alone. Where nobody can say what was, nothing is quoted."""
+    """Platforms go on quoting what was removed here alone. If the archive cannot tell what was, nothing is quoted."""
     if not request.context and not inbound.quoted:
         return request
     try:
@@ -103,7 +103,7 @@ async def _without_removed(request: TurnRequest, inbound: Inbound, archive: Arch
 
 
 async def sent_at(archive: Archive, inbound: Inbound) -> int | None:
-    """The time (milliseconds) of the message that an edit changes; None for anything else, and where nobody knows."""
+    """The time (milliseconds) of the message that an edit changes; None for anything else, and if it is not known."""
     if inbound.kind != "edit" or inbound.said_as is None:
         return None
 

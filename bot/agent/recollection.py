@@ -54,7 +54,7 @@ class Recollection:
         return kept
 
     async def changed(self) -> tuple[bool, SavedMemory | None]:
-        """Return whether somebody else has changed the file since, as far as it can be read, and its content now."""
+        """Return True if another writer has changed the file since, as far as it can be read, and its content now."""
         if self._deps.history.memories is None:
             return False, None
         try:

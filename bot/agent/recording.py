@@ -1,4 +1,4 @@
-"""`RecordedModel`: a model whose requests are recorded, whoever asks: a turn, a task, a memory, a summary, a synthesis."""
+"""`RecordedModel`: a model that records each of its requests, be it of a turn, a task, a memory, a summary or a synthesis."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ LARGE_TURN = 2_000
 MISJUDGED = 3.0
 """Factor by which the provider's count may differ from our estimate and still say something about its parts."""
 ENOUGH = 0.75
-"""The part of a prompt that may well fit where nobody has said how much does."""
+"""The part of a prompt that probably fits a window of unknown size."""
 OUTPUT_MARGIN = 64  # tokens; the provider's own count may differ a little between two calls
 
 

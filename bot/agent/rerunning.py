@@ -139,7 +139,7 @@ def _answer(said: Sequence[Message]) -> str:
 
 
 class _Recorded:
-    """The results of a turn, by tool and arguments. `loaded` and `found` is what they have brought and nobody has seen yet."""
+    """The results of a turn, by tool and arguments. `loaded` and `found` are what they have brought and no request has shown yet."""
 
     def __init__(self, calls: Iterable[Call]) -> None:
         self.loaded: list[Message] = []

@@ -160,7 +160,7 @@ class AgentRuntime:
         return await self.describe() | {"asked": asked}
 
     def _switch(self, model: str | None) -> None:
-        """Let a model answer from now on. Nobody has a prompt for it yet, and no cache holds this chat."""
+        """Let a model answer from now on. There is no prompt for it yet, and no cache holds this chat."""
         deps, before = self._deps, self._deps.models.name
         deps.models.choice.name = model
         deps.log.write(
@@ -195,7 +195,7 @@ class AgentRuntime:
         await self.fill()
         stand_in: list[Json] = []
         if not self.view_changes.system:
-            # Not what the next turn will have: nobody knows yet from where it comes.
+            # Not what the next turn will have: its origin is not known yet.
             stand_in = await self._system(TurnRequest("", self.chat_key))
             self._frozen = None
         return await self.compactor.compact(focus, stand_in)

@@ -22,7 +22,7 @@ _TOLD = 3
 
 
 class Tally:
-    """Counts of one chat. `epochs` are the changes of the view; `unpriced` calls cost something, nobody knows what.
+    """Counts of one chat. `epochs` are the changes of the view; `unpriced` calls have no known price.
 
     `wrong` is what became of the turns since the last one that went well, in words for the model.
     """

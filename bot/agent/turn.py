@@ -113,7 +113,7 @@ def _goes_on(
     if reply.stop_reason == "pause_turn" and not continuation.continued:
         return continuation.pause()
     if turn.reply is not None and turn.reply.settled:
-        return False  # The person has the answer; nobody waits for the rest.
+        return False  # The person has the answer and waits for nothing more.
     words, begun = turn.last_words().strip(), not _of_user(turn.view[-1])
     if reply.stop_reason in {"max_tokens", "pause_turn"}:
         return (

@@ -232,7 +232,7 @@ class ViewChanges:
             self.asked_at = self._deps.clock.monotonic()
 
     def forget_prefix(self) -> None:
-        """Another model answers: nobody has a prompt for it yet, and no cache holds this chat."""
+        """Another model answers: there is no prompt for it yet, and no cache holds this chat."""
         self.system, self.asked_at = (), None
 
     def note_totals(self) -> None:

@@ -130,7 +130,7 @@ class Prompts:
         return Frozen(self._redact(made.text), self._redact(found.own), self._redact(append.result()))
 
     async def of_person(self, inbound: Inbound) -> str:
-        """The instructions for whoever sent a message; they go with it."""
+        """Return the instructions for the sender of a message; they go with it."""
         return self._redact(
             await self._part(
                 "instructions for a person",

@@ -11,7 +11,7 @@ SOFT_TOKENS = 40_000
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits of one model's requests, in tokens. `window` is None where nobody knows it: then only `soft`
+    """The limits of one model's requests, in tokens. `window` is None if it is not known: then only `soft`
     holds, and a request that does not fit after all is refused by the provider, which says how much does.
     """
 

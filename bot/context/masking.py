@@ -1,7 +1,7 @@
 """Observation masking: old tool results give way to a line that says how much they were. No model is asked.
 
 What people and the model said stays, and so does every call with its id. What was masked stays masked, so that the
-view changes when it is decided and never after; whoever decides declares an epoch.
+view changes when it is decided and never after; the caller that decides declares an epoch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Instruction files of folders: attached when a tool touches a file in them, once for each epoch.
 
-Tools that touch files call `touch` with the path; whoever appends their results to the conversation takes `attached`
+Tools that touch files call `touch` with the path; the turn that appends their results takes `attached`
 and appends it too. What is appended stays where it is: `clear` is for moments at which the view is cut anyway.
 """
 

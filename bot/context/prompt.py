@@ -135,7 +135,7 @@ def _job(due: Due) -> Json:
 
 
 def for_person(instructions: str) -> tags.Tag:
-    """The instructions that hold for whoever sent the message."""
+    """Return the instructions that hold for the sender of the message."""
     return tags.Tag(tags.CONTEXT, f"\n{instructions}\n", "Instructions for this person.")
 
 

@@ -303,7 +303,7 @@ class AgentContextStore:
 
 
 def _goes(entry: Entry, gone: Container[str]) -> bool:
-    """Results that were mended (`bot.context.repair`) go with their calls: nobody knew of them when that was written."""
+    """Results that were mended (`bot.context.repair`) go with their calls: they were not known when that was written."""
     return entry.uuid in gone or (blocks.is_results(entry.message) and entry.uuid.rstrip("+") in gone)
 
 

@@ -238,7 +238,7 @@ class ChatStore:
                 self._tidy_once()
                 for key, raws in chats.items():
                     written[key] = self._write_chat(key, raws, failures)
-                # The disk works (again): what chats still owe that nobody speaks in now.
+                # The disk works (again): write what quiet chats still owe.
                 for key in [] if failures else list(self._kept):
                     self._write_chat(key, [], {})
         except OSError as error:

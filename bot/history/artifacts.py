@@ -158,7 +158,7 @@ class ArtifactStore:
             total -= sizes[path]
 
     def _drop(self, path: Path) -> None:
-        # What earlier versions wrote beside it goes first: by itself nobody would find it again.
+        # What earlier versions wrote beside it goes first: by itself it would not be found again.
         self._disk.remove(path.with_suffix(_BESIDE))
         self._disk.remove(path)
 

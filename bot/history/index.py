@@ -15,7 +15,7 @@ from bot.history.streams import Stream, Streams
 
 SLICE = 2_000
 """Lines that are taken in in one transaction."""
-_BULK = 20_000  # the same where nobody else waits
+_BULK = 20_000  # the same if no search waits
 _FIELDS = "id, name, size, last_at, last_hash, lines, tokens, session, place, last_ts, mark, count, newest"
 
 

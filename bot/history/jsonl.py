@@ -122,7 +122,7 @@ class Files:
         self._doubts: dict[Path, tuple[int, bytes]] = {}
 
     def tail(self, path: Path) -> Tail:
-        """The end of a file, repaired where it was torn. Read again only if somebody else changed the file."""
+        """The end of a file, repaired where it was torn. Read again only if another process changed the file."""
         tail = self._tails.get(path)
         if tail is not None and tail.size == self._disk.size(path):
             self._tails.move_to_end(path)
@@ -140,7 +140,7 @@ class Files:
 
     def has(self, path: Path, key: str) -> bool:
         """True if a file, whose `tail` was asked for, has a line with this key. Only the newest lines of the files
-        that were used last are known: enough for what is written once more because nobody knew that it arrived.
+        that were used last are known: enough for what is written once more because its arrival was not known.
         """
         return key in self._keys.get(path, ())
 
@@ -201,7 +201,7 @@ class Files:
             return  # tried again before the next append
 
     def _undoubted(self, path: Path) -> None:
-        """Cut off what a failed append left behind, unless somebody else wrote after it."""
+        """Cut off what a failed append left behind, unless another process wrote after it."""
         if path in self._doubts:
             size, blob = self._doubts[path]
             with closing(self._disk.open(path)) as file:

@@ -28,7 +28,7 @@ LINES = ".lines"
 @dataclass(frozen=True, slots=True)
 class SavedMemory:
     """A memory as it is on file. `covers` is the uuid of the newest line of the transcript that it knows, None where
-    that is not sure: as after somebody has changed the file. `ts` in milliseconds. `written` tells of each line whose
+    that is not sure: as after an edit of the file. `ts` in milliseconds. `written` tells of each line whose
     turns it may come from, as far as that is known; `removed` are the ids of messages that were gone before it was
     written; `origin` says whose words it holds.
     """
@@ -44,7 +44,7 @@ class SavedMemory:
 
 class Memories:
     """`folder/<encoded chatKey>/session.md`, `session.lines` and `covers.json`. Each is replaced whole, the last one last: a crash in
-    between leaves a memory of which nobody says how far it reaches.
+    between leaves a memory whose reach is not known.
     """
 
     def __init__(self, folder: Path, *, disk: Disk) -> None:

@@ -323,7 +323,7 @@ def _plain(part: str) -> bool:
 
 
 def _own(owner: MemoryOwner, name: str) -> None:
-    """Refuse to change what is written by somebody else."""
+    """Refuse to change what another writer keeps."""
     if owner.kind == "chat" and name.casefold().partition("/")[0] == SESSION:
         raise errors.ToolError(f"{SESSION} is written by Shipmate itself and can only be viewed.")
 

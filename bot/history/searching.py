@@ -220,7 +220,7 @@ class SearchedArchive:
             self._trouble = words
             self._log.write("storage", words, level="warn", file=self._path.name)
         damaged = isinstance(error, sqlite3.Error) and indexfile.damaged(error)
-        # Nobody waits: whatever comes next on that thread comes after it.
+        # Not awaited: what comes next on that thread comes after it.
         self._thread().submit(self._forget, damaged=damaged)
 
     async def _on_thread(self, work: Callable[[], T]) -> T:

@@ -324,7 +324,7 @@ class Child:
 
     @property
     def label(self) -> str:
-        """As it is shown to whoever decides: nothing in it turns around what stands behind it."""
+        """Return the text as an approver sees it: nothing in it turns around what stands behind it."""
         return visible(self._order.label)
 
     async def _instruct(self) -> None:
