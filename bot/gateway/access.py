@@ -1,4 +1,4 @@
-"""Who may talk to the bot: one function, for every kind of event, that says no unless something says yes."""
+"""Access: one function decides for every kind of event, and says no unless something says yes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVERYONE = "*"
 
 
 class Lists(Protocol):
-    """What operators have decided at run time (`bot.access_list.AccessList`)."""
+    """The decisions of operators at run time (`bot.access_list.AccessList`)."""
 
     def allowed(self, channel: str) -> frozenset[str]: ...
     def blocked(self, channel: str) -> frozenset[str]: ...
@@ -82,7 +82,7 @@ class Access:
                     )
 
     def standing(self, channel: str, user_id: str | None, chat_id: str, chat_type: ChatType) -> Verdict:
-        """How a person stands in a chat."""
+        """The standing of a person in a chat."""
         manifest = self._manifests[channel]
         ids = {user_id} if user_id else set()
         if chat_type == "group":

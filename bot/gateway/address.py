@@ -1,4 +1,4 @@
-"""Where a message goes."""
+"""The address of a message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bot.contracts.inbound import Inbound
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a message goes: fixed by the inbound it answers."""
+    """The address of a message: fixed by the inbound it answers."""
 
     channel: str
     chat_id: str

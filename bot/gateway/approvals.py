@@ -23,7 +23,7 @@ from bot.gateway.suspension import TurnSuspension
 from bot.tools.permissions.display import visible
 
 SECONDS = 30 * 60.0
-"""How long a call waits for a decision, over restarts too."""
+"""A call waits so long for a decision, over restarts too."""
 ASK_AGAIN = 15.0
 """Seconds until a question is asked again that may not have arrived."""
 SHORT = 6
@@ -200,7 +200,7 @@ class ApprovalService:
             await self._clock.sleep(ASK_AGAIN)
 
     def _anybody(self, asked: Approval, first: Inbound) -> bool:
-        """Whether somebody may decide who will see the question: those of the page and the terminal see their own chat."""
+        """True where somebody may decide who will see the question: those of the page and the terminal see their own chat."""
         by = f"{first.channel}:{first.user_id}"
         return asked.granted or any(
             str(operator) == by or self._manifests[operator.channel].access != "local"
@@ -209,7 +209,7 @@ class ApprovalService:
         )
 
     def _choices(self, asked: Approval, person: str) -> str:
-        """What a person may answer: the buttons below the question in their direct chat."""
+        """The answers that a person may give: the buttons below the question in their direct chat."""
         if person in self._operators:
             return "once chat always deny"
         mine = person == f"{asked.channel}:{asked.user_id}"
@@ -239,7 +239,7 @@ class ApprovalService:
         await asyncio.gather(*changes)
 
     async def open_in(self, chat_key: ChatKey, person: str) -> list[OpenQuestion]:
-        """What waits in a chat, as a person (`channel:id`) sees it who opens it now. Raises `errors.StorageError`."""
+        """The open questions of a chat, as a person (`channel:id`) sees them who opens it now. Raises `errors.StorageError`."""
         oldest, found = self._clock.now() - SECONDS, []
         for record in await self._book.open_approvals():
             if record.asked.chat_key != chat_key or record.asked_at <= oldest:
@@ -264,7 +264,7 @@ class ApprovalService:
                 yield Address(operator.channel, chat_key.chat_id, chat_key, "direct", target, name)
 
     def waits(self, chat_key: ChatKey) -> bool:
-        """Whether the turn of a chat waits for a decision."""
+        """True where the turn of a chat waits for a decision."""
         return any(waiting.first.chat_key == chat_key for waiting in self._waiting.values())
 
     def cancel(self, turn: Turn) -> None:
@@ -378,7 +378,7 @@ def _named(name: str) -> str:
 
 
 def _ended(verdict: Verdict, now: float) -> str:
-    """How it ended, in the line below the question."""
+    """The decision, in the line below the question."""
     lasts = {"once": "", "chat": ", in this chat from now on", "always": ", always from now on"}[
         verdict.scope
     ]
@@ -392,7 +392,7 @@ def _ended(verdict: Verdict, now: float) -> str:
 
 
 def _question(record: ApprovalRecord, first: Inbound) -> str:
-    """What people read: for whom, why, exactly what, and how to answer."""
+    """The question as people read it: for whom, why, exactly what, and how to answer."""
     asked, short = record.asked, _short(record)
     # Nothing in it may end the block that it stands in.
     shown = asked.shown.replace("```", "\\u0060" * 3)

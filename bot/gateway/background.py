@@ -11,7 +11,7 @@ from typing import Any
 from bot.contracts.environment import Log
 
 CANCEL_SECONDS = 1.0
-"""What tasks get to end that a stop has cancelled."""
+"""The time for tasks to end that a stop has cancelled."""
 
 
 class BackgroundTasks:
@@ -38,7 +38,7 @@ class BackgroundTasks:
 
     @property
     def busy(self) -> int:
-        """How many tasks run."""
+        """The number of tasks that run."""
         return len(self._tasks)
 
     @contextlib.contextmanager

@@ -12,7 +12,7 @@ from bot.contracts.inbound import Inbound
 from bot.gateway.relations import person, stops
 
 LIMIT = 10_000
-"""How many inbound wait in memory, over all chats."""
+"""The number of inbound that wait in memory, over all chats."""
 SHARES = 10
 """One person may fill this part of them, so that there is room for what others write."""
 
@@ -31,7 +31,7 @@ class Backlog:
         self.wanted = asyncio.Event()
         """There is room for what waits in the journal: it is to be read."""
         self.total = 0
-        """How many inbound wait in memory."""
+        """The number of inbound that wait in memory."""
         self._limit = limit
         self._share = max(1, limit // SHARES)
         self._waiting: Counter[UserRef] = Counter()
@@ -61,15 +61,15 @@ class Backlog:
         self._freed(who)
 
     def waiting_of(self, who: UserRef) -> int:
-        """How many inbound of one person wait in memory, in all chats."""
+        """The number of inbound of one person that wait in memory, in all chats."""
         return self._waiting[who]
 
     def opened(self, channel: str) -> bool:
-        """Whether a channel has connected, and what it has in the journal was read."""
+        """True where a channel has connected, and what it has in the journal was read."""
         return channel in self._opened
 
     def admits(self, inbound: Inbound) -> bool:
-        """Whether an inbound may wait in memory; where it may not it is read back later."""
+        """True where an inbound may wait in memory; where it may not it is read back later."""
         who = person(inbound)
         opened = inbound.channel in self._opened
         full = self.total + self._coming >= self._limit or self.waiting_of(who) >= self._share
@@ -97,19 +97,19 @@ class Backlog:
             self._stops.append(row)
 
     def stopped(self, inbound: Inbound) -> bool:
-        """Whether a stop that came after an inbound has ended it."""
+        """True where a stop that came after an inbound has ended it."""
         return any(stops(stop, inbound) and stop.request_id > inbound.request_id for stop in self._stops)
 
     # ------------------------------------------------------------ reading
 
     @property
     def reading(self) -> bool:
-        """Whether the journal is being read, or about to be."""
+        """True where the journal is being read, or about to be."""
         return self._reading
 
     @contextmanager
     def opening(self, channel: str) -> Iterator[None]:
-        """What comes in of a channel in the block stands behind what is read of it."""
+        """Inbound of a channel that come in during the block stand behind those that are read."""
         self._opening.add(channel)
         try:
             yield
@@ -133,7 +133,7 @@ class Backlog:
         return max(0, self._limit - self.total)
 
     def reads(self, channel: str, opening: str | None) -> bool:
-        """Whether a reading, which may open a channel, takes what there is of this one."""
+        """True where a reading, which may open a channel, takes what there is of this one."""
         return channel in self._opened or channel == opening
 
     def choose(self, rows: Sequence[Inbound], behind: Behind, room: int) -> list[Inbound]:
@@ -145,7 +145,7 @@ class Backlog:
         return chosen
 
     def arrived(self) -> None:
-        """What was chosen waits in memory now."""
+        """The chosen inbound wait in memory now."""
         self._coming = 0
 
     def end(self, behind: Behind, *, whole: bool, opening: str | None) -> None:
@@ -162,15 +162,15 @@ class Backlog:
 
     @property
     def missed(self) -> bool:
-        """Whether something came during the reading that has to be read too."""
+        """True where something came during the reading that has to be read too."""
         return bool(self._missed)
 
     def wants(self) -> bool:
-        """Whether there is room worth reading for, and something to be read."""
+        """True where there is room worth reading for, and something to be read."""
         return any(self._due(who) for who in self._behind) or (self._beyond and 2 * self.total <= self._limit)
 
     def enough(self, count: Mapping[UserRef, int], room: int, *, opening: bool) -> bool:
-        """Whether nothing more needs to be read: there is no room for it, or nobody who has something there may have
+        """True where nothing more needs to be read: there is no room for it, or nobody who has something there may have
         more.
         """
         if sum(count.values()) >= room:
@@ -181,7 +181,7 @@ class Backlog:
         return all(count.get(who, 0) >= self.open_share(who) for who in people)
 
     def open_share(self, who: UserRef) -> int:
-        """How many more inbound of a person may wait in memory."""
+        """The number of further inbound of a person that may wait in memory."""
         return max(0, self._share - self.waiting_of(who))
 
     def _freed(self, who: UserRef) -> None:
@@ -193,7 +193,7 @@ class Backlog:
             self.wanted.set()
 
     def _due(self, who: UserRef) -> bool:
-        """Whether there is room worth reading for, and this person has something to be read."""
+        """True where there is room worth reading for, and this person has something to be read."""
         room = self._limit - self.total
         return who in self._behind and 2 * room >= self._share and 2 * self.waiting_of(who) <= self._share
 

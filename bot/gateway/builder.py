@@ -54,7 +54,7 @@ class AccessLists(Lists, Pending, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """What of ship.json is about the gateway. `allow` is by channel; `limits`: messages keep to the pace of their platforms."""
+    """The settings of the gateway. `allow` is by channel; `limits`: messages keep to the pace of their platforms."""
 
     name: str
     operators: Collection[str]
@@ -72,7 +72,7 @@ class GatewaySettings:
 
 @dataclass(frozen=True, slots=True)
 class GatewayDeps:
-    """What a gateway stands on. `operators` are those of now, the settings have those of the file."""
+    """The collaborators of a gateway. `operators` are those of now, the settings have those of the file."""
 
     settings: GatewaySettings
     channels: Mapping[str, Channel]
@@ -92,7 +92,7 @@ class GatewayDeps:
 
 @dataclass(frozen=True, slots=True)
 class AgentServices:
-    """What of the gateway the agent and its tools use, and what the rest of it is built on."""
+    """The part of the gateway that the agent and its tools use, and the rest is built on."""
 
     tasks: BackgroundTasks
     backlog: Backlog
@@ -110,7 +110,7 @@ class AgentServices:
 
 @dataclass(frozen=True, slots=True)
 class GatewayParts:
-    """What of the gateway the process starts, asks and stops."""
+    """The parts of the gateway that the process starts, asks and stops."""
 
     tasks: BackgroundTasks
     scheduler: Scheduler

@@ -1,4 +1,4 @@
-"""What passes every queue: stops, and commands that do not touch the conversation."""
+"""Carries out what passes every queue: stops, and commands that do not touch the conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others say, as it may be kept: text that UTF-8 can carry, without secrets of ours or words of strangers."""
+"""Cleans what others say: text that UTF-8 can carry, without secrets of ours or words of strangers."""
 
 from __future__ import annotations
 

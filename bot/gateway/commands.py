@@ -61,12 +61,12 @@ class Servers(Protocol):
     """MCP servers (`bot.tools.mcp.servers.McpServers`)."""
 
     def sources(self) -> Mapping[str, str]:
-        """How each of them is, in words."""
+        """The state of each, in words."""
         ...
 
 
 class Commands:
-    """What `/command` does, by name."""
+    """The work of each command, by name."""
 
     def __init__(
         self,
@@ -242,7 +242,7 @@ class Commands:
 
 
 def beside(inbound: Inbound) -> bool:
-    """Whether a command does not touch the conversation: it is answered at once, whatever runs."""
+    """True where a command does not touch the conversation: it is answered at once, whatever runs."""
     command = inbound.command
     if command is None:
         return False
@@ -267,7 +267,7 @@ def _answering(facts: Json) -> str:
 
 
 def told(facts: Json) -> str:
-    """What a conversation has come to, for a person."""
+    """The state of a conversation, for a person."""
     read = facts["cacheReadTokens"]
     prompts = facts["inputTokens"] + read + facts["cacheWriteTokens"]
     share = f"{read / prompts:.0%} of that from its cache" if prompts else "nothing of that from its cache"

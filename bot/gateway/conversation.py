@@ -1,4 +1,4 @@
-"""What a chat does with each event: who is next, what is one turn, what an edit, a deletion or a stop reaches.
+"""A conversation decides, for each event of its chat, who is next, what is one turn, and what an edit or a stop reaches.
 
 Pure: no I/O, no tasks, no clock. `Conversation.apply` takes an event and returns the effects that its caller carries out
 in order; `next_turn` takes the next turn out of the queue. How many turns run over all chats is the scheduler's matter.
@@ -31,7 +31,7 @@ from bot.gateway.relations import (
 from bot.gateway.revisions import merged, outdated, whole
 
 LONGEST_BURST = 5
-"""How many times the quiet that ends a burst a person may go on writing before their turn begins all the same."""
+"""A burst is this many times the quiet that ends it at most: then its turn begins although its person still writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ MODES: Mapping[str, QueueMode] = {
 
 @dataclass(frozen=True, slots=True)
 class TurnPlan:
-    """What one turn answers: a message and the rest of its burst. `begun`: it did begin, before a restart."""
+    """The messages that one turn answers: one and the rest of its burst. `begun`: it did begin, before a restart."""
 
     first: Inbound
     rest: tuple[Inbound, ...] = ()
@@ -77,7 +77,7 @@ class Wait:
 
 
 class TurnState(IntEnum):
-    """How far a turn has come; it only goes forward."""
+    """The progress of a turn; it only goes forward."""
 
     PENDING = 0
     """It began before a restart, and is the next one of its chat."""
@@ -100,11 +100,11 @@ class Turn:
     stopped: bool = False
     outcome: str | None = None
     waits_for: Literal["approval", "question"] | None = None
-    """What it waits for while it is suspended; None once that is decided."""
+    """It waits for this while it is suspended; None once that is decided."""
     seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)
-    """What became of the files of its messages, by requestId."""
+    """The outcome of the files of its messages, by requestId."""
     below: list[str] = field(default_factory=list)
-    """What its person is still to be told, below its next answer."""
+    """Sentences for its person, below its next answer."""
     _closed: set[str] = field(default_factory=set)
 
     @property
@@ -123,7 +123,7 @@ class Turn:
 
     @property
     def over(self) -> bool:
-        """Whether nothing can stop it any more."""
+        """True where nothing can stop it any more."""
         return self.state is TurnState.OVER
 
     def reach(self, state: TurnState) -> None:
@@ -311,7 +311,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Burst:
-    """What one person writes in a row. `past`: it was written before this process could wait for its end."""
+    """Messages that one person writes in a row. `past`: they were written before this process could wait for their end."""
 
     number: int
     began: float
@@ -349,16 +349,16 @@ class Conversation:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits or runs."""
+        """True where nothing waits or runs."""
         return not (self._running or self._pending or self._people)
 
     @property
     def waiting(self) -> int:
-        """How many inbound wait, a turn that goes on counted as one."""
+        """The number of inbound that wait, a turn that goes on counted as one."""
         return len(self._pending) + sum(map(len, self._people.values()))
 
     def waits(self, who: UserRef) -> bool:
-        """Whether something of a person waits."""
+        """True where something of a person waits."""
         return who in self._people or any(person(turn.first) == who for turn in self._pending)
 
     def queued(self, change: Inbound) -> Inbound | None:
@@ -375,14 +375,14 @@ class Conversation:
             yield from (waiting.inbound.request_id for waiting in queue)
 
     def unread(self) -> bool:
-        """Whether the person of the running turn has said more, which that will take up."""
+        """True where the person of the running turn has said more, which that will take up."""
         turn = self._running
         if turn is None or not self._mode.steers:
             return False
         return any(plain(waiting.inbound) for waiting in self._people.get(person(turn.first), ()))
 
     def ready(self, now: float, *, begun_only: bool = False) -> list[UserRef]:
-        """Who could get a turn now, in their order. `begun_only`: nothing new may begin."""
+        """The people who could get a turn now, in their order. `begun_only`: nothing new may begin."""
         if self._running is not None:
             return []
         if self._pending:
@@ -392,14 +392,14 @@ class Conversation:
         return [who for who, queue in self._people.items() if not self._held(who, queue[0], now)]
 
     def reached_by(self, stop: Inbound, since: int | None = None) -> bool:
-        """Whether the turn of this chat is of the place that a stop names."""
+        """True where the turn of this chat is of the place that a stop names."""
         turn = self.turn
         if turn is None or not _before(since, turn.first):
             return False
         return any(reaches(stop, one) for one in turn.all)
 
     def changes(self) -> Mapping[UserRef, int]:
-        """How many inbound more or less of each person wait than when this was asked last."""
+        """The number of inbound of each person that wait, more or less than when this was asked last."""
         changes, self._changes = self._changes, Counter()
         return {who: count for who, count in changes.items() if count}
 
@@ -474,7 +474,7 @@ class Conversation:
         return self._running.plan
 
     def take_more(self) -> list[Inbound]:
-        """What the person of the running turn has said since it began and that is part of it from now on: before the
+        """Take what its person has said since the running turn began, and make it part of the turn: before the
         agent has it, where all that waits is one turn; after that, where new words steer.
         """
         turn = self._running
@@ -506,7 +506,7 @@ class Conversation:
         return effects
 
     def _added(self, turn: Turn, inbound: Inbound) -> list[Effect]:
-        """What a message does to the turn of its person."""
+        """The effects of a message on the turn of its person."""
         effects: list[Effect] = []
         if turn.waits_for == "approval":
             turn.waits_for = None
@@ -532,7 +532,7 @@ class Conversation:
         return burst.number
 
     def _held(self, who: UserRef, first: _Waiting, now: float) -> bool:
-        """Whether a person may still be writing the burst that they have waiting first."""
+        """True where a person may still be writing the burst that they have waiting first."""
         burst = self._bursts.get(who)
         return burst is not None and not burst.past and first.burst == burst.number and now < burst.until
 
@@ -606,7 +606,7 @@ class Conversation:
     # ------------------------------------------------------------ inside: the queue
 
     def _plan(self, who: UserRef) -> TurnPlan:
-        """What is next of a person."""
+        """The next turn of a person."""
         queue = self._people[who]
         first = queue.popleft()
         rest: list[Inbound] = []
@@ -662,5 +662,5 @@ def _stopping(turn: Turn) -> list[Effect]:
 
 
 def _before(since: int | None, other: Inbound) -> bool:
-    """Whether an inbound was said before a stop that may have been brought late."""
+    """True where an inbound was said before a stop that may have been brought late."""
     return since is None or other.ts <= since

@@ -199,7 +199,7 @@ class Delivery:
         await self.outbox.closed_chats.open(channel, chat_id)
 
     def gone(self, to: Address) -> bool:
-        """Whether a chat can no longer be written to."""
+        """True where a chat can no longer be written to."""
         return self.outbox.closed_chats.closed(to)
 
     def frozen(self, to: Address) -> float:
@@ -235,7 +235,7 @@ class Delivery:
 
 
 def _missed(lost: Iterable[OutboxRow]) -> str:
-    """What a chat is told of messages that will not arrive."""
+    """The sentence for a chat about messages that will not arrive."""
     said = (text.preview(row.text.removeprefix(REPEATED), MISSED_CHARS) for row in lost)
     return MISSED.format(which=", ".join(f"“{words}”" for words in said))
 

@@ -28,7 +28,7 @@ from bot.gateway.scheduler import Scheduler
 from bot.gateway.stops import Stops
 
 Rest = Callable[[], Awaitable[None]]
-"""What is left to do."""
+"""The rest of the work."""
 
 
 class EffectRunner:

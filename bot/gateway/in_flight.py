@@ -21,7 +21,7 @@ class InFlight:
 
     @property
     def burst(self) -> bool:
-        """Whether much comes in right now."""
+        """True while much comes in."""
         return len(self.writing) >= BURST
 
     def known(self) -> Iterator[str]:
@@ -32,7 +32,7 @@ class InFlight:
 
 @dataclass(slots=True)
 class PriorWork:
-    """What recovery has found that an earlier process had begun; whoever goes on with it takes it out. `deliveries` are
+    """Work that recovery has found begun by an earlier process; whoever goes on with it takes it out. `deliveries` are
     the turns that have deliveries to go on with, `notices` the messages that had begun to get their answer by a notice,
     `answers` what is to be said to commands, all by requestId.
     """

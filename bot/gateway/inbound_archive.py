@@ -1,4 +1,4 @@
-"""What people said, put into the archive."""
+"""Puts what people said into the archive."""
 
 from __future__ import annotations
 

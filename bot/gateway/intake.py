@@ -37,7 +37,7 @@ _R = TypeVar("_R")
 
 
 class Pending(Protocol):
-    """Where strangers are noted for `shipmate pending`."""
+    """The list of strangers for `shipmate pending`."""
 
     def note(self, channel: str, user_id: str) -> None: ...
 
@@ -111,7 +111,7 @@ class GatewayIntake:
             return await asyncio.shield(task)
 
     async def _taking_part(self, inbound: Inbound) -> bool:
-        """Whether it is for the bot: what only stands in a thread is where the bot takes part in that. What comes
+        """True where it is for the bot: what only stands in a thread is where the bot takes part in that. What comes
         after it in the same chat waits for the answer, so that it stays behind it.
         """
         chat_key = inbound.chat_key
@@ -177,7 +177,7 @@ class GatewayIntake:
         return await written
 
     async def _written(self, inbound: Inbound) -> tuple[bool, list[InboxRecord]]:
-        """Whether it is new, and what is on file about its message."""
+        """Write it down: True where it is new; and the rows about its message."""
         if inbound.message_id is None:
             return await self._journal.receive(inbound), []
         # In one go with the writing: nobody waits for it. The question is on its way before the writing begins, and
@@ -287,7 +287,7 @@ class GatewayIntake:
 
 
 def greeting(inbound: Inbound) -> str:
-    """What a stranger is told."""
+    """The words for a stranger."""
     return (
         f"Hello. I only talk with people on my list. Your id here is {inbound.user_id}. Whoever runs me can let "
         f"you in with: shipmate allow {inbound.channel} {inbound.user_id}"

@@ -1,4 +1,4 @@
-"""Whose chats are whose: asked of the platform each time, and believed only where it says yes."""
+"""Membership in chats: the platform is asked each time, and believed only where it says yes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.recall import KnowsChatMigrations, KnowsLinks, KnowsMembers, MembershipAnswer
 
 SECONDS = 15.0
-"""How long a platform may take to say who is where."""
+"""The time for a platform to say who is where."""
 
 
 class Memberships:

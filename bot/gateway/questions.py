@@ -1,4 +1,4 @@
-"""Questions of tools: the turn is parked, and what its person writes next is the answer."""
+"""Questions of tools: the turn is suspended, and what its person writes next is the answer."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class QuestionService:
         return waiting.answer.result() if waiting.answer.done() else Answer("expired")
 
     def waits(self, chat_key: ChatKey) -> bool:
-        """Whether the turn of a chat waits for an answer."""
+        """True where the turn of a chat waits for an answer."""
         return chat_key in self._waiting
 
     def answer(self, turn: Turn, inbound: Inbound) -> None:

@@ -1,4 +1,4 @@
-"""What a turn begins with beside what was said: the earlier messages of a thread, and what files hold."""
+"""Reads what a turn begins with beside its message: the earlier messages of a thread, and the text of files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bot.gateway.cleaning import InboundCleaner
 from bot.gateway.conversation import Turn
 
 CONTEXT_SECONDS = 20.0
-"""What a platform gets to show the earlier messages of a thread; after that the turn begins without them."""
+"""The time for a platform to show the earlier messages of a thread; after that the turn begins without them."""
 _R = TypeVar("_R")
 
 
@@ -59,7 +59,7 @@ class Reading:
         return turn.first.request_id in await self._agent.cut_off(turn.first.chat_key)
 
     async def seen(self, turn: Turn, inbound: Inbound) -> tuple[SeenFile, ...]:
-        """What became of the files of a message of this turn; what was not read goes below its next answer. Of a message
+        """The outcome of the files of a message of this turn; what was not read goes below its next answer. Of a message
         that is gone, nothing.
         """
         name = inbound.request_id

@@ -27,7 +27,7 @@ _WHY: dict[OutboxReason, str] = {
 
 
 class Records(Inbox, Steps, Outbox, Protocol):
-    """What the journal knows of a turn."""
+    """The rows of a turn in the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def _delivered(rows: Sequence[OutboxRow]) -> Iterable[Event]:
 
 
 def _state(row: OutboxRow, *, repeated: bool) -> str:
-    """What became of one message, in words; its id in the chat, else in the outbox."""
+    """The outcome of one message, in words; its id in the chat, else in the outbox."""
     until = row.not_before
     if row.state == "sent":
         late = ", after the platform had made it wait" if until is not None else ""

@@ -1,4 +1,4 @@
-"""How inbounds relate: of one person, about one message, parts of one turn, reached by a stop."""
+"""Relations of inbounds: of one person, about one message, parts of one turn, reached by a stop."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def person(inbound: Inbound) -> UserRef:
 
 
 def plain(inbound: Inbound) -> bool:
-    """Whether it is something for the model that a person says now: neither a command, a signal nor a job that is due."""
+    """True where it is something for the model that a person says now: neither a command, a signal nor a job that is due."""
     return inbound.kind == "message" and inbound.command is None and inbound.due is None
 
 
 def follows(other: Inbound, running: Inbound) -> bool:
-    """Whether it adds to what runs in its chat: words of the person who caused that. One conversation is one place,
+    """True where it adds to what runs in its chat: words of the person who caused that. One conversation is one place,
     though each message of a direct chat in Slack may open a thread: the answer to all is where the first one's is. A job
     that is due is a turn of its own.
     """
@@ -29,12 +29,12 @@ def follows(other: Inbound, running: Inbound) -> bool:
 
 
 def belongs(other: Inbound, first: Inbound) -> bool:
-    """Whether two messages may be one turn from its beginning."""
+    """True where two messages may be one turn from its beginning."""
     return plain(other) and plain(first) and follows(other, first)
 
 
 def joins(other: Inbound, running: Inbound) -> bool:
-    """Whether a waiting message, or the new words of an earlier one, may join a running turn. Files that hold no text
+    """True where a waiting message, or the new words of an earlier one, may join a running turn. Files that hold no text
     are told of below an answer of their own.
     """
     files = other.attachments
@@ -44,7 +44,7 @@ def joins(other: Inbound, running: Inbound) -> bool:
 
 
 def same_message(one: Inbound, other: Inbound) -> bool:
-    """Whether both are about one message, and of its author."""
+    """True where both are about one message, and of its author."""
     return one.chat_key == other.chat_key and person(one) == person(other) and _named(one, other)
 
 
@@ -58,22 +58,22 @@ def _named(one: Inbound, other: Inbound) -> bool:
 
 
 def stops(stop: Inbound, other: Inbound) -> bool:
-    """Whether a stop reaches a waiting inbound: it is of the same person, in the same chat or place."""
+    """True where a stop reaches a waiting inbound: it is of the same person, in the same chat or place."""
     return person(other) == person(stop) and reaches(stop, other)
 
 
 def stops_below(stop: Inbound, other: Inbound) -> bool:
-    """Whether a waiting inbound of the same person is in a thread of the stop's place."""
+    """True where a waiting inbound of the same person is in a thread of the stop's place."""
     return person(other) == person(stop) and is_thread_of(stop, other.chat_key)
 
 
 def is_thread_of(stop: Inbound, place: ChatKey) -> bool:
-    """Whether this is a thread of the stop's place."""
+    """True where this is a thread of the stop's place."""
     return place != stop.chat_key and stop.chat_key.contains(place)
 
 
 def _place(inbound: Inbound) -> dict[str, str]:
-    """Where its answer belongs, but for the message that it hangs on."""
+    """The place of its answer, but for the message that it hangs on."""
     return {name: value for name, value in inbound.target.items() if name != "reply_to"}
 
 

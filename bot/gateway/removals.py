@@ -263,7 +263,7 @@ class Removals:
         return _Target(message_id, "user", said_by, (), (), (message_id,), turns)
 
     async def _quoting(self, chat_key: ChatKey, ids: Sequence[str]) -> list[InboxRecord]:
-        """What people said in answer to messages with these ids."""
+        """The messages of people that answer messages with these ids."""
         found = [one for name in ids for one in await self._journal.quoting(chat_key, name)]
         return [one for one in found if one.inbound.command is None]
 

@@ -1,4 +1,4 @@
-"""What a message says after its author's edits and deletions."""
+"""Revisions: a message with its author's edits and deletions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _folded(message: Inbound, edits: Iterable[Inbound]) -> Inbound:
 
 
 async def on_file(journal: Inbox, inbound: Inbound) -> list[InboxRecord]:
-    """What is on file about a message, of an album about all its items. Raises `errors.StorageError`."""
+    """All rows about a message, of an album about all its items. Raises `errors.StorageError`."""
     if inbound.message_id is None:
         return []
     found = await _about(journal, inbound, inbound.items or (inbound.message_id,))
@@ -88,7 +88,7 @@ def as_changed(message: Inbound, records: Iterable[InboxRecord]) -> Inbound | No
 
 
 def withdrawn(inbound: Inbound, records: Iterable[InboxRecord]) -> bool:
-    """Whether its author has deleted the message that an inbound is, or is about."""
+    """True where its author has deleted the message that an inbound is, or is about."""
     return any(one.inbound.kind == "delete" and same_message(one.inbound, inbound) for one in records)
 
 
@@ -103,24 +103,24 @@ def original(change: Inbound, records: Iterable[InboxRecord]) -> InboxRecord | N
 
 
 def merged(waiting: Inbound, edit: Inbound) -> Inbound:
-    """What waits, a message or an edit, with the words of a later edit. It is as new as the newest words of its own item."""
+    """A waiting message or edit with the words of a later edit. It is as new as the newest words of its own item."""
     fresh = revised(waiting, edit)
     return fresh.model_copy(update={"ts": max(waiting.ts, edit.ts)}) if _same_item(waiting, edit) else fresh
 
 
 def has(said: Inbound, edit: Inbound) -> bool:
-    """Whether a message, or an edit that waited, says what a later edit makes of it."""
+    """True where a message, or an edit that waited, says what a later edit makes of it."""
     newer = said.ts >= edit.ts or not _same_item(said, edit)
     return edit.kind == "edit" and newer and same_message(said, edit) and revised(said, edit) == said
 
 
 def _same_item(one: Inbound, edit: Inbound) -> bool:
-    """Whether two edits are about one message, which an item of an album is too."""
+    """True where two edits are about one message, which an item of an album is too."""
     return one.kind == "edit" and one.message_id == edit.message_id
 
 
 def outdated(edit: Inbound, records: Iterable[InboxRecord]) -> bool:
-    """Whether a newer edit, or the deletion, of the same message came before this one; of an album, of the same item."""
+    """True where a newer edit, or the deletion, of the same message came before this one; of an album, of the same item."""
     others = (record.inbound for record in records if record.inbound.request_id != edit.request_id)
     return any(
         same_message(other, edit)

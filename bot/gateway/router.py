@@ -1,4 +1,4 @@
-"""Where an inbound that was taken in belongs: into its chat, beside the chats, or in the journal until there is room."""
+"""Routes each inbound: into its chat, past the chats, or to the journal until there is room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose turn is next over all chats: drives the conversations, and hands out turn slots fairly among people."""
+"""The scheduler: drives the conversations, and hands out turn slots fairly among people."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class Scheduler:
         return chat.running if chat is not None else None
 
     def waiting(self, chat_key: ChatKey) -> int:
-        """How many inbound wait in a chat."""
+        """The number of inbound that wait in a chat."""
         chat = self._chats.get(chat_key)
         return chat.waiting if chat is not None else 0
 
@@ -171,17 +171,17 @@ class Scheduler:
 
     @property
     def total(self) -> int:
-        """How many inbound wait in all chats."""
+        """The number of inbound that wait in all chats."""
         return self._backlog.total
 
     @property
     def ready(self) -> bool:
-        """Whether a turn could begin now."""
+        """True where a turn could begin now."""
         return self._slots.ready
 
     @property
     def free(self) -> int:
-        """How many more turns may run; below 0 where some that waited for a person go on besides."""
+        """The number of further turns that may run; below 0 where some that waited for a person go on besides."""
         return self._slots.free
 
     def known(self) -> Iterator[str]:
@@ -276,17 +276,17 @@ class TurnSlots:
 
     @property
     def ready(self) -> bool:
-        """Whether a slot is free, and somebody asks."""
+        """True where a slot is free, and somebody asks."""
         return self.free > 0 and bool(self._asking)
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits, and nobody asks."""
+        """True where nobody waits, and nobody asks."""
         return not (self._asking or self._chats or self._work or self._rank)
 
     @property
     def queued(self) -> int:
-        """How many entries the order of people has, outdated ones among them."""
+        """The number of entries in the order of people, outdated ones among them."""
         return len(self._order)
 
     def give(self) -> tuple[ChatKey, UserRef] | None:

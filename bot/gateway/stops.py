@@ -87,7 +87,7 @@ class Stops:
         return STOPPED if heard.ended else NOTHING_RUNS
 
     def _hear(self, inbound: Inbound) -> tuple[_Heard | None, _Heard]:
-        """What is known of a stop that has come before, None where it has not; and what is to be known from now on."""
+        """The record of a stop that has come before, None where it has not; and the record from now on."""
         before = self._heard.get(inbound.keys)
         heard = self._heard[inbound.keys] = before or _Heard(inbound.ts)
         if len(self._heard) > MOST_HEARD:

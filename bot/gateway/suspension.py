@@ -27,7 +27,7 @@ class TurnSuspension:
         return self._scheduler.running(chat_key)
 
     def asking(self, chat_key: ChatKey) -> int:
-        """How many questions there are in a chat, the one that is asked and those that wait for it."""
+        """The number of questions in a chat: the one that is asked, and those that wait for it."""
         return self._asking[chat_key]
 
     @contextlib.asynccontextmanager

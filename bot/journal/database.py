@@ -75,9 +75,9 @@ class Database:
         self._retrying: asyncio.Task[None] | None = None
         self._batcher: Batcher[Operation | None, Any] = Batcher("journal", self._batch)
         self.trouble = ""
-        """What is wrong with the disk, until a change reaches it again."""
+        """The trouble with the disk, until a change reaches it again."""
         self._damaged = False
-        """Whether a loss was found that is not on file yet."""
+        """True where a loss was found that is not on file yet."""
         self.lost: Lost | None = None
         """As `contracts.journal.Journal.lost`."""
 
@@ -109,7 +109,7 @@ class Database:
 
     @property
     def pending_writes(self) -> int:
-        """How many posted writes the disk has refused and not taken since."""
+        """The number of posted writes that the disk has refused and not taken since."""
         return len(self._pending)
 
     @property
@@ -418,7 +418,7 @@ class Database:
 
 
 def _hurt(result: Any) -> bool:
-    """Whether the disk has refused something that it may take later."""
+    """True where the disk has refused something that it may take later."""
     return isinstance(result, errors.StorageError) and not isinstance(result, _Refused)
 
 
@@ -439,7 +439,7 @@ def _nothing(_: sqlite3.Connection) -> None:
 
 
 class Writer(Protocol):
-    """What the parts of the journal write with: the `Database` itself, or `Posting`."""
+    """The writer of the journal's parts: the `Database` itself, or `Posting`."""
 
     def run(
         self,

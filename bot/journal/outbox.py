@@ -43,7 +43,7 @@ _CLOSED = "SELECT channel, chat_id, reason FROM closed_targets"
 
 
 class OutboxWrites(JournalTable):
-    """What has to go out, and what became of it."""
+    """Writes about messages that go out."""
 
     def put_outbox(self, rows: Sequence[OutboxRow]) -> Future[None]:
         now = self._clock.now()

@@ -1,4 +1,4 @@
-"""What came along with a message: which of it may hold text, and what a person is told of the rest."""
+"""Files beside a message: those that may hold text, and the sentences for a person about the rest."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _KINDS = {
 
 
 def may_hold_text(attachment: Attachment) -> bool:
-    """Whether its bytes are worth a look: what a platform calls a photo, say, never holds text."""
+    """True where its bytes are worth a look: what a platform calls a photo, say, never holds text."""
     return attachment.kind == "file" and attachment.ref is not None
 
 
 def unseen(attachments: Sequence[Attachment], *, full: bool, log: Log) -> str:
-    """What to say of files that were not looked at; "" where nothing came along. While memory is `full`, none is
+    """The sentence about files that were not looked at; "" where nothing came along. While memory is `full`, none is
     taken.
     """
     if attachments and full:
@@ -38,7 +38,7 @@ def unseen(attachments: Sequence[Attachment], *, full: bool, log: Log) -> str:
 
 
 def unread(attachments: Sequence[Attachment], seen: Sequence[SeenFile]) -> str:
-    """What to say of the files of a message that were not read; "" where all were, or nothing came along."""
+    """The sentence about the files of a message that were not read; "" where all were, or nothing came along."""
     if any(one.why == FULL for one in seen):
         return NO_ROOM
     both = list(zip(attachments, seen, strict=True))

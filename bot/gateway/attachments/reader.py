@@ -104,7 +104,7 @@ class _File:
 
 
 class Memory(Protocol):
-    """Whether memory is too short for files (`bot.rss_monitor.RssMonitor`)."""
+    """True where memory is too short for files (`bot.rss_monitor.RssMonitor`)."""
 
     @property
     def full(self) -> bool: ...
@@ -139,11 +139,11 @@ class FileReader:
 
     @property
     def full(self) -> bool:
-        """Whether memory is too short for any file."""
+        """True where memory is too short for any file."""
         return self._memory.full
 
     async def read(self, inbound: Inbound) -> tuple[SeenFile, ...]:
-        """What became of the files of a message, in their order."""
+        """The outcome of each file of a message, in their order."""
         files, limits = inbound.attachments, self._limits
         text_at = [at for at, one in enumerate(files) if may_hold_text(one)]
         if not limits.count or not self._manifests[inbound.channel].files:
@@ -239,7 +239,7 @@ class FileReader:
             raise
 
     async def _kept(self, file: _File) -> SeenFile | None:
-        """What is kept of a file; None where nothing is."""
+        """The part of a file that is kept; None where nothing is."""
         try:
             page = await self._artifacts.read(file.name, file.inbound.chat_key, offset=0, limit=HEAD)
         except (errors.ToolError, errors.StorageError):
@@ -249,7 +249,7 @@ class FileReader:
     # ------------------------------------------------------------ what is on file
 
     async def _known(self, request_id: str) -> dict[str, Json]:
-        """What became of files of a message before."""
+        """The outcome of files of a message from before."""
         try:
             steps = await self._steps.steps(request_id)
         except errors.StorageError as error:

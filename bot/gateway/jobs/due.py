@@ -1,4 +1,4 @@
-"""What is due: each time of a job becomes one message of the person who made it, whatever happens to process and clock.
+"""Due jobs: each time of a job becomes one message of the person who made it, whatever happens to process and clock.
 
 The order is what makes it once: that a time is being served is on disk before its message is, the message has a key of
 job and time that the journal takes in once, and only then the time counts as served.
@@ -30,14 +30,14 @@ FAILURES = 3
 """So many in a row pause a job."""
 MERGED = "(This job was due {times} before, when I could not run it: {those} merged into this one.)"
 MOST_DOUBTS = 5
-"""How often a platform is asked before it is believed that somebody has left: it may only have failed to answer."""
+"""A platform is asked so often before it is believed that somebody has left: it may only have failed to answer."""
 ASK_SECONDS = 15.0
 ASK_AGAIN_SECONDS = 60.0
 """Until a platform that does not say who is in a chat is asked again."""
 
 
 class AcceptsInbound(Protocol):
-    """Where an inbound comes in (`bot.gateway.intake`)."""
+    """The way in for an inbound (`bot.gateway.intake`)."""
 
     async def accept(self, inbound: Inbound) -> bool: ...
 
@@ -285,7 +285,7 @@ class DueJobs:
 
 
 def merged(due: Due) -> str:
-    """What the chat is told of times of a job that it has no turn for but this one; "" where there are none."""
+    """The sentence about times of a job that have no turn but this one; "" where there are none."""
     if not due.missed:
         return ""
     if due.missed == 1:

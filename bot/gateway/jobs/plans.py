@@ -54,7 +54,7 @@ class Plan(Frozen):
         return next(self._after(moment), None)
 
     def _after(self, moment: float) -> Iterator[float]:
-        """What a cron expression comes to after a moment. Several times in one gap are one."""
+        """The next time of a cron expression after a moment. Several times in one gap are one."""
         where, last = self.where, moment
         for shown in Cron.read(self.said).walls(zones.wall(moment, where)):
             due = zones.instant(shown, where)
@@ -164,7 +164,7 @@ def _every(words: str, zone: str, now: float, least: float) -> Plan:
 
 
 def remark(plan: Plan) -> str:
-    """What the clocks do with the time of a plan for once; "" where nothing."""
+    """The sentence about a time that the clocks skip or show twice; "" where they do neither."""
     if plan.kind != "once":
         return ""
     shown = _moment(plan.said)

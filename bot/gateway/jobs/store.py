@@ -52,7 +52,7 @@ class ScheduledJob(Frozen):
 
     @property
     def origin(self) -> Provenance:
-        """Whose words were in view when it was made."""
+        """The people whose words were in view when it was made."""
         return Provenance(frozenset(self.words_of), self.taint) if self.words_of is not None else ANYBODYS
 
     @property
@@ -60,7 +60,7 @@ class ScheduledJob(Frozen):
         return UserRef(self.channel, self.user_id)
 
     def key(self, due: float) -> str:
-        """What the inbound of one due time is known by: the journal takes in none twice."""
+        """The key of the inbound of one due time: the journal takes in none twice."""
         # What counts elapsed time begins anew where a clock was set back, and then comes to the same times again.
         since = f"{self.plan.begin:.3f}+" if self.plan.kind == "every" else ""
         return f"job:{self.id}:{since}{due:.3f}"
@@ -78,7 +78,7 @@ class ScheduledJob(Frozen):
         return self.model_copy(update={"served": tuple(spans[-MOST_SPANS:])})
 
     def of(self, inbound: Inbound) -> bool:
-        """Whether it belongs to the place of a message, or to a thread there."""
+        """True where it belongs to the place of a message, or to a thread there."""
         return inbound.chat_key.contains(self.chat_key)
 
 

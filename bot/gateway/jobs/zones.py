@@ -1,4 +1,4 @@
-"""What the clocks of a time zone show, and when they show it."""
+"""Time zones: the wall clock at a moment, and the moment of a time on a wall clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def zone(name: str) -> tzinfo:
 
 
 def wall(moment: float, where: tzinfo) -> datetime:
-    """What the clocks show at a moment (epoch seconds), without a zone."""
+    """The time on the wall clock at a moment (epoch seconds), without a zone."""
     return datetime.fromtimestamp(moment, where).replace(tzinfo=None)
 
 
@@ -40,12 +40,12 @@ def instant(shown: datetime, where: tzinfo) -> float:
 
 
 def kept(shown: datetime, where: tzinfo) -> bool:
-    """Whether the clocks show this time, once or twice."""
+    """True where the clocks show this time, once or twice."""
     return wall(instant(shown, where), where) == shown
 
 
 def twice(shown: datetime, where: tzinfo) -> bool:
-    """Whether the clocks show this time twice."""
+    """True where the clocks show this time twice."""
     return _offset(shown.replace(tzinfo=where, fold=0)) > _offset(shown.replace(tzinfo=where, fold=1))
 
 

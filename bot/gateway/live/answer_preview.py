@@ -129,7 +129,7 @@ class Previews:
             await self._deps.clock.sleep(every)
 
     async def _readable(self, preview: _Preview) -> str:
-        """What can be shown now; "" where that is nothing, or more than one message holds."""
+        """The words to show now; "" where there are none, or more than one message holds."""
         words = self._previewing.settled(text.clean(preview.words()))
         # What a reader sees as one character may be half of one.
         words = words[: text.border(words, len(words) - 1)].rstrip()

@@ -13,7 +13,7 @@ from bot.gateway.outbox.worker import SETTLE_SECONDS, OutboxWorker
 
 @dataclass(frozen=True, slots=True)
 class LiveDeps:
-    """What every live message works with."""
+    """The collaborators of every live message."""
 
     outbox: OutboxWorker
     clock: Clock

@@ -1,4 +1,4 @@
-"""What a turn has at work, shown in one message that is changed while it goes on."""
+"""Progress: one message shows what a turn has at work, and is changed while that goes on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.gateway.live.message import LiveDeps, LiveMessage
 from bot.gateway.live.progress_view import ProgressState
 
 LOOK_SECONDS = 1.0
-"""How often it is looked at whether there is something to show."""
+"""Seconds between two looks for something to show."""
 FRESH_SECONDS = 10.0
 """So long a board stands on which nothing has happened: then its times are brought up to date."""
 KIND: OutboundKind = "progress"

@@ -1,4 +1,4 @@
-"""What a turn has at work, as it is shown: pure, from events and the time."""
+"""The progress message as text: pure, from events and the time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Work:
         return self.state in {"waiting", "running"}
 
     def seconds(self, now: float) -> float:
-        """How long it has run."""
+        """The seconds for which it has run."""
         return 0.0 if self.began is None else max(0.0, (now if self.over is None else self.over) - self.began)
 
 
@@ -63,7 +63,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class ProgressTotals:
-    """What the work of a turn comes to. `average` is seconds of what has ended, `rate` how much that is in a minute,
+    """The sums of the work of a turn. `average` is seconds of what has ended, `rate` how much that is in a minute,
     `left` the seconds that the rest may take; None where nothing has ended yet.
     """
 
@@ -147,11 +147,11 @@ class ProgressState:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is still to come."""
+        """True where anything is still to come."""
         return any(work.open for work in self._works.values())
 
     def worth(self, now: float) -> bool:
-        """Whether people should see it: several things at work, or one for long."""
+        """True where people should see it: several things at work, or one for long."""
         works = [work for work in self._works.values() if work.open]
         waited = now - min((work.since for work in works), default=now)
         return waited >= (TOGETHER_SECONDS if len(works) > 1 else ALONE_SECONDS)

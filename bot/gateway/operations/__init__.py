@@ -1,1 +1,1 @@
-"""What operators need: channels that went silent, alerts in their chats, losses told to everybody concerned."""
+"""For operators: channels that went silent, alerts in their chats, losses told to everybody concerned."""

@@ -1,4 +1,4 @@
-"""What operators are told of trouble, in their direct chats: once for each subject and spell, in plain words."""
+"""Alerts: operators hear of trouble in their direct chats, once for each subject and spell, in plain words."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from bot.gateway.delivery import Delivery
 EVERY = 3_600.0
 """Seconds between two reports on the same subject, across restarts."""
 ASK_SECONDS = 5.0
-"""What the journal gets to say when the last report was."""
+"""The time for the journal to say when the last report was."""
 TELL_SECONDS = 30.0
-"""What a channel gets for a report: the broken one may hang."""
+"""The time for a channel to send a report: the broken one may hang."""
 MOST = 100
 """Reports under way at once; what comes on top is only logged."""
 
@@ -109,7 +109,7 @@ class OperatorAlerts:
         return told and await self._all(words)
 
     async def _due(self, subject: str) -> bool:
-        """Whether it is time for a report on this subject. A journal that is in trouble itself need not know."""
+        """True where it is time for a report on this subject. A journal that is in trouble itself need not know."""
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 return await self._journal.once(f"report:{subject}", self._clock.now(), EVERY)

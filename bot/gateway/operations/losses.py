@@ -87,7 +87,7 @@ class Losses:
                 )  # fmt: skip
 
     async def _unanswered(self, channel: str, at: float) -> list[tuple[Address, str]] | None:
-        """Where somebody is to be told, and with which words. None where nothing was said on this channel before the loss."""
+        """The chat in which somebody is told, and the words. None where nothing was said on this channel before the loss."""
         spoken, found = False, []
         for chat_key in await self._recall.kept(channel):
             query = HistoryQuery(limit=LINES, before=int(at * 1000), counted=False)
@@ -107,7 +107,7 @@ class Losses:
         return found if spoken else None
 
     def _left(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
-        """What people said after the last message that has an answer, newest first. The answer may stand behind it: what
+        """The messages of people after the last message that has an answer, newest first. The answer may stand behind it: what
         was said meanwhile waited for it.
         """
         since = (self._clock.now() - RECENT) * 1000
@@ -116,7 +116,7 @@ class Losses:
         return list(itertools.takewhile(lambda line: _request(line) not in answered, said))
 
     async def _words(self, request_id: str) -> str:
-        """What its person is to be told: "" where an earlier process has done that, as a repeat where it may have."""
+        """The sentence for its person: "" where an earlier process has done that, as a repeat where it may have."""
         rows = await self._journal.deliveries(request_id)
         states = {row.state for row in rows if row.kind == "notice"}
         if "sent" in states:

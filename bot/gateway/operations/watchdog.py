@@ -18,12 +18,12 @@ FIRST_PAUSE = 30.0
 LONGEST_PAUSE = 300.0
 """Seconds after a healing until the next one: doubled each time, up to the longest."""
 HEAL_SECONDS = 60.0
-"""What one healing gets; one that hangs is given up."""
+"""The time for one healing; one that hangs is given up."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What is known of one channel. Times are monotonic: a clock that is set makes nobody deaf."""
+    """The state of one channel. Times are monotonic: a clock that is set makes nobody deaf."""
 
     heard: float
     sign: float | None = None
@@ -146,7 +146,7 @@ class ChannelWatchdog:
 
 
 def _trouble(health: Health, silence: float | None) -> str:
-    """What is wrong, for operators; "" where nothing is."""
+    """The trouble of a channel, for operators; "" where there is none."""
     why = f" ({health.detail})" if health.detail else ""
     if not health.connected:
         return f"it is not connected{why}"

@@ -17,7 +17,7 @@ class ClosedChats:
         self._closed: dict[tuple[str, str], str] = {}
 
     async def load(self) -> None:
-        """What the journal knows. Raises `errors.StorageError`."""
+        """Read the closed chats from the journal. Raises `errors.StorageError`."""
         self._closed = {**await self._journal.closed_targets(), **self._closed}
 
     def check(self, to: Address) -> None:

@@ -1,4 +1,4 @@
-"""How fast may be written: a budget for each chat and one for the whole bot, spent by everything visible and cosmetic."""
+"""Rate limits: a budget for each chat and one for the whole bot, spent by everything visible and cosmetic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Budget = tuple[str, Pace]
 
 
 def patience(seconds: float) -> float:
-    """What a platform asks to wait, as seconds that can be waited."""
+    """The seconds that a platform asks to wait, made such that can be waited."""
     if math.isnan(seconds) or seconds <= 0:
         return UNSAID
     return min(max(seconds, SHORTEST_WAIT), LONGEST_WAIT)
@@ -192,7 +192,7 @@ class RateLimiter:
         return self._pacer.frozen(*(name for name, _ in self._budgets(to)))
 
     def _budgets(self, to: Address) -> tuple[Budget, Budget]:
-        """That of the chat and that of the whole bot."""
+        """The budget of the chat and that of the whole bot."""
         chat = total = None
         if self._limits:
             manifest = self._manifests[to.channel]

@@ -1,4 +1,4 @@
-"""What the outbox rows of one turn say together: their order, what is left to send, what its person has."""
+"""Reads the outbox rows of one turn: their order, those left to send, those that its person has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def in_order(rows: Iterable[OutboxRow], kind: str = "reply") -> list[OutboxRow]:
 
 
 def prior_replies(rows: Sequence[OutboxRow]) -> tuple[PriorReply, ...]:
-    """What became of each message of an answer, together with its repeats."""
+    """The outcome of each message of an answer, together with its repeats."""
     messages: dict[str, list[OutboxRow]] = {}
     for row in in_order(rows):
         messages.setdefault(row.original, []).append(row)

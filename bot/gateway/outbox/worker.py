@@ -35,7 +35,7 @@ LIVE_SECONDS = 10.0
 SETTLE_SECONDS = 2.0
 """A message that a platform does not show may still be on its way there: after this it is asked once more."""
 GRACE_SECONDS = 3.0
-"""What a send that has begun gets to end when the process stops: else nobody would know what became of it."""
+"""The time for a send that has begun to end when the process stops: else its outcome would be unknown."""
 RETRY_SECONDS = 5.0
 """Until a channel that is not connected, or a disk that refused, is looked at again."""
 SLOWEST_RETRY = 15.0
@@ -94,7 +94,7 @@ class Batch:
 
     @property
     def first(self) -> bool:
-        """Whether it is its turn in its line."""
+        """True where it is its turn in its line."""
         return bool(self.line.batches) and self.line.batches[0] is self
 
     @property
@@ -239,11 +239,11 @@ class OutboxWorker:
 
     @property
     def deferred(self) -> int:
-        """How many messages go out by themselves, now or later."""
+        """The number of messages that go out by themselves, now or later."""
         return sum(batch.late for batch in self._batches)
 
     def waits(self, chat_key: ChatKey) -> bool:
-        """Whether an earlier message still waits in a chat: what comes now goes behind it."""
+        """True where an earlier message still waits in a chat: what comes now goes behind it."""
         line = self._lines.get(chat_key)
         return line is not None and bool(line.batches) and line.batches[0].late
 
@@ -364,7 +364,7 @@ class OutboxWorker:
     # ------------------------------------------------------------ what a chat has still to hear
 
     def missed(self, chat_key: ChatKey) -> list[OutboxRow]:
-        """What will not arrive in a chat, until it is told so."""
+        """The rows that will not arrive in a chat, until it is told so."""
         return list(self._untold.get(chat_key, {}).values())
 
     async def told(self, batch: Batch, rows: Iterable[OutboxRow]) -> None:
@@ -515,7 +515,7 @@ class OutboxWorker:
         await self._arrived(batch, sent)
 
     async def _found(self, batch: Batch) -> bool:
-        """Whether a row whose send has an unknown outcome is in the chat.
+        """True where a row whose send has an unknown outcome is in the chat.
 
         Raises `errors.DeliveryUncertain` where the platform cannot tell, `errors.DeliveryThrottled` where it will
         be able to, later.
@@ -599,7 +599,7 @@ class OutboxWorker:
         await asyncio.gather(self._journal.post.put_outbox(repeats), self._update(lost.lose("uncertain")))
 
     def _later(self, batch: Batch, *, doubt: bool) -> errors.DeliveryFailed:
-        """What a row ends with that the platform does not let out now. The older it is, the rarer it is tried."""
+        """The error of a row that the platform does not let out now. The older it is, the rarer it is tried."""
         frozen = self.limits.frozen(batch.to)
         if batch.owed:
             wait = max(frozen, min(self._age(batch.head) / 4, SLOWEST_RETRY), UNSAID)
@@ -612,7 +612,7 @@ class OutboxWorker:
         return abs(self._steady.now() - row.created_at)
 
     async def _put_off(self, batch: Batch, error: _PutOff) -> None:
-        """What is left goes out by itself, in order, and what stands behind it in its line with it."""
+        """Let the rows that are left go out by themselves, in order, and those behind them in their line too."""
         until = self._clock.now() + error.wait
         self.limits.hold(batch.to, error.wait)
         behind = [one for one in batch.line.batches if one is not batch and not one.late]
@@ -742,7 +742,7 @@ class OutboxWorker:
             raise
 
     async def locate(self, to: Address, row: OutboxRow) -> OutboxRow:
-        """What became of a live message whose creation has an unknown outcome. Where nobody can tell, it is not asked for again,
+        """Find the outcome of a live message whose creation has an unknown outcome. Where nobody can tell, it is not asked for again,
         and may stand in the chat as it is.
         """
         try:
