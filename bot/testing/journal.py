@@ -248,7 +248,9 @@ class FaultyJournal:
         """The inner method is called at once, so that changes keep the order of the calls."""
         failure = self._due(name)
         if failure is None:
-            return _awaited(call())
+            carried_out = call()
+            # A task that is cancelled before it begins closes its own coroutine, and none within that.
+            return carried_out if isinstance(carried_out, Coroutine) else _awaited(carried_out)
         if failure.when == "after":
             return self._after(call(), failure, name)
         if failure.then == "kill":
