@@ -1,4 +1,4 @@
-"""The journal's port: inbox, steps, outbox, jobs and leases, durable across restarts."""
+"""The journal's port: inbox, turns, steps, outbox, jobs and leases, durable across restarts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutboxRow
 
-InboxState = Literal["received", "claimed", "done", "dead"]
+FinalState = Literal["answered", "failed", "stopped", "withdrawn", "merged", "handled", "dead"]
+InboxState = Literal["queued", "in_turn"] | FinalState
+TurnEnd = Literal["done", "failed", "stopped", "withdrawn"]
+TurnState = Literal["running", "suspended"] | TurnEnd
 StepKind = Literal["model", "tool"]
 
 
@@ -25,14 +28,59 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
+class InboxEnd:
+    """How an inbound ended.
+
+    answered, failed, stopped: by its turn; stopped also while it waited. withdrawn: its author deleted it. merged: an
+    edit is part of the message `merged_into` (a requestId). handled: it needed no turn, or was a command. dead: it can
+    never be carried out. `detail` is for people alone.
+    """
+
+    state: FinalState
+    detail: str | None = None
+    merged_into: str | None = None
+
+
+ANSWERED = InboxEnd("answered")
+FAILED = InboxEnd("failed")
+STOPPED = InboxEnd("stopped")
+WITHDRAWN = InboxEnd("withdrawn")
+
+
+@dataclass(frozen=True, slots=True)
 class InboxRecord:
-    """One inbound and what became of it. Times are epoch seconds; `outcome` is set once it is finished."""
+    """One inbound and what became of it. Times are epoch seconds. `turn_id` is the requestId of the first message of the
+    turn that it was part of.
+    """
 
     inbound: Inbound
     state: InboxState
     received_at: float
     changed_at: float
-    outcome: str | None = None
+    turn_id: str | None = None
+    merged_into: str | None = None
+    detail: str | None = None
+
+    @property
+    def open(self) -> bool:
+        """True until it has ended."""
+        return self.state in {"queued", "in_turn"}
+
+    @property
+    def taken_up(self) -> bool:
+        """True once a turn has it, or a stop or a deletion has ended it; of an edit: it is not merely noted."""
+        return self.state not in {"queued", "merged", "handled"}
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """One turn of a chat. Its id is the requestId of its first message. Times are epoch seconds."""
+
+    id: str
+    chat_key: ChatKey
+    state: TurnState
+    begun_at: float
+    ended_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +114,30 @@ class Job:
 class InboxWrites(Protocol):
     """What becomes of an inbound that was taken in."""
 
-    def claim(self, request_id: str) -> Awaitable[None]: ...
-    def finish(self, request_id: str, outcome: str) -> Awaitable[None]:
-        """The first outcome counts; `dead` makes the inbound a dead one."""
+    def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Awaitable[None]:
+        """Write that a turn runs and has these inbound (requestIds), its first one among them. One that has ended, or is
+        part of a turn, stays as it is. Begun again, a suspended turn runs.
+        """
+        ...
+
+    def join_turn(self, turn_id: str, members: Sequence[str]) -> Awaitable[None]:
+        """Write that a turn has these inbound too."""
+        ...
+
+    def suspend_turn(self, turn_id: str) -> Awaitable[None]:
+        """Write that a running turn waits for a person."""
+        ...
+
+    def resume_turn(self, turn_id: str) -> Awaitable[None]:
+        """Write that a suspended turn runs again."""
+        ...
+
+    def end_turn(self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> Awaitable[None]:
+        """Write how a turn and the inbound in it (by requestId) ended, in one transaction. The first end of each counts."""
+        ...
+
+    def finish(self, request_id: str, end: InboxEnd) -> Awaitable[None]:
+        """Write how an inbound ended. The first end counts."""
         ...
 
     def amend(self, inbound: Inbound) -> Awaitable[bool | None]:
@@ -100,20 +169,23 @@ class PostedWrites(InboxWrites, OutboxWrites, Protocol):
 
 
 class Inbox(InboxWrites, Protocol):
-    """Inbound messages: received → claimed → done | dead."""
+    """Inbound messages and their turns. An inbound is queued, then in a turn, then it has ended; one that needs no turn
+    ends as it is. A turn runs, may be suspended, and ends.
+    """
 
     async def receive(self, inbound: Inbound) -> bool:
         """Write an inbound; False where one of its keys was seen before (nothing is written then)."""
         ...
 
     async def unfinished(self, limit: int | None = None, after: str = "") -> list[Inbound]:
-        """Every inbound received or claimed and not finished, oldest first, at most `limit`; those alone that came after
+        """Every inbound that has not ended, oldest first, at most `limit`; those alone that came after
         the one with the requestId `after`, where that is known. Fewer than `limit` are all there are. One whose end was
         posted is finished, whatever the disk says.
         """
         ...
 
     async def inbound(self, request_id: str) -> InboxRecord | None: ...
+    async def turn(self, turn_id: str) -> TurnRecord | None: ...
     async def about(self, chat_key: ChatKey, message_id: str, key: str | None = None) -> list[InboxRecord]:
         """Every inbound about one message of a chat (itself, its edits, its deletion), in the order they came; and what
         was taken in there with this `key`.
@@ -149,7 +221,7 @@ class Outbox(OutboxWrites, Protocol):
 
     async def deliveries(self, request_id: str) -> list[OutboxRow]: ...
     async def undelivered(self) -> list[OutboxRow]:
-        """Rows in the states ready and sending whose inbound is finished, or unknown, oldest first: they wait for
+        """Rows in the states ready and sending whose inbound has ended, or is unknown, oldest first: they wait for
         the platform alone.
         """
         ...

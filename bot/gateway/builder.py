@@ -173,7 +173,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         ids=ids,
         log=log,
     )
-    suspension = TurnSuspension(scheduler)
+    suspension = TurnSuspension(scheduler, journal.post)
     approvals = ApprovalService(
         suspension=suspension,
         journal=journal,

@@ -12,9 +12,11 @@ from bot.contracts.agent import Agent
 from bot.contracts.base import Json
 from bot.contracts.channel import Manifest
 from bot.contracts.inbound import Inbound
+from bot.contracts.journal import InboxEnd
 from bot.gateway.access import Access
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.branches import Branches
+from bot.gateway.conversation import HANDLED
 from bot.gateway.handler import InboundHandler
 from bot.gateway.in_flight import PriorWork
 from bot.gateway.jobs.service import JobService
@@ -132,15 +134,15 @@ class Commands:
             "whoami": Command("your id here, and what it may do", self._whoami),
         }
 
-    async def carry_out(self, inbound: Inbound) -> str:
-        """Do what a command, or the stop button of a platform, says and tell its person; returns the outcome."""
+    async def carry_out(self, inbound: Inbound) -> InboxEnd:
+        """Do what a command, or the stop button of a platform, says and tell its person."""
         if inbound.kind == "stop":
             # The platform shows by itself what became of its button.
             await self._stops.stop(inbound)
-            return "stop"
+            return HANDLED
         words = self._prior.answers.pop(inbound.request_id, "") or await self.run(inbound)
         await self._handler.notify(inbound, words)
-        return "command"
+        return HANDLED
 
     async def run(self, inbound: Inbound) -> str:
         """Carry out a command; returns the answer for the person."""

@@ -16,7 +16,7 @@ from typing import Literal
 from bot import errors
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound, SeenFile
-from bot.contracts.journal import InboxRecord
+from bot.contracts.journal import ANSWERED, STOPPED, WITHDRAWN, InboxEnd, InboxRecord
 from bot.gateway.relations import (
     belongs,
     follows,
@@ -30,6 +30,10 @@ from bot.gateway.relations import (
 )
 from bot.gateway.revisions import merged, outdated, whole
 
+HANDLED = InboxEnd("handled")
+OUTDATED = InboxEnd("handled", "outdated")
+CAME_TOO_LATE = InboxEnd("handled", "came too late")
+UNKNOWN_MESSAGE = InboxEnd("handled", "came before its message")
 LONGEST_BURST = 5
 """A burst is this many times the quiet that ends it at most: then its turn begins although its person still writes."""
 
@@ -51,6 +55,11 @@ MODES: Mapping[str, QueueMode] = {
     "collect": QueueMode(collects=True),
     "interrupt": QueueMode(interrupts=True, collects=True),
 }
+
+
+def merged_into(message: Inbound) -> InboxEnd:
+    """How an edit ends that is part of what a message says."""
+    return InboxEnd("merged", merged_into=message.request_id)
 
 
 # ------------------------------------------------------------ turns
@@ -76,7 +85,7 @@ class Wait:
     until: float
 
 
-class TurnState(IntEnum):
+class TurnPhase(IntEnum):
     """The progress of a turn; it only goes forward."""
 
     PENDING = 0
@@ -94,11 +103,12 @@ class Turn:
     """The turn of a chat, which is one until its end is on file. `joined` is what it took up while it ran."""
 
     plan: TurnPlan
-    state: TurnState = TurnState.STARTED
+    phase: TurnPhase = TurnPhase.STARTED
     joined: list[Inbound] = field(default_factory=list)
     withdrawn: set[str] = field(default_factory=set)
     stopped: bool = False
-    outcome: str | None = None
+    end: InboxEnd | None = None
+    """How its first message ended."""
     waits_for: Literal["approval", "question"] | None = None
     """It waits for this while it is suspended; None once that is decided."""
     seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)
@@ -124,13 +134,13 @@ class Turn:
     @property
     def over(self) -> bool:
         """True where nothing can stop it any more."""
-        return self.state is TurnState.OVER
+        return self.phase is TurnPhase.OVER
 
-    def reach(self, state: TurnState) -> None:
-        """Come further. Raises `errors.IllegalTransition` for a state that it has reached already."""
-        if state <= self.state:
-            raise errors.IllegalTransition(f"a turn cannot become {state.name} when it is {self.state.name}")
-        self.state = state
+    def reach(self, phase: TurnPhase) -> None:
+        """Come further. Raises `errors.IllegalTransition` for a phase that it has reached already."""
+        if phase <= self.phase:
+            raise errors.IllegalTransition(f"a turn cannot become {phase.name} when it is {self.phase.name}")
+        self.phase = phase
 
     def about(self, change: Inbound) -> Inbound | None:
         """The newest message, or edit, of this turn that a change is about."""
@@ -141,14 +151,14 @@ class Turn:
         self.withdrawn |= {one.request_id for one in self.all if same_message(one, change)}
         return self.withdrawn >= {one.request_id for one in self.all}
 
-    def close_others(self) -> list[Close]:
-        """Close what was answered together with the first message, each once."""
+    def close_others(self, end: InboxEnd) -> list[Close]:
+        """End what was answered together with the first message, each once."""
         closes: list[Close] = []
         for one in self.all[1:]:
             if one.request_id not in self._closed:
                 self._closed.add(one.request_id)
                 gone = one.request_id in self.withdrawn
-                closes.append(Close(one, "withdrawn" if gone else f"joined {self.first.request_id}"))
+                closes.append(Close(one, WITHDRAWN if gone else end))
         return closes
 
 
@@ -227,9 +237,9 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The running turn has come to its outcome. It stays the turn of its chat until that is on file (`Closed`)."""
+    """The running turn has ended. It stays the turn of its chat until that is on file (`Closed`)."""
 
-    outcome: str
+    end: InboxEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +257,10 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """An inbound needs nothing more: record its outcome."""
+    """An inbound needs nothing more: record its end."""
 
     inbound: Inbound
-    outcome: str
+    end: InboxEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +430,7 @@ class Conversation:
             case Stop():
                 return self._stop(event)
             case GoesOn(plan):
-                self._pending.append(Turn(plan, TurnState.PENDING))
+                self._pending.append(Turn(plan, TurnPhase.PENDING))
                 self._changes[person(plan.first)] += len(plan.all)
                 return []
         if self._running is None:
@@ -432,7 +442,7 @@ class Conversation:
     ) -> list[Effect]:
         match event:
             case Asked():
-                turn.reach(TurnState.ASKED)
+                turn.reach(TurnPhase.ASKED)
             case Suspended(waits_for):
                 if waits_for == "approval" and self.unread():
                     return [CancelWait(turn)]
@@ -440,16 +450,16 @@ class Conversation:
             case Resumed():
                 turn.waits_for = None
             case Answered():
-                return [*turn.close_others()]
+                return [*turn.close_others(ANSWERED)]
             case Over():
-                turn.reach(TurnState.OVER)
-            case Ended(outcome):
-                if turn.outcome is not None:
+                turn.reach(TurnPhase.OVER)
+            case Ended(end):
+                if turn.end is not None:
                     raise errors.IllegalTransition(
-                        f"a turn that has ended as {turn.outcome} cannot end again"
+                        f"a turn that has ended as {turn.end.state} cannot end again"
                     )
-                turn.state, turn.outcome = TurnState.OVER, outcome
-                return [*turn.close_others(), Close(turn.first, outcome)]
+                turn.phase, turn.end = TurnPhase.OVER, end
+                return [*turn.close_others(end), Close(turn.first, end)]
             case Closed():
                 self._close(turn)
         return []
@@ -467,7 +477,7 @@ class Conversation:
             who = ready[0]
         if self._pending:
             self._running = self._pending.popleft()
-            self._running.reach(TurnState.STARTED)
+            self._running.reach(TurnPhase.STARTED)
             self._changes[who] -= len(self._running.plan.all)
         else:
             self._running = Turn(self._plan(who))
@@ -480,7 +490,7 @@ class Conversation:
         turn = self._running
         if turn is None or turn.stopped or turn.over:
             return []
-        asked = turn.state is TurnState.ASKED
+        asked = turn.phase is TurnPhase.ASKED
         wanted, may = (joins, self._mode.steers) if asked else (belongs, self._mode.collects)
         if not may or (turn.plan.begun and not asked):
             return []
@@ -515,7 +525,7 @@ class Conversation:
             # What others said somewhere answers nothing here; it waits for the turn.
             turn.waits_for = None
             return [Answer(turn, inbound)]
-        if self._mode.interrupts and turn.state is TurnState.ASKED:
+        if self._mode.interrupts and turn.phase is TurnPhase.ASKED:
             effects += _stopping(turn)
         return effects
 
@@ -549,11 +559,11 @@ class Conversation:
     def _edit(self, event: Edit, now: float) -> list[Effect]:
         edit = event.inbound
         if outdated(edit, event.records):
-            return [Close(edit, "outdated")]
+            return [Close(edit, OUTDATED)]
         waiting = self._waiting_for(edit)
         if waiting is not None:
             fresh = waiting.inbound = merged(waiting.inbound, edit)
-            return [Amend(fresh), Close(edit, "replaced")]
+            return [Amend(fresh), Close(edit, merged_into(fresh))]
         if self.turn is not None and (message := self.turn.about(edit)) is not None:
             # Taken up by the turn, or one of its own after it, as any message that comes while a turn runs.
             return self._message(Message(whole(message, edit)), now)
@@ -572,7 +582,7 @@ class Conversation:
             stopping = []
         else:
             return [LookUp(deletion)]
-        return [*(Close(one, "withdrawn") for one in gone), *stopping, Close(deletion, "withdrew")]
+        return [*(Close(one, WITHDRAWN) for one in gone), *stopping, Close(deletion, HANDLED)]
 
     # ------------------------------------------------------------ inside: stops and ends
 
@@ -592,11 +602,11 @@ class Conversation:
             and (self.reached_by(stop, event.since) if of_place else wanted(turn.first))
         )
         stopping = _stopping(turn) if turn is not None and ends else []
-        return [*stopping, *(Close(one, "stopped") for one in gone)]
+        return [*stopping, *(Close(one, STOPPED) for one in gone)]
 
     def _close(self, turn: Turn) -> None:
-        if turn.outcome is None:
-            raise errors.IllegalTransition("a turn is closed that has no outcome")
+        if turn.end is None:
+            raise errors.IllegalTransition("a turn is closed that has not ended")
         self._running = None
         who = person(turn.first)
         if who in self._people:

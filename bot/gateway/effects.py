@@ -6,11 +6,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import InboxRecord, Journal
+from bot.contracts.journal import WITHDRAWN, InboxRecord, Journal
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import (
+    CAME_TOO_LATE,
+    HANDLED,
+    UNKNOWN_MESSAGE,
     Amend,
     Answer,
     CancelWait,
@@ -21,6 +24,7 @@ from bot.gateway.conversation import (
     LookUp,
     Message,
     StopTurn,
+    merged_into,
 )
 from bot.gateway.questions import QuestionService
 from bot.gateway.revisions import original, revised
@@ -86,8 +90,8 @@ class EffectRunner:
                     rest.append(partial(self._stops.end, turn))
                 case StopTurn(turn):
                     self._tasks.start(self._stops.end(turn))
-                case Close(inbound, outcome):
-                    rest.append(partial(self._journal.post.finish, inbound.request_id, outcome))
+                case Close(inbound, end):
+                    rest.append(partial(self._journal.post.finish, inbound.request_id, end))
         return partial(_each, rest)
 
     async def _look_up(self, change: Inbound, records: Sequence[InboxRecord]) -> None:
@@ -98,16 +102,17 @@ class EffectRunner:
                 await self._begun(effects)()
                 return
             record = original(change, records)
+            finish = self._journal.post.finish
             if record is None:
-                await self._journal.post.finish(change.request_id, "recorded before its message")
-            elif record.state in {"done", "dead"}:
-                await self._journal.post.finish(change.request_id, "recorded")
+                await finish(change.request_id, UNKNOWN_MESSAGE)
+            elif not record.open:
+                await finish(change.request_id, CAME_TOO_LATE)
             elif change.kind == "delete":
-                await self._journal.post.finish(record.inbound.request_id, "withdrawn")
-                await self._journal.post.finish(change.request_id, "withdrew")
+                await finish(record.inbound.request_id, WITHDRAWN)
+                await finish(change.request_id, HANDLED)
             else:
                 waited = await self._journal.post.amend(revised(record.inbound, change)) is not False
-                await self._journal.post.finish(change.request_id, "replaced" if waited else "recorded")
+                await finish(change.request_id, merged_into(record.inbound) if waited else CAME_TOO_LATE)
 
 
 async def _done(work: Awaitable[object]) -> None:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from bot import errors
 from bot.contracts.agent import PriorReply
 from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import Journal
+from bot.contracts.journal import FAILED, InboxEnd, Journal, TurnEnd
 from bot.gateway.address import Address
-from bot.gateway.conversation import Answered, Close, Effect, Ended, Turn
+from bot.gateway.conversation import Answered, Close, Ended, Turn
 from bot.gateway.delivery import Delivery
 from bot.gateway.in_flight import PriorWork
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.scheduler import Scheduler
 from bot.telemetry.context import turn_scope
 
-TOLD = "told before a restart"
+TOLD = InboxEnd("answered", "told before a restart")
 NOT_IDEMPOTENT = frozenset({"undo"})
 """Commands that do something else when they are carried out again."""
 
@@ -45,33 +44,37 @@ class InboundHandler:
         self._log = log
 
     async def handle(
-        self, inbound: Inbound, work: Callable[[], Awaitable[str]], turn: Turn | None = None
+        self, inbound: Inbound, work: Callable[[], Awaitable[InboxEnd]], turn: Turn | None = None
     ) -> None:
-        """Do the work of an inbound, which returns its outcome. Cancelled, it stays unfinished in the journal."""
+        """Do the work of an inbound, which returns how that ended. Cancelled, it stays unfinished in the journal."""
         with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id):
-            # The journal keeps its order, so nobody need wait for the claim before the work begins.
-            claimed = asyncio.ensure_future(self._journal.post.claim(inbound.request_id))
-            if not_idempotent(inbound):
-                await claimed
+            if turn is not None:
+                await self._begin(turn)
             try:
-                outcome = await self._told(inbound) or await work()
+                end = await self._told(inbound) or await work()
             except errors.ShipmateError as error:
                 self._log.write("error", f"{type(error).__name__}: {error}", level="error")
                 await self.notify(inbound, error.person)
-                outcome = "failed"
-            await claimed
+                end = FAILED
             if turn is not None:
-                await self._end(turn, outcome)
+                await self._end(turn, end)
             else:
-                await self.finish(inbound, outcome)
+                await self.finish(inbound, end)
+
+    async def _begin(self, turn: Turn) -> None:
+        # The journal keeps its order: only what must not be done twice waits for it.
+        first, members = turn.first, [one.request_id for one in turn.plan.all]
+        begun = self._journal.post.begin_turn(first.request_id, first.chat_key, members)
+        if not_idempotent(first):
+            await begun
 
     async def fail(self, turn: Turn) -> None:
         """End a turn that failed in a way that nobody foresaw: its person hears of it, and it is not tried again."""
         first = turn.first
         with turn_scope(chat_key=first.chat_key, request_id=first.request_id):
             await self.notify(first, errors.ShipmateError.person)
-            if turn.outcome is None:
-                await self._end(turn, "failed")
+            if turn.end is None:
+                await self._end(turn, FAILED)
 
     async def notify(self, inbound: Inbound, words: str) -> None:
         """Tell the person something that is not part of the conversation. A failure is in the log already."""
@@ -82,21 +85,23 @@ class InboundHandler:
         """Finish what was answered together with the first message of a turn: nothing asks it again."""
         chat_key = turn.first.chat_key
         if self._scheduler.running(chat_key) is turn:  # a tool may outlive its turn
-            await self._closed(self._scheduler.apply(chat_key, Answered()))
+            for effect in self._scheduler.apply(chat_key, Answered()):
+                if isinstance(effect, Close):
+                    await self.finish(effect.inbound, effect.end)
 
-    async def _end(self, turn: Turn, outcome: str) -> None:
-        await self._closed(self._scheduler.apply(turn.first.chat_key, Ended(outcome)))
+    async def _end(self, turn: Turn, end: InboxEnd) -> None:
+        """Record how a turn and all that is left of it ended, once that is in the archive."""
+        effects = self._scheduler.apply(turn.first.chat_key, Ended(end))
+        closes = [effect for effect in effects if isinstance(effect, Close)]
+        for close in closes:
+            await self._archive.archived(close.inbound)
+        members = {close.inbound.request_id: close.end for close in closes}
+        await self._journal.post.end_turn(turn.first.request_id, _turn_end(turn, end), members)
 
-    async def _closed(self, effects: Sequence[Effect]) -> None:
-        """The first message comes last: after a crash in between, that one still knows what became of the others."""
-        for effect in effects:
-            if isinstance(effect, Close):
-                await self.finish(effect.inbound, effect.outcome)
-
-    async def finish(self, inbound: Inbound, outcome: str) -> None:
-        """Close an inbound once it is in the archive."""
+    async def finish(self, inbound: Inbound, end: InboxEnd) -> None:
+        """End an inbound once it is in the archive."""
         await self._archive.archived(inbound)
-        await self._journal.post.finish(inbound.request_id, outcome)
+        await self._journal.post.finish(inbound.request_id, end)
 
     async def delivered(self, to: Address) -> tuple[PriorReply, ...]:
         """What a turn that goes on after a crash has said, its begun deliveries brought to an end first."""
@@ -105,16 +110,16 @@ class InboundHandler:
         self._prior.deliveries.discard(to.request_id)
         return await self._delivery.resume(to)
 
-    async def _told(self, inbound: Inbound) -> str:
-        """What a message comes to whose answer by a notice was begun before a restart, and is brought to its end; ""
-        where there was none, or it did not arrive.
+    async def _told(self, inbound: Inbound) -> InboxEnd | None:
+        """How a message ends whose answer by a notice was begun before a restart, and is brought to its end; None where
+        there was none, or it did not arrive.
         """
         if inbound.request_id not in self._prior.notices:
-            return ""
+            return None
         self._prior.notices.discard(inbound.request_id)
         to = Address.of(inbound)
         if not await self._delivery.told(to):
-            return ""
+            return None
         await self._delivery.quiet(to)
         await self.delivered(to)
         return TOLD
@@ -123,3 +128,13 @@ class InboundHandler:
 def not_idempotent(inbound: Inbound) -> bool:
     """Whether a command must not be carried out again where a crash may have cut it off."""
     return inbound.command is not None and inbound.command.name in NOT_IDEMPOTENT
+
+
+def _turn_end(turn: Turn, end: InboxEnd) -> TurnEnd:
+    if not turn.left:
+        return "withdrawn"
+    match end.state:
+        case "failed" | "stopped" as state:
+            return state
+        case _:
+            return "done"

@@ -12,7 +12,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import InboxRecord, Journal
+from bot.contracts.journal import WITHDRAWN, InboxRecord, Journal
 from bot.gateway.access import Access, Verdict
 from bot.gateway.address import Address
 from bot.gateway.approvals import ApprovalService
@@ -218,7 +218,7 @@ class GatewayIntake:
             await self._delivery.reopen(inbound.channel, inbound.chat_id)
         current = as_changed(inbound, records) if inbound.kind == "message" else inbound
         if current is None:
-            await self._journal.post.finish(inbound.request_id, "withdrawn")
+            await self._journal.post.finish(inbound.request_id, WITHDRAWN)
             return None
         if current is not inbound:
             await self._recorded(self._journal.amend(current))

@@ -11,13 +11,23 @@ from bot.contracts.agent import Agent
 from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import InboxRecord, Journal
+from bot.contracts.journal import STOPPED as STOPPED_END
+from bot.contracts.journal import WITHDRAWN, InboxEnd, InboxRecord, Journal
 from bot.contracts.outbound import OutboxRow
 from bot.gateway.address import Address
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.bypass import Bypass
 from bot.gateway.commands import CUT_OFF
-from bot.gateway.conversation import GoesOn, Message, TurnPlan
+from bot.gateway.conversation import (
+    CAME_TOO_LATE,
+    HANDLED,
+    OUTDATED,
+    UNKNOWN_MESSAGE,
+    GoesOn,
+    Message,
+    TurnPlan,
+    merged_into,
+)
 from bot.gateway.delivery import Delivery
 from bot.gateway.handler import TOLD, not_idempotent
 from bot.gateway.in_flight import InFlight, PriorWork
@@ -28,12 +38,8 @@ from bot.gateway.revisions import as_changed, completed, has, on_file, original,
 from bot.gateway.scheduler import Scheduler
 from bot.gateway.stops import OVER, STOPPED, TOO_LATE
 
-_NOTED = {None, "replaced", "outdated", "recorded", "recorded before its message"}
-"""What becomes of an edit that no turn takes up."""
 AT_ONCE = 200
 """Rows that are looked up side by side."""
-TOGETHER = 1.0
-"""Seconds within which the messages of one turn are claimed."""
 
 
 @dataclass(slots=True)
@@ -43,7 +49,7 @@ class _Row:
     inbound: Inbound
     deliveries: list[OutboxRow]
     records: list[InboxRecord]
-    outcome: str = ""
+    end: InboxEnd | None = None
 
     @property
     def own(self) -> InboxRecord | None:
@@ -51,8 +57,9 @@ class _Row:
         return next((record for record in self.records if record.inbound.request_id == name), None)
 
     @property
-    def claimed(self) -> bool:
-        return self.own is not None and self.own.state == "claimed"
+    def turn_id(self) -> str | None:
+        """The turn that has it."""
+        return self.own.turn_id if self.own is not None and self.own.state == "in_turn" else None
 
     @property
     def for_the_model(self) -> bool:
@@ -98,17 +105,17 @@ class Opening:
         for at in range(0, len(inbounds), AT_ONCE):
             rows += await asyncio.gather(*map(self._row, inbounds[at : at + AT_ONCE]))
         for row in rows:
-            row.outcome = _outcome(row)
+            row.end = _end(row)
         _told_together(rows)
         for stop in [row for row in rows if row.inbound.is_stop]:
             self._prior.answers[stop.inbound.request_id] = _carried_out(
                 stop.inbound, rows, self._halted.values()
             )
         self._prior.answers |= {row.inbound.request_id: CUT_OFF for row in rows if self._may_be_done(row)}
-        begun = await self._begun([row for row in rows if row.for_the_model and not row.outcome])
+        begun = await self._begun([row for row in rows if row.for_the_model and row.end is None])
         inside = {one.request_id for portion in begun.values() for one in portion.all}
         for row in rows:
-            if not row.outcome and row.inbound.request_id not in inside:
+            if row.end is None and row.inbound.request_id not in inside:
                 await self._revise(row, inside)
         for row in rows:
             if row.inbound.kind == "delete":
@@ -116,15 +123,15 @@ class Opening:
         # Before its row is closed: what a kill has kept out of the archive nobody would miss after that.
         said = [row for row in rows if self._old(row.inbound) and not row.inbound.is_stop]
         await self._add_missing(row.inbound for row in said if not withdrawn(row.inbound, row.records))
-        closed = [row for row in rows if row.outcome]
+        closed = [row for row in rows if row.end is not None]
         await asyncio.gather(
-            *(self._journal.post.finish(row.inbound.request_id, row.outcome) for row in closed)
+            *(self._journal.post.finish(row.inbound.request_id, row.end) for row in closed if row.end)
         )
         for row in closed:
             self._silence(row)
-        left = [row for row in rows if not row.outcome]
+        left = [row for row in rows if row.end is None]
         self._put(left, begun, stopped)
-        return sum(not row.outcome for row in said) - sum(len(portion.rest) for portion in begun.values())
+        return sum(row.end is None for row in said) - sum(len(portion.rest) for portion in begun.values())
 
     async def _row(self, inbound: Inbound) -> _Row:
         deliveries = self._journal.deliveries(inbound.request_id)
@@ -140,15 +147,20 @@ class Opening:
 
     def _may_be_done(self, row: _Row) -> bool:
         """Whether it is a command that a crash may have cut off behind what it does."""
-        return not_idempotent(row.inbound) and row.claimed and not row.outcome and self._old(row.inbound)
+        return (
+            not_idempotent(row.inbound)
+            and row.turn_id is not None
+            and row.end is None
+            and self._old(row.inbound)
+        )
 
     async def _revise(self, row: _Row, inside: set[str]) -> None:
         """Bring a message that nobody has begun to answer to what its author made of it; see what is left of an edit."""
         if row.inbound.kind == "edit":
-            row.outcome = _edit_outcome(row, inside)
+            row.end = _edit_end(row, inside)
             row.inbound = completed(row.inbound, row.records)
             return
-        if row.inbound.kind != "message" or row.claimed:
+        if row.inbound.kind != "message" or row.turn_id is not None:
             return
         fresh = as_changed(row.inbound, row.records)
         if fresh is not None and fresh != row.inbound:
@@ -203,7 +215,7 @@ class Opening:
                 self._prior.notices.add(inbound.request_id)
             if stopped(inbound) and not inbound.is_stop:
                 self._halted.setdefault((inbound.chat_key, inbound.user_id), inbound)
-                self._journal.post.finish(inbound.request_id, "stopped")
+                self._journal.post.finish(inbound.request_id, STOPPED_END)
                 self._silence(row)
             elif inbound.request_id in heads:
                 portion = heads[inbound.request_id]
@@ -213,86 +225,84 @@ class Opening:
 
     def _silence(self, row: _Row) -> None:
         """A turn that an earlier process had begun does not go on: what shows it would stay for ever."""
-        if row.claimed and row.for_the_model and self._old(row.inbound):
+        if row.turn_id is not None and row.for_the_model and self._old(row.inbound):
             self._tasks.start(self._delivery.quiet(Address.of(row.inbound)))
 
     def _complain(self, what: str, error: errors.StorageError) -> None:
         self._log.write("error", what, level="error", cause=str(error))
 
 
-def _outcome(row: _Row) -> str:
-    """What an unfinished inbound comes to without a turn; "" where it needs one, or may need one."""
+def _end(row: _Row) -> InboxEnd | None:
+    """How an unfinished inbound ends without a turn; None where it needs one, or may need one."""
     inbound = row.inbound
     notices = [delivery for delivery in row.deliveries if delivery.kind == "notice"]
     if any(notice.state == "sent" for notice in notices) and not any(map(_begun_notice, notices)):
         return TOLD  # a notice is the last thing that happens to an inbound
     if inbound.is_stop:
         # A command is owed an answer; a platform shows by itself what became of its button.
-        return "" if inbound.command is not None else "nothing runs after a restart"
+        return None if inbound.command is not None else HANDLED
     if inbound.kind == "delete":
-        return "withdrew"
+        return HANDLED
     if inbound.kind == "message" and as_changed(inbound, row.records) is None:
-        return "withdrawn"
-    return ""
+        return WITHDRAWN
+    return None
 
 
 def _carried_out(stop: Inbound, rows: Sequence[_Row], halted: Iterable[Inbound]) -> str:
     """Close what a stop reaches that was written down before it; what to say of that. `halted` was closed before."""
-    open_rows = [row for row in rows if not row.outcome and row.inbound.request_id < stop.request_id]
+    open_rows = [row for row in rows if row.end is None and row.inbound.request_id < stop.request_id]
     before = [row for row in open_rows if not row.inbound.is_stop]
     reached = [row for row in before if stops(stop, row.inbound)]
     reached = reached or [
         row for row in before if stop.command is not None and stops_below(stop, row.inbound)
     ]
     for row in reached:
-        row.outcome = "stopped"
+        row.end = STOPPED_END
     if reached or any(one.request_id < stop.request_id and stops(stop, one) for one in halted):
         return STOPPED
     return TOO_LATE if any(row.inbound.chat_key == stop.chat_key for row in before) else OVER
 
 
 def _told_together(rows: Sequence[_Row]) -> None:
-    """What was claimed as one turn with a message whose person was told how that ended is closed with it: a chat has no
-    other turn before that one is closed.
-    """
-    told = {row.inbound.chat_key: row for row in rows if row.outcome == TOLD and row.for_the_model}
+    """What is part of a turn whose person was told how that ended has ended with it."""
+    told = {row.inbound.request_id for row in rows if row.end is TOLD and row.for_the_model}
     for row in rows:
-        head = told.get(row.inbound.chat_key)
-        if head is not None and not row.outcome and _together(row, head):
-            row.outcome = f"joined {head.inbound.request_id}"
+        if row.end is None and row.turn_id in told:
+            row.end = TOLD
 
 
 def _begun_notice(delivery: OutboxRow) -> bool:
     return delivery.kind == "notice" and delivery.open
 
 
-def _edit_outcome(row: _Row, inside: set[str]) -> str:
-    """What an edit comes to that no turn has taken up; "" where it is one of its own, or joins the one that goes on."""
+def _edit_end(row: _Row, inside: set[str]) -> InboxEnd | None:
+    """How an edit ends that no turn has taken up; None where it is one of its own, or joins the one that goes on."""
     edit, own, message = row.inbound, row.own, original(row.inbound, row.records)
-    if row.claimed or own is None:
-        return ""
+    if row.turn_id is not None or own is None:
+        return None
     if outdated(edit, row.records):
-        return "outdated"
+        return OUTDATED
     if message is None:
-        return "recorded before its message"
-    going_on = message.inbound.request_id in inside or message.state == "claimed"
-    if _was_in(row, message) or _taken_up(row) or (message.state == "received" and not going_on):
-        return "replaced"
+        return UNKNOWN_MESSAGE
+    going_on = message.inbound.request_id in inside or message.state == "in_turn"
+    if _was_in(row, message) or _taken_up(row) or (message.state == "queued" and not going_on):
+        return merged_into(message.inbound)
     # It came while the turn of its message ran, and waits for the next step of that or for a turn of its own.
-    return "" if going_on or own.received_at < message.changed_at else "recorded"
+    return None if going_on or own.received_at < message.changed_at else CAME_TOO_LATE
 
 
 def _was_in(row: _Row, message: InboxRecord) -> bool:
     """Whether a message said what an edit makes of it when its turn began: no other edit was taken up since."""
     others = (one for one in row.records if one.inbound.kind == "edit" and one is not row.own)
-    taken_up = any(one.state == "claimed" or one.outcome not in _NOTED for one in others)
-    return not taken_up and revised(message.inbound, row.inbound) == message.inbound
+    return (
+        not any(one.taken_up for one in others) and revised(message.inbound, row.inbound) == message.inbound
+    )
 
 
 def _taken_up(row: _Row) -> bool:
     """Whether an earlier edit, that waited for its turn, says what this one does: it took it up then."""
     edit = row.inbound
-    open_or_answered = (one for one in row.records if one.state != "done" or one.outcome not in _NOTED)
+    open_or_answered = (one for one in row.records if one.open or one.taken_up)
     others = (one.inbound for one in open_or_answered if one.inbound.kind == "edit")
     earlier = (one for one in others if one.request_id < edit.request_id)
     return any(has(one, edit) for one in earlier)
@@ -302,7 +312,8 @@ def _portion(rows: Sequence[_Row], sources: Sequence[str]) -> TurnPlan | None:
     """What the turn of one chat that had begun was answering; `sources` is what its transcript says of that."""
     found = {row.inbound.request_id: row for row in rows}
     head = found.get(sources[0]) if sources else None
-    head = head or next((row for row in rows if row.claimed), None)
+    head = head or next((row for row in rows if row.turn_id == row.inbound.request_id), None)
+    head = head or next((row for row in rows if row.turn_id is not None), None)
     if head is None:
         return None
     rest = [found[source] for source in sources[1:] if source in found] if sources else []
@@ -311,8 +322,5 @@ def _portion(rows: Sequence[_Row], sources: Sequence[str]) -> TurnPlan | None:
 
 
 def _together(row: _Row, head: _Row) -> bool:
-    """Whether two messages were claimed as one turn."""
-    one, other = row.own, head.own
-    if one is None or other is None or not (row.claimed and head.claimed):
-        return False
-    return belongs(row.inbound, head.inbound) and abs(one.changed_at - other.changed_at) < TOGETHER
+    """True of two messages in one turn."""
+    return row.turn_id is not None and row.turn_id == head.turn_id and belongs(row.inbound, head.inbound)

@@ -16,7 +16,6 @@ from bot.gateway.attachments.reader import STEP as FILE
 
 NOTHING_YET = "I have not answered anything here yet."
 UNKNOWN = "I know nothing of mine with this id in this chat: {asked}"
-_JOINED = "joined "
 _WHY: dict[OutboxReason, str] = {
     "gone": "this chat could no longer be written to",
     "expired": "the platform did not take it for a day",
@@ -101,9 +100,9 @@ class Receipts:
         """The path of a turn, of whichever chat; for operators. Raises `errors.StorageError`."""
         record = await self._journal.inbound(request_id)
         joined: str | None = None
-        if record is not None and (record.outcome or "").startswith(_JOINED):
+        if record is not None and record.turn_id not in {None, request_id}:
             # What joined a running turn was answered with it.
-            other = await self._journal.inbound((record.outcome or "").removeprefix(_JOINED))
+            other = await self._journal.inbound(record.turn_id or "")
             if other is not None and other.inbound.chat_key == record.inbound.chat_key:
                 joined = record.inbound.message_id or request_id
                 request_id, record = other.inbound.request_id, other
@@ -141,9 +140,9 @@ def _received(record: InboxRecord | None) -> Iterable[Event]:
 def _finished(record: InboxRecord | None) -> Iterable[Event]:
     if record is None:
         return
-    if record.state in {"done", "dead"}:
-        yield Event(record.changed_at, f"finished: {record.outcome}")
-    elif record.state == "claimed":
+    if not record.open:
+        yield Event(record.changed_at, f"finished: {record.detail or record.state}")
+    elif record.state == "in_turn":
         yield Event(record.changed_at, "begun, and not finished yet")
 
 

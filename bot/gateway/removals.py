@@ -41,7 +41,6 @@ AGAIN_SECONDS = 5.0
 """Until a removal that the disk refused is tried again."""
 PATIENCE = 5.0
 """Seconds that a turn waits for what was deleted before it."""
-_JOINED = "joined "
 _DAY = 86_400_000
 _MOST = 200
 """Lines of one message, or of one turn, that are looked at."""
@@ -282,8 +281,7 @@ class Removals:
         found: dict[str, None] = {}
         for request_id in requests:
             record = await self._journal.inbound(request_id)
-            outcome = (record.outcome or "") if record is not None else ""
-            found[outcome.removeprefix(_JOINED) if outcome.startswith(_JOINED) else request_id] = None
+            found[(record.turn_id if record is not None else None) or request_id] = None
         return tuple(found)
 
     async def _removals(self, inbound: Inbound) -> list[ArchiveLine]:

@@ -10,7 +10,7 @@ from bot.contracts.agent import Agent
 from bot.contracts.inbound import Inbound
 from bot.gateway.access import Access
 from bot.gateway.backlog import Backlog
-from bot.gateway.conversation import Close, Effect, Stop, StopTurn, Turn, TurnState
+from bot.gateway.conversation import Close, Effect, Stop, StopTurn, Turn, TurnPhase
 from bot.gateway.handler import InboundHandler
 from bot.gateway.in_flight import PriorWork
 from bot.gateway.reading import Reading
@@ -113,7 +113,7 @@ class Stops:
         if turn.over:
             return False
         self._reading.cancel(turn)
-        if turn.state is not TurnState.ASKED:
+        if turn.phase is not TurnPhase.ASKED:
             return True  # it sees that it was stopped before it asks the agent
         return await self._agent.stop(turn.first.chat_key)
 
@@ -135,7 +135,7 @@ class Stops:
         decided = list(effects)
         ended = [await self.end(effect.turn) for effect in decided if isinstance(effect, StopTurn)]
         closes = [effect for effect in decided if isinstance(effect, Close)]
-        await asyncio.gather(*(self._handler.finish(one.inbound, one.outcome) for one in closes))
+        await asyncio.gather(*(self._handler.finish(one.inbound, one.end) for one in closes))
         return any(ended) or bool(closes)
 
     def _turn(self, inbound: Inbound, heard: _Heard | None) -> Turn | None:

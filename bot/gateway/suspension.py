@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Literal
 
 from bot.contracts.identity import ChatKey
+from bot.contracts.journal import PostedWrites
 from bot.gateway.conversation import Resumed, Suspended, Turn
 from bot.gateway.scheduler import Scheduler
 
@@ -17,8 +18,9 @@ from bot.gateway.scheduler import Scheduler
 class TurnSuspension:
     """Suspends the turn of a chat, for one question at a time."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, post: PostedWrites) -> None:
         self._scheduler = scheduler
+        self._post = post
         self._locks: dict[ChatKey, asyncio.Lock] = {}
         self._asking: Counter[ChatKey] = Counter()
 
@@ -52,10 +54,14 @@ class TurnSuspension:
         if self._scheduler.running(chat_key) is not turn:
             yield False
             return
-        cancelled = self._scheduler.apply(chat_key, Suspended(waits_for))
+        if self._scheduler.apply(chat_key, Suspended(waits_for)):
+            yield False
+            return
+        self._post.suspend_turn(turn.first.request_id)
         try:
-            yield not cancelled
+            yield True
         finally:
+            self._post.resume_turn(turn.first.request_id)
             if self._scheduler.running(chat_key) is turn:
                 self._scheduler.apply(chat_key, Resumed())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping
 from functools import partial
 
 from bot import errors
@@ -11,14 +11,14 @@ from bot.contracts.agent import Agent, TurnRequest
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Clock, Log
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import Journal
+from bot.contracts.journal import ANSWERED, FAILED, STOPPED, InboxEnd, Journal
 from bot.gateway.address import Address
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.attachments.notices import may_hold_text, unseen
 from bot.gateway.attachments.reader import FileReader
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.commands import Commands
-from bot.gateway.conversation import Asked, Closed, Ended, Over, QueueMode, Turn
+from bot.gateway.conversation import CAME_TOO_LATE, Asked, Closed, Ended, Over, QueueMode, Turn
 from bot.gateway.delivery import ChatReply, Delivery
 from bot.gateway.handler import InboundHandler
 from bot.gateway.jobs.due import merged
@@ -28,6 +28,7 @@ from bot.gateway.reading import Reading
 from bot.gateway.removals import Removals
 from bot.gateway.scheduler import Scheduler, StartThrottle
 
+_ENDS = {"done": ANSWERED, "failed": FAILED, "stopped": STOPPED}
 EMPTY = "Your message was empty. What would you like to tell me?"
 
 
@@ -101,8 +102,8 @@ class TurnRunner:
     def _released(self, turn: Turn, well: bool) -> None:  # noqa: FBT001 - a callback
         if not well:
             # Its end is not on file: the next start takes it up again.
-            if turn.outcome is None:
-                self._scheduler.apply(turn.first.chat_key, Ended("failed"))
+            if turn.end is None:
+                self._scheduler.apply(turn.first.chat_key, Ended(FAILED))
             self._scheduler.apply(turn.first.chat_key, Closed())
         self._scheduler.give_back()
 
@@ -111,30 +112,28 @@ class TurnRunner:
     async def _run(self, turn: Turn) -> None:
         """One turn from claim to done. Cancelled, it stays unfinished in the journal."""
         first = turn.first
-        # The first before the others: one that a kill leaves claimed alone would count as part of a turn that never had it.
-        self._claim(turn.plan.all if turn.plan.rest else ())
         await self._handler.handle(first, partial(self._handle, turn), turn)
         # Only now: an edit that comes before the end is on file is one that came too late for this turn.
         self._scheduler.apply(first.chat_key, Closed())
 
-    async def _handle(self, turn: Turn) -> str:
+    async def _handle(self, turn: Turn) -> InboxEnd:
         first = turn.first
         if first.command is not None:
             return await self._commands.carry_out(first)
         if any(inbound.says for inbound in turn.plan.all):
             return await self._turn(turn)
         if first.kind == "edit":
-            return "recorded"
+            return CAME_TOO_LATE
         attachments = [one for inbound in turn.plan.all for one in inbound.attachments]
         if any(map(may_hold_text, attachments)):
             return await self._turn(turn)
         return await self._unanswered(turn, unseen(attachments, full=self._files.full, log=self._log))
 
-    async def _unanswered(self, turn: Turn, words: str) -> str:
+    async def _unanswered(self, turn: Turn, words: str) -> InboxEnd:
         await self._handler.notify(turn.first, words or EMPTY)
-        return "nothing to answer"
+        return InboxEnd("answered", "nothing to answer")
 
-    async def _turn(self, turn: Turn) -> str:
+    async def _turn(self, turn: Turn) -> InboxEnd:
         first = turn.first
         to, answered = Address.of(first), partial(self._handler.close, turn)
         if first.due is not None and (words := merged(first.due)):
@@ -149,7 +148,7 @@ class TurnRunner:
             begun = await self._handler.delivered(to)
             says = await self._complete(turn)
             if turn.stopped or not turn.left:
-                return "stopped"
+                return STOPPED
             if not all(one.failed for one in begun):
                 turn.below.clear()  # it stands below what they were sent
             elif not says:
@@ -176,7 +175,7 @@ class TurnRunner:
             # The transcript has this end, so the first message knows after a crash what the others were to be told.
             await self._handler.close(turn)
             await self._handler.notify(first, "\n\n".join([outcome.notice, *turn.below]))
-        return outcome.status
+        return _ENDS[outcome.status]
 
     async def _complete(self, turn: Turn) -> bool:
         """Read the files of a turn, with what its person sends meanwhile where that is one turn; whether it says anything
@@ -194,13 +193,10 @@ class TurnRunner:
         if self._scheduler.running(turn.first.chat_key) is not turn:
             return []
         more = self._scheduler.take_more(turn.first.chat_key)
-        self._claim(more)
+        if more:
+            # The journal keeps its order, so nobody waits for that.
+            self._journal.post.join_turn(turn.first.request_id, [one.request_id for one in more])
         return more
-
-    def _claim(self, inbounds: Sequence[Inbound]) -> None:
-        """Record that they are being answered. The journal keeps its order, so nobody waits for that."""
-        for inbound in inbounds:
-            self._journal.post.claim(inbound.request_id)
 
     async def _recorded(self, change: Awaitable[None]) -> None:
         """Await a change on disk. Where that refuses, work goes on; what stays unfinished is for the next start."""

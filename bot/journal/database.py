@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from asyncio import Future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ class Operation:
     A failed commit has an unknown outcome; `undo` then runs before anything else, so that no refused change stays half
     done. An operation that only `reads` is answered even when nothing can be written; a `new` one is refused on a full
     disk, so that the reserve is left to work under way. A `posted` one that is refused is kept, and written
-    before any later one of its kind; `closes` names the inbound that it closes.
+    before any later one of its kind; `closes` names the inbound that it ends.
     """
 
     work: Work
@@ -38,7 +38,7 @@ class Operation:
     reads: bool = False
     new: bool = False
     posted: bool = False
-    closes: str | None = None
+    closes: Collection[str] = ()
 
 
 class _Refused(errors.StorageError):
@@ -88,7 +88,7 @@ class Database:
         undo: Work | None = None,
         hurry: bool = True,
         new: bool = False,
-        closes: str | None = None,
+        closes: Collection[str] = (),
     ) -> Future[Any]:
         """Queue `work` for the writer's thread; gives its result once it is on disk.
 
@@ -96,14 +96,13 @@ class Database:
         """
         return self._batcher.put(Operation(work, undo, new=new, closes=closes), hurry=hurry)
 
-    def post(self, work: Work, *, hurry: bool = True, closes: str | None = None) -> Future[Any]:
+    def post(self, work: Work, *, hurry: bool = True, closes: Collection[str] = ()) -> Future[Any]:
         """Queue `work`, which is never refused: what the disk does not take is kept in memory, and written in the order
         of the calls once it takes something again. The future need not be awaited. It gives the result once that is on
-        disk, None once the disk has refused it. `closes` names an inbound that is over then (`closing`).
+        disk, None once the disk has refused it. `closes` names the inbound that are over then (`closing`).
         """
         future = self._batcher.put(Operation(work, posted=True, closes=closes), hurry=hurry)
-        if closes is not None:
-            self._closing.add(closes)
+        self._closing.update(closes)
         future.add_done_callback(lambda _: self._posted(closes))
         return asyncio.shield(future)  # who is cancelled takes nothing back
 
@@ -142,10 +141,9 @@ class Database:
             await self._batcher.put(None)
         await self._batcher.close()
 
-    def _posted(self, closes: str | None) -> None:
+    def _posted(self, closes: Collection[str]) -> None:
         """A posted write is on disk, or kept: then it is tried again."""
-        if closes is not None:
-            self._closing.discard(closes)
+        self._closing.difference_update(closes)
         if self._pending and (self._retrying is None or self._retrying.done()):
             self._retrying = asyncio.get_running_loop().create_task(self._retry(), name="journal, again")
 
@@ -158,7 +156,7 @@ class Database:
 
     def pending_closes(self) -> set[str]:
         """The inbound whose end is pending; for what reads."""
-        return {operation.closes for operation in self._pending if operation.closes is not None}
+        return {request_id for operation in self._pending for request_id in operation.closes}
 
     def _batch(self, batch: list[Operation | None]) -> Sequence[Any]:
         operations = [operation for operation in batch if operation is not None]
@@ -448,7 +446,7 @@ class Writer(Protocol):
         undo: Work | None = None,
         hurry: bool = True,
         new: bool = False,
-        closes: str | None = None,
+        closes: Collection[str] = (),
     ) -> Future[Any]: ...
 
 
@@ -465,7 +463,7 @@ class Posting:
         undo: Work | None = None,  # noqa: ARG002
         hurry: bool = True,
         new: bool = False,  # noqa: ARG002
-        closes: str | None = None,
+        closes: Collection[str] = (),
     ) -> Future[Any]:
         """As `Database.post`."""
         return self._base.post(work, hurry=hurry, closes=closes)

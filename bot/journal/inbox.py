@@ -1,10 +1,10 @@
-"""Inbox rows: received → claimed → done | dead."""
+"""Inbox rows, queued → in_turn → ended, and the rows of their turns."""
 
 from __future__ import annotations
 
 import sqlite3
 from asyncio import Future
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,40 +13,79 @@ from pydantic import ValidationError
 from bot import errors, text
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import InboxRecord
-from bot.journal.table import JournalTable, clean, done, dumps, held
+from bot.contracts.journal import InboxEnd, InboxRecord, TurnEnd, TurnRecord
+from bot.journal.table import JournalTable, clean, done, dumps, held, read_key
 
 _RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload)
-    VALUES (?, ?, ?, ?, ?, ?, 'received', ?)"""
-_CLAIM = "UPDATE inbox SET state = 'claimed', changed_at = ? WHERE request_id = ? AND state = 'received'"
-_FINISH = """UPDATE inbox SET state = ?, outcome = ?, changed_at = ?
-    WHERE request_id = ? AND state IN ('received', 'claimed')"""
+    VALUES (?, ?, ?, ?, ?, ?, 'queued', ?)"""
+_BEGIN_TURN = """INSERT INTO turns (id, chat_key, state, begun_at) VALUES (?, ?, 'running', ?)
+    ON CONFLICT (id) DO UPDATE SET state = 'running' WHERE state = 'suspended'"""
+_JOIN_TURN = """UPDATE inbox SET state = 'in_turn', turn_id = ?, changed_at = ?
+    WHERE request_id = ? AND state = 'queued'"""
+_MOVE_TURN = "UPDATE turns SET state = ? WHERE id = ? AND state = ?"
+_END_TURN = "UPDATE turns SET state = ?, ended_at = ? WHERE id = ? AND state IN ('running', 'suspended')"
+_FINISH = """UPDATE inbox SET state = ?, detail = ?, merged_into = ?, changed_at = ?
+    WHERE request_id = ? AND state IN ('queued', 'in_turn')"""
 _AMEND = """UPDATE inbox SET payload = ?, message_id = ?, user_id = ?, changed_at = ?
-    WHERE request_id = ? AND state IN ('received', 'claimed')"""
+    WHERE request_id = ? AND state IN ('queued', 'in_turn')"""
 _UNFINISHED = """SELECT request_id, payload FROM inbox WHERE rowid IN
-    (SELECT rowid FROM inbox WHERE state IN ('received', 'claimed')
+    (SELECT rowid FROM inbox WHERE state IN ('queued', 'in_turn')
         AND rowid > coalesce((SELECT rowid FROM inbox WHERE request_id = ?), -1)
         ORDER BY rowid LIMIT ?) ORDER BY rowid"""
-_RECORD = "SELECT request_id, payload, state, received_at, changed_at, outcome FROM inbox"
+_RECORD = """SELECT request_id, payload, state, received_at, changed_at, turn_id, merged_into, detail
+    FROM inbox"""
+_TURN = "SELECT id, chat_key, state, begun_at, ended_at FROM turns WHERE id = ?"
 _ONE = f"{_RECORD} WHERE request_id = ?"
 _NAMED = "(message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))"
 _ABOUT = f"{_RECORD} WHERE chat_key = ? AND {_NAMED} ORDER BY rowid"
 _QUOTING = f"{_RECORD} WHERE chat_key = ? AND message_id IS NOT NULL AND instr(payload, ?) ORDER BY rowid"
 _BURY = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
-_UNREADABLE = "UPDATE inbox SET state = 'dead', outcome = 'unreadable', changed_at = ? WHERE request_id = ?"
+_UNREADABLE = "UPDATE inbox SET state = 'dead', detail = 'unreadable', changed_at = ? WHERE request_id = ?"
 
 
 class InboxWrites(JournalTable):
     """What becomes of an inbound that was taken in."""
 
-    def claim(self, request_id: str) -> Future[None]:
-        values = clean((self._clock.now(), request_id))
-        return self._writer.run(lambda db: _done(db.execute(_CLAIM, values)), hurry=False)
+    def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Future[None]:
+        now = self._clock.now()
+        turn = clean((turn_id, str(chat_key), now))
+        joining = [clean((turn_id, now, member)) for member in members]
 
-    def finish(self, request_id: str, outcome: str) -> Future[None]:
-        state = "dead" if outcome == "dead" else "done"
-        values = clean((state, outcome, self._clock.now(), request_id))
-        return self._writer.run(lambda db: _done(db.execute(_FINISH, values)), closes=request_id)
+        def work(db: sqlite3.Connection) -> None:
+            db.execute(_BEGIN_TURN, turn)
+            db.executemany(_JOIN_TURN, joining)
+
+        return self._writer.run(work, hurry=False)
+
+    def join_turn(self, turn_id: str, members: Sequence[str]) -> Future[None]:
+        now = self._clock.now()
+        joining = [clean((turn_id, now, member)) for member in members]
+        return self._writer.run(lambda db: _done(db.executemany(_JOIN_TURN, joining)), hurry=False)
+
+    def suspend_turn(self, turn_id: str) -> Future[None]:
+        return self._move_turn("suspended", turn_id, "running")
+
+    def resume_turn(self, turn_id: str) -> Future[None]:
+        return self._move_turn("running", turn_id, "suspended")
+
+    def _move_turn(self, *values: str) -> Future[None]:
+        bound = clean(values)
+        return self._writer.run(lambda db: _done(db.execute(_MOVE_TURN, bound)), hurry=False)
+
+    def end_turn(self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> Future[None]:
+        now = self._clock.now()
+        turn = clean((state, now, turn_id))
+        ends = [_ended(member, end, now) for member, end in members.items()]
+
+        def work(db: sqlite3.Connection) -> None:
+            db.execute(_END_TURN, turn)
+            db.executemany(_FINISH, ends)
+
+        return self._writer.run(work, closes=members)
+
+    def finish(self, request_id: str, end: InboxEnd) -> Future[None]:
+        values = _ended(request_id, end, self._clock.now())
+        return self._writer.run(lambda db: _done(db.execute(_FINISH, values)), closes=[request_id])
 
     def amend(self, inbound: Inbound) -> Future[bool]:
         user_id, message_id = _columns(inbound)
@@ -101,6 +140,11 @@ class SqliteInbox(InboxWrites):
 
     async def inbound(self, request_id: str) -> InboxRecord | None:
         return next(iter(_records(await self._rows(_ONE, (request_id,)))), None)
+
+    async def turn(self, turn_id: str) -> TurnRecord | None:
+        row = await self._row(_TURN, (turn_id,))
+        key = read_key(row[1]) if row is not None else None
+        return TurnRecord(row[0], key, *row[2:]) if row is not None and key is not None else None
 
     async def about(self, chat_key: ChatKey, message_id: str, key: str | None = None) -> list[InboxRecord]:
         named = None if key is None else f"{chat_key.channel}:{key}"
@@ -167,6 +211,10 @@ def _parsed(request_id: str, payload: str) -> Inbound | None:
     except ValidationError:
         return None
     return inbound if inbound.request_id == request_id else None
+
+
+def _ended(request_id: str, end: InboxEnd, now: float) -> list[object]:
+    return clean((end.state, end.detail, end.merged_into, now, request_id))
 
 
 def _records(rows: Iterable[tuple[Any, ...]]) -> Iterable[InboxRecord]:

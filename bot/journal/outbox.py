@@ -24,7 +24,7 @@ _RECORD = """SELECT id, request_id, chat_key, target, text, kind, state, message
     not_before, attempts, untold, created_at, changed_at FROM outbox"""
 _DELIVERIES = f"{_RECORD} WHERE request_id = ? ORDER BY rowid"
 _AT_WORK = """SELECT 1 FROM inbox WHERE inbox.request_id = outbox.request_id
-    AND inbox.state IN ('received', 'claimed')"""
+    AND inbox.state IN ('queued', 'in_turn')"""
 _UNDELIVERED = f"{_RECORD} WHERE state IN ('ready', 'sending') AND NOT EXISTS ({_AT_WORK}) ORDER BY rowid"
 _UNTOLD = f"{_RECORD} WHERE untold = 1 ORDER BY rowid"
 _SHOWN = "SELECT request_id FROM outbox WHERE state = 'sent' AND kind = 'reply' AND chat_key = ?"

@@ -210,6 +210,93 @@ def outbox_rows(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
+def turns(db: sqlite3.Connection) -> None:
+    """Turns get rows, and each inbound the id of its turn. States as `contracts.journal.InboxState` has them."""
+    db.execute("""CREATE TABLE turns (
+        id TEXT PRIMARY KEY,
+        chat_key TEXT NOT NULL,
+        state TEXT NOT NULL
+            CHECK (state IN ('running', 'suspended', 'done', 'failed', 'stopped', 'withdrawn')),
+        begun_at REAL NOT NULL,
+        ended_at REAL
+    )""")
+    # Dropped before its successor is made, which then begins where it did: early in the file.
+    db.execute("CREATE TEMP TABLE inbox_before AS SELECT rowid AS number, * FROM inbox")
+    db.execute("DROP TABLE inbox")
+    db.execute("""CREATE TABLE inbox (
+        request_id TEXT PRIMARY KEY CHECK (request_id <> ''),
+        chat_key TEXT NOT NULL,
+        user_id TEXT NOT NULL,
+        received_at REAL NOT NULL,
+        changed_at REAL NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('queued', 'in_turn', 'answered', 'failed', 'stopped', 'withdrawn',
+            'merged', 'handled', 'dead')),
+        turn_id TEXT,
+        merged_into TEXT,
+        detail TEXT,
+        message_id TEXT,
+        payload TEXT NOT NULL
+    )""")
+    db.execute("""INSERT INTO inbox (request_id, chat_key, user_id, received_at, changed_at, state, turn_id, detail,
+            message_id, payload)
+        SELECT request_id, chat_key, user_id, received_at, changed_at,
+            CASE
+                WHEN state = 'received' THEN 'queued'
+                WHEN state = 'claimed' THEN 'in_turn'
+                WHEN state = 'dead' THEN 'dead'
+                WHEN outcome IN ('done', 'told before a restart', 'nothing to answer') THEN 'answered'
+                WHEN outcome LIKE 'joined %' THEN 'answered'
+                WHEN outcome IN ('failed', 'stopped', 'withdrawn') THEN outcome
+                WHEN outcome = 'replaced' THEN 'merged'
+                ELSE 'handled'
+            END,
+            CASE
+                WHEN state = 'claimed' THEN request_id
+                WHEN outcome LIKE 'joined %' THEN substr(outcome, 8)
+                WHEN outcome IN ('done', 'failed', 'told before a restart', 'nothing to answer') THEN request_id
+            END,
+            outcome, message_id, payload
+        FROM inbox_before ORDER BY number""")
+    db.execute("DROP TABLE inbox_before")
+    _gather_turns(db)
+    db.execute("""INSERT INTO turns (id, chat_key, state, begun_at)
+        SELECT request_id, chat_key, 'running', changed_at FROM inbox
+            WHERE state = 'in_turn' AND turn_id = request_id""")
+    for statement in (
+        "CREATE INDEX inbox_open ON inbox (state) WHERE state IN ('queued', 'in_turn')",
+        "CREATE INDEX inbox_ended ON inbox (changed_at) WHERE state NOT IN ('queued', 'in_turn', 'dead')",
+        "CREATE INDEX inbox_dead ON inbox (changed_at) WHERE state = 'dead'",
+        "CREATE INDEX inbox_message ON inbox (chat_key, message_id) WHERE message_id IS NOT NULL",
+        "CREATE INDEX inbox_turn ON inbox (turn_id) WHERE turn_id IS NOT NULL",
+        "CREATE INDEX turns_begun ON turns (begun_at)",
+    ):
+        db.execute(statement)
+
+
+def _gather_turns(db: sqlite3.Connection) -> None:
+    """Find the messages that a running turn began with: of its person, and claimed within a second of its first one, as
+    earlier versions told them from others.
+    """
+    heads: dict[tuple[str, str], tuple[str, float]] = {}
+    rows = db.execute("""SELECT request_id, chat_key, user_id, changed_at, payload FROM inbox
+        WHERE state = 'in_turn' ORDER BY rowid""").fetchall()
+    for request_id, chat_key, user_id, claimed_at, payload in rows:
+        if not _plain(payload):
+            continue
+        head, at = heads.setdefault((chat_key, user_id), (request_id, claimed_at))
+        if abs(claimed_at - at) < 1.0:
+            db.execute("UPDATE inbox SET turn_id = ? WHERE request_id = ?", (head, request_id))
+
+
+def _plain(payload: str) -> bool:
+    """True of words for the model: no command, no edit, no job."""
+    try:
+        inbound = json.loads(payload)
+        return bool(inbound["kind"] == "message" and not inbound.get("command") and not inbound.get("due"))
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return False
+
+
 _REASONS = (
     "failed",
     "throttled",
@@ -230,6 +317,7 @@ MIGRATIONS: Sequence[Migration] = (
     outbox_columns,
     last_loss,
     outbox_rows,
+    turns,
 )
 
 Described = dict[str, tuple[str, ...]]

@@ -25,12 +25,12 @@ _AT_ONCE = 2_000
 # Of a turn that is not finished everything stays: resumed, it has to know what it did and what it sent.
 _SWEEPS = (
     """DELETE FROM inbox WHERE request_id IN
-        (SELECT request_id FROM inbox WHERE state = 'done' AND changed_at < ? LIMIT ?)""",
+        (SELECT request_id FROM inbox WHERE state NOT IN ('queued', 'in_turn', 'dead') AND changed_at < ? LIMIT ?)""",
     """DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
         WHERE state = 'sent' AND changed_at < ? AND request_id NOT IN
-            (SELECT request_id FROM inbox WHERE state IN ('received', 'claimed')) LIMIT ?)""",
+            (SELECT request_id FROM inbox WHERE state IN ('queued', 'in_turn')) LIMIT ?)""",
     """DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE at < ? AND request_id NOT IN
-            (SELECT request_id FROM inbox WHERE state IN ('received', 'claimed')) LIMIT ?)""",
+            (SELECT request_id FROM inbox WHERE state IN ('queued', 'in_turn')) LIMIT ?)""",
 )
 # What went wrong may have to be looked at for longer.
 _SWEEPS_FAILED = (
@@ -38,10 +38,13 @@ _SWEEPS_FAILED = (
         (SELECT request_id FROM inbox WHERE state = 'dead' AND changed_at < ? LIMIT ?)""",
     """DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
         WHERE state IN ('unknown', 'failed') AND changed_at < ? AND request_id NOT IN
-            (SELECT request_id FROM inbox WHERE state IN ('received', 'claimed')) LIMIT ?)""",
+            (SELECT request_id FROM inbox WHERE state IN ('queued', 'in_turn')) LIMIT ?)""",
     "DELETE FROM dead_letters WHERE rowid IN (SELECT rowid FROM dead_letters WHERE at < ? LIMIT ?)",
 )
-# After the inbox: of what is still there, the steps stay too.
+# After the inbox: of what is still there, the turn and the steps stay too.
+_SWEEP_TURNS = """DELETE FROM turns WHERE id IN (SELECT id FROM turns WHERE begun_at < ?
+    AND id NOT IN (SELECT request_id FROM inbox)
+    AND id NOT IN (SELECT turn_id FROM inbox WHERE turn_id IS NOT NULL) LIMIT ?)"""
 _SWEEP_STEPS = """DELETE FROM steps WHERE rowid IN (SELECT rowid FROM steps WHERE began_at < ?
     AND request_id NOT IN (SELECT request_id FROM inbox) LIMIT ?)"""
 # What was allowed for a chat, or always, stays.
@@ -113,6 +116,7 @@ class SqliteJournal(SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, Sqli
             ]
         )
         await self._sweep(_SWEEP_APPROVALS, before)
+        await self._sweep(_SWEEP_TURNS, before)
         return gone + await self._sweep(_SWEEP_STEPS, before)
 
     async def probe(self) -> str:

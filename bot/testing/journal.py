@@ -15,7 +15,17 @@ from bot.contracts.approvals import Approval, ApprovalRecord, Verdict
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import InboxRecord, Job, Journal, Lost, PostedWrites, StepRecord
+from bot.contracts.journal import (
+    InboxEnd,
+    InboxRecord,
+    Job,
+    Journal,
+    Lost,
+    PostedWrites,
+    StepRecord,
+    TurnEnd,
+    TurnRecord,
+)
 from bot.contracts.outbound import OutboxRow
 from bot.testing.disk import kill
 from bot.testing.due import due
@@ -27,7 +37,11 @@ RETRY_SECONDS = 0.5
 WRITES = frozenset(
     {
         "receive",
-        "claim",
+        "begin_turn",
+        "join_turn",
+        "suspend_turn",
+        "resume_turn",
+        "end_turn",
         "finish",
         "amend",
         "bury",
@@ -117,11 +131,23 @@ class FaultyJournal:
     def receive(self, inbound: Inbound) -> Coroutine[Any, Any, bool]:
         return self._call("receive", lambda: self._inner.receive(inbound))
 
-    def claim(self, request_id: str) -> Awaitable[None]:
-        return self._call("claim", lambda: self._inner.claim(request_id))
+    def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Awaitable[None]:
+        return self._call("begin_turn", lambda: self._inner.begin_turn(turn_id, chat_key, members))
 
-    def finish(self, request_id: str, outcome: str) -> Awaitable[None]:
-        return self._call("finish", lambda: self._inner.finish(request_id, outcome))
+    def join_turn(self, turn_id: str, members: Sequence[str]) -> Awaitable[None]:
+        return self._call("join_turn", lambda: self._inner.join_turn(turn_id, members))
+
+    def suspend_turn(self, turn_id: str) -> Awaitable[None]:
+        return self._call("suspend_turn", lambda: self._inner.suspend_turn(turn_id))
+
+    def resume_turn(self, turn_id: str) -> Awaitable[None]:
+        return self._call("resume_turn", lambda: self._inner.resume_turn(turn_id))
+
+    def end_turn(self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> Awaitable[None]:
+        return self._call("end_turn", lambda: self._inner.end_turn(turn_id, state, members))
+
+    def finish(self, request_id: str, end: InboxEnd) -> Awaitable[None]:
+        return self._call("finish", lambda: self._inner.finish(request_id, end))
 
     def amend(self, inbound: Inbound) -> Awaitable[bool | None]:
         return self._call("amend", lambda: self._inner.amend(inbound))
@@ -138,6 +164,9 @@ class FaultyJournal:
             if room is None or len(rows) < room or len(left) == limit:
                 return left
             after = rows[-1].request_id
+
+    def turn(self, turn_id: str) -> Coroutine[Any, Any, TurnRecord | None]:
+        return self._call("turn", lambda: self._inner.turn(turn_id))
 
     def inbound(self, request_id: str) -> Coroutine[Any, Any, InboxRecord | None]:
         return self._call("inbound", lambda: self._inner.inbound(request_id))
@@ -294,13 +323,27 @@ class FaultyPostedWrites:
     @property
     def closing(self) -> set[str]:
         """The inbound whose end is kept."""
-        return {held.closes for held in self._held if held.closes is not None}
+        return {request_id for held in self._held for request_id in held.closes}
 
-    def claim(self, request_id: str) -> Future[None]:
-        return self._post("claim", lambda: self._inner.claim(request_id))
+    def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Future[None]:
+        return self._post("begin_turn", lambda: self._inner.begin_turn(turn_id, chat_key, members))
 
-    def finish(self, request_id: str, outcome: str) -> Future[None]:
-        return self._post("finish", lambda: self._inner.finish(request_id, outcome), closes=request_id)
+    def join_turn(self, turn_id: str, members: Sequence[str]) -> Future[None]:
+        return self._post("join_turn", lambda: self._inner.join_turn(turn_id, members))
+
+    def suspend_turn(self, turn_id: str) -> Future[None]:
+        return self._post("suspend_turn", lambda: self._inner.suspend_turn(turn_id))
+
+    def resume_turn(self, turn_id: str) -> Future[None]:
+        return self._post("resume_turn", lambda: self._inner.resume_turn(turn_id))
+
+    def end_turn(self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> Future[None]:
+        return self._post(
+            "end_turn", lambda: self._inner.end_turn(turn_id, state, members), closes=tuple(members)
+        )
+
+    def finish(self, request_id: str, end: InboxEnd) -> Future[None]:
+        return self._post("finish", lambda: self._inner.finish(request_id, end), closes=(request_id,))
 
     def amend(self, inbound: Inbound) -> Future[bool | None]:
         return self._post("amend", lambda: self._inner.amend(inbound))
@@ -337,7 +380,9 @@ class FaultyPostedWrites:
         while self._writing:
             await asyncio.wait(self._writing)
 
-    def _post(self, name: str, write: Callable[[], Awaitable[Any]], closes: str | None = None) -> Future[Any]:
+    def _post(
+        self, name: str, write: Callable[[], Awaitable[Any]], closes: tuple[str, ...] = ()
+    ) -> Future[Any]:
         held = _Held(name, write, asyncio.get_running_loop().create_future(), closes)
         self._held.append(held)
         self.replay()
@@ -355,7 +400,7 @@ class _Held:
     name: str
     write: Callable[[], Awaitable[Any]]
     told: Future[Any]
-    closes: str | None
+    closes: tuple[str, ...]
 
     def kept(self) -> None:
         if not self.told.done():

@@ -17,18 +17,21 @@ from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import (
+    FinalState,
+    InboxEnd,
     InboxRecord,
     Job,
     Lost,
     StepKind,
     StepRecord,
+    TurnEnd,
+    TurnRecord,
+    TurnState,
 )
 from bot.contracts.outbound import OutboundKind, OutboxRow, OutboxState
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_OPEN = {"received", "claimed"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,11 +61,23 @@ class MemoryPostedWrites:
     def __init__(self, journal: MemoryJournal) -> None:
         self._journal = journal
 
-    def claim(self, request_id: str) -> Future[None]:
-        return _posted(self._journal.claim(request_id))
+    def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Future[None]:
+        return _posted(self._journal.begin_turn(turn_id, chat_key, members))
 
-    def finish(self, request_id: str, outcome: str) -> Future[None]:
-        return _posted(self._journal.finish(request_id, outcome))
+    def join_turn(self, turn_id: str, members: Sequence[str]) -> Future[None]:
+        return _posted(self._journal.join_turn(turn_id, members))
+
+    def suspend_turn(self, turn_id: str) -> Future[None]:
+        return _posted(self._journal.suspend_turn(turn_id))
+
+    def resume_turn(self, turn_id: str) -> Future[None]:
+        return _posted(self._journal.resume_turn(turn_id))
+
+    def end_turn(self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> Future[None]:
+        return _posted(self._journal.end_turn(turn_id, state, members))
+
+    def finish(self, request_id: str, end: InboxEnd) -> Future[None]:
+        return _posted(self._journal.finish(request_id, end))
 
     def amend(self, inbound: Inbound) -> Future[bool | None]:
         return _posted(self._journal.amend(inbound))
@@ -91,6 +106,7 @@ class MemoryJournal:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._inbox: dict[str, InboxRecord] = {}
+        self._turns: dict[str, TurnRecord] = {}
         self._approvals: dict[str, ApprovalRecord] = {}
         self._keys: dict[str, tuple[str, float]] = {}
         self._chats: set[ChatKey] = set()
@@ -132,28 +148,67 @@ class MemoryJournal:
             return False
         if not whole.request_id or whole.request_id in self._inbox:
             raise errors.StorageError("an inbound needs a requestId of its own")
-        self._inbox[whole.request_id] = InboxRecord(whole, "received", now, now)
+        self._inbox[whole.request_id] = InboxRecord(whole, "queued", now, now)
         self._keys.update((key, (whole.request_id, now)) for key in keys)
         self._chats.add(whole.chat_key)
         return True
 
     @at_once
-    def claim(self, request_id: str) -> None:
-        row = self._inbox.get(text.clean(request_id))
-        if row is not None and row.state == "received":
-            self._set(dataclasses.replace(row, state="claimed"))
+    def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> None:
+        name = text.clean(turn_id)
+        if name not in self._turns:
+            self._turns[name] = TurnRecord(name, _key(chat_key), "running", self._clock.now())
+        self._move_turn(name, "suspended", "running")
+        self._join_turn(name, members)
 
     @at_once
-    def finish(self, request_id: str, outcome: str) -> None:
+    def join_turn(self, turn_id: str, members: Sequence[str]) -> None:
+        self._join_turn(text.clean(turn_id), members)
+
+    @at_once
+    def suspend_turn(self, turn_id: str) -> None:
+        self._move_turn(text.clean(turn_id), "running", "suspended")
+
+    @at_once
+    def resume_turn(self, turn_id: str) -> None:
+        self._move_turn(text.clean(turn_id), "suspended", "running")
+
+    @at_once
+    def end_turn(self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> None:
+        turn = self._turns.get(text.clean(turn_id))
+        if turn is not None and turn.state in {"running", "suspended"}:
+            self._turns[turn.id] = dataclasses.replace(turn, state=state, ended_at=self._clock.now())
+        for member, end in members.items():
+            self._finish(member, end)
+
+    @at_once
+    def finish(self, request_id: str, end: InboxEnd) -> None:
+        self._finish(request_id, end)
+
+    def _join_turn(self, turn_id: str, members: Sequence[str]) -> None:
+        for member in members:
+            row = self._inbox.get(text.clean(member))
+            if row is not None and row.state == "queued":
+                self._set(dataclasses.replace(row, state="in_turn", turn_id=turn_id))
+
+    def _move_turn(self, turn_id: str, of: TurnState, to: TurnState) -> None:
+        turn = self._turns.get(turn_id)
+        if turn is not None and turn.state == of:
+            self._turns[turn_id] = dataclasses.replace(turn, state=to)
+
+    def _finish(self, request_id: str, end: InboxEnd) -> None:
         row = self._inbox.get(text.clean(request_id))
-        if row is not None and row.state in _OPEN:
-            state: Any = "dead" if outcome == "dead" else "done"
-            self._set(dataclasses.replace(row, state=state, outcome=text.clean(outcome)))
+        if end.state not in get_args(FinalState):
+            raise errors.StorageError(f"no inbound ends as {end.state}")
+        if row is not None and row.open:
+            detail = None if end.detail is None else text.clean(end.detail)
+            merged_into = None if end.merged_into is None else text.clean(end.merged_into)
+            self._set(dataclasses.replace(row, state=end.state, detail=detail, merged_into=merged_into))
 
     @at_once
     def amend(self, inbound: Inbound) -> bool:
         row = self._inbox.get(text.clean(inbound.request_id))
-        if row is None or row.state not in _OPEN:
+        if row is None or not row.open:
             return False
         self._set(dataclasses.replace(row, inbound=_as_kept(inbound)))
         return True
@@ -161,11 +216,15 @@ class MemoryJournal:
     @at_once
     def unfinished(self, limit: int | None = None, after: str = "") -> list[Inbound]:
         begin = list(self._inbox).index(after) + 1 if after in self._inbox else 0
-        return [row.inbound for row in list(self._inbox.values())[begin:] if row.state in _OPEN][:limit]
+        return [row.inbound for row in list(self._inbox.values())[begin:] if row.open][:limit]
 
     @at_once
     def inbound(self, request_id: str) -> InboxRecord | None:
         return self._inbox.get(text.clean(request_id))
+
+    @at_once
+    def turn(self, turn_id: str) -> TurnRecord | None:
+        return self._turns.get(text.clean(turn_id))
 
     @at_once
     def about(self, chat_key: ChatKey, message_id: str, key: str | None = None) -> list[InboxRecord]:
@@ -376,24 +435,26 @@ class MemoryJournal:
 
     @at_once
     def sweep(self, before: float, *, failed: float | None = None) -> int:
-        ages = {"done": before, "sent": before}
-        ages |= dict.fromkeys(("dead", "unknown", "failed"), before if failed is None else failed)
+        lost = before if failed is None else failed
+        ages = {"sent": before, "unknown": lost, "failed": lost}
 
-        def old(state: str, at: float) -> bool:
-            return state in ages and at < ages[state]
+        def ended(row: InboxRecord) -> bool:
+            return not row.open and row.changed_at < (lost if row.state == "dead" else before)
+
+        def over(row: OutboxRow) -> bool:
+            return row.changed_at < ages.get(row.state, 0) and not self._is_open(row.request_id)
 
         _drop(self._once, lambda _, row: row[1] < before)
         _drop(self._approvals, lambda _, row: row.asked_at < before and self._is_over(row))
-        return sum(
+        gone = _drop(self._inbox, lambda _, row: ended(row))
+        needed = set(self._inbox) | {row.turn_id for row in self._inbox.values()}
+        _drop(self._turns, lambda name, row: row.begun_at < before and name not in needed)
+        return gone + sum(
             (
-                _drop(self._inbox, lambda _, row: old(row.state, row.changed_at)),
                 _drop(self._steps, lambda key, row: row.began_at < before and key[0] not in self._inbox),
-                _drop(
-                    self._outbox,
-                    lambda _, row: old(row.state, row.changed_at) and not self._is_open(row.request_id),
-                ),
+                _drop(self._outbox, lambda _, row: over(row)),
                 _drop(self._keys, lambda _, row: row[1] < before and not self._is_open(row[0])),
-                _drop(self._dead, lambda _, row: row[-1] < ages["failed"]),
+                _drop(self._dead, lambda _, row: row[-1] < lost),
             )
         )
 
@@ -403,7 +464,7 @@ class MemoryJournal:
 
     def _is_open(self, request_id: str) -> bool:
         row = self._inbox.get(request_id)
-        return row is not None and row.state in _OPEN
+        return row is not None and row.open
 
     def _set(self, row: InboxRecord) -> None:
         self._inbox[row.inbound.request_id] = dataclasses.replace(row, changed_at=self._clock.now())

@@ -10,12 +10,14 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Quoted
-from bot.contracts.journal import Journal
+from bot.contracts.journal import ANSWERED, InboxEnd, Journal
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_approvals import ApprovalsContract
 from tests.contracts.journal_records import RecordsContract
 from tests.contracts.journal_rig import DAY, inbound, outbound
 from tests.contracts.journal_shared import SharedContract
+
+CHAT = ChatKey.parse("telegram:chat:5")
 
 
 class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
@@ -78,25 +80,25 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         # What was refused does not count as seen.
         assert await journal.receive(inbound(3))
 
-    async def test_received_and_claimed_are_unfinished_oldest_first_until_they_are_finished(
+    async def test_what_is_queued_or_in_a_turn_is_unfinished_oldest_first_until_it_ends(
         self, journal: Journal
     ) -> None:
         for number in (3, 1, 2, 5, 4):
             await journal.receive(inbound(number))
-        await journal.claim(inbound(5).request_id)
-        await journal.finish(inbound(1).request_id, "done")
-        await journal.claim(inbound(2).request_id)
-        await journal.finish(inbound(2).request_id, "dead")
+        await journal.begin_turn(inbound(5).request_id, CHAT, [inbound(5).request_id])
+        await journal.finish(inbound(1).request_id, ANSWERED)
+        await journal.begin_turn(inbound(2).request_id, CHAT, [inbound(2).request_id])
+        await journal.finish(inbound(2).request_id, InboxEnd("dead"))
         journal = await self.restart(journal)
         assert await journal.unfinished() == [inbound(3), inbound(5), inbound(4)]
 
     async def test_finishing_again_or_what_is_unknown_changes_nothing(self, journal: Journal) -> None:
         await journal.receive(inbound(1))
         for _ in range(2):
-            await journal.finish(inbound(1).request_id, "done")
-            await journal.claim(inbound(1).request_id)
-            await journal.claim("unknown")
-            await journal.finish("unknown", "done")
+            await journal.finish(inbound(1).request_id, ANSWERED)
+            await journal.begin_turn(inbound(1).request_id, CHAT, [inbound(1).request_id])
+            await journal.join_turn("unknown", ["unknown"])
+            await journal.finish("unknown", ANSWERED)
         assert await journal.unfinished() == []
 
     async def test_a_conversation_is_known_from_its_first_inbound_on_for_ever(
@@ -104,7 +106,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
     ) -> None:
         assert not await journal.knows(ChatKey.parse("telegram:chat:5"))
         await journal.receive(inbound(1))
-        await journal.finish(inbound(1).request_id, "done")
+        await journal.finish(inbound(1).request_id, ANSWERED)
         await clock.advance(DAY)
         await journal.sweep(clock.now())
         journal = await self.restart(journal)
@@ -246,9 +248,9 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
             await journal.update_outbox(replace(outbound(number), state="sent", message_id=f"{number}"))
         await journal.put_outbox([outbound(8, request=1), outbound(9, request=1)])
         await journal.update_outbox(replace(outbound(8), state="unknown"))
-        await journal.finish(inbound(1).request_id, "done")
+        await journal.finish(inbound(1).request_id, ANSWERED)
         await clock.advance(DAY)
-        await journal.finish(inbound(3).request_id, "done")
+        await journal.finish(inbound(3).request_id, ANSWERED)
         await journal.receive(inbound(4))
         before = clock.now() - 1
         # Of 1: its row, two messages that went out or may have, its two keys. Of 3, which ended just now: keys
@@ -265,26 +267,29 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         assert await journal.receive(inbound(5, keys=inbound(1).keys))
 
     async def test_what_went_wrong_may_be_kept_for_longer(self, journal: Journal, clock: FakeClock) -> None:
-        for number, outcome, state in ((1, "done", "sent"), (2, "dead", "failed"), (3, "dead", "unknown")):
+        dead = InboxEnd("dead")
+        for number, end, state in ((1, ANSWERED, "sent"), (2, dead, "failed"), (3, dead, "unknown")):
             await journal.receive(inbound(number))
             await journal.put_outbox([outbound(number, request=number)])
             await journal.update_outbox(outbound(number, state=state))
-            await journal.finish(inbound(number).request_id, outcome)
+            await journal.finish(inbound(number).request_id, end)
         await journal.bury("telegram", "update:9", "{}", "no chat")
         began = clock.now()
         await clock.advance(8 * DAY)
         keys = 3 * 2
         assert await journal.sweep(clock.now() - 7 * DAY, failed=began - 1) == 2 + keys
         assert await journal.inbound(inbound(1).request_id) is None
-        dead = await journal.inbound(inbound(2).request_id)
-        assert dead is not None
-        assert dead.state == "dead"
+        found = await journal.inbound(inbound(2).request_id)
+        assert found is not None
+        assert found.state == "dead"
         assert [row.state for row in await journal.deliveries(inbound(3).request_id)] == ["unknown"]
         assert await journal.sweep(clock.now(), failed=clock.now()) == 2 * 2 + 1
 
     async def test_sweeping_ends_however_much_there_is(self, journal: Journal, clock: FakeClock) -> None:
         await asyncio.gather(*(journal.receive(inbound(number)) for number in range(2_100)))
-        await asyncio.gather(*(journal.finish(inbound(number).request_id, "done") for number in range(2_100)))
+        await asyncio.gather(
+            *(journal.finish(inbound(number).request_id, ANSWERED) for number in range(2_100))
+        )
         await clock.advance(1)
         assert await journal.sweep(clock.now()) == 3 * 2_100
 
@@ -295,7 +300,8 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
             inbound(1, text=bad, chat_key=key, user_id=bad, keys=(bad,), target={bad: bad}, request_id=bad)
         )
         assert not await journal.receive(inbound(2, keys=(bad,)))
-        await journal.claim(bad)
+        await journal.begin_turn(bad, key, [bad])
+        await journal.suspend_turn(bad)
         assert await journal.knows(key)
         (found,) = await journal.unfinished()
         assert (found.text, found.target) == ("x\ufffd\x00", {"x\ufffd\x00": "x\ufffd\x00"})
@@ -307,7 +313,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         assert (record.state, record.text, record.message_id) == ("sent", "x\ufffd\x00", "x\ufffd\x00")
         assert await journal.once(bad, 1.0, 1.0)
         await journal.bury(bad, bad, bad, bad)
-        await journal.finish(bad, bad)
+        await journal.end_turn(bad, "done", {bad: InboxEnd("merged", bad, bad)})
         assert await journal.unfinished() == []
 
     async def test_closing_is_safe_twice_and_waits_for_what_was_begun(self, journal: Journal) -> None:

@@ -10,7 +10,7 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Quoted
-from bot.contracts.journal import InboxRecord, Journal
+from bot.contracts.journal import ANSWERED, FAILED, WITHDRAWN, InboxEnd, InboxRecord, Journal, TurnRecord
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_rig import DAY, JournalRig, inbound, outbound, step
 
@@ -24,24 +24,61 @@ class RecordsContract(JournalRig):
         name, began = inbound(1).request_id, clock.now()
         assert await journal.inbound(name) is None
         await journal.receive(inbound(1))
-        assert await journal.inbound(name) == InboxRecord(inbound(1), "received", began, began)
+        assert await journal.inbound(name) == InboxRecord(inbound(1), "queued", began, began)
         await clock.advance(1)
-        await journal.claim(name)
-        assert await journal.inbound(name) == InboxRecord(inbound(1), "claimed", began, began + 1)
+        await journal.begin_turn(name, CHAT, [name])
+        assert await journal.inbound(name) == InboxRecord(inbound(1), "in_turn", began, began + 1, name)
         await clock.advance(1)
-        await journal.finish(name, "replaced")
+        await journal.finish(name, InboxEnd("merged", "in words", merged_into="other"))
         journal = await self.restart(journal)
-        assert await journal.inbound(name) == InboxRecord(inbound(1), "done", began, began + 2, "replaced")
+        assert await journal.inbound(name) == InboxRecord(
+            inbound(1), "merged", began, began + 2, name, "other", "in words"
+        )
 
-    async def test_the_first_outcome_counts_and_dead_is_a_state_of_its_own(self, journal: Journal) -> None:
-        for number, outcome in ((1, "withdrawn"), (2, "dead")):
+    async def test_a_turn_and_what_is_in_it_end_together_and_its_first_end_counts(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        first, second, third, other = (inbound(number).request_id for number in (1, 2, 3, 4))
+        for number in (1, 2, 3, 4):
             await journal.receive(inbound(number))
-            await journal.finish(inbound(number).request_id, outcome)
-            await journal.finish(inbound(number).request_id, "later")
+        began = clock.now()
+        assert await journal.turn(first) is None
+        await journal.begin_turn(first, CHAT, [first, second])
+        await journal.join_turn(first, [third, "unknown"])
+        await journal.begin_turn(other, CHAT, [other, second])
+        assert await journal.turn(first) == TurnRecord(first, CHAT, "running", began)
+        await journal.suspend_turn(first)
+        journal = await self.restart(journal)
+        assert await journal.turn(first) == TurnRecord(first, CHAT, "suspended", began)
+        await journal.begin_turn(first, CHAT, [first])  # it goes on after a restart
+        assert await journal.turn(first) == TurnRecord(first, CHAT, "running", began)
+        await journal.suspend_turn(first)
+        await journal.resume_turn(first)
+        await journal.finish(second, WITHDRAWN)
+        await clock.advance(1)
+        await journal.end_turn(first, "failed", {first: FAILED, second: FAILED, third: FAILED})
+        await journal.end_turn(first, "done", {first: ANSWERED})
+        await journal.resume_turn(first)
+        journal = await self.restart(journal)
+        assert await journal.turn(first) == TurnRecord(first, CHAT, "failed", began, began + 1)
+        records = [await journal.inbound(name) for name in (first, second, third, other)]
+        assert [(one.state, one.turn_id) for one in records if one is not None] == [
+            ("failed", first),
+            ("withdrawn", first),
+            ("failed", first),
+            ("in_turn", other),
+        ]
+        assert await journal.unfinished() == [inbound(4)]
+
+    async def test_the_first_end_counts_and_dead_is_a_state_of_its_own(self, journal: Journal) -> None:
+        for number, end in ((1, WITHDRAWN), (2, InboxEnd("dead", "unreadable"))):
+            await journal.receive(inbound(number))
+            await journal.finish(inbound(number).request_id, end)
+            await journal.finish(inbound(number).request_id, InboxEnd("handled", "later"))
         records = [await journal.inbound(inbound(number).request_id) for number in (1, 2)]
-        assert [(record.state, record.outcome) for record in records if record] == [
-            ("done", "withdrawn"),
-            ("dead", "dead"),
+        assert [(record.state, record.detail) for record in records if record] == [
+            ("withdrawn", None),
+            ("dead", "unreadable"),
         ]
 
     async def test_an_edit_before_the_turn_replaces_what_an_inbound_says_and_keeps_its_place(
@@ -49,7 +86,7 @@ class RecordsContract(JournalRig):
     ) -> None:
         for number in (1, 2):
             await journal.receive(inbound(number, message_id="9"))
-        await journal.claim(inbound(1).request_id)
+        await journal.begin_turn(inbound(1).request_id, CHAT, [inbound(1).request_id])
         edited = inbound(1, message_id="9", text="改过的 ✏️ תוקן\ud800")
         assert await journal.amend(edited)
         journal = await self.restart(journal)
@@ -57,11 +94,11 @@ class RecordsContract(JournalRig):
         assert await journal.unfinished() == [kept, inbound(2, message_id="9")]
         record = await journal.inbound(edited.request_id)
         assert record is not None
-        assert (record.inbound, record.state) == (kept, "claimed")
+        assert (record.inbound, record.state) == (kept, "in_turn")
 
     async def test_what_is_finished_or_unknown_is_not_amended(self, journal: Journal) -> None:
         await journal.receive(inbound(1))
-        await journal.finish(inbound(1).request_id, "done")
+        await journal.finish(inbound(1).request_id, ANSWERED)
         assert not await journal.amend(inbound(1, text="too late"))
         assert not await journal.amend(inbound(2, text="never taken in"))
         record = await journal.inbound(inbound(1).request_id)
@@ -79,13 +116,13 @@ class RecordsContract(JournalRig):
         await journal.receive(inbound(5))
         original = inbound(6, message_id="9")
         await journal.receive(original)
-        await journal.finish(edited.request_id, "done")
+        await journal.finish(edited.request_id, ANSWERED)
         journal = await self.restart(journal)
         found = await journal.about(CHAT, "9")
         assert [(one.inbound, one.state) for one in found] == [
-            (deleted, "received"),
-            (edited, "done"),
-            (original, "received"),
+            (deleted, "queued"),
+            (edited, "answered"),
+            (original, "queued"),
         ]
         assert await journal.about(CHAT, "") == []
         (key,) = found[0].inbound.keys[:1]
@@ -102,7 +139,7 @@ class RecordsContract(JournalRig):
         await journal.receive(inbound(3, message_id="9", text='"9"'))
         await journal.receive(inbound(4, answers="9", chat_key="telegram:chat:6", message_id="13"))
         await journal.receive(inbound(5, answers="99", message_id="14"))
-        await journal.finish(quoting.request_id, "done")
+        await journal.finish(quoting.request_id, ANSWERED)
         journal = await self.restart(journal)
         assert [one.inbound for one in await journal.quoting(CHAT, "9")] == [quoting, answering]
         assert await journal.quoting(CHAT, "7") == []
@@ -116,7 +153,7 @@ class RecordsContract(JournalRig):
         assert await journal.unfinished(limit=0) == []
         assert await journal.unfinished(1, inbound(3).request_id) == [inbound(1)]
         assert await journal.unfinished(2, "unknown") == [inbound(3), inbound(1)]
-        await journal.finish(inbound(3).request_id, "done")
+        await journal.finish(inbound(3).request_id, ANSWERED)
         assert await journal.unfinished(limit=2) == [inbound(1), inbound(2)]
 
     async def test_changes_reach_the_disk_in_the_order_of_the_calls_whoever_waits(
@@ -124,24 +161,24 @@ class RecordsContract(JournalRig):
     ) -> None:
         await journal.receive(inbound(1))
         # Begun in one order, awaited in the other.
-        claimed = journal.claim(inbound(1).request_id)
+        claimed = journal.begin_turn(inbound(1).request_id, CHAT, [inbound(1).request_id])
         begun = asyncio.ensure_future(journal.begin_step(step(1)))
         ended = journal.end_step(inbound(1).request_id, step(1).id, {"content": "ok"})
-        await journal.finish(inbound(1).request_id, "done")
+        await journal.finish(inbound(1).request_id, ANSWERED)
         # All of it is on disk although nobody has waited for it.
         again = await self.restart(journal)
         (record,) = await again.steps(inbound(1).request_id)
         assert record.result == {"content": "ok"}
         found = await again.inbound(inbound(1).request_id)
         assert found is not None
-        assert found.state == "done"
+        assert (found.state, found.turn_id) == ("answered", inbound(1).request_id)
         await asyncio.gather(ended, begun, claimed)
 
     async def test_the_newest_request_is_the_greatest_of_all(self, journal: Journal) -> None:
         assert await journal.newest() == ""
         for number in (2, 7, 3):
             await journal.receive(inbound(number))
-        await journal.finish(inbound(7).request_id, "done")
+        await journal.finish(inbound(7).request_id, ANSWERED)
         journal = await self.restart(journal)
         await journal.open()
         assert await journal.newest() == inbound(7).request_id
@@ -192,9 +229,9 @@ class RecordsContract(JournalRig):
             await journal.receive(inbound(number, keys=()))
             await journal.begin_step(step(number, request=number, began_at=clock.now()))
         await journal.begin_step(step(1, request=9, began_at=clock.now()))  # of a turn that no chat caused
-        await journal.finish(inbound(1).request_id, "done")
+        await journal.finish(inbound(1).request_id, ANSWERED)
         await clock.advance(DAY)
-        await journal.finish(inbound(3).request_id, "done")
+        await journal.finish(inbound(3).request_id, ANSWERED)
         assert await journal.sweep(clock.now() - 1) == 3
         left = [len(await journal.steps(step(1, request=request).request_id)) for request in (1, 2, 3, 9)]
         assert left == [0, 1, 1, 0]
@@ -212,7 +249,7 @@ class RecordsContract(JournalRig):
         assert await journal.undelivered() == []
         began = clock.now()
         await clock.advance(1)
-        await journal.finish(inbound(1).request_id, "done")
+        await journal.finish(inbound(1).request_id, ANSWERED)
         await journal.update_outbox(replace(outbound(3), state="ready"))
         journal = await self.restart(journal)
         first, notice, second = await journal.undelivered()

@@ -7,7 +7,7 @@ import dataclasses
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import Job, Journal, StepRecord
+from bot.contracts.journal import FinalState, InboxEnd, Job, Journal, StepRecord, TurnEnd
 from bot.journal import SqliteJournal
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -30,6 +30,10 @@ WORDS = st.sampled_from(["", "a", "你好 👩‍👩‍👧", "שלום\u202e",
 CHATS = st.sampled_from([*map(ChatKey.parse, ["telegram:chat:5", "slack:chat:C1:thread:1.5"])])
 NEAR = (*map(ChatKey.parse, ("telegram:chat:5", "telegram:chat:5:topic:7")),)
 STATES: Any = st.sampled_from(["ready", "sending", "sent", "unknown", "failed", "lost"])
+
+ENDS = st.builds(
+    InboxEnd, st.sampled_from(get_args(FinalState)), st.none() | WORDS, merged_into=st.none() | NAMES
+)
 
 Call = Callable[[Journal], Awaitable[Any]]
 
@@ -74,14 +78,29 @@ class JournalAgainstMemory(RuleBasedStateMachine):
 
         self.both(amended)
 
-    @rule(number=FEW, outcome=st.sampled_from(["done", "dead", "withdrawn", "joined 乙"]))
-    def claim_and_finish(self, number: int, outcome: str) -> None:
-        name = inbound(number).request_id
-        self.both(lambda journal: journal.claim(name), lambda journal: journal.finish(name, outcome))
+    @rule(number=FEW, end=ENDS)
+    def finish(self, number: int, end: InboxEnd) -> None:
+        self.both(lambda journal: journal.finish(inbound(number).request_id, end))
 
-    @rule(number=FEW)
-    def claim(self, number: int) -> None:
-        self.both(lambda journal: journal.claim(inbound(number).request_id))
+    @rule(number=FEW, more=st.lists(FEW, max_size=3), chat=CHATS, begins=st.booleans())
+    def take_up(self, number: int, more: list[int], chat: ChatKey, begins: bool) -> None:
+        name, members = inbound(number).request_id, [inbound(one).request_id for one in more]
+        if begins:
+            self.both(lambda journal: journal.begin_turn(name, chat, [name, *members]))
+        else:
+            self.both(lambda journal: journal.join_turn(name, members))
+
+    @rule(number=FEW, suspends=st.booleans())
+    def suspend_or_resume(self, number: int, suspends: bool) -> None:
+        name = inbound(number).request_id
+        self.both(lambda journal: journal.suspend_turn(name) if suspends else journal.resume_turn(name))
+
+    @rule(
+        number=FEW, state=st.sampled_from(get_args(TurnEnd)), members=st.dictionaries(FEW, ENDS, max_size=3)
+    )
+    def end_turn(self, number: int, state: TurnEnd, members: dict[int, InboxEnd]) -> None:
+        ends = {inbound(one).request_id: end for one, end in members.items()}
+        self.both(lambda journal: journal.end_turn(inbound(number).request_id, state, ends))
 
     @rule(request=FEW, name=NAMES, kind=st.sampled_from(["model", "tool", "dance"]), words=WORDS)
     def begin_step(self, request: int, name: str, kind: Any, words: str) -> None:
@@ -163,7 +182,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
                 for journal_call in ("unfinished", "undelivered", "closed_targets", "jobs")
             ),
             lambda journal: journal.newest(),
-            *(_asking(call, name) for call in ("inbound", "steps", "deliveries") for name in names),
+            *(_asking(call, name) for call in ("inbound", "turn", "steps", "deliveries") for name in names),
             *(_asking("about", "telegram:chat:5", name) for name in ("m1", "m2")),
             *(_asking("delivered_as", "telegram:chat:5", name) for name in (None, "a", "乙")),
             *(_asking("delivered_near", chat, "5", {"chat_id": "5"}, None) for chat in NEAR),

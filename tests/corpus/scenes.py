@@ -88,7 +88,7 @@ def again(*asked: str) -> str:
 @scene(shown={PERSON: answers(ONE)}, model=1)
 async def inbound_queued(stage: Stage) -> None:
     """A message is on file; no turn has begun with it."""
-    await stage.start(Fault("journal", "claim"))
+    await stage.start(Fault("journal", "begin_turn"))
     stage.telegram.say(ONE, chat_id=PERSON)
     await stage.dead()
 
@@ -135,7 +135,7 @@ async def step_begun(stage: Stage) -> None:
 @scene(shown={PERSON: answers(ONE)}, model=0)
 async def inbound_answered_not_closed(stage: Stage) -> None:
     """The answer is in the chat and its row says so; the message is not closed."""
-    await stage.start(Fault("journal", "finish"))
+    await stage.start(Fault("journal", "end_turn"))
     stage.telegram.say(ONE, chat_id=PERSON)
     await stage.dead()
 
@@ -156,7 +156,7 @@ async def inbound_merged(stage: Stage) -> None:
     stage.model.let_go()
     stage.model.hold()
     await stage.model.waiting()
-    await stage.until("SELECT state FROM inbox", "done", "claimed", "claimed")
+    await stage.until("SELECT state FROM inbox", "answered", "in_turn", "in_turn")
     await stage.kill()
 
 
@@ -172,7 +172,7 @@ async def inbound_joined(stage: Stage) -> None:
     stage.model.let_go()
     stage.model.hold()
     await stage.model.waiting()
-    await stage.until("SELECT state FROM inbox", "claimed", "claimed")
+    await stage.until("SELECT state FROM inbox", "in_turn", "in_turn")
     await stage.kill()
 
 
@@ -198,14 +198,14 @@ async def edit_of_a_waiting_message(stage: Stage) -> None:
     said = stage.telegram.say(TWO, chat_id=PERSON)
     await stage.until("SELECT count(*) FROM inbox", 2)
     stage.telegram.edit(said["message"]["message_id"], f"{TWO}, as changed", chat_id=PERSON)
-    await stage.until("SELECT outcome FROM inbox WHERE state = 'done'", "replaced")
+    await stage.until("SELECT state FROM inbox WHERE state = 'merged'", "merged")
     await stage.kill()
 
 
 @scene(shown={PERSON: [words(f"{ONE}, as changed")]}, model=1)
 async def edit_on_file_alone(stage: Stage) -> None:
     """A message and its edit are on file; no turn has begun, and the message's row has the old words."""
-    await stage.start(Fault("journal", "claim"), Fault("journal", "receive", 2, "after"))
+    await stage.start(Fault("journal", "begin_turn"), Fault("journal", "receive", 2, "after"))
     said = stage.telegram.say(ONE, chat_id=PERSON)
     stage.telegram.edit(said["message"]["message_id"], f"{ONE}, as changed", chat_id=PERSON)
     await stage.dead()
@@ -234,7 +234,7 @@ def _album(stage: Stage) -> None:
 @scene(shown={PERSON: answers(ONE)}, model=1)
 async def album_queued(stage: Stage) -> None:
     """An album of two files with a caption is one row on file."""
-    await stage.start(Fault("journal", "claim"))
+    await stage.start(Fault("journal", "begin_turn"))
     _album(stage)
     await stage.dead()
 
@@ -264,7 +264,7 @@ async def slack_thread_goes_on(stage: Stage) -> None:
     """A thread with one answer has a second question, whose turn has not begun."""
     await stage.start()
     root = await _answered_thread(stage)
-    stage.arm(Fault("journal", "claim"))
+    stage.arm(Fault("journal", "begin_turn"))
     await stage.slack.say(TWO, channel=ROOM, user=ANN, thread_ts=root)
     await stage.dead()
 
@@ -339,9 +339,9 @@ async def outbox_put_off(stage: Stage) -> None:
     await stage.start()
     stage.telegram.limit("sendMessage", 600, times=100)
     stage.telegram.say(ONE, chat_id=PERSON)
-    await stage.until("SELECT state FROM inbox", "done")
+    await stage.until("SELECT state FROM inbox", "answered")
     stage.telegram.say(TWO, chat_id=PERSON)
-    await stage.until("SELECT state FROM inbox", "done", "done")
+    await stage.until("SELECT state FROM inbox", "answered", "answered")
     await stage.kill()
 
 
@@ -352,7 +352,7 @@ async def outbox_repeat_unknown(stage: Stage) -> None:
     stage.telegram.fail("sendMessage", action="lose", times=2)
     stage.telegram.say(ONE, chat_id=PERSON)
     await stage.until("SELECT attempts FROM outbox ORDER BY rowid", 1, 1)
-    await stage.until("SELECT state FROM inbox", "done")
+    await stage.until("SELECT state FROM inbox", "answered")
     await stage.kill()
 
 
@@ -374,7 +374,7 @@ async def outbox_untold(stage: Stage) -> None:
     await stage.start()
     stage.telegram.limit("sendMessage", 600, times=1_000_000)
     stage.telegram.say(ONE, chat_id=PERSON)
-    await stage.until("SELECT state FROM inbox", "done")
+    await stage.until("SELECT state FROM inbox", "answered")
     stage.clock.advance(25 * 3600.0)
     await stage.until("SELECT untold FROM outbox", 1)
     await stage.kill()
@@ -438,7 +438,7 @@ async def command_cut_off(stage: Stage) -> None:
     """An /undo has begun, and nothing says whether it is done."""
     await stage.start()
     stage.telegram.say(ONE, chat_id=PERSON)
-    await stage.until("SELECT state FROM inbox", "done")
+    await stage.until("SELECT state FROM inbox", "answered")
     stage.arm(Fault("journal", "put_outbox"))
     stage.telegram.say("/undo", chat_id=PERSON)
     await stage.dead()
@@ -458,7 +458,7 @@ async def failure_not_told(stage: Stage) -> None:
 async def _answered_thread(stage: Stage) -> str:
     root = await stage.slack.say(f"<@U0SHIP> {ONE}", channel=ROOM, user=ANN)
     await stage.slack.until(lambda: bool(stage.slack.replies(ROOM, root)))
-    await stage.until("SELECT state FROM inbox", "done")
+    await stage.until("SELECT state FROM inbox", "answered")
     return root
 
 
@@ -670,7 +670,7 @@ PLANNED = "the planned question"
 
 async def _planned(stage: Stage, asked: str) -> None:
     stage.telegram.say(asked, chat_id=PERSON)
-    await stage.until("SELECT state FROM inbox", "done")
+    await stage.until("SELECT state FROM inbox", "answered")
 
 
 @scene(
@@ -721,7 +721,7 @@ async def job_due_again(stage: Stage) -> None:
 async def _lost(stage: Stage) -> None:
     await stage.start()
     stage.telegram.say(ONE, chat_id=PERSON)
-    await stage.until("SELECT state FROM inbox", "done")
+    await stage.until("SELECT state FROM inbox", "answered")
     stage.model.hold()
     stage.telegram.say(TWO, chat_id=PERSON)
     await stage.model.waiting()

@@ -36,7 +36,7 @@ from tests.unit.agent.test_turn import Press
 from tests.unit.gateway import conftest as gateways
 
 WRITES = frozenset({
-    "receive", "claim", "finish", "amend", "bury", "begin_step", "end_step", "put_outbox", "update_outbox", "close_target",
+    "receive", "begin_turn", "join_turn", "end_turn", "finish", "amend", "bury", "begin_step", "end_step", "put_outbox", "update_outbox", "close_target",
     "open_target", "once", "put_job", "remove_job",
 })  # fmt: skip
 FATES = ("shown", "throttled", "throttled for long", "lost", "shown, its answer lost")
@@ -99,7 +99,7 @@ class World:
 
     def wrong(self) -> list[str]:
         """What is not as it must be, once nothing is left to do."""
-        left = [row for row in self.journal._inbox.values() if row.state in {"received", "claimed"}]
+        left = [row for row in self.journal._inbox.values() if row.open]
         bad = [f"{row.inbound.text} is still {row.state}" for row in left]
         bad += [f"a notice: {one.text}" for one in self.seen if one.kind == "notice"]
         replies = [one.text for one in self.seen if one.kind == "reply"]

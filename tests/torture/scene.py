@@ -253,7 +253,7 @@ def unfinished(root: Path) -> Mapping[str, int]:
     base = sqlite3.connect(path, timeout=5)
     try:
         rows = base.execute(
-            "SELECT 'inbox ' || state FROM inbox WHERE state NOT IN ('done', 'dead')"
+            "SELECT 'inbox ' || state FROM inbox WHERE state IN ('queued', 'in_turn')"
             " UNION ALL SELECT 'outbox ' || state FROM outbox WHERE state IN ('ready', 'sending')"
         )
         return Counter(row[0] for row in rows)

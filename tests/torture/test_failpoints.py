@@ -121,7 +121,7 @@ async def test_dead_in_the_middle_of_going_on_after_a_death_it_still_answers_onc
     plans = [
         [Fault("channel", "send", when="after"), Fault("journal", "update_outbox", when="before")],
         [Fault("journal", "put_outbox", when="after"), Fault("channel", "send", when="before")],
-        [Fault("disk", "write", 4, "torn"), Fault("disk", "write", 4, "torn"), Fault("journal", "finish")],
+        [Fault("disk", "write", 4, "torn"), Fault("disk", "write", 4, "torn"), Fault("journal", "end_turn")],
     ]
     await each(tmp_path, channel, plans)
 

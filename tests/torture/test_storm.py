@@ -141,19 +141,19 @@ def unheard(world: Net, questions: Iterable[str] = ()) -> list[str]:
     """The questions that have neither an answer nor a notice that there is none: nothing of them is open then."""
     base = sqlite3.connect(world.world.root / ".ship" / "journal.db", timeout=5)
     try:
-        rows = base.execute("SELECT request_id, outcome, payload FROM inbox").fetchall()
+        rows = base.execute("SELECT request_id, turn_id, payload FROM inbox").fetchall()
         told = {
             row[0]
             for row in base.execute("SELECT request_id FROM outbox WHERE kind = 'notice' AND state = 'sent'")
         }
     finally:
         base.close()
-    joined = {row[0]: (row[1] or "").removeprefix("joined ") for row in rows}
+    turns = {row[0]: row[1] for row in rows}
     asked = {json.loads(payload)["text"]: request_id for request_id, _, payload in rows}
 
     def notice(question: str) -> bool:
         name = asked.get(question, "")
-        return bool({name, joined.get(name, "")} & told)
+        return bool({name, turns.get(name)} & told)
 
     return [question for question in world.silent(questions) if not notice(question)]
 

@@ -186,10 +186,10 @@ class DueJobs:
         key = job.key(due)
         found = await self._journal.about(job.chat_key, "", key)
         record = next((one for one in found if key in one.inbound.keys), None)
-        if record is not None and record.state not in {"done", "dead"}:
+        if record is not None and record.open:
             return job
-        outcome = record.outcome if record is not None else None
-        failures = 0 if outcome == "done" else job.failures + (outcome == "failed")
+        state = record.state if record is not None else None
+        failures = 0 if state == "answered" else job.failures + (state == "failed")
         update: Json = {"open": None, "failures": failures}
         if failures >= FAILURES and job.next is not None:
             update |= {"paused": "it failed three times in a row", "tell": self._gave_up(job)}

@@ -55,6 +55,7 @@ class ChannelWatchdog:
         self._clock = clock
         self._log = log
         now = clock.monotonic()
+        self._looked = now
         self._seen = {name: _Seen(now) for name in channels}
 
     def opened(self, channel: str) -> None:
@@ -82,6 +83,12 @@ class ChannelWatchdog:
 
     def look(self) -> None:
         """One look at every channel."""
+        now = self._clock.monotonic()
+        missed, self._looked = now - self._looked - LOOK_EVERY, now
+        if missed > LOOK_EVERY:
+            # The process stood still, or the machine slept: nothing could be heard then.
+            for seen in self._seen.values():
+                seen.heard += missed
         for name, channel in self._channels.items():
             self._look(name, channel.health())
 

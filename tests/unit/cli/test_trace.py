@@ -10,6 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.agent import TurnRequest
+from bot.contracts.journal import ANSWERED, InboxEnd
 from bot.contracts.model import ModelReply, Usage
 from bot.journal.sqlite import SqliteJournal
 from bot.journal.view import JournalView
@@ -46,8 +47,9 @@ async def _had(root: Path) -> Turn:
     await journal.receive(second)
     await bench.pool.run(TurnRequest(first.request_id, KEY, inbound=first, reply=bench.chat))
     await bench.pool.flush()
-    await journal.finish(first.request_id, "done")
-    await journal.finish(second.request_id, f"joined {first.request_id}")
+    await journal.finish(first.request_id, ANSWERED)
+    await journal.join_turn(first.request_id, [second.request_id])
+    await journal.finish(second.request_id, ANSWERED)
     await journal.close()
     await bench.close()
     log.close()
@@ -109,7 +111,7 @@ async def test_a_journal_is_only_read(turn: Turn) -> None:
     view = JournalView(file, clock=bench.clock, log=bench.log)
     assert (await view.steps(turn.request_id))[0].kind == "model"
     with pytest.raises(errors.StorageError, match="only read"):
-        await view.finish(turn.request_id, "no")
+        await view.finish(turn.request_id, InboxEnd("handled", "no"))
     await view.close()
     assert file.read_bytes() == before
     await bench.close()

@@ -50,6 +50,12 @@ def refusing(bench: Bench, *names: str) -> FaultyJournal:
     return journal
 
 
+def leave_open(journal: SqliteJournal) -> None:
+    """No end of a turn or of an inbound reaches the disk from now on."""
+    journal.post.finish = unwritten  # type: ignore[method-assign]
+    journal.post.end_turn = unwritten  # type: ignore[method-assign]
+
+
 def unwritten(*_: Any, **__: Any) -> Future[None]:
     """In place of a posted write: the process dies before it reaches the disk, and nobody notices."""
     written: Future[None] = asyncio.get_running_loop().create_future()

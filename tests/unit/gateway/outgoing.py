@@ -11,7 +11,7 @@ from typing import Any
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import Journal
+from bot.contracts.journal import ANSWERED, Journal
 from bot.contracts.outbound import OutboxRow
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
@@ -74,7 +74,7 @@ class Desk:
         )  # fmt: skip
         await self.file.receive(inbound)
         if finished:
-            await self.file.finish(to.request_id, "done")
+            await self.file.finish(to.request_id, ANSWERED)
 
     async def rows(self, request_id: str = "01REQ") -> list[OutboxRow]:
         return await self.file.deliveries(request_id)

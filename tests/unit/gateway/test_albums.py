@@ -110,7 +110,7 @@ async def test_a_new_caption_after_the_turn_is_recorded(tmp_path: Path) -> None:
     await bench.say("zwei", **change("b"))
     assert len(await said(bench)) == 1
     (_, record) = await bench.journal.about(ChatKey.parse("tele:chat:77"), "b", "message b")
-    assert record.outcome == "recorded"
+    assert record.detail == "came too late"
     await bench.close()
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
+from bot.contracts.journal import ANSWERED, InboxEnd
+from bot.gateway.conversation import UNKNOWN_MESSAGE
 from bot.testing.journal import FaultyJournal
 from tests.unit.gateway.conftest import Bench, refusing, unwritten
 
@@ -19,7 +21,10 @@ GROUP: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_
 
 
 async def outcomes(bench: Bench, message_id: str, chat_key: ChatKey = HERE) -> list[str | None]:
-    return [record.outcome for record in await bench.journal.about(chat_key, message_id)]
+    return [
+        None if record.open else record.detail or record.state
+        for record in await bench.journal.about(chat_key, message_id)
+    ]
 
 
 async def busy(bench: Bench, **more: Any) -> None:
@@ -41,7 +46,7 @@ async def test_an_edit_before_the_turn_replaces_what_the_message_says(bench: Ben
     await freed(bench)
     assert bench.tele.texts[0] == "re: busy"
     assert bench.tele.texts[1].startswith("re: the 你好\n\n(I cannot open photos")
-    assert await outcomes(bench, "m") == ["done", "replaced"]
+    assert await outcomes(bench, "m") == ["answered", "merged"]
     assert (await bench.journal.about(ChatKey.parse("tele:chat:77"), "m"))[0].inbound.text == "the 你好"
     assert [text for _, text in await bench.lines()][:2] == ["busy", "the 你好"]
 
@@ -53,7 +58,7 @@ async def test_of_two_edits_the_newer_counts_in_whatever_order_they_come(bench: 
     await bench.say("second", message_id="m", kind="edit", ts=2_000)
     await freed(bench)
     assert bench.tele.texts == ["re: busy", "re: third"]
-    assert await outcomes(bench, "m") == ["done", "replaced", "outdated"]
+    assert await outcomes(bench, "m") == ["answered", "merged", "outdated"]
 
 
 async def test_a_deletion_before_the_turn_withdraws_the_message(bench: Bench) -> None:
@@ -63,7 +68,7 @@ async def test_a_deletion_before_the_turn_withdraws_the_message(bench: Bench) ->
     await bench.say("too late", message_id="m", kind="edit")
     await freed(bench)
     assert bench.tele.texts == ["re: busy"]
-    assert await outcomes(bench, "m") == ["withdrawn", "withdrew", "outdated"]
+    assert await outcomes(bench, "m") == ["withdrawn", "handled", "outdated"]
 
 
 @pytest.mark.parametrize("kind", ["edit", "delete"])
@@ -74,8 +79,8 @@ async def test_a_change_by_somebody_else_counts_for_nothing(bench: Bench, kind: 
     await freed(bench)
     assert bench.tele.texts == ["re: busy", "re: mine"]
     assert await outcomes(bench, "m", ChatKey.parse("tele:chat:-100")) == [
-        "done",
-        "recorded before its message",
+        "answered",
+        "came before its message",
     ]
 
 
@@ -95,7 +100,8 @@ async def test_an_edit_during_the_turn_joins_it(bench: Bench) -> None:
     assert (joined.kind, joined.text) == ("edit", "busy, now")
     await freed(bench)
     assert bench.tele.texts == ["re: busy"]
-    assert (await outcomes(bench, "busy"))[1].startswith("joined ")  # type: ignore[union-attr]
+    message, edit = await bench.journal.about(HERE, "busy")
+    assert (edit.state, edit.turn_id) == ("answered", message.inbound.request_id)
 
 
 async def test_an_edit_that_comes_too_late_to_be_taken_up_is_a_turn_of_its_own(bench: Bench) -> None:
@@ -106,7 +112,7 @@ async def test_an_edit_that_comes_too_late_to_be_taken_up_is_a_turn_of_its_own(b
     assert bench.tele.texts == ["re: busy", "re: two"]
     assert bench.agent.requests[1].inbound is not None
     assert bench.agent.requests[1].inbound.kind == "edit"
-    assert await outcomes(bench, "busy") == ["done", "done", "replaced"]
+    assert await outcomes(bench, "busy") == ["answered", "answered", "merged"]
 
 
 async def test_an_edit_that_leaves_nothing_is_no_turn(bench: Bench) -> None:
@@ -114,7 +120,7 @@ async def test_an_edit_that_leaves_nothing_is_no_turn(bench: Bench) -> None:
     await bench.say(" ", message_id="busy", kind="edit")
     await freed(bench)
     assert bench.tele.texts == ["re: busy"]
-    assert await outcomes(bench, "busy") == ["done", "recorded"]
+    assert await outcomes(bench, "busy") == ["answered", "came too late"]
 
 
 async def test_a_deletion_during_the_turn_stops_it_and_takes_its_edit_along(bench: Bench) -> None:
@@ -123,7 +129,7 @@ async def test_a_deletion_during_the_turn_stops_it_and_takes_its_edit_along(benc
     await bench.say("", message_id="busy", kind="delete")
     await bench.idle()
     assert bench.tele.sent == []
-    assert await outcomes(bench, "busy") == ["stopped", "withdrawn", "withdrew"]
+    assert await outcomes(bench, "busy") == ["stopped", "withdrawn", "handled"]
 
 
 async def test_a_deletion_of_one_message_of_a_burst_leaves_the_others_their_answer(tmp_path: Path) -> None:
@@ -141,8 +147,8 @@ async def test_a_deletion_of_one_message_of_a_burst_leaves_the_others_their_answ
     await bench.say("", message_id="busy", kind="delete")
     await freed(bench)
     assert bench.tele.texts == ["re: busy", "re: one"]
-    assert await outcomes(bench, "2nd") == ["withdrawn", "withdrew"]
-    assert await outcomes(bench, "busy") == ["done", "recorded"]
+    assert await outcomes(bench, "2nd") == ["withdrawn", "handled"]
+    assert await outcomes(bench, "busy") == ["answered", "came too late"]
     await bench.close()
 
 
@@ -169,7 +175,7 @@ async def test_after_the_turn_a_change_is_recorded(bench: Bench, kind: str) -> N
     await bench.say("changed", message_id="m", kind=kind)
     await bench.idle()
     assert bench.tele.texts == ["re: said"]
-    assert await outcomes(bench, "m") == ["done", "recorded"]
+    assert await outcomes(bench, "m") == ["answered", "came too late"]
 
 
 async def test_what_comes_before_its_message_is_kept_for_it(bench: Bench) -> None:
@@ -181,7 +187,7 @@ async def test_what_comes_before_its_message_is_kept_for_it(bench: Bench) -> Non
     assert await bench.say("never seen", message_id="gone") is True
     await bench.idle()
     assert bench.tele.texts == ["re: newest"]
-    assert await outcomes(bench, "gone") == ["recorded before its message", "withdrawn"]
+    assert await outcomes(bench, "gone") == ["came before its message", "withdrawn"]
     assert ("user", "never seen") not in await bench.lines()
     assert await bench.journal.unfinished() == []
 
@@ -217,7 +223,7 @@ async def test_an_edit_that_cannot_be_recorded_counts_now_and_after_a_restart(tm
     await second.open()
     await second.idle()
     assert second.tele.texts == ["re: busy", "re: the"]
-    assert await outcomes(second, "m") == ["done", "replaced"]
+    assert await outcomes(second, "m") == ["answered", "merged"]
     await second.close()
 
 
@@ -234,9 +240,9 @@ class TestAfterARestart:
         assert await second.open("tele") == 1
         await second.idle()
         assert second.tele.texts == ["re: A"]
-        assert await outcomes(second, "a") == ["done", "replaced"]
-        assert await outcomes(second, "b") == ["withdrawn", "withdrew"]
-        assert await outcomes(second, "c") == ["recorded before its message"]
+        assert await outcomes(second, "a") == ["answered", "merged"]
+        assert await outcomes(second, "b") == ["withdrawn", "handled"]
+        assert await outcomes(second, "c") == ["came before its message"]
         await second.close()
 
     async def test_an_edit_of_a_turn_that_goes_on_comes_after_it(self, tmp_path: Path) -> None:
@@ -261,9 +267,9 @@ class TestAfterARestart:
         await first.say("during", message_id="x", kind="edit")
         await first.clock.advance(1)
         (original, _) = await first.journal.unfinished()
-        await first.journal.finish(original.request_id, "done")
+        await first.journal.finish(original.request_id, ANSWERED)
         await first.say("y", message_id="y")
-        await first.journal.finish((await first.journal.unfinished())[-1].request_id, "done")
+        await first.journal.finish((await first.journal.unfinished())[-1].request_id, ANSWERED)
         await first.clock.advance(1)
         await first.say("after", message_id="y", kind="edit")
         await first.close()
@@ -271,7 +277,7 @@ class TestAfterARestart:
         await second.open()
         await second.idle()
         assert second.tele.texts == ["re: during"]
-        assert (await outcomes(second, "y"))[1] == "recorded"
+        assert (await outcomes(second, "y"))[1] == "came too late"
         await second.close()
 
     async def test_a_message_of_a_turn_that_goes_on_can_still_be_withdrawn(self, tmp_path: Path) -> None:
@@ -322,9 +328,8 @@ async def test_an_edit_that_comes_after_the_deletion_and_before_the_message_leav
 def leave_edits_open(bench: Bench, patch: pytest.MonkeyPatch) -> None:
     finish = bench.journal.post.finish
 
-    def but_edits(request_id: str, outcome: str) -> Future[None]:
-        edits = {"replaced", "recorded before its message"}
-        return unwritten() if outcome in edits else finish(request_id, outcome)
+    def but_edits(request_id: str, end: InboxEnd) -> Future[None]:
+        return unwritten() if end.state == "merged" or end == UNKNOWN_MESSAGE else finish(request_id, end)
 
     patch.setattr(bench.journal.post, "finish", but_edits)
 
@@ -368,7 +373,7 @@ async def test_an_edit_that_waits_and_took_up_a_newer_one_is_answered_after_a_cr
     await first.say("second", message_id="busy", kind="edit", ts=1_800_000_000_000)
     await first.say("third", message_id="busy", kind="edit", ts=1_800_000_001_000)
     async with asyncio.timeout(10):
-        while await outcomes(first, "busy") != [None, None, "replaced"]:  # noqa: ASYNC110 - it has no event
+        while await outcomes(first, "busy") != [None, None, "merged"]:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0)
     await first.close()
     second = Bench(tmp_path, mode="followup")

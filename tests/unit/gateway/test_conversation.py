@@ -10,7 +10,7 @@ import pytest
 from bot import errors
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Attachment, Inbound
-from bot.contracts.journal import InboxRecord
+from bot.contracts.journal import ANSWERED, FAILED, STOPPED, InboxEnd, InboxRecord
 from bot.gateway.conversation import (
     MODES,
     Amend,
@@ -59,7 +59,7 @@ TABLE: list[tuple[str, str, str]] = [
         begin -> 1
         asked
         over
-        ended done -> close 1: done
+        ended answered -> close 1: answered
         closed
         idle -> yes
         """,
@@ -118,7 +118,7 @@ TABLE: list[tuple[str, str, str]] = [
         begin -> 1
         turn ends
         begin -> 2
-        ended command -> close 2: command
+        ended handled -> close 2: handled
         closed
         begin -> 3
         """,
@@ -136,9 +136,9 @@ TABLE: list[tuple[str, str, str]] = [
         take -> 2
         a says 3
         take -> 3
-        answered -> close 2: joined 1, close 3: joined 1
+        answered -> close 2: answered, close 3: answered
         over
-        ended done -> close 1: done
+        ended answered -> close 1: answered
         closed
         """,
     ),
@@ -152,7 +152,7 @@ TABLE: list[tuple[str, str, str]] = [
         over
         a says 2
         take ->
-        ended done -> close 1: done
+        ended answered -> close 1: answered
         closed
         begin -> 2
         """,
@@ -225,7 +225,7 @@ TABLE: list[tuple[str, str, str]] = [
         asked
         a says 6
         take ->
-        ended done -> close 4: joined 3, close 5: joined 3, close 3: done
+        ended answered -> close 4: answered, close 5: answered, close 3: answered
         """,
     ),
     (
@@ -240,7 +240,7 @@ TABLE: list[tuple[str, str, str]] = [
         b says 3
         a commands 4 new
         a says 5 -> stop 1
-        ended stopped -> close 2: joined 1, close 1: stopped
+        ended stopped -> close 2: stopped, close 1: stopped
         a says 6
         closed
         begin -> 3
@@ -336,7 +336,7 @@ TABLE: list[tuple[str, str, str]] = [
         "steer, quiet for 2",
         """
         @0 a says 1 -> wake at 2
-        @1 a deletes 1 -> close 1: withdrawn, close delete 1: withdrew
+        @1 a deletes 1 -> close 1: withdrawn, close delete 1: handled
         @1 begin -> nothing
         @1 idle -> yes
         """,
@@ -360,7 +360,7 @@ TABLE: list[tuple[str, str, str]] = [
         "steer",
         """
         a says 1
-        a edits 1 to new -> amend 1=new, close edit 1 to new: replaced
+        a edits 1 to new -> amend 1=new, close edit 1 to new: merged into 1
         begin -> 1=new
         """,
     ),
@@ -369,7 +369,7 @@ TABLE: list[tuple[str, str, str]] = [
         "steer",
         """
         a says 1
-        a edits 1 to third as of 3 -> amend 1=third, close edit 1 to third: replaced
+        a edits 1 to third as of 3 -> amend 1=third, close edit 1 to third: merged into 1
         a edits 1 to second as of 2 -> close edit 1 to second: outdated
         begin -> 1=third
         """,
@@ -384,8 +384,8 @@ TABLE: list[tuple[str, str, str]] = [
         a edits 1 to two
         take -> edit 1 to two
         a edits 1 to three
-        a edits 1 to four -> amend edit 1 to three=four, close edit 1 to four: replaced
-        ended done -> close edit 1 to two: joined 1, close 1: done
+        a edits 1 to four -> amend edit 1 to three=four, close edit 1 to four: merged into edit 1 to three
+        ended answered -> close edit 1 to two: answered, close 1: answered
         closed
         begin -> edit 1 to three=four
         """,
@@ -409,12 +409,12 @@ TABLE: list[tuple[str, str, str]] = [
         a says 1
         begin -> 1
         asked
-        ended done -> close 1: done
+        ended answered -> close 1: answered
         a edits 1 to two
         closed
-        a edits 1 to three as of 9 -> amend edit 1 to two=three, close edit 1 to three: replaced
+        a edits 1 to three as of 9 -> amend edit 1 to two=three, close edit 1 to three: merged into edit 1 to two
         begin -> edit 1 to two=three
-        ended done -> close edit 1 to two: done
+        ended answered -> close edit 1 to two: answered
         closed
         a edits 1 to four as of 10 -> look up edit 1 to four
         idle -> yes
@@ -446,7 +446,7 @@ TABLE: list[tuple[str, str, str]] = [
         "steer",
         """
         a commands 1 new
-        a edits 1 to words -> amend 1=words, close edit 1 to words: replaced
+        a edits 1 to words -> amend 1=words, close edit 1 to words: merged into 1
         a says 2
         begin -> 1=words
         asked
@@ -461,9 +461,9 @@ TABLE: list[tuple[str, str, str]] = [
         a says 0
         begin -> 0
         a says 1
-        a deletes 1 -> close 1: withdrawn, close delete 1: withdrew
+        a deletes 1 -> close 1: withdrawn, close delete 1: handled
         a edits 0 to new
-        a deletes 0 -> close edit 0 to new: withdrawn, stop 0, close delete 0: withdrew
+        a deletes 0 -> close edit 0 to new: withdrawn, stop 0, close delete 0: handled
         turn ends
         begin -> nothing
         """,
@@ -476,9 +476,9 @@ TABLE: list[tuple[str, str, str]] = [
         a says 2
         begin -> 1+2
         asked
-        a deletes 2 -> close delete 2: withdrew
+        a deletes 2 -> close delete 2: handled
         left -> 1
-        a deletes 1 -> stop 1, close delete 1: withdrew
+        a deletes 1 -> stop 1, close delete 1: handled
         ended stopped -> close 2: withdrawn, close 1: stopped
         """,
     ),
@@ -490,8 +490,8 @@ TABLE: list[tuple[str, str, str]] = [
         begin -> 1
         asked
         over
-        a deletes 1 -> close delete 1: withdrew
-        ended done -> close 1: done
+        a deletes 1 -> close delete 1: handled
+        ended answered -> close 1: answered
         closed
         a deletes 1 -> look up delete 1
         """,
@@ -501,7 +501,7 @@ TABLE: list[tuple[str, str, str]] = [
         "steer",
         """
         a goes on with 1
-        a deletes 1 -> stop 1, close delete 1: withdrew
+        a deletes 1 -> stop 1, close delete 1: handled
         begin -> 1 again
         stopped -> yes
         """,
@@ -512,7 +512,7 @@ TABLE: list[tuple[str, str, str]] = [
         "steer",
         """
         a shows 1, 2
-        a edits 2 to new -> amend 1=1 new, close edit 2 to new: replaced
+        a edits 2 to new -> amend 1=1 new, close edit 2 to new: merged into 1
         begin -> 1=1 new
         """,
     ),
@@ -532,7 +532,7 @@ TABLE: list[tuple[str, str, str]] = [
         "steer",
         """
         a shows 1, 2
-        a deletes 2 -> close 1: withdrawn, close delete 2: withdrew
+        a deletes 2 -> close 1: withdrawn, close delete 2: handled
         """,
     ),
     # ------------------------------------------------------------ stops
@@ -800,7 +800,7 @@ TABLE: list[tuple[str, str, str]] = [
         begin while the disk is full -> 1+2 again
         b says 5
         take ->
-        ended done -> close 2: joined 1, close 1: done
+        ended answered -> close 2: answered, close 1: answered
         closed
         begin while the disk is full -> nothing
         begin -> 3+4
@@ -820,6 +820,8 @@ TABLE: list[tuple[str, str, str]] = [
         """,
     ),
 ]
+
+ENDS = {"answered": ANSWERED, "failed": FAILED, "stopped": STOPPED, "handled": InboxEnd("handled")}
 
 
 class Script:
@@ -852,7 +854,7 @@ class Script:
         if line in TURN:
             return self.apply(TURN[line])
         for pattern, act in (
-            (r"ended (?P<outcome>\w+)", self.ended),
+            (r"ended (?P<how>\w+)", self.ended),
             (r"turn ends", self.turn_ends),
             (r"begin(?: (?P<who>\w))?(?P<full> while the disk is full)?", self.begin),
             (r"take", self.take),
@@ -906,7 +908,7 @@ class Script:
         name, words = f"edit {found['name']} to {found['words']}", found["words"]
         ts = int(found["ts"]) * 1000 if found["ts"] else None
         edit = self.inbound(found["who"], name, kind="edit", text=words, message_id=found["name"], ts=ts)
-        records = [InboxRecord(one, "received", 0, 0) for one in self.file if same_message(one, edit)]
+        records = [InboxRecord(one, "queued", 0, 0) for one in self.file if same_message(one, edit)]
         return self.apply(Edit(edit, records))
 
     def deletes(self, found: re.Match[str]) -> str:
@@ -940,10 +942,10 @@ class Script:
         return self.apply(GoesOn(TurnPlan(first, tuple(rest), begun=True)))
 
     def ended(self, found: re.Match[str]) -> str:
-        return self.apply(Ended(found["outcome"]))
+        return self.apply(Ended(ENDS[found["how"]]))
 
     def turn_ends(self, _: re.Match[str]) -> str:
-        self.apply(Ended("done"))
+        self.apply(Ended(ANSWERED))
         return self.apply(Closed())
 
     def begin(self, found: re.Match[str]) -> str:
@@ -976,8 +978,9 @@ def said(inbound: Inbound) -> str:
 
 def shown(effect: Effect) -> str:  # noqa: PLR0911 - one line a kind
     match effect:
-        case Close(inbound, outcome):
-            return f"close {inbound.request_id}: {outcome}"
+        case Close(inbound, end):
+            into = f" into {end.merged_into}" if end.merged_into is not None else ""
+            return f"close {inbound.request_id}: {end.detail or end.state}{into}"
         case Amend(inbound):
             return f"amend {said(inbound)}"
         case StopTurn(turn):
@@ -1010,8 +1013,8 @@ def test_a_chat(how: str, lines: str) -> None:
         ["a says 1", "begin", "asked", "asked"],
         ["a says 1", "begin", "asked", "over", "over"],
         ["a says 1", "begin", "over", "asked"],
-        ["a says 1", "begin", "ended done", "ended done"],
-        ["a says 1", "begin", "ended done", "closed", "closed"],
+        ["a says 1", "begin", "ended answered", "ended answered"],
+        ["a says 1", "begin", "ended answered", "closed", "closed"],
         ["a goes on with 1", "asked"],
     ],
     ids=" · ".join,

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import InboxRecord
+from bot.contracts.journal import ANSWERED, InboxRecord
 from bot.gateway.conversation import (
     LONGEST_BURST,
     MODES,
@@ -189,7 +189,7 @@ class Conversing(RuleBasedStateMachine):
             if isinstance(effect, Close):
                 name = effect.inbound.request_id
                 assert name not in self.closed, f"{name} was closed twice"
-                self.closed[name] = effect.outcome
+                self.closed[name] = effect.end.state
             if isinstance(effect, LookUp):
                 self.closed[effect.change.request_id] = "recorded"
         self.alike()
@@ -253,7 +253,7 @@ class Conversing(RuleBasedStateMachine):
         ts = max(self.number - late, int(about))
         edit = self.inbound(who, name, kind="edit", message_id=about, ts=ts, text=f"{about} {name}")
         changes = [one for one in self.file.values() if one.message_id == about and one.user_id == who]
-        records = [InboxRecord(one, "received", 0, 0) for one in changes]
+        records = [InboxRecord(one, "queued", 0, 0) for one in changes]
         newer = any(
             one.kind == "delete" or (one.kind == "edit" and one.ts > ts) for one in changes if one is not edit
         )
@@ -264,7 +264,7 @@ class Conversing(RuleBasedStateMachine):
         elif waits:
             waits[0].words = edit.text
             waits[0].kind = "message" if waits[0].kind == "command" else waits[0].kind
-            expected = [f"amend {waits[0].name}", f"close {name}: replaced"]
+            expected = [f"amend {waits[0].name}", f"close {name}: merged into {waits[0].name}"]
         elif inside:
             expected = self.comes(Said(name, who, "edit", edit.text, about, self.now, ts))
         else:
@@ -288,7 +288,7 @@ class Conversing(RuleBasedStateMachine):
             expected.append(f"stop {plain.turn[0].name}")
             plain.stopped = True
         plain.tidy()
-        expected = [*expected, f"close {name}: withdrew"] if expected or inside else [f"look up {name}"]
+        expected = [*expected, f"close {name}: handled"] if expected or inside else [f"look up {name}"]
         deletion = self.inbound(who, name, kind="delete", message_id=about, text="")
         self.apply(Delete(deletion), expected)
 
@@ -374,12 +374,12 @@ class Conversing(RuleBasedStateMachine):
             self.apply(Over(), [])
             return
         for one in turn[1:]:
-            expected.append(f"close {one.name}: {one.outcome or f'joined {turn[0].name}'}")
+            expected.append(f"close {one.name}: {one.outcome or 'answered'}")
         if quickly:
             self.apply(Answered(), expected)
             expected = []
         self.plain.phase = "over"
-        self.apply(Ended("done"), [*expected, f"close {turn[0].name}: done"])
+        self.apply(Ended(ANSWERED), [*expected, f"close {turn[0].name}: answered"])
         for one in turn:
             one.state = "closed"
         self.plain.turn, self.plain.stopped = [], False
@@ -455,8 +455,9 @@ class Conversing(RuleBasedStateMachine):
 
 def shown(effect: Effect) -> str:
     match effect:
-        case Close(inbound, outcome):
-            return f"close {inbound.request_id}: {outcome}"
+        case Close(inbound, end):
+            into = f" into {end.merged_into}" if end.merged_into is not None else ""
+            return f"close {inbound.request_id}: {end.detail or end.state}{into}"
         case Amend(inbound):
             return f"amend {inbound.request_id}"
         case StopTurn(turn):

@@ -11,6 +11,7 @@ import pytest
 from bot import errors
 from bot.contracts.agent import PriorReply
 from bot.contracts.channel import Health
+from bot.contracts.journal import ANSWERED, FAILED
 from bot.contracts.outbound import Outbound, OutboxRow, Sent
 from bot.gateway.delivery import ChatReply
 from bot.gateway.outbox.rows import REPEATED
@@ -145,7 +146,7 @@ async def test_a_notice_that_is_somebodys_answer_waits_too_also_after_a_restart_
     first.tele.failures.append(LONG)
     with pytest.raises(errors.DeliveryDeferred):
         await first.delivery.send(TO, "I failed.", kind="notice", owed=True)
-    await first.file.finish(TO.request_id, "failed")
+    await first.file.finish(TO.request_id, FAILED)
     await first.close()
     second = Desk(tmp_path)
     await second.delivery.open(lambda *_: None)
@@ -235,7 +236,7 @@ async def test_after_a_restart_what_waits_is_sent_when_the_platform_allows_it_an
     with pytest.raises(errors.DeliveryDeferred):
         await first.delivery.send(NEXT, "second")
     for to in (TO, NEXT):
-        await first.file.finish(to.request_id, "done")
+        await first.file.finish(to.request_id, ANSWERED)
     await first.close()
 
     later = FakeClock(clock.now() + 600)

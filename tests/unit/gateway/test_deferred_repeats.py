@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.journal import Journal
+from bot.contracts.journal import ANSWERED, Journal
 from bot.contracts.outbound import OutboxRow
 from bot.gateway.outbox.rows import REPEATED
 from bot.testing.clock import FakeClock
@@ -26,7 +26,7 @@ async def test_a_kill_before_the_repeat_of_a_deferred_reply_does_not_lose_it(
     first = Desk(tmp_path, clock=clock)
     await first.asked()
     await deferred(first)
-    await first.file.finish(TO.request_id, "done")
+    await first.file.finish(TO.request_id, ANSWERED)
     await first.close()
     clock.jump(HOUR)
     killed = asyncio.Event()

@@ -12,6 +12,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.agent import PriorReply
+from bot.contracts.journal import ANSWERED
 from bot.contracts.outbound import Outbound, OutboxRow, Sent
 from bot.gateway.delivery import Delivery
 from bot.gateway.outbox import worker
@@ -185,7 +186,7 @@ async def test_a_repeat_whose_answer_is_lost_is_sent_again_until_one_outcome_is_
     desk.tele.failures = [errors.DeliveryUncertain("time-out")] * 2
     with pytest.raises(errors.DeliveryDeferred):
         await desk.delivery.send(TO, "你好 🙂")
-    await desk.file.finish(TO.request_id, "done")
+    await desk.file.finish(TO.request_id, ANSWERED)
     (first, again) = await desk.rows()
     assert (first.state, again.state, again.attempts) == ("unknown", "sending", 1)
     left = lost - 2

@@ -143,7 +143,7 @@ async def test_a_file_alone_that_cannot_be_read_asks_no_model(bench: Bench) -> N
     assert bench.agent.requests == []
     record = await bench.journal.inbound(bench.log.of("inbound")[0].request_id or "")
     assert record is not None
-    assert record.outcome == "nothing to answer"
+    assert record.detail == "nothing to answer"
 
 
 async def test_what_is_no_text_or_too_large_is_left_after_its_first_piece(bench: Bench) -> None:

@@ -12,6 +12,7 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
+from bot.contracts.journal import STOPPED
 from bot.journal.sqlite import SqliteJournal
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal, JournalFailure
@@ -40,7 +41,7 @@ async def on_file(root: Path) -> list[str]:
 
 
 async def test_a_turn_whose_end_the_disk_refused_is_closed_without_a_restart(full: Bench) -> None:
-    journal = refusing(full, "finish")
+    journal = refusing(full, "finish", "end_turn")
     await full.say("你好")
     assert await full.tele.until(1) == ["re: 你好"]
     await full.idle()
@@ -90,7 +91,7 @@ async def test_what_is_cut_off_while_the_outbox_cannot_be_read_goes_out_later(
         await until(lambda: desk.clock.sleeping > 0)  # it looks again after a while
     async with desk.passing():
         await asyncio.wait([sending])
-        await desk.journal.post.finish(TO.request_id, "stopped")
+        await desk.journal.post.finish(TO.request_id, STOPPED)
         await desk.tele.until(1)
     assert desk.tele.texts == ["早上好"]
     await desk.close()
@@ -98,7 +99,7 @@ async def test_what_is_cut_off_while_the_outbox_cannot_be_read_goes_out_later(
 
 async def test_what_is_over_is_not_begun_again_while_the_disk_refuses_its_end(full: Bench) -> None:
     """A channel that connects later reads the journal, which goes on reading while it cannot be written."""
-    journal = refusing(full, "finish")
+    journal = refusing(full, "finish", "end_turn")
     await full.say("你好")
     await full.say("", command=Command(name="undo"), addressed="command")
     await full.idle()

@@ -17,7 +17,7 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import delivery, reading, stops
 from bot.gateway.address import Address
 from bot.gateway.outbox import worker
-from tests.unit.gateway.conftest import SECRET, Bench, unwritten
+from tests.unit.gateway.conftest import SECRET, Bench, leave_open
 from tests.unit.gateway.outgoing import until
 
 
@@ -273,7 +273,7 @@ class TestAfterAKill:
         first = Bench(tmp_path)
         await first.open()
         first.agent.answer = lambda _: TurnOutcome("failed", notice="Plain sentence.")
-        first.journal.post.finish = unwritten  # type: ignore[method-assign]
+        leave_open(first.journal)
         await first.say("hello")
         await first.idle()
         assert first.tele.texts == ["Plain sentence."]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from bot import errors
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
+from bot.contracts.journal import InboxEnd, TurnEnd
 from bot.gateway.relations import taken_in_at
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock
@@ -275,23 +277,20 @@ class TestAfterARestart:
         assert second.tele.texts == ["re: one + two", "re: three"]
         await second.close()
 
-    async def test_of_a_burst_the_first_is_on_file_as_begun_before_the_others(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_burst_is_one_turn_on_file(self, tmp_path: Path) -> None:
         bench = await made(tmp_path, debounce=1.0)
-        claim, claimed = bench.journal.post.claim, list[str]()
-
-        def claims(request_id: str) -> Any:
-            claimed.append(request_id)
-            return claim(request_id)
-
-        monkeypatch.setattr(bench.journal.post, "claim", claims)
-        await bench.say("one")
-        await bench.say("two")
+        await bench.say("one", message_id="1")
+        await bench.say("two", message_id="2")
         await bench.clock.advance(1.0)
         await bench.idle()
         assert bench.tele.texts == ["re: one + two"]
-        assert list(dict.fromkeys(claimed)) == sorted(claimed[:2])
+        (first,), (second,) = [
+            await bench.journal.about(ChatKey.parse("tele:chat:77"), name) for name in ("1", "2")
+        ]
+        assert [first.turn_id, second.turn_id] == [first.inbound.request_id] * 2
+        turn = await bench.journal.turn(first.inbound.request_id)
+        assert turn is not None
+        assert turn.state == "done"
         await bench.close()
 
     async def test_a_burst_whose_reply_was_delivered_is_not_answered_again(self, tmp_path: Path) -> None:
@@ -325,12 +324,17 @@ class TestAfterARestart:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, foreseen: bool
     ) -> None:
         first = await made(tmp_path, debounce=1.0)
-        finish = first.journal.post.finish
+        finish, end_turn = first.journal.post.finish, first.journal.post.end_turn
 
-        async def dying(request_id: str, outcome: str) -> None:
+        async def dying(request_id: str, end: InboxEnd) -> None:
             if first.tele.sent:
                 await asyncio.Event().wait()
-            await finish(request_id, outcome)
+            await finish(request_id, end)
+
+        async def dying_at_the_end(turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> None:
+            if first.tele.sent:
+                await asyncio.Event().wait()
+            await end_turn(turn_id, state, members)
 
         def broken(request: TurnRequest) -> TurnOutcome:
             assert request.take_more is not None
@@ -340,6 +344,7 @@ class TestAfterARestart:
             raise ZeroDivisionError
 
         monkeypatch.setattr(first.journal.post, "finish", dying)
+        monkeypatch.setattr(first.journal.post, "end_turn", dying_at_the_end)
         first.agent.answer = broken
         first.agent.hold = asyncio.Event()
         await first.say("one")
@@ -357,11 +362,9 @@ class TestAfterARestart:
         assert second.tele.texts == []
         assert second.agent.requests == []
         assert await second.journal.unfinished() == []
-        outcomes = [
-            (await second.journal.about(ChatKey.parse("tele:chat:77"), str(n)))[0].outcome for n in (1, 2)
-        ]
-        assert outcomes[0] == "told before a restart"
-        assert str(outcomes[1]).startswith("joined ")
+        one, two = [(await second.journal.about(ChatKey.parse("tele:chat:77"), str(n)))[0] for n in (1, 2)]
+        assert one.detail == "told before a restart"
+        assert two.turn_id == one.inbound.request_id
         await second.close()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.journal import Journal
+from bot.contracts.journal import ANSWERED, Journal
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.outbox import worker
 from bot.gateway.outbox.rows import REPEATED
@@ -139,7 +139,7 @@ async def go_on(desk: Desk) -> None:
 
 
 async def finish(desk: Desk) -> None:
-    await desk.journal.finish(TO.request_id, "done")
+    await desk.journal.finish(TO.request_id, ANSWERED)
     await desk.delivery.reopen("tele", "77")
     desk.delivery.outbox.start()
     await until(lambda: not desk.delivery.outbox.deferred)

@@ -12,7 +12,7 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
-from bot.contracts.journal import StepKind, StepRecord
+from bot.contracts.journal import ANSWERED, StepKind, StepRecord
 from bot.contracts.outbound import Sent
 from bot.gateway.outbox.rows import REPEATED
 from bot.gateway.receipt import NOTHING_YET, Receipts
@@ -58,7 +58,7 @@ async def test_the_path_of_a_reply_from_the_message_to_the_chat(desk: Desk) -> N
     await desk.clock.advance(2.25)
     await desk.delivery.send(TO, "はい")
     await desk.clock.advance(0.5)
-    await desk.file.finish("01REQ", "done")
+    await desk.file.finish("01REQ", ANSWERED)
     assert await shown(desk) == [
         "Receipt of 01REQ, times in UTC",
         "2027-01-15",
@@ -67,7 +67,7 @@ async def test_the_path_of_a_reply_from_the_message_to_the_chat(desk: Desk) -> N
         "08:00:01.400 tool read_file: 0.012 s, failed (id tool-read_file)",
         "08:00:01.500 tool chat_send: begun, no end recorded (id tool-chat_send)",
         "08:00:02.250 reply: delivered as message m1",
-        "08:00:02.750 finished: done",
+        "08:00:02.750 finished: answered",
     ]
 
 
@@ -143,7 +143,7 @@ async def test_a_message_to_us_leads_to_its_answer_also_where_it_joined_another(
     for request_id, message_id in (("01REQ", "41"), ("02REQ", "42")):
         inbound = bench.inbound("问", message_id=message_id).model_copy(update={"request_id": request_id})
         await bench.journal.receive(inbound)
-    await bench.journal.finish("02REQ", "joined 01REQ")
+    await bench.journal.join_turn("01REQ", ["02REQ"])
     receipts = Receipts(bench.journal)
     assert "received: message 41 from 77" in await receipts.run(asking("41"))
     lines = (await receipts.run(asking(answers="42"))).splitlines()

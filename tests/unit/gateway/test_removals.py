@@ -14,7 +14,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound, Quoted
 from bot.contracts.memory_files import MemoryOwner, Written
 from bot.gateway import removals
-from tests.unit.gateway.conftest import Bench, unwritten
+from tests.unit.gateway.conftest import Bench, leave_open
 from tests.unit.gateway.outgoing import until
 
 KEY = ChatKey.parse("tele:chat:77")
@@ -59,7 +59,10 @@ async def test_what_its_author_deletes_after_the_turn_is_not_found_any_more(benc
     assert meta == {
         "deleted": True, "requestId": meta["requestId"], "of": [request_id], "ofRole": "user", "turns": [request_id]
     }  # fmt: skip
-    assert [record.outcome for record in await bench.journal.about(KEY, "m")] == ["done", "recorded"]
+    assert [
+        None if record.open else record.detail or record.state
+        for record in await bench.journal.about(KEY, "m")
+    ] == ["answered", "came too late"]
 
 
 async def test_an_edit_hides_what_was_said_before_and_a_deletion_both(bench: Bench) -> None:
@@ -257,7 +260,7 @@ async def test_a_deletion_that_a_crash_cut_off_is_carried_out_after_it(
         raise errors.StorageError("the process ends here")
 
     monkeypatch.setattr(first.removals, "deleted", died)
-    monkeypatch.setattr(first.journal.post, "finish", unwritten)
+    leave_open(first.journal)
     await first.say("", message_id="m", kind="delete")
     await until(lambda: first.clock.sleeping > 0)
     assert await first.archive.removals(KEY) == []
@@ -306,14 +309,20 @@ async def test_a_change_is_not_closed_before_the_archive_tells_of_it(
     taking = asyncio.create_task(bench.say("the", message_id="m", kind=kind))
     while not (about := await bench.journal.about(KEY, "m"))[1:]:
         assert not taking.done()
-    assert [record.outcome for record in about] == ["done", None]
+    assert [None if record.open else record.detail or record.state for record in about] == ["answered", None]
     for _ in range(50):  # whatever could run has run
         await bench.journal.about(KEY, "m")
-    assert [record.outcome for record in await bench.journal.about(KEY, "m")] == ["done", None]
+    assert [
+        None if record.open else record.detail or record.state
+        for record in await bench.journal.about(KEY, "m")
+    ] == ["answered", None]
     gate.set()
     await taking
     await bench.idle()
-    assert [record.outcome for record in await bench.journal.about(KEY, "m")] == ["done", "recorded"]
+    assert [
+        None if record.open else record.detail or record.state
+        for record in await bench.journal.about(KEY, "m")
+    ] == ["answered", "came too late"]
 
 
 async def test_what_was_made_for_somebody_who_quoted_a_removed_message_goes_too(bench: Bench) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
+from bot.contracts.journal import ANSWERED
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import (
@@ -70,7 +71,7 @@ class Hall:
     def ended(self, turn: Turn, well: bool) -> None:
         if not well:
             self.sorry.append(turn.first.text)
-        for event in (Ended("done"), Closed()):
+        for event in (Ended(ANSWERED), Closed()):
             self.scheduler.apply(turn.first.chat_key, event)
         self.scheduler.give_back()
 

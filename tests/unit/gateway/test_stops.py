@@ -10,6 +10,7 @@ import pytest
 
 from bot.contracts.agent import TurnOutcome
 from bot.contracts.inbound import Command
+from bot.contracts.journal import InboxEnd
 from bot.gateway import stops
 from bot.testing.journal import FaultyJournal
 from tests.unit.gateway.conftest import Bench, never, refusing
@@ -93,10 +94,10 @@ async def test_a_stop_ends_what_runs_before_all_that_waits_is_on_file(
         await bench.say(f"waits {number}")
     slow, finish = asyncio.Event(), bench.journal.post.finish
 
-    async def finishing(request_id: str, outcome: str) -> None:
-        if outcome == "stopped":
+    async def finishing(request_id: str, end: InboxEnd) -> None:
+        if end.state == "stopped":
             await slow.wait()
-        await finish(request_id, outcome)
+        await finish(request_id, end)
 
     monkeypatch.setattr(bench.journal.post, "finish", finishing)
     await bench.say("/stop", **STOP)
@@ -115,7 +116,7 @@ async def test_what_waits_in_the_journal_alone_is_not_read_back_while_a_stop_is_
     await running(bench)
     for number in range(10):
         await bench.say(f"waits {number}")
-    journal = refusing(bench, "finish")
+    journal = refusing(bench, "finish", "end_turn")
     read = journal.done.count("unfinished")
     await bench.say("/stop", **STOP)
     bench.agent.hold = None
@@ -300,7 +301,8 @@ class TestAStopWhileATurnBegins:
         first = Bench(tmp_path)
         await first.say("other", user_id="1", chat_id="1", chat_key="tele:chat:1")
         await first.say("mine")
-        await first.journal.claim((await first.journal.unfinished())[1].request_id)
+        mine = (await first.journal.unfinished())[1]
+        await first.journal.begin_turn(mine.request_id, mine.chat_key, [mine.request_id])
         await first.close()
         second = Bench(tmp_path, max_concurrent=1)
         second.agent.hold = asyncio.Event()
@@ -324,7 +326,7 @@ async def test_a_stop_that_was_written_down_and_not_carried_out_counts_after_a_r
     await first.say("/stop", **STOP, **GROUP)
     await first.say("two", **GROUP)
     (before, *_) = await first.journal.unfinished()
-    await first.journal.claim(before.request_id)
+    await first.journal.begin_turn(before.request_id, before.chat_key, [before.request_id])
     await first.close()
     second = Bench(tmp_path)
     second.agent.sources = (before.request_id,)
@@ -333,7 +335,7 @@ async def test_a_stop_that_was_written_down_and_not_carried_out_counts_after_a_r
     assert sorted(second.tele.texts) == sorted([stops.STOPPED, "re: theirs", "re: two"])
     record = await second.journal.inbound(before.request_id)
     assert record is not None
-    assert record.outcome == "stopped"
+    assert record.state == "stopped"
     assert await second.journal.unfinished() == []
     await second.close()
 

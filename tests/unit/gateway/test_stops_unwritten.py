@@ -109,7 +109,7 @@ async def test_it_takes_what_waits_too_and_what_was_said_before_it_and_came_behi
     await running(bench)
     await bench.say("waits")
     before, stop = bench.inbound("before"), bench.inbound("/stop", **STOP)
-    journal = refusing(bench, "receive", "finish", "claim")
+    journal = refusing(bench, "receive", "finish", "begin_turn", "end_turn")
     for one in (before, stop):
         with pytest.raises(errors.StorageError):
             await bench.intake.accept(one)

@@ -16,7 +16,7 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import stops, turn_runner
 from bot.gateway.commands import CUT_OFF
 from bot.gateway.outbox.rows import REPEATED
-from tests.unit.gateway.conftest import Bench, unwritten
+from tests.unit.gateway.conftest import Bench, leave_open, unwritten
 
 
 def command(name: str, **more: Any) -> dict[str, Any]:
@@ -227,8 +227,7 @@ async def test_what_was_unfinished_goes_on_after_a_restart_in_order_and_what_was
 async def test_a_turn_that_goes_on_is_told_what_it_had_delivered(tmp_path: Path) -> None:
     first = Bench(tmp_path)
     await first.open()
-
-    first.journal.post.finish = unwritten  # type: ignore[method-assign]
+    leave_open(first.journal)
     await first.say("one")
     await first.idle()
     await first.close()
@@ -262,8 +261,7 @@ async def test_what_had_joined_a_cut_off_turn_gets_no_turn_of_its_own(tmp_path: 
 async def test_a_notice_that_was_given_before_the_crash_is_not_given_again(tmp_path: Path) -> None:
     first = Bench(tmp_path)
     await first.open()
-
-    first.journal.post.finish = unwritten  # type: ignore[method-assign]
+    leave_open(first.journal)
     await first.say("/help", **command("help"))
     await first.idle()
     await first.close()
@@ -329,7 +327,7 @@ async def test_what_a_kill_may_have_cut_off_is_not_taken_back_twice(
         raise AssertionError
 
     if where == "before":
-        monkeypatch.setattr(first.journal.post, "claim", lambda _: asyncio.ensure_future(cut()))
+        monkeypatch.setattr(first.journal.post, "begin_turn", lambda *_: asyncio.ensure_future(cut()))
     elif where == "in":
         first.agent.undo = cut  # type: ignore[method-assign]
     else:
@@ -351,7 +349,7 @@ async def test_what_a_kill_may_have_cut_off_is_not_taken_back_twice(
 async def killed(bench: Bench) -> None:
     """The process is gone: nothing that it would still write is written."""
     bench.journal.post.update_outbox = unwritten  # type: ignore[method-assign]
-    bench.journal.post.finish = unwritten  # type: ignore[method-assign]
+    leave_open(bench.journal)
     await bench.close()
 
 

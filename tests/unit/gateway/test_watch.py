@@ -305,3 +305,19 @@ async def test_a_flood_of_reports_is_cut_and_a_report_that_breaks_is_logged(
     await asyncio.wait([task])
     await asyncio.sleep(0)
     assert "a report to operators failed: ValueError" in ward.bench.log.at("error")[-1].message
+
+
+async def test_time_in_which_the_process_stood_still_is_no_silence_of_a_platform(ward: Ward) -> None:
+    await ward.live(30)
+    ward.running.cancel()
+    await asyncio.wait([ward.running])
+    await ward.bench.clock.advance(3600)
+    ward.watch.look()
+    assert ward.watch.silent("tele") is None
+    ward.running = asyncio.create_task(ward.watch.run())
+    for _ in range(int(SILENCE / LOOK_EVERY) - 1):
+        await ward.wait(LOOK_EVERY)
+    assert ward.told == []
+    for _ in range(4):
+        await ward.wait(LOOK_EVERY)
+    assert ward.told[0].startswith("tele is in trouble: nothing has been heard from it")

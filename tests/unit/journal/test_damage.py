@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from bot.journal import schema
 from tests.unit.journal.damage import CHECKPOINTED, Left, boot, killed
 
 FRAME = 24 + 4096
@@ -77,9 +79,9 @@ def test_an_index_that_no_longer_fits_its_table_does_not_hide_an_inbound_in_sile
     (root,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'inbox_open'").fetchone()
     db.close()
     page = slice((root - 1) * 4096, root * 4096)
-    assert b"received" in left.base[page]
+    assert b"queued" in left.base[page]
     changed = bytearray(left.base)
-    changed[page] = left.base[page].replace(b"received", b"recdived")
+    changed[page] = left.base[page].replace(b"queued", b"quedud")
     found = boot(tmp_path / "boot", bytes(changed), b"")
     assert found.unfinished == CHECKPOINTED  # its table is whole
     assert "set aside" in found.told[0]
@@ -91,7 +93,7 @@ def test_an_index_that_no_longer_fits_its_table_does_not_hide_an_inbound_in_sile
     [
         (b"received_at REAL", b"receivgd_at REAL"),
         (b"CREATE TABLE keys", b"CREATE TABLE kuys"),
-        (b"'claimed', 'done'", b"'clamied', 'done'"),
+        (b"'in_turn', 'answered'", b"'in_trun', 'answered'"),
         (b"WHERE state = 'sent'", b"WHERE state = 'seft'"),
     ],
 )
@@ -121,3 +123,23 @@ def test_an_index_that_an_operator_has_added_is_left_alone(left: Left, tmp_path:
     db.execute("CREATE INDEX mine ON inbox (user_id)")
     db.close()
     assert boot(tmp_path / "boot", path.read_bytes(), b"").unfinished == CHECKPOINTED
+
+
+@pytest.mark.parametrize("version", range(1, len(schema.MIGRATIONS)))
+def test_of_a_damaged_journal_of_an_earlier_version_what_can_be_read_is_carried_over(
+    version: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "copy.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        schema.migrate(db, schema.MIGRATIONS[:version])
+        for one in CHECKPOINTED:
+            columns = (one.request_id, str(one.chat_key), one.user_id, one.model_dump_json(by_alias=True))
+            db.execute(
+                "INSERT INTO inbox (request_id, chat_key, user_id, payload, received_at, changed_at, state) "
+                "VALUES (?, ?, ?, ?, 1.0, 1.0, 'received')",
+                columns,
+            )
+        db.execute("DROP INDEX inbox_open")  # as damage to the description
+    found = boot(tmp_path / "boot", path.read_bytes(), b"")
+    assert found.unfinished == CHECKPOINTED
+    assert "set aside" in found.told[0]

@@ -8,6 +8,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Command, Inbound
 from bot.journal import SqliteJournal, approvals, inbox, leases, outbox, schedule, schema, sqlite, steps
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -68,7 +69,7 @@ def test_a_fresh_file_gets_every_table(db: sqlite3.Connection) -> None:
     assert schema.migrate(db) == NEWEST
     assert tables(db) == {
         *("chats", "inbox", "keys", "outbox", "dead_letters", "once"),
-        *("steps", "jobs", "leases", "closed_targets", "probe", "approvals", "lost"),
+        *("steps", "jobs", "leases", "closed_targets", "probe", "approvals", "lost", "turns"),
     }
     assert version(db) == NEWEST
     assert schema.migrate(db) == 0
@@ -215,3 +216,58 @@ def test_no_statement_looks_through_a_whole_table(db: sqlite3.Connection, name: 
     plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
     assert any(line.startswith("SEARCH") for line in plan), name
     assert not [line for line in plan if line.startswith("SCAN")], name
+
+
+async def test_what_an_older_inbox_said_in_words_and_times_is_in_columns(tmp_path: Path) -> None:
+    file = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
+    schema.migrate(file, schema.MIGRATIONS[:6])
+    rows: list[tuple[Inbound, str, float, str | None]] = [
+        (inbound(1), "received", 1.0, None),
+        (inbound(2), "claimed", 5.0, None),
+        (inbound(3), "claimed", 5.4, None),
+        (inbound(4, user_id="8"), "claimed", 5.5, None),
+        (inbound(5, chat_key="telegram:chat:6"), "claimed", 5.5, None),
+        (inbound(6), "claimed", 6.0, None),
+        (inbound(7, command=Command(name="undo")), "claimed", 5.1, None),
+        (inbound(8), "done", 9.0, "done"),
+        (inbound(9), "done", 9.0, f"joined {inbound(8).request_id}"),
+        (inbound(10), "done", 9.0, "stopped"),
+        (inbound(11, kind="edit"), "done", 9.0, "replaced"),
+        (inbound(12, kind="delete"), "done", 9.0, "withdrew"),
+        (inbound(13), "dead", 9.0, "unreadable"),
+    ]
+    for one, state, changed_at, outcome in rows:
+        file.execute(
+            "INSERT INTO inbox VALUES (?, ?, ?, 1.0, ?, ?, ?, ?, NULL)",
+            (
+                one.request_id,
+                str(one.chat_key),
+                one.user_id,
+                changed_at,
+                state,
+                outcome,
+                one.model_dump_json(by_alias=True),
+            ),
+        )
+    file.close()
+    journal = SqliteJournal(tmp_path / "journal.db", clock=FakeClock(), log=MemoryLog())
+    found = [await journal.inbound(one.request_id) for one, *_ in rows]
+    numbers = {one.request_id: number for number, (one, *_) in enumerate(rows, 1)}
+    assert [(one.state, numbers.get(one.turn_id or "")) for one in found if one is not None] == [
+        ("queued", None),
+        ("in_turn", 2),
+        ("in_turn", 2),
+        ("in_turn", 4),
+        ("in_turn", 5),
+        ("in_turn", 6),
+        ("in_turn", 7),
+        ("answered", 8),
+        ("answered", 8),
+        ("stopped", None),
+        ("merged", None),
+        ("handled", None),
+        ("dead", None),
+    ]
+    turns = [await journal.turn(inbound(number).request_id) for number in (2, 3, 8)]
+    assert [turn and (turn.state, turn.begun_at) for turn in turns] == [("running", 5.0), None, None]
+    await journal.close()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
+from bot.contracts.journal import ANSWERED
 from bot.disk_reserve import PIECE, DiskReserve
 from bot.journal import SqliteJournal, file
 from bot.testing.clock import FakeClock
@@ -32,7 +33,7 @@ async def test_after_a_disk_error_what_was_refused_is_not_half_there_and_comes_i
     await journal.receive(inbound(1))
     failing.reaches, failing.failures = reaches, 1
     results = await asyncio.gather(
-        journal.receive(inbound(2)), journal.finish(inbound(1).request_id, "done"), return_exceptions=True
+        journal.receive(inbound(2)), journal.finish(inbound(1).request_id, ANSWERED), return_exceptions=True
     )
     assert all(isinstance(result, errors.StorageError) for result in results)
     assert "disk I/O error" in journal.health()
@@ -250,7 +251,7 @@ async def test_on_a_full_disk_ends_are_recorded_from_the_reserve_and_nothing_new
     results = await asyncio.gather(
         journal.update_outbox(outbound(1, state="sent", message_id="m1")),
         journal.receive(inbound(2)),
-        journal.finish(inbound(1).request_id, "done"),
+        journal.finish(inbound(1).request_id, ANSWERED),
         return_exceptions=True,
     )
     assert [str(one) for one in results] == [
@@ -274,7 +275,7 @@ async def test_a_reserve_that_is_used_up_leaves_the_refusal(
     kept.look()
     failing.reaches, failing.failures, failing.code = False, 3, sqlite3.SQLITE_FULL
     with pytest.raises(errors.StorageError, match="disk I/O error"):
-        await journal.finish(inbound(1).request_id, "done")
+        await journal.finish(inbound(1).request_id, ANSWERED)
     assert kept.left == 0
-    await journal.finish(inbound(1).request_id, "done")
+    await journal.finish(inbound(1).request_id, ANSWERED)
     assert await journal.unfinished() == []

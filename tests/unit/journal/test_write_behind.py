@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts.journal import Journal
+from bot.contracts.journal import ANSWERED, STOPPED, Journal
 from bot.journal import SqliteJournal
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal, JournalFailure
@@ -26,7 +26,7 @@ async def on_file(path: Path) -> dict[str, tuple[str, str | None]]:
     journal = SqliteJournal(path, clock=FakeClock(), log=MemoryLog())
     records = [await journal.inbound(name) for name in (ONE, TWO)]
     await journal.close()
-    return {one.inbound.request_id: (one.state, one.outcome) for one in records if one is not None}
+    return {one.inbound.request_id: (one.state, one.turn_id) for one in records if one is not None}
 
 
 async def taken_in(journal: Journal) -> None:
@@ -45,7 +45,7 @@ async def test_what_the_disk_refuses_is_written_in_its_order_once_it_takes_somet
     assert journal.pending_writes == 1
     await journal.post.update_outbox(SENT.begin())
     await asyncio.gather(
-        journal.post.update_outbox(SENT.begin().arrive("m1")), journal.post.finish(ONE, "done")
+        journal.post.update_outbox(SENT.begin().arrive("m1")), journal.post.finish(ONE, ANSWERED)
     )
     assert journal.pending_writes == 4
     assert [entry.message for entry in log.at("error")].count(
@@ -63,14 +63,14 @@ async def test_it_is_written_by_itself_after_a_while(make: Make, failing: type[F
     journal = SqliteJournal(path, clock=clock, log=MemoryLog())
     await taken_in(journal)
     failing.reaches, failing.failures = False, 2
-    await journal.post.finish(ONE, "done")
+    await journal.post.finish(ONE, ANSWERED)
     async with asyncio.timeout(5):
         while journal.pending_writes:
             await clock.advance(1.0)
             await asyncio.sleep(0.001)
     assert failing.failures == 0
     await journal.close()
-    assert await on_file(path) == {ONE: ("done", "done"), TWO: ("received", None)}
+    assert await on_file(path) == {ONE: ("answered", None), TWO: ("queued", None)}
 
 
 async def test_flush_says_whether_the_disk_takes_it(make: Make, failing: type[Failing]) -> None:
@@ -78,12 +78,12 @@ async def test_flush_says_whether_the_disk_takes_it(make: Make, failing: type[Fa
     await taken_in(journal)
     assert await journal.flush()
     failing.reaches, failing.failures = False, 2
-    await journal.post.claim(ONE)
+    await journal.post.join_turn(ONE, [ONE])
     assert not await journal.flush()
     assert await journal.flush()
     record = await journal.inbound(ONE)
     assert record is not None
-    assert record.state == "claimed"
+    assert record.state == "in_turn"
 
 
 async def test_an_inbound_is_closed_together_with_all_that_was_posted_before(
@@ -95,12 +95,12 @@ async def test_an_inbound_is_closed_together_with_all_that_was_posted_before(
     await journal.put_outbox([SENT])
     failing.reaches, failing.failures = False, 1
     await journal.post.update_outbox(SENT.put_off(1.0))
-    await journal.post.finish(TWO, f"joined {ONE}")
-    await journal.post.finish(ONE, "stopped")
+    await journal.post.join_turn(ONE, [TWO])
+    await journal.post.end_turn(ONE, "stopped", {TWO: STOPPED, ONE: STOPPED})
     commits = failing.commits
     assert await journal.flush()
     assert failing.commits - commits <= 2
-    assert await on_file(path) == {ONE: ("done", "stopped"), TWO: ("done", f"joined {ONE}")}
+    assert await on_file(path) == {ONE: ("stopped", None), TWO: ("stopped", ONE)}
     assert [row.not_before for row in await journal.deliveries(SENT.request_id)] == [1.0]
 
 
@@ -111,13 +111,13 @@ async def test_behind_a_posted_write_that_is_refused_no_other_one_of_its_batch_i
     await taken_in(journal)
     failing.no_room_for = "INSERT INTO outbox"
     journal.post.put_outbox([SENT])
-    finished = journal.post.finish(ONE, "done")
+    finished = journal.post.finish(ONE, ANSWERED)
     assert await journal.receive(inbound(3)), "what is not posted does not wait for it"
     await finished
     assert journal.pending_writes == 2
     record = await journal.inbound(ONE)
     assert record is not None
-    assert record.state == "received"
+    assert record.state == "queued"
     failing.no_room_for = ""
     assert await journal.flush()
     assert [one.request_id for one in await journal.unfinished()] == [TWO, inbound(3).request_id]
@@ -130,9 +130,9 @@ async def test_one_that_can_never_be_written_is_told_and_keeps_no_other_one_back
     await taken_in(journal)
     await journal.put_outbox([SENT])
     failing.reaches, failing.failures = False, 1
-    await journal.post.claim(ONE)
+    await journal.post.join_turn(ONE, [ONE])
     await journal.post.update_outbox(outbound(1, state="no such state"))
-    await journal.post.finish(ONE, "done")
+    await journal.post.finish(ONE, ANSWERED)
     assert journal.pending_writes == 0
     assert "the journal cannot write this" in log.text
     assert [one.request_id for one in await journal.unfinished()] == [TWO]
@@ -146,7 +146,7 @@ async def test_what_is_over_counts_as_finished_while_the_disk_refuses_to_note_it
     for number in range(3, 8):
         await journal.receive(inbound(number))
     failing.reaches, failing.failures = False, 1_000
-    closed = [journal.post.finish(inbound(number).request_id, "done") for number in (1, 2, 3, 5)]
+    closed = [journal.post.finish(inbound(number).request_id, ANSWERED) for number in (1, 2, 3, 5)]
     assert [one.request_id for one in await journal.unfinished()] == [inbound(4).request_id, *_names(6, 7)]
     await asyncio.gather(*closed)
     assert [one.request_id for one in await journal.unfinished(2)] == _names(4, 6)
@@ -163,7 +163,7 @@ async def test_who_is_cancelled_takes_nothing_back(make: Make, failing: type[Fai
     failing.reaches, failing.failures = False, 1
 
     async def closing() -> None:
-        await journal.post.finish(ONE, "done")
+        await journal.post.finish(ONE, ANSWERED)
 
     task = asyncio.ensure_future(closing())
     await asyncio.sleep(0)
@@ -180,11 +180,11 @@ async def test_what_is_lost_with_the_process_is_told(
     journal = SqliteJournal(path, clock=FakeClock(), log=log)
     await taken_in(journal)
     failing.reaches, failing.failures = False, 1_000
-    await journal.post.finish(ONE, "done")
+    await journal.post.finish(ONE, ANSWERED)
     await journal.close()
     assert "what was posted to the journal could not be written" in log.text
     failing.failures = 0
-    assert await on_file(path) == {ONE: ("received", None), TWO: ("received", None)}
+    assert await on_file(path) == {ONE: ("queued", None), TWO: ("queued", None)}
 
 
 def _names(*numbers: int) -> list[str]:
@@ -199,7 +199,7 @@ async def test_a_faulty_journal_keeps_what_fails_and_all_after_it(make: Make, ki
     journal.fail(JournalFailure("put_outbox", times=3))
     await journal.post.put_outbox([SENT])
     await journal.post.update_outbox(SENT.begin())
-    await journal.post.finish(ONE, "done")
+    await journal.post.finish(ONE, ANSWERED)
     assert await journal.deliveries(SENT.request_id) == []
     assert [one.request_id for one in await inner.unfinished()] == [ONE, TWO]
     assert [one.request_id for one in await journal.unfinished()] == [TWO]

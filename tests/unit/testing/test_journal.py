@@ -7,7 +7,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.contracts.journal import Journal
+from bot.contracts.journal import ANSWERED, Journal
 from bot.testing.clock import FakeClock
 from bot.testing.journal import WRITES, FaultyJournal, JournalFailure
 from bot.testing.memory_journal import MemoryJournal
@@ -51,9 +51,9 @@ async def test_what_only_reads_does_not_count_as_a_write_and_fails_only_where_ev
     for name in WRITES:
         assert hasattr(inner, name)
     with pytest.raises(errors.StorageError):
-        await journal.claim("x")
+        await journal.join_turn("x", ["x"])
     journal.mend()
-    await journal.claim("x")
+    await journal.join_turn("x", ["x"])
     journal.fail(JournalFailure("*", times=None))
     with pytest.raises(errors.StorageError):
         await journal.steps("x")
@@ -78,7 +78,7 @@ async def test_what_is_called_first_is_carried_out_first(inner: Journal) -> None
     journal.fail(JournalFailure("finish", when="after"))
     await journal.receive(inbound(1))
     begun = journal.begin_step(step(1))
-    finished = journal.finish(inbound(1).request_id, "done")
+    finished = journal.finish(inbound(1).request_id, ANSWERED)
     assert [one.id for one in await inner.steps(step(1).request_id)] == [step(1).id]
     assert await inner.unfinished() == []
     with pytest.raises(errors.StorageError):

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from bot.contracts.inbound import Inbound
 from bot.contracts.jobs import JobRequest
-from bot.contracts.journal import Journal
+from bot.contracts.journal import ANSWERED, InboxEnd, Journal
 from bot.contracts.provenance import Provenance
 from bot.gateway.access import Access
 from bot.gateway.address import Address
@@ -68,7 +68,7 @@ class Rig:
         self.told = Told()
         self.channels: dict[str, Any] = {}
         self.ready = True
-        self.outcome: str | None = "done"
+        self.end: InboxEnd | None = ANSWERED
         """What each turn comes to at once; None where it goes on."""
         self.ids = UlidSource(clock)
         self.taken: list[Inbound] = []
@@ -98,7 +98,7 @@ class Rig:
         for inbound in await self.journal.unfinished():
             if inbound.keys not in [one.keys for one in self.taken]:
                 self.taken.append(inbound)
-            await self.journal.finish(inbound.request_id, "done")
+            await self.journal.finish(inbound.request_id, ANSWERED)
 
     async def accept(self, inbound: Inbound) -> bool:
         """The door: each key is taken in once."""
@@ -106,8 +106,8 @@ class Rig:
         fresh = await self.journal.receive(inbound)
         if fresh:
             self.taken.append(inbound)
-            if self.outcome is not None:
-                await self.journal.finish(inbound.request_id, self.outcome)
+            if self.end is not None:
+                await self.journal.finish(inbound.request_id, self.end)
         return fresh
 
     def inbound(self, **more: Any) -> Inbound:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot.contracts.identity import ChatKey
-from bot.contracts.journal import Job
+from bot.contracts.journal import ANSWERED, FAILED, STOPPED, Job
 from bot.gateway.jobs.due import FAILURES
 from bot.gateway.jobs.plans import Plan
 from bot.testing.clock import FakeClock
@@ -52,10 +52,10 @@ async def test_a_job_for_once_has_one_turn_and_is_gone(rig: Rig) -> None:
 
 async def test_what_repeats_goes_on_and_one_run_waits_for_the_one_before(rig: Rig) -> None:
     await rig.plan("every 1h")
-    rig.outcome = None
+    rig.end = None
     await rig.passes(3.5 * 3_600)
     assert len(rig.taken) == 1
-    await rig.journal.finish(rig.taken[0].request_id, "done")
+    await rig.journal.finish(rig.taken[0].request_id, ANSWERED)
     await rig.due.look()
     await rig.due.look()
     begin = rig.times[0]
@@ -169,7 +169,7 @@ async def test_a_clock_that_is_set_back_while_nobody_runs_makes_no_second_turn_o
     rig: Rig, taken_in: bool
 ) -> None:
     await rig.plan("every 1h")
-    rig.outcome = None
+    rig.end = None
     rig.clock.jump(1.1 * 3_600)
     whole, rig.journal = rig.journal, FaultyJournal(rig.journal)
     rig.restart()
@@ -179,7 +179,7 @@ async def test_a_clock_that_is_set_back_while_nobody_runs_makes_no_second_turn_o
     assert len(rig.taken) == taken_in
     rig.journal = whole
     rig.clock.jump(-3 * 3_600)
-    rig.outcome = "done"
+    rig.end = ANSWERED
     await rig.go_on()
     for _ in range(4):
         await rig.due.look()
@@ -190,12 +190,12 @@ async def test_a_clock_that_is_set_back_while_nobody_runs_makes_no_second_turn_o
 
 async def test_a_turn_that_is_open_is_known_by_the_clock_under_which_it_began(rig: Rig) -> None:
     await rig.plan("every 1h")
-    rig.outcome = None
+    rig.end = None
     await rig.passes(3_600)
     rig.clock.jump(-6 * 3_600)
     await rig.passes(2 * 3_600)
     assert len(rig.taken) == 1, "one at a time"
-    await rig.journal.finish(rig.taken[0].request_id, "failed")
+    await rig.journal.finish(rig.taken[0].request_id, FAILED)
     await rig.due.look()
     (job,) = await rig.journal.jobs()
     assert job.spec["failures"] == 1
@@ -248,11 +248,11 @@ async def test_a_journal_that_refuses_is_tried_again_and_said_once(rig: Rig) -> 
 
 async def test_three_failures_in_a_row_pause_a_job_and_say_so(rig: Rig) -> None:
     name = await rig.plan("every 1h")
-    rig.outcome = "failed"
+    rig.end = FAILED
     await rig.passes(2.5 * 3_600)
-    rig.outcome = "done"
+    rig.end = ANSWERED
     await rig.passes(3_600)
-    rig.outcome = "failed"
+    rig.end = FAILED
     await rig.passes(10 * 3_600)
     assert len(rig.taken) == 3 + FAILURES
     assert [words.split(":")[0] for words in rig.told.words] == [f"I have paused job {name} (“tell me 你好”)"]
@@ -268,8 +268,8 @@ async def test_three_failures_in_a_row_pause_a_job_and_say_so(rig: Rig) -> None:
 
 async def test_a_turn_that_was_stopped_is_no_failure_and_no_success(rig: Rig) -> None:
     await rig.plan("every 1h")
-    for outcome in ("failed", "stopped", "failed", "stopped"):
-        rig.outcome = outcome
+    for end in (FAILED, STOPPED, FAILED, STOPPED):
+        rig.end = end
         await rig.passes(3_600)
     await rig.due.look()
     assert [job.spec["failures"] for job in await rig.journal.jobs()] == [2]

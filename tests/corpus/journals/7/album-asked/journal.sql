@@ -1,0 +1,11 @@
+INSERT INTO chats VALUES ('telegram:chat:3001', 1800000001.6872282);
+INSERT INTO inbox VALUES ('01MCC5RNM06X2XD8KP1HZ8EKBB', 'telegram:chat:3001', '3001', 1800000001.6872282, 1800000001.7451108, 'in_turn', '01MCC5RNM06X2XD8KP1HZ8EKBB', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1", "telegram:4242:update:700000002", "telegram:4242:message:3001:2"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [{"kind": "file", "name": "file0.txt", "size": 14, "mime": "text/plain", "ref": "file-1"}, {"kind": "file", "name": "file1.txt", "size": 14, "mime": "text/plain", "ref": "file-2"}], "quoted": [], "links": [], "answers": null, "items": {"1": "question one 问题一", "2": ""}, "changes": null, "due": null, "requestId": "01MCC5RNM06X2XD8KP1HZ8EKBB"}');
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RNM06X2XD8KP1HZ8EKBB', 1800000001.6872282);
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:2', '01MCC5RNM06X2XD8KP1HZ8EKBB', 1800000001.6872282);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RNM06X2XD8KP1HZ8EKBB', 1800000001.6872282);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000002', '01MCC5RNM06X2XD8KP1HZ8EKBB', 1800000001.6872282);
+INSERT INTO lost VALUES (1, 'gone', 1800000000.5553055);
+INSERT INTO steps VALUES ('01MCC5RNM06X2XD8KP1HZ8EKBB', '01MCC5RNM0S5KNZJ6DGB3K7YKX', 'tool', 'attachment', 1800000001.7824805, 1800000001.8528645, '{"read": true}');
+INSERT INTO steps VALUES ('01MCC5RNM06X2XD8KP1HZ8EKBB', '01MCC5RNM0QKTA7TFAT7EXEBQ9', 'tool', 'attachment', 1800000001.918947, 1800000001.9744833, '{"read": true}');
+INSERT INTO steps VALUES ('01MCC5RNM06X2XD8KP1HZ8EKBB', '01MCC5RP2NQ2P3WXZ8V4MEX4F3', 'model', 'claude-sonnet-5-5', 1800000002.1343355, NULL, NULL);
+INSERT INTO turns VALUES ('01MCC5RNM06X2XD8KP1HZ8EKBB', 'telegram:chat:3001', 'running', 1800000001.7451108, NULL);

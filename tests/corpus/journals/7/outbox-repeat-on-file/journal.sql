@@ -1,0 +1,11 @@
+INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.3554134);
+INSERT INTO inbox VALUES ('01MCC5RMB3D26BTZ01CHK6MPKF', 'telegram:chat:3001', '3001', 1800000000.3554134, 1800000000.3684316, 'in_turn', '01MCC5RMB3D26BTZ01CHK6MPKF', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RMB3D26BTZ01CHK6MPKF"}');
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RMB3D26BTZ01CHK6MPKF', 1800000000.3554134);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RMB3D26BTZ01CHK6MPKF', 1800000000.3554134);
+INSERT INTO lost VALUES (1, 'gone', 1800000000.2842615);
+INSERT INTO outbox VALUES ('01MCC5RMFHMPA1KWP10BPR1EH5', '01MCC5RMB3D26BTZ01CHK6MPKF', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answer to question one 问题一', 'reply', 'sending', NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000000.4974663, 1800000000.5028794);
+INSERT INTO outbox VALUES ('01MCC5RMH2QSPTYE6ABC04RM0K', '01MCC5RMB3D26BTZ01CHK6MPKF', 'telegram:chat:3001', '{"chat_id": "3001"}', '(I am not sure that this has arrived, so here it is, perhaps again.)
+
+answer to question one 问题一', 'reply', 'ready', NULL, NULL, NULL, NULL, '01MCC5RMFHMPA1KWP10BPR1EH5', NULL, 0, 0, 1800000000.5470154, 1800000000.5470154);
+INSERT INTO steps VALUES ('01MCC5RMB3D26BTZ01CHK6MPKF', '01MCC5RMCSZS8T7A0WS70GGQD5', 'model', 'claude-sonnet-5-5', 1800000000.409924, 1800000000.4971113, '{"uuid": "01MCC5RME5WRYH836ZAMC0CSGB", "stopReason": "end_turn", "usage": {"inputTokens": 0, "outputTokens": 17, "cacheReadTokens": 0, "cacheWriteTokens": 2605}, "costUsd": 0.0066825, "providerRequestId": "req_000000000000000000000003"}');
+INSERT INTO turns VALUES ('01MCC5RMB3D26BTZ01CHK6MPKF', 'telegram:chat:3001', 'running', 1800000000.3684316, NULL);

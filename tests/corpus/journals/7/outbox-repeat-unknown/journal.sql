@@ -1,0 +1,11 @@
+INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.3127286);
+INSERT INTO inbox VALUES ('01MCC5RM9RK0A5D5RYA7S48JRS', 'telegram:chat:3001', '3001', 1800000000.3127286, 1800000000.5728967, 'answered', '01MCC5RM9RK0A5D5RYA7S48JRS', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM9RK0A5D5RYA7S48JRS"}');
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM9RK0A5D5RYA7S48JRS', 1800000000.3127286);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM9RK0A5D5RYA7S48JRS', 1800000000.3127286);
+INSERT INTO lost VALUES (1, 'gone', 1800000000.2696354);
+INSERT INTO outbox VALUES ('01MCC5RME4EAY7X6RZB36J6B1W', '01MCC5RM9RK0A5D5RYA7S48JRS', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answer to question one 问题一', 'reply', 'unknown', NULL, 'uncertain', NULL, NULL, NULL, NULL, 1, 0, 1800000000.4522252, 1800000000.5164528);
+INSERT INTO outbox VALUES ('01MCC5RMG2MGFGVB1C71CZ8P7Q', '01MCC5RM9RK0A5D5RYA7S48JRS', 'telegram:chat:3001', '{"chat_id": "3001"}', '(I am not sure that this has arrived, so here it is, perhaps again.)
+
+answer to question one 问题一', 'reply', 'sending', NULL, NULL, NULL, NULL, '01MCC5RME4EAY7X6RZB36J6B1W', 1800000002.5652103, 1, 0, 1800000000.5150442, 1800000000.5656288);
+INSERT INTO steps VALUES ('01MCC5RM9RK0A5D5RYA7S48JRS', '01MCC5RMBXE6M9CBBD02GC864K', 'model', 'claude-sonnet-5-5', 1800000000.3821654, 1800000000.451703, '{"uuid": "01MCC5RMCEBSKRNMFGJ7407WEC", "stopReason": "end_turn", "usage": {"inputTokens": 0, "outputTokens": 17, "cacheReadTokens": 0, "cacheWriteTokens": 2605}, "costUsd": 0.0066825, "providerRequestId": "req_000000000000000000000003"}');
+INSERT INTO turns VALUES ('01MCC5RM9RK0A5D5RYA7S48JRS', 'telegram:chat:3001', 'done', 1800000000.315903, 1800000000.5728967);
