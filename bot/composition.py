@@ -169,7 +169,7 @@ def assemble(
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the agent and the gateway share."""
+    """The parts that the agent and the gateway share."""
 
     settings: config.Settings
     environment: Environment
@@ -297,7 +297,7 @@ def build_channels(services: Services, names: Iterable[str]) -> dict[str, Channe
 
 
 def gateway_deps(services: Services, channels: Mapping[str, Channel]) -> GatewayDeps:
-    """What of the services and the settings is the gateway's."""
+    """The services and settings that the gateway needs."""
     settings, environment = services.settings, services.environment
     queue, files, planned, redact = settings.queue, settings.files, settings.schedule, services.redact
     return GatewayDeps(
@@ -452,7 +452,7 @@ def build_dispatcher(services: Services, registry: Registry, gateway: AgentServi
 
 
 def build_policy(services: Services, registry: Registry, approvals: Approvals) -> ToolPolicy:
-    """What stands around each tool call."""
+    """The wrappers around each tool call."""
     settings, environment = services.settings, services.environment
     paths, zone = Paths(str(settings.root), read_link), settings.schedule.timezone
     return ToolPolicy(

@@ -148,7 +148,7 @@ class RssMonitor:
         self._collector = GarbageCollector(clock)
         self._tight = False
         self.full = False
-        """Whether the process is over its limit."""
+        """True while the process is over its limit."""
         self.used: int | None = None
         """Bytes at the last look."""
 

@@ -109,7 +109,7 @@ _NO_TOP = frozenset(
         "yml",
     ]
 )
-"""What names of files end in, and no host does."""
+"""Endings of file names that no host has."""
 _ALIKE = regex.compile(r"[\p{Cyrillic}\p{Greek}\p{Armenian}\p{Cherokee}]")
 _UNSEEN = regex.compile(r"[\p{Cf}\u034f\ufe00-\ufe0f]")
 

@@ -96,7 +96,7 @@ class Vetting:
         self._more, self._skills = more, skills
         self._lock = threading.RLock()
         self.changes = 0
-        """How often it has changed what holds."""
+        """The number of times that it has changed what holds."""
         self._state = _State()
         self._loaded = False
 

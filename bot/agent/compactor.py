@@ -30,7 +30,7 @@ WAIT_SECONDS = 15.0
 """Seconds that a compaction waits for the memory that is being written, and a turn for a compaction."""
 IDLE_AFTER = view_changes.COLD_AFTER - 30.0
 IDLE_UNTIL = view_changes.COLD_AFTER - 5.0
-"""When a quiet chat is compacted, in seconds from its last request: while the provider still has it in its cache."""
+"""A quiet chat is compacted so many seconds after its last request: while the provider still has it in its cache."""
 LONGEST_SECONDS = 90.0
 """Seconds that a person waits for the compaction that they asked for."""
 ENOUGH = 0.5

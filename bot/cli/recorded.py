@@ -36,13 +36,13 @@ class Found:
     calls: Sequence[Call]
     task: str | None = None
     told: dict[str, Any] = field(default_factory=dict)
-    """What is known of the task besides: `mode`, `label`, `callId`."""
+    """Further facts of the task: `mode`, `label`, `callId`."""
     tasks: tuple[Found, ...] = ()
     joined: tuple[Message, ...] = ()
 
     @property
     def turn(self) -> RecordedTurn:
-        """What can be asked again. Raises `errors.NotFound`."""
+        """The requests that can be asked again. Raises `errors.NotFound`."""
         from bot.agent.recorded_turn import recorded_turn
 
         own = [call.record for call in self.calls if self.task is not None or call.record.purpose == "turn"]
@@ -52,7 +52,7 @@ class Found:
 
 
 def find(folder: Path, asked: str) -> Found:
-    """What has this id; `folder` is that of the transcripts. Raises `errors.NotFound`."""
+    """Find the turn or task with this id; `folder` is that of the transcripts. Raises `errors.NotFound`."""
     from bot.history import requests, turns
     from bot.system import SystemDisk
 

@@ -32,7 +32,7 @@ _TELLS = (
     "error",
     "cause",
 )
-"""What is shown of the details of a line of the log."""
+"""The details of a log line that are shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class InboxEnd:
-    """How an inbound ended.
+    """The end of an inbound.
 
     answered, failed, stopped: by its turn; stopped also while it waited. withdrawn: its author deleted it. merged: an
     edit is part of the message `merged_into` (a requestId). handled: it needed no turn, or was a command. dead: it can
@@ -112,7 +112,7 @@ class Job:
 
 
 class InboxWrites(Protocol):
-    """What becomes of an inbound that was taken in."""
+    """Writes about an inbound that was taken in, and its turn."""
 
     def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Awaitable[None]:
         """Write that a turn runs and has these inbound (requestIds), its first one among them. One that has ended, or is
@@ -148,7 +148,7 @@ class InboxWrites(Protocol):
 
 
 class OutboxWrites(Protocol):
-    """What has to go out, and what became of it."""
+    """Writes about messages that have to go out."""
 
     def put_outbox(self, rows: Sequence[OutboxRow]) -> Awaitable[None]:
         """Write new rows as they are, all or none; one whose id is there already stays as it is. A row that `replaces`
@@ -288,7 +288,7 @@ class Journal(Inbox, Steps, Outbox, Schedule, Leases, ApprovalBook, Protocol):
 
     @property
     def pending_writes(self) -> int:
-        """How many posted writes the disk has refused and not taken since. They are tried again by themselves."""
+        """The number of posted writes that the disk has refused and not taken since. They are tried again by themselves."""
         ...
 
     async def flush(self) -> bool:

@@ -93,7 +93,7 @@ class OutboxRow:
     repeat_of: str | None = None
     """The row whose words these are, once more and marked as a repeat."""
     not_before: float | None = None
-    """When a message that was put off goes out; None where it never was put off."""
+    """The time at which a message that was put off goes out; None where it never was put off."""
     attempts: int = 0
     """Its sends of unknown outcome."""
     untold: bool = False
@@ -112,7 +112,7 @@ class OutboxRow:
 
     @property
     def deferred(self) -> bool:
-        """Whether it was put off and has still to go out: nobody but the outbox looks after it."""
+        """True if it was put off and has still to go out: the outbox alone looks after it."""
         return self.open and self.not_before is not None
 
     def begin(self) -> OutboxRow:

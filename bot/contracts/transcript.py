@@ -39,7 +39,7 @@ def _or_none(value: Any, validated: ValidatorFunctionWrapHandler) -> Any:
 
 
 _Readable = WrapValidator(_or_none)
-"""What cannot be read is as good as not told."""
+"""A line that cannot be read counts as absent."""
 
 
 class _Data:
@@ -90,7 +90,7 @@ class KeptTurn(_Data):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept(LastingFacts):
-    """What a boundary leaves (`bot.context.checkpoint`), so that no reader has to look before it."""
+    """The view that a boundary leaves (`bot.context.checkpoint`), so that no reader has to look before it."""
 
     turns: tuple[KeptTurn, ...]
     masked: Mapping[str, str]
@@ -126,7 +126,7 @@ class Said(_Data):
     instead: str | None = None
     """The uuid of the turn's last message, which this one replaces: an answer that went on is one message."""
     continued: int = 0
-    """How often an answer was continued so far."""
+    """The number of times that an answer was continued so far."""
     stop_reason: str | None = None
     cut: tuple[str, ...] = ()
     """Ids of tool calls that the length limit cut."""
@@ -160,7 +160,7 @@ class TurnEnd(LastingFacts):
     type: ClassVar[LineType] = "turn_end"
     status: TurnStatus = field(default_factory=lambda: "done")  # always written
     notice: str | None = None
-    """What the person is told of it."""
+    """The words that the person is told of it."""
     owed: str = ""
     """Words of a stopped turn that nobody has seen yet."""
     reason: str = ""
@@ -185,7 +185,7 @@ class Boundary(LastingFacts):
     restored: bool = False
     """True if the view is what `kept` names, whatever it was: something came back, or lines before were never read."""
     how: str | None = None
-    """What a compaction was made by."""
+    """The maker of a compaction."""
     kept: Annotated[Kept | None, _Readable] = None
 
 

@@ -137,7 +137,7 @@ class Backlog:
         return channel in self._opened or channel == opening
 
     def choose(self, rows: Sequence[Inbound], behind: Behind, room: int) -> list[Inbound]:
-        """Which of these come into memory, people in turn; `behind` hears whose do not."""
+        """Choose those that come into memory, people in turn; `behind` hears whose do not."""
         chosen, rest = self._fair(rows, room)
         for who, chats in rest.items():
             behind.setdefault(who, set()).update(chats)
@@ -198,7 +198,7 @@ class Backlog:
         return who in self._behind and 2 * room >= self._share and 2 * self.waiting_of(who) <= self._share
 
     def _fair(self, rows: Sequence[Inbound], room: int) -> tuple[list[Inbound], Behind]:
-        """Which of these fit into memory, people in turn; and whose do not."""
+        """Choose those that fit into memory, people in turn; also returns whose do not."""
         queues: dict[UserRef, list[Inbound]] = {}
         for row in rows:
             queues.setdefault(person(row), []).append(row)

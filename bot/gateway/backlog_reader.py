@@ -92,8 +92,8 @@ class BacklogReader:
         return count, len(chosen)
 
     async def _gathered(self, channel: str | None, room: int) -> tuple[list[Inbound], Behind, bool]:
-        """What nobody sees to yet, page by page, of each person as much as they may have in memory; who has more; and
-        whether that is all there is. It ends early where there is enough for everybody.
+        """Read the rows that no part of the gateway has yet, page by page, of each person as many as they may have in
+        memory. Also returns who has more, and True if that is all there is. Ends early where there is enough for all.
         """
         fresh: list[Inbound] = []
         behind: Behind = {}

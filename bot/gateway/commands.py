@@ -256,7 +256,7 @@ def _argument(inbound: Inbound) -> str:
 
 
 def _answering(facts: Json) -> str:
-    """Which model answers in a chat, for a person."""
+    """Names the model that answers in a chat, for a person."""
     where = (
         f"chosen for this chat (ship.json has {facts['default']})" if facts["chosen"] else "as ship.json says"
     )

@@ -58,7 +58,7 @@ MODES: Mapping[str, QueueMode] = {
 
 
 def merged_into(message: Inbound) -> InboxEnd:
-    """How an edit ends that is part of what a message says."""
+    """The end of an edit that is part of what a message says."""
     return InboxEnd("merged", merged_into=message.request_id)
 
 
@@ -108,7 +108,7 @@ class Turn:
     withdrawn: set[str] = field(default_factory=set)
     stopped: bool = False
     end: InboxEnd | None = None
-    """How its first message ended."""
+    """The end of its first message."""
     waits_for: Literal["approval", "question"] | None = None
     """It waits for this while it is suspended; None once that is decided."""
     seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)

@@ -104,15 +104,15 @@ class InboundHandler:
         await self._journal.post.finish(inbound.request_id, end)
 
     async def delivered(self, to: Address) -> tuple[PriorReply, ...]:
-        """What a turn that goes on after a crash has said, its begun deliveries brought to an end first."""
+        """Bring the begun deliveries of a turn that goes on after a crash to an end; returns what it has said."""
         if to.request_id not in self._prior.deliveries:
             return ()
         self._prior.deliveries.discard(to.request_id)
         return await self._delivery.resume(to)
 
     async def _told(self, inbound: Inbound) -> InboxEnd | None:
-        """How a message ends whose answer by a notice was begun before a restart, and is brought to its end; None where
-        there was none, or it did not arrive.
+        """Bring a notice that was begun before a restart to its end; returns the end of the message that it answers, None
+        where there was none, or it did not arrive.
         """
         if inbound.request_id not in self._prior.notices:
             return None
@@ -126,7 +126,7 @@ class InboundHandler:
 
 
 def not_idempotent(inbound: Inbound) -> bool:
-    """Whether a command must not be carried out again where a crash may have cut it off."""
+    """True for a command that must not be carried out again where a crash may have cut it off."""
     return inbound.command is not None and inbound.command.name in NOT_IDEMPOTENT
 
 

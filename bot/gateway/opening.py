@@ -1,4 +1,4 @@
-"""What is done with inbound that come from the journal: closed where nothing is left to do, else put where they were."""
+"""Startup recovery: ends the inbound that need nothing more, and queues the rest in order."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Opening:
         return not first or inbound.request_id < first
 
     def _may_be_done(self, row: _Row) -> bool:
-        """Whether it is a command that a crash may have cut off behind what it does."""
+        """True for a command that a crash may have cut off behind what it does."""
         return (
             not_idempotent(row.inbound)
             and row.turn_id is not None
@@ -233,7 +233,7 @@ class Opening:
 
 
 def _end(row: _Row) -> InboxEnd | None:
-    """How an unfinished inbound ends without a turn; None where it needs one, or may need one."""
+    """The end of an unfinished inbound without a turn; None where it needs one, or may need one."""
     inbound = row.inbound
     notices = [delivery for delivery in row.deliveries if delivery.kind == "notice"]
     if any(notice.state == "sent" for notice in notices) and not any(map(_begun_notice, notices)):
@@ -264,7 +264,7 @@ def _carried_out(stop: Inbound, rows: Sequence[_Row], halted: Iterable[Inbound])
 
 
 def _told_together(rows: Sequence[_Row]) -> None:
-    """What is part of a turn whose person was told how that ended has ended with it."""
+    """End what is part of a turn whose person was told how it ended."""
     told = {row.inbound.request_id for row in rows if row.end is TOLD and row.for_the_model}
     for row in rows:
         if row.end is None and row.turn_id in told:
@@ -276,7 +276,7 @@ def _begun_notice(delivery: OutboxRow) -> bool:
 
 
 def _edit_end(row: _Row, inside: set[str]) -> InboxEnd | None:
-    """How an edit ends that no turn has taken up; None where it is one of its own, or joins the one that goes on."""
+    """The end of an edit that no turn has taken up; None where it is one of its own, or joins the one that goes on."""
     edit, own, message = row.inbound, row.own, original(row.inbound, row.records)
     if row.turn_id is not None or own is None:
         return None
@@ -292,7 +292,7 @@ def _edit_end(row: _Row, inside: set[str]) -> InboxEnd | None:
 
 
 def _was_in(row: _Row, message: InboxRecord) -> bool:
-    """Whether a message said what an edit makes of it when its turn began: no other edit was taken up since."""
+    """True if a message said what an edit makes of it when its turn began: no other edit was taken up since."""
     others = (one for one in row.records if one.inbound.kind == "edit" and one is not row.own)
     return (
         not any(one.taken_up for one in others) and revised(message.inbound, row.inbound) == message.inbound
@@ -300,7 +300,7 @@ def _was_in(row: _Row, message: InboxRecord) -> bool:
 
 
 def _taken_up(row: _Row) -> bool:
-    """Whether an earlier edit, that waited for its turn, says what this one does: it took it up then."""
+    """True if an earlier edit, that waited for its turn, says what this one does: it took it up then."""
     edit = row.inbound
     open_or_answered = (one for one in row.records if one.open or one.taken_up)
     others = (one.inbound for one in open_or_answered if one.inbound.kind == "edit")
@@ -309,7 +309,9 @@ def _taken_up(row: _Row) -> bool:
 
 
 def _portion(rows: Sequence[_Row], sources: Sequence[str]) -> TurnPlan | None:
-    """What the turn of one chat that had begun was answering; `sources` is what its transcript says of that."""
+    """The messages of the turn that had begun in one chat. `sources` are those that its transcript names: where the disk
+    refused the rows, it knows more.
+    """
     found = {row.inbound.request_id: row for row in rows}
     head = found.get(sources[0]) if sources else None
     head = head or next((row for row in rows if row.turn_id == row.inbound.request_id), None)

@@ -84,12 +84,12 @@ def reaches(stop: Inbound, other: Inbound) -> bool:
 
 
 def taken_in_at(inbound: Inbound) -> float:
-    """When it was taken in, in epoch seconds: its requestId tells."""
+    """The time at which it was taken in (epoch seconds), by its requestId."""
     return named_at(inbound.request_id)
 
 
 def named_at(request_id: str) -> float:
-    """When a requestId was given, in epoch seconds; 0 where it is none."""
+    """The time at which a requestId was given (epoch seconds); 0 where it is none."""
     value = 0
     for char in request_id[:10]:
         value = value * 32 + max(_CROCKFORD.find(char), 0)

@@ -47,8 +47,8 @@ class TurnSuspension:
 
     @contextlib.contextmanager
     def waiting(self, turn: Turn, waits_for: Literal["approval", "question"]) -> Iterator[bool]:
-        """What the person of a turn says in the block is for what it waits for. False where there is nothing to wait for:
-        they have said more already, which the turn takes up, or the turn has ended (a tool may outlive it).
+        """Take what the person of a turn says in the block for what the turn waits for. False where it need not wait: its
+        person has said more already, which the turn takes up, or the turn has ended (a tool may outlive it).
         """
         chat_key = turn.first.chat_key
         if self._scheduler.running(chat_key) is not turn:

@@ -189,7 +189,7 @@ class TurnRunner:
         return says
 
     def _taken(self, turn: Turn) -> list[Inbound]:
-        """What its person has sent since a turn began, and that is part of it now."""
+        """Take what its person has sent since a turn began; it is part of the turn now."""
         if self._scheduler.running(turn.first.chat_key) is not turn:
             return []
         more = self._scheduler.take_more(turn.first.chat_key)

@@ -44,7 +44,7 @@ _UNREADABLE = "UPDATE inbox SET state = 'dead', detail = 'unreadable', changed_a
 
 
 class InboxWrites(JournalTable):
-    """What becomes of an inbound that was taken in."""
+    """`contracts.journal.InboxWrites`."""
 
     def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Future[None]:
         now = self._clock.now()

@@ -42,7 +42,7 @@ _CLOSED = tuple(
         ),
     )
 )
-"""What is private, of this machine, of this network, reserved, for many at once or carries an address of IPv4 (mapped,
+"""Networks that are private, of this machine, of this network, reserved, for many at once or carry an address of IPv4 (mapped,
 6to4, Teredo). Listed, so that it is the same with every version of the interpreter.
 """
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")

@@ -18,7 +18,7 @@ _MARKED = {
     "usergroup": ("!subteam^", "usergroup_id"),
     "broadcast": ("!", "range"),
 }
-"""What stands between angle brackets in a text, by its sign and the field of its id."""
+"""Kinds of entries between angle brackets in a text: by the sign, the field of the id."""
 
 
 def escape(typed: str) -> str:

@@ -81,7 +81,7 @@ class WebRoutes:
         self._throttle = LoginThrottle(around.clock)
         self._intake: Intake
         self.open = True
-        """Whether messages are taken in."""
+        """True while messages are taken in."""
         self._files = {
             path.name: (path.read_bytes(), _TYPES[path.suffix])
             for path in sorted(_FOLDER.iterdir())

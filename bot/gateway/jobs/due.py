@@ -43,7 +43,7 @@ class AcceptsInbound(Protocol):
 
 
 class OpenChannels(Protocol):
-    """Which channels have connected (`bot.gateway.backlog`); before that nothing of them is due."""
+    """Tells whether a channel has connected (`bot.gateway.backlog`); before that no job of it is due."""
 
     def opened(self, channel: str) -> bool: ...
 
@@ -115,8 +115,8 @@ class DueJobs:
                 await self._see_to(job, now)
 
     async def _set_back(self, job: ScheduledJob, now: float) -> None:
-        """Where the clock was set back, the next time must not be waited for as long as that. A time of a wall clock
-        that comes again is found to be served.
+        """Plan the next time anew after the clock was set back, so that the job does not wait for that long. A time of a
+        wall clock that comes again is found to be served.
         """
         if job.next is None or job.plan.kind != "cron":
             return
@@ -125,8 +125,8 @@ class DueJobs:
             await self._book.put(job.model_copy(update={"next": following}))
 
     async def _begun_anew(self, job: ScheduledJob, now: float) -> ScheduledJob:
-        """What counts elapsed time counts on from here where the clock was set back. Not before a time that is being
-        served is over: that is known by when the counting began.
+        """Count elapsed time from here after the clock was set back. Not before a time that is being served is over: that
+        one is known by the moment at which the counting began.
         """
         plan = job.plan
         if plan.kind != "every" or job.next is None or job.next - now <= plan.every:

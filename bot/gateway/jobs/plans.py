@@ -1,4 +1,4 @@
-"""When a job is due: once, by a cron expression, or every so often.
+"""The times at which a job is due: once, by a cron expression, or every so often.
 
 What is said in times of a wall clock is kept to by the zone's clocks: a time that they skip comes at the first moment
 after the gap, one that they show twice comes once, the first time. `every` counts elapsed time.
@@ -100,7 +100,7 @@ class Plan(Frozen):
 
 
 def read(when: str, *, zone: str, now: float, least: float) -> Plan:
-    """What was asked for (`contracts.jobs.JobRequest`), as a plan in a zone that exists. `least` is the shortest pause in
+    """Make a plan in a zone that exists from a `contracts.jobs.JobRequest`. `least` is the shortest pause in
     seconds. Raises `errors.ToolInputInvalid`, which says what is expected.
     """
     words = " ".join(when.split())

@@ -22,8 +22,8 @@ def wall(moment: float, where: tzinfo) -> datetime:
 
 
 def instant(shown: datetime, where: tzinfo) -> float:
-    """When the clocks show a time (without a zone), in epoch seconds: the first time where they do so twice, and where
-    they skip it the first moment after the gap. Never decreases with the time.
+    """The epoch seconds at which the clocks show a time (without a zone): the first of two, and of a time that they skip
+    the first moment after the gap. Never decreases with the time.
     """
     first, second = shown.replace(tzinfo=where, fold=0), shown.replace(tzinfo=where, fold=1)
     before, after = _offset(first), _offset(second)

@@ -48,7 +48,7 @@ class _Bucket:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def free_at(self, reserve: int = 0) -> float:
-        """When one more may go out, so that `reserve` further ones might follow at once."""
+        """The time at which one more may go out, so that `reserve` further ones might follow at once."""
         return max(self.spent - (self.pace.burst - 1 - reserve) * self.pace.every, self.frozen_until)
 
     def take(self, now: float) -> None:
