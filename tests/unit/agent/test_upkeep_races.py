@@ -49,12 +49,15 @@ async def on_file(bench: Bench) -> Any:
 async def test_compactions_that_hang_are_not_waited_for_at_every_turn(bench: Bench, answers: Answers) -> None:
     answers.memory = errors.Overloaded()
     answers.hold["compaction"] = asyncio.Event()
-    for number in range(12):
-        await pushed(bench, asyncio.create_task(bench.say(f"message {number} {LONG}")))
+    said = 0
+    # Each begins beside a turn, and its disk may be slower than the next one.
+    while said < 12 or (said < 50 and answers.forks("compaction") < 3):
+        said += 1
+        await pushed(bench, asyncio.create_task(bench.say(f"message {said} {LONG}")))
         await ran()
     passed = bench.clock.monotonic()
     assert 3 <= answers.forks("compaction") <= 3 + passed // 600
-    assert len(bench.chat.seen) == 12
+    assert len(bench.chat.seen) == said
     await bench.pool.close()
 
 
