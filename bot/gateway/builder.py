@@ -225,7 +225,7 @@ def build_gateway(
     access, delivery, approvals, jobs = services.access, services.delivery, services.approvals, services.jobs
     in_flight, prior = InFlight(), PriorWork()
 
-    # What an inbound needs from its claim to its end.
+    # What an inbound needs from its beginning to its end.
     cleaner = InboundCleaner(deps.redact, access)
     archive = InboundArchive(journal=journal, archive=deps.archive, log=log)
     handler = InboundHandler(

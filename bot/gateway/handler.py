@@ -1,4 +1,4 @@
-"""One inbound from its claim to its end: carried out once, its person told what went wrong, closed in the journal."""
+"""One inbound from the beginning of its work to its end: carried out once, its person told what went wrong, closed in the journal."""
 
 from __future__ import annotations
 

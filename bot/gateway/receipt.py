@@ -10,7 +10,7 @@ from typing import Protocol
 from bot import text
 from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import Inbox, InboxRecord, Outbox, StepRecord, Steps
+from bot.contracts.journal import Inbox, InboxRecord, Outbox, StepRecord, Steps, TurnRecord
 from bot.contracts.outbound import OutboxReason, OutboxRow
 from bot.gateway.attachments.reader import STEP as FILE
 
@@ -99,20 +99,31 @@ class Receipts:
     async def path(self, request_id: str) -> Path:
         """The path of a turn, of whichever chat; for operators. Raises `errors.StorageError`."""
         record = await self._journal.inbound(request_id)
+        if record is not None and record.merged_into is not None:
+            # An edit that its message had taken up before its turn.
+            record = await self._other(record, record.merged_into) or record
         joined: str | None = None
-        if record is not None and record.turn_id not in {None, request_id}:
-            # What joined a running turn was answered with it.
-            other = await self._journal.inbound(record.turn_id or "")
-            if other is not None and other.inbound.chat_key == record.inbound.chat_key:
+        if record is not None and record.turn_id is not None:
+            first = await self._other(record, record.turn_id)
+            if first is not None and first.inbound != record.inbound:
                 joined = record.inbound.message_id or request_id
-                request_id, record = other.inbound.request_id, other
+                record = first
+        if record is not None:
+            request_id = record.inbound.request_id
+        turn = await self._journal.turn(request_id)
         events = [
             *_received(record),
             *(event for step in await self._journal.steps(request_id) for event in _step(step)),
             *_delivered(await self._journal.deliveries(request_id)),
-            *_finished(record),
+            *_finished(record, turn),
         ]
         return Path(request_id, joined, sorted(events, key=lambda event: event.at))
+
+    async def _other(self, record: InboxRecord, request_id: str) -> InboxRecord | None:
+        """Another inbound of the same chat."""
+        other = await self._journal.inbound(request_id)
+        same = other is not None and other.inbound.chat_key == record.inbound.chat_key
+        return other if same else None
 
 
 def _lines(request_id: str, events: list[Event]) -> list[str]:
@@ -137,13 +148,15 @@ def _received(record: InboxRecord | None) -> Iterable[Event]:
         yield Event(record.received_at, f"received: {inbound.kind}{named} from {inbound.user_id}")
 
 
-def _finished(record: InboxRecord | None) -> Iterable[Event]:
+def _finished(record: InboxRecord | None, turn: TurnRecord | None) -> Iterable[Event]:
     if record is None:
         return
     if not record.open:
         yield Event(record.changed_at, f"finished: {record.detail or record.state}")
     elif record.state == "in_turn":
-        yield Event(record.changed_at, "begun, and not finished yet")
+        waits = turn is not None and turn.state == "suspended"
+        words = "begun, and waits for a person" if waits else "begun, and not finished yet"
+        yield Event(record.changed_at, words)
 
 
 def _step(step: StepRecord) -> Iterable[Event]:

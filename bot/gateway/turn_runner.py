@@ -110,7 +110,7 @@ class TurnRunner:
     # ------------------------------------------------------------ work
 
     async def _run(self, turn: Turn) -> None:
-        """One turn from claim to done. Cancelled, it stays unfinished in the journal."""
+        """One turn from `begin_turn` to `end_turn`. Cancelled, it stays unfinished in the journal."""
         first = turn.first
         await self._handler.handle(first, partial(self._handle, turn), turn)
         # Only now: an edit that comes before the end is on file is one that came too late for this turn.

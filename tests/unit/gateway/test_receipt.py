@@ -12,7 +12,7 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
-from bot.contracts.journal import ANSWERED, StepKind, StepRecord
+from bot.contracts.journal import ANSWERED, InboxEnd, StepKind, StepRecord
 from bot.contracts.outbound import Sent
 from bot.gateway.outbox.rows import REPEATED
 from bot.gateway.receipt import NOTHING_YET, Receipts
@@ -151,6 +151,24 @@ async def test_a_message_to_us_leads_to_its_answer_also_where_it_joined_another(
         "Message 42 was answered together with another one.",
         "Receipt of 01REQ, times in UTC",
     ]
+
+
+async def test_a_turn_that_waits_for_a_person_says_so_also_asked_by_an_edit_that_its_message_took_up(
+    bench: Bench,
+) -> None:
+    for request_id, kind in (("01REQ", "message"), ("02REQ", "edit"), ("03REQ", "message")):
+        inbound = bench.inbound("问", kind=kind, message_id="41").model_copy(
+            update={"request_id": request_id}
+        )
+        await bench.journal.receive(inbound.model_copy(update={"keys": (request_id,)}))
+    await bench.journal.begin_turn("03REQ", ChatKey.parse("tele:chat:77"), ["03REQ", "01REQ"])
+    await bench.journal.finish("02REQ", InboxEnd("merged", merged_into="01REQ"))
+    receipts = Receipts(bench.journal)
+    path = await receipts.path("02REQ")
+    assert (path.request_id, path.events[-1].words) == ("03REQ", "begun, and not finished yet")
+    await bench.journal.suspend_turn("03REQ")
+    path = await receipts.path("02REQ")
+    assert path.events[-1].words == "begun, and waits for a person"
 
 
 @pytest.mark.parametrize("asked", ["01REQ", "m1", "nonsense", "'; DROP TABLE outbox"])
