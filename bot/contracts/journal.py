@@ -40,6 +40,15 @@ class InboxEnd:
     detail: str | None = None
     merged_into: str | None = None
 
+    @property
+    def of_turn(self) -> TurnEnd:
+        """The end of the turn whose first message ends so."""
+        match self.state:
+            case "failed" | "stopped" | "withdrawn" as state:
+                return state
+            case _:
+                return "done"
+
 
 ANSWERED = InboxEnd("answered")
 FAILED = InboxEnd("failed")
@@ -137,7 +146,7 @@ class InboxWrites(Protocol):
         ...
 
     def finish(self, request_id: str, end: InboxEnd) -> Awaitable[None]:
-        """Write how an inbound ended. The first end counts."""
+        """Write how an inbound ended. The first end counts. The turn that it began, if that still runs, ends with it."""
         ...
 
     def amend(self, inbound: Inbound) -> Awaitable[bool | None]:

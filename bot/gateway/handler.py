@@ -1,4 +1,4 @@
-"""One inbound from the beginning of its work to its end: carried out once, its person told what went wrong, closed in the journal."""
+"""Carries out one inbound, once: tells its person what went wrong, and ends it in the journal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bot import errors
 from bot.contracts.agent import PriorReply
 from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import FAILED, InboxEnd, Journal, TurnEnd
+from bot.contracts.journal import FAILED, InboxEnd, Journal
 from bot.gateway.address import Address
 from bot.gateway.conversation import Answered, Close, Ended, Turn
 from bot.gateway.delivery import Delivery
@@ -96,7 +96,8 @@ class InboundHandler:
         for close in closes:
             await self._archive.archived(close.inbound)
         members = {close.inbound.request_id: close.end for close in closes}
-        await self._journal.post.end_turn(turn.first.request_id, _turn_end(turn, end), members)
+        state = end.of_turn if turn.left else "withdrawn"
+        await self._journal.post.end_turn(turn.first.request_id, state, members)
 
     async def finish(self, inbound: Inbound, end: InboxEnd) -> None:
         """End an inbound once it is in the archive."""
@@ -128,13 +129,3 @@ class InboundHandler:
 def not_idempotent(inbound: Inbound) -> bool:
     """True for a command that must not be carried out again where a crash may have cut it off."""
     return inbound.command is not None and inbound.command.name in NOT_IDEMPOTENT
-
-
-def _turn_end(turn: Turn, end: InboxEnd) -> TurnEnd:
-    if not turn.left:
-        return "withdrawn"
-    match end.state:
-        case "failed" | "stopped" as state:
-            return state
-        case _:
-            return "done"

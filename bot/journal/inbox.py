@@ -84,8 +84,14 @@ class InboxWrites(JournalTable):
         return self._writer.run(work, closes=members)
 
     def finish(self, request_id: str, end: InboxEnd) -> Future[None]:
-        values = _ended(request_id, end, self._clock.now())
-        return self._writer.run(lambda db: _done(db.execute(_FINISH, values)), closes=[request_id])
+        now = self._clock.now()
+        values, turn = _ended(request_id, end, now), clean((end.of_turn, now, request_id))
+
+        def work(db: sqlite3.Connection) -> None:
+            db.execute(_FINISH, values)
+            db.execute(_END_TURN, turn)
+
+        return self._writer.run(work, closes=[request_id])
 
     def amend(self, inbound: Inbound) -> Future[bool]:
         user_id, message_id = _columns(inbound)
@@ -174,6 +180,7 @@ class SqliteInbox(InboxWrites):
             for request_id, payload in rows:
                 db.execute(_BURY, ("journal", request_id, payload, "its row cannot be read", now))
                 db.execute(_UNREADABLE, (now, request_id))
+                db.execute(_END_TURN, ("failed", now, request_id))
 
         if not rows:
             return False

@@ -175,15 +175,19 @@ class MemoryJournal:
 
     @at_once
     def end_turn(self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> None:
-        turn = self._turns.get(text.clean(turn_id))
-        if turn is not None and turn.state in {"running", "suspended"}:
-            self._turns[turn.id] = dataclasses.replace(turn, state=state, ended_at=self._clock.now())
+        self._end_turn(text.clean(turn_id), state)
         for member, end in members.items():
             self._finish(member, end)
 
     @at_once
     def finish(self, request_id: str, end: InboxEnd) -> None:
         self._finish(request_id, end)
+        self._end_turn(text.clean(request_id), end.of_turn)
+
+    def _end_turn(self, turn_id: str, state: TurnEnd) -> None:
+        turn = self._turns.get(turn_id)
+        if turn is not None and turn.state in {"running", "suspended"}:
+            self._turns[turn_id] = dataclasses.replace(turn, state=state, ended_at=self._clock.now())
 
     def _join_turn(self, turn_id: str, members: Sequence[str]) -> None:
         for member in members:

@@ -70,6 +70,20 @@ class RecordsContract(JournalRig):
         ]
         assert await journal.unfinished() == [inbound(4)]
 
+    async def test_a_turn_ends_with_the_message_that_began_it_and_with_no_other(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        first, second = inbound(1).request_id, inbound(2).request_id
+        for number in (1, 2):
+            await journal.receive(inbound(number))
+        began = clock.now()
+        await journal.begin_turn(first, CHAT, [first, second])
+        await clock.advance(1)
+        await journal.finish(second, WITHDRAWN)
+        assert await journal.turn(first) == TurnRecord(first, CHAT, "running", began)
+        await journal.finish(first, InboxEnd("stopped"))
+        assert await journal.turn(first) == TurnRecord(first, CHAT, "stopped", began, began + 1)
+
     async def test_the_first_end_counts_and_dead_is_a_state_of_its_own(self, journal: Journal) -> None:
         for number, end in ((1, WITHDRAWN), (2, InboxEnd("dead", "unreadable"))):
             await journal.receive(inbound(number))
