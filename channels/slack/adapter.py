@@ -70,7 +70,7 @@ class SlackChannel:
         self._intake: Intake | None = None
         self._me: incoming.BotIdentity | None = None
         self._site = ""
-        self._unexpected = events.UnexpectedEvent(outside.log)
+        self._unhandled = events.UnhandledTypes(outside.log)
         self._response_urls = ResponseUrls()
         self._mentions = DuplicateMentions()
         self._signs = TypingIndicator(outside.log)
@@ -213,7 +213,7 @@ class SlackChannel:
         if kind == "event_callback":
             event = body.get("event")
             if isinstance(event, dict):
-                self._unexpected.log_once(event.get("type"), event.get("subtype"))
+                self._unhandled.log_once(event.get("type"), event.get("subtype"))
             return incoming.read_event(body, self._me)
         if kind is None and "command" in body:
             self._response_urls.remember(body)
@@ -223,8 +223,7 @@ class SlackChannel:
             return buttons.read(body, self._me, self._outside.clock.now())
         if not isinstance(kind, str):
             raise incoming.Unreadable("type: missing")
-        if kind not in events.INTERACTIVE:
-            self._unexpected.log_once(kind)
+        self._unhandled.log_once(kind)
         return None
 
     async def _bury(self, payload: Any, reason: str) -> None:

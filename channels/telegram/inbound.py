@@ -14,9 +14,14 @@ from telegram import ExternalReplyInfo, Message, MessageEntity, Update, User
 from bot import text
 from bot.contracts.base import Json
 from bot.contracts.inbound import Attachment, Command, Inbound, Origin, Quoted
-from channels.telegram import address, content, update_kinds
+from channels.telegram import address, content
 from channels.telegram.bot_api import GARBLED
 from channels.telegram.content import name, number, part, string
+
+STOPPED = "stopped_message_generation"
+PRESSED = "callback_query"
+HANDLED = ("message", "edited_message", PRESSED, STOPPED)
+"""The kinds of update that the bot asks Telegram for."""
 
 Addressed = Literal["direct", "mention", "reply", "command"]
 _BUTTON = re.compile(r"(?P<name>approve|deny) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always))?)")
@@ -42,12 +47,12 @@ def read(raw: Json, bot: telegram.Bot, now: float) -> ReadUpdate | None:
     no date of its own. Raises `Unreadable`.
     """
     try:
-        if update_kinds.STOPPED in raw:
-            return _stop(raw["update_id"], raw[update_kinds.STOPPED], bot.bot, now)
-        if update_kinds.PRESSED in raw:
-            return _press(raw["update_id"], raw[update_kinds.PRESSED], bot.bot, now)
+        if STOPPED in raw:
+            return _stop(raw["update_id"], raw[STOPPED], bot.bot, now)
+        if PRESSED in raw:
+            return _press(raw["update_id"], raw[PRESSED], bot.bot, now)
         # Other kinds are nobody's business here, so they are not decoded, and cannot fail.
-        told = {name: raw[name] for name in ("update_id", *update_kinds.HANDLED) if name in raw}
+        told = {name: raw[name] for name in ("update_id", *HANDLED) if name in raw}
         told |= {name: content.kept(one) for name, one in told.items() if isinstance(one, dict)}
         update = Update.de_json(told, bot)
         if update.message is not None:
@@ -344,7 +349,7 @@ def _attachments(message: Message | ExternalReplyInfo) -> tuple[Attachment, ...]
     if message.photo:
         best = max(message.photo, key=lambda size: number(size.width) * number(size.height))
         return (_attachment("photo", best),)
-    update_kinds: tuple[tuple[Any, Literal["photo", "video", "audio", "voice", "sticker", "file"]], ...] = (
+    kinds: tuple[tuple[Any, Literal["photo", "video", "audio", "voice", "sticker", "file"]], ...] = (
         (message.live_photo, "photo"),
         (message.animation, "video"),
         (message.video, "video"),
@@ -354,7 +359,7 @@ def _attachments(message: Message | ExternalReplyInfo) -> tuple[Attachment, ...]
         (message.sticker, "sticker"),
         (message.document, "file"),
     )
-    for file, kind in update_kinds:
+    for file, kind in kinds:
         if file is not None:
             return (_attachment(kind, file),)
     return ()

@@ -18,7 +18,7 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.channel import ChannelDeps, Health, Intake
 from bot.contracts.identity import ChatKey
-from channels.telegram import inbound, update_kinds
+from channels.telegram import inbound
 from channels.telegram.bot_api import Bot, TooManyRequests
 from channels.telegram.group_migrations import GroupMigrations
 from channels.telegram.recent_messages import RecentMessages
@@ -212,7 +212,7 @@ class UpdatePoller:
             offset,
             hold=hold,
             patience=min(self._patience, LATE),
-            kinds=list(update_kinds.HANDLED),
+            kinds=list(inbound.HANDLED),
             limit=limit,
         )
         self._confirmed = offset

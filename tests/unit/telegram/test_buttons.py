@@ -9,7 +9,7 @@ import pytest
 from bot import errors
 from bot.contracts.inbound import Command
 from bot.testing.telegram import TelegramServer
-from channels.telegram import bot_api, inbound, update_kinds
+from channels.telegram import bot_api, inbound
 from tests.unit.telegram.bed import GROUP, Bed, message
 from tests.unit.telegram.test_inbound import me, server
 
@@ -71,7 +71,7 @@ def test_only_what_our_buttons_say_counts(
     server: TelegramServer, me: bot_api.Bot, change: dict[str, Any]
 ) -> None:
     number = server.say("May I?", fields={"from": server.me})["message"]["message_id"]
-    server.updates.allowed = update_kinds.HANDLED
+    server.updates.allowed = inbound.HANDLED
     update = server.press(number, f"deny {NAME}")
     assert inbound.read(update, me, 1.0) is not None
     update["callback_query"] |= change
@@ -80,7 +80,7 @@ def test_only_what_our_buttons_say_counts(
 
 def test_a_bot_that_presses_is_known_as_one(server: TelegramServer, me: bot_api.Bot) -> None:
     number = server.say("May I?", fields={"from": server.me})["message"]["message_id"]
-    server.updates.allowed = update_kinds.HANDLED
+    server.updates.allowed = inbound.HANDLED
     update = server.press(number, f"deny {NAME}")
     update["callback_query"]["from"]["is_bot"] = True
     event = inbound.read(update, me, 1.0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from telegram import Update
 
 from bot.testing.telegram import TelegramServer
-from channels.telegram import bot_api, inbound, update_kinds
+from channels.telegram import bot_api, inbound
 from channels.telegram import recent_messages as known
 from channels.telegram.manifest import MANIFEST
 from tests.shares import examples
@@ -83,7 +83,7 @@ def test_a_stop_is_about_the_chat_and_by_the_person_whose_chat_it_is(
     server.updates.allowed = ("message",)
     server.press_stop(thread_id=topic)
     assert len(server.updates) == 0, "a bot that does not ask for stops gets none"
-    server.updates.allowed = update_kinds.HANDLED
+    server.updates.allowed = inbound.HANDLED
     stop = must(server.press_stop(thread_id=topic, draft_id=77), me)
     said = must(server.say("hi", thread_id=topic), me)
     assert (stop.kind, stop.user_id, stop.chat_type, stop.addressed) == ("stop", "1001", "direct", "direct")
@@ -97,25 +97,54 @@ def test_drafts_are_stopped_in_private_chats_only(server: TelegramServer, me: bo
     with pytest.raises(ValueError, match="private"):
         server.press_stop(chat_id=GROUP)
     body = {"chat": {"id": GROUP, "type": "supergroup", "title": "g"}, "draft_id": 1}
-    assert read({"update_id": 1, update_kinds.STOPPED: body}, me) is None
+    assert read({"update_id": 1, inbound.STOPPED: body}, me) is None
     body = {"chat": {"id": -5, "type": "private"}, "draft_id": 1}
-    assert read({"update_id": 1, update_kinds.STOPPED: body}, me) is None
+    assert read({"update_id": 1, inbound.STOPPED: body}, me) is None
+
+
+IGNORED = frozenset(
+    {
+        "business_connection",
+        "business_message",
+        "channel_post",
+        "chat_boost",
+        "chat_join_request",
+        "chat_member",
+        "chosen_inline_result",
+        "deleted_business_messages",
+        "edited_business_message",
+        "edited_channel_post",
+        "guest_message",
+        "inline_query",
+        "managed_bot",
+        "message_reaction",
+        "message_reaction_count",
+        "my_chat_member",
+        "poll",
+        "poll_answer",
+        "pre_checkout_query",
+        "purchased_paid_media",
+        "removed_chat_boost",
+        "shipping_query",
+    }
+)
+"""Kinds of update that are knowingly not asked for."""
 
 
 def test_every_kind_of_update_is_handled_or_ignored() -> None:
-    listed = {*update_kinds.HANDLED, *update_kinds.IGNORED}
-    assert set(Update.ALL_TYPES) | {update_kinds.STOPPED} == listed
-    assert len(listed) == len(update_kinds.HANDLED) + len(update_kinds.IGNORED)
+    listed = {*inbound.HANDLED, *IGNORED}
+    assert set(Update.ALL_TYPES) | {inbound.STOPPED} == listed
+    assert len(listed) == len(inbound.HANDLED) + len(IGNORED)
 
 
-@pytest.mark.parametrize("kind", sorted(update_kinds.IGNORED))
+@pytest.mark.parametrize("kind", sorted(IGNORED))
 def test_what_is_ignored_is_not_even_decoded(me: bot_api.Bot, kind: str) -> None:
     assert read({"update_id": 1, kind: {"nonsense": [None]}}, me) is None
 
 
 def samples(server: TelegramServer) -> Iterator[dict[str, Any]]:
     """One update of each sort, and more."""
-    server.updates.allowed = update_kinds.HANDLED
+    server.updates.allowed = inbound.HANDLED
     root = server.say("root", chat_id=GROUP)["message"]["message_id"]
     yield server.say("@shipmate_bot hi", chat_id=GROUP, thread_id=4, reply_to=root)
     yield server.say("/start x", media="photo", fields=ALBUM)
@@ -171,10 +200,10 @@ def test_no_change_to_an_update_breaks_the_reader_or_lets_somebody_in(
 
 def _author(update: dict[str, Any]) -> Any:
     message = update.get("message") or update.get("edited_message")
-    if update_kinds.PRESSED in update:
-        return update[update_kinds.PRESSED]["from"]["id"]
+    if inbound.PRESSED in update:
+        return update[inbound.PRESSED]["from"]["id"]
     if message is None:
-        return update[update_kinds.STOPPED]["chat"]["id"]
+        return update[inbound.STOPPED]["chat"]["id"]
     return message["from"]["id"]
 
 
@@ -184,18 +213,18 @@ def _author(update: dict[str, Any]) -> Any:
 async def test_damaged_edits_and_stops_are_buried_and_those_behind_them_are_taken_in(bed: Bed) -> None:
     for damaged in (
         {"edited_message": {"message_id": 1}},
-        {update_kinds.STOPPED: None},
-        {update_kinds.STOPPED: {"chat": 5, "draft_id": 1}},
-        {update_kinds.STOPPED: {"chat": {"id": 1001, "type": "private"}}},
-        {update_kinds.STOPPED: {"chat": {"id": "1001", "type": "private"}, "draft_id": 1}},
+        {inbound.STOPPED: None},
+        {inbound.STOPPED: {"chat": 5, "draft_id": 1}},
+        {inbound.STOPPED: {"chat": {"id": 1001, "type": "private"}}},
+        {inbound.STOPPED: {"chat": {"id": "1001", "type": "private"}, "draft_id": 1}},
         {
-            update_kinds.STOPPED: {
+            inbound.STOPPED: {
                 "chat": {"id": 1001, "type": "private"},
                 "draft_id": 1,
                 "message_thread_id": [],
             }
         },
-        {update_kinds.STOPPED: {"chat": {"id": 10**40, "type": "private"}, "draft_id": 1}},
+        {inbound.STOPPED: {"chat": {"id": 10**40, "type": "private"}, "draft_id": 1}},
     ):
         bed.server.push_raw(damaged)
     bed.server.press_stop()
