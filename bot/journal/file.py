@@ -64,6 +64,9 @@ def open_to_write(
         if busy:
             raise _error("database is locked", sqlite3.SQLITE_BUSY)
         db.execute("DELETE FROM probe WHERE id = 0")  # there is none; a file that is read-only says so
+        # A change reaches the log as a whole: where a part of it does before, SQLite writes the checksums of frames again,
+        # and a kill just then looks like damage. A migration may be too large for that.
+        db.execute("PRAGMA cache_spill = OFF")
     except sqlite3.OperationalError as error:
         close(db)
         if _code(error) == sqlite3.SQLITE_READONLY and _of_the_future(path):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.journal import schema
+from bot.journal import file, schema
 from tests.unit.journal.damage import CHECKPOINTED, Left, boot, killed
 
 FRAME = 24 + 4096
@@ -42,10 +42,42 @@ def test_what_was_written_behind_the_end_does_no_harm(left: Left, tmp_path: Path
     assert found.unfinished == left.due(len(left.log))
 
 
+@pytest.mark.parametrize("ends", ["killed", "taken back"])
+def test_a_large_change_that_was_not_acknowledged_is_no_damage(ends: str, tmp_path: Path) -> None:
+    """SQLite writes it to the log in parts, and some pages of it twice: their checksums are right after its commit."""
+    path = tmp_path / "journal.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        schema.migrate(db)
+        db.execute("BEGIN")
+        db.execute("PRAGMA cache_size = 5")
+        for _ in range(3):
+            for number in range(200):
+                db.execute("INSERT OR REPLACE INTO once VALUES (?, 1.0, 1.0)", (f"{number} {'x' * 900}",))
+        if ends == "taken back":
+            db.execute("ROLLBACK")
+            db.execute("INSERT INTO chats VALUES ('telegram:chat:5', 1.0)")
+        log = path.with_name("journal.db-wal").read_bytes()
+        assert len(log) > 100 * FRAME
+        found = boot(tmp_path / "boot", path.read_bytes(), log)
+    assert (found.told, found.quarantined) == ([], [])
+
+
+def test_nothing_of_a_change_is_in_the_log_before_all_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    with closing(file.open_to_write(path, 5.0, str)) as db:
+        db.execute("BEGIN")
+        for number in range(2_000):
+            db.execute("INSERT INTO once VALUES (?, 1.0, 1.0)", (f"{number} {'x' * 3_000}",))
+        assert path.with_name("journal.db-wal").stat().st_size == 0
+
+
 def test_a_log_that_was_changed_in_its_middle_is_set_aside_and_told(left: Left, tmp_path: Path) -> None:
     picked = random.Random(SEED).sample(range(32, len(left.log)), 25)
-    salts = {place for start in range(32, len(left.log), FRAME) for place in range(start + 8, start + 16)}
-    for place in sorted({0, 9, 20, 30, *picked} - salts):
+    heads = range(32, len(left.log), FRAME)
+    salts = [place for start in heads[:-1] for place in range(start + 8, start + 16)]
+    end = range(heads[-1] + 8, heads[-1] + 16)  # as of one that is left over from another log
+    for place in sorted({0, 9, 20, 30, *picked, *random.Random(SEED).sample(salts, 5)} - {*end}):
         changed = bytearray(left.log)
         changed[place] ^= 0x10
         found = boot(tmp_path / "boot", left.base, bytes(changed))
