@@ -19,7 +19,8 @@ _THIS = f"{_FIELDS} WHERE request_id = ? AND call_id = ? AND fingerprint = ?"
 _SETTLE = (
     "UPDATE approvals SET ended = ?, decided_by = ?, scope = ?, decided_at = ? WHERE id = ? AND ended IS NULL"
 )
-_OPEN = f"{_FIELDS} WHERE ended IS NULL ORDER BY rowid"
+# By `rowid` alone SQLite would look through the whole table in that order.
+_OPEN = f"{_FIELDS} WHERE ended IS NULL ORDER BY +rowid"
 _LASTING = """SELECT decided_by, scope FROM approvals WHERE fingerprint = ? AND ended = 'approved'
     AND (scope = 'always' OR (scope = 'chat' AND chat_key = ?)) ORDER BY scope, rowid DESC LIMIT 1"""
 

@@ -23,17 +23,19 @@ _UPDATE = """UPDATE outbox SET state = ?, message_id = ?, reason = ?, not_before
 _RECORD = """SELECT id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces, repeat_of,
     not_before, attempts, untold, created_at, changed_at FROM outbox"""
 _DELIVERIES = f"{_RECORD} WHERE request_id = ? ORDER BY rowid"
-_AT_WORK = """SELECT 1 FROM inbox WHERE inbox.request_id = outbox.request_id
-    AND inbox.state IN ('queued', 'in_turn')"""
-_UNDELIVERED = f"{_RECORD} WHERE state IN ('ready', 'sending') AND NOT EXISTS ({_AT_WORK}) ORDER BY rowid"
-_UNTOLD = f"{_RECORD} WHERE untold = 1 ORDER BY rowid"
+_AT_WORK = "SELECT request_id FROM inbox WHERE state IN ('queued', 'in_turn')"
+_UNDELIVERED = (
+    f"{_RECORD} WHERE state IN ('ready', 'sending') AND request_id NOT IN ({_AT_WORK}) ORDER BY rowid"
+)
+# By `rowid` alone SQLite would look through the whole table in that order.
+_UNTOLD = f"{_RECORD} WHERE untold = 1 ORDER BY +rowid"
 _SHOWN = "SELECT request_id FROM outbox WHERE state = 'sent' AND kind = 'reply' AND chat_key = ?"
 _SHOWN_AS = f"{_SHOWN} AND message_id = ? ORDER BY rowid DESC LIMIT 1"
 _NEWEST = "SELECT request_id FROM outbox WHERE kind = 'reply' AND chat_key = ? ORDER BY rowid DESC LIMIT 1"
 # The threads of a chat go on with ":" behind its key, which ";" follows.
-_NEAR = """SELECT request_id FROM outbox WHERE kind = 'reply'
-    AND (chat_key > :below AND chat_key < :behind
-        OR chat_key = :above AND target = :target)
+_NEAR = """SELECT request_id FROM outbox WHERE rowid IN (
+        SELECT rowid FROM outbox WHERE kind = 'reply' AND chat_key > :below AND chat_key < :behind
+        UNION ALL SELECT rowid FROM outbox WHERE kind = 'reply' AND chat_key = :above AND target = :target)
     AND (:message_id IS NULL OR state = 'sent' AND message_id = :message_id)
     AND EXISTS (SELECT 1 FROM inbox WHERE inbox.request_id = outbox.request_id AND inbox.user_id = :user_id)
     ORDER BY rowid DESC LIMIT 1"""

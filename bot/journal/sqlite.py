@@ -44,7 +44,7 @@ _SWEEPS_FAILED = (
 # After the inbox: of what is still there, the turn and the steps stay too.
 _SWEEP_TURNS = """DELETE FROM turns WHERE id IN (SELECT id FROM turns WHERE begun_at < ?
     AND id NOT IN (SELECT request_id FROM inbox)
-    AND id NOT IN (SELECT turn_id FROM inbox WHERE turn_id IS NOT NULL) LIMIT ?)"""
+    AND NOT EXISTS (SELECT 1 FROM inbox WHERE turn_id = turns.id) LIMIT ?)"""
 _SWEEP_STEPS = """DELETE FROM steps WHERE rowid IN (SELECT rowid FROM steps WHERE began_at < ?
     AND request_id NOT IN (SELECT request_id FROM inbox) LIMIT ?)"""
 # What was allowed for a chat, or always, stays.

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from bot.testing.log import MemoryLog
 from tests.contracts.journal_rig import inbound, outbound, step
 
 NEWEST = len(schema.MIGRATIONS)
+PARTIAL = {"outbox_untold", "approvals_open"}
+"""Indexes that have no more rows than are wanted."""
 
 
 @pytest.fixture
@@ -198,24 +201,29 @@ def statements() -> list[tuple[str, str]]:
     for module in (inbox, steps, outbox, schedule, leases, approvals, sqlite):
         for name, value in vars(module).items():
             said = value if isinstance(value, tuple) else (value,)
-            words = [one for one in said if isinstance(one, str) and name.startswith("_") and "?" in one]
+            words = [
+                one for one in said if isinstance(one, str) and name.startswith("_") and " WHERE " in one
+            ]
             found += [(name, one) for one in words if one.lstrip().startswith(("SELECT", "UPDATE", "DELETE"))]
     return found
 
 
 def test_the_statements_are_found() -> None:
-    assert {"_UNFINISHED", "_STEPS", "_DELIVERIES", "_SHOWN_AS", "_HELD", "_SWEEPS"} <= {
+    assert {"_UNFINISHED", "_STEPS", "_DELIVERIES", "_UNTOLD", "_NEAR", "_HELD", "_SWEEPS"} <= {
         name for name, _ in statements()
     }
 
 
-@pytest.mark.parametrize(("name", "statement"), [*statements(), ("_UNDELIVERED", outbox._UNDELIVERED)])
+@pytest.mark.parametrize(("name", "statement"), statements())
 def test_no_statement_looks_through_a_whole_table(db: sqlite3.Connection, name: str, statement: str) -> None:
     schema.migrate(db)
-    values = (1,) * statement.count("?")
-    plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
-    assert any(line.startswith("SEARCH") for line in plan), name
-    assert not [line for line in plan if line.startswith("SCAN")], name
+    named = dict.fromkeys(re.findall(r":(\w+)", statement), 1)
+    plan = [
+        row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", named or (1,) * statement.count("?"))
+    ]
+    scans = [line for line in plan if line.startswith("SCAN") and line.split()[-1] not in PARTIAL]
+    assert plan, name
+    assert not scans, name
 
 
 async def test_what_an_older_inbox_said_in_words_and_times_is_in_columns(tmp_path: Path) -> None:
