@@ -6,6 +6,7 @@ import base64
 import contextlib
 import unicodedata
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import regex
@@ -30,6 +31,17 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def deep(value: Any, change: Callable[[str], str]) -> Any:
+    """A JSON value with each of its strings and keys changed, at every depth."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(key): deep(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [deep(item, change) for item in value]
+    return value
 
 
 _BIDI = regex.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -166,7 +178,7 @@ def without_direction(words: str) -> str:
 
 def utf16_len(text: str) -> int:
     """Length in UTF-16 code units, the unit of Telegram's limits and offsets."""
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def graphemes(text: str) -> list[str]:

@@ -13,8 +13,8 @@ from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, Tex
 from bot.history.requests import RequestLog, SentRequest
 from bot.identity_cache import IdentityCache
 from bot.llm import body
-from bot.llm.aclosing import aclosing
 from bot.llm.log import spent
+from bot.llm.wrapper import aclosing
 from bot.telemetry import context
 
 _PROMPTS = 32

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from bot import text
 from bot.contracts.base import Json, Message
@@ -12,6 +11,11 @@ from bot.contracts.environment import Redact
 THINKING = frozenset({"thinking", "redacted_thinking"})
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 """Calls of the provider's own tools, which it answers in the same message."""
+
+
+def unmarked(block: Json) -> Json:
+    """The block without its cache breakpoint."""
+    return {key: block[key] for key in block if key != "cache_control"} if "cache_control" in block else block
 
 
 def tool_uses(message: Message) -> list[Json]:
@@ -30,20 +34,10 @@ def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
     """The blocks without our secrets. A thinking block that holds one goes: its signature would not fit it."""
     clean = []
     for block in blocks:
-        changed = _deep(block, redact)
+        changed = text.deep(block, redact)
         if changed == block or block.get("type") not in THINKING:
             clean.append(changed)
     return clean
-
-
-def _deep(value: Any, redact: Redact) -> Any:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {redact(key): _deep(item, redact) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_deep(item, redact) for item in value]
-    return value
 
 
 def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:

@@ -51,7 +51,7 @@ def _within(system: Sequence[Json], most: int) -> tuple[Json, ...]:
     for block in system:
         spare = "cache_control" in block and most <= 0
         most -= "cache_control" in block
-        kept.append({key: block[key] for key in block if key != "cache_control"} if spare else block)
+        kept.append(blocks.unmarked(block) if spare else block)
     return tuple(kept)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bot.context import blocks
-from bot.context.store import Entry, Turn
+from bot.context.store import Entry, Turn, api_rounds
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock
 
@@ -45,17 +45,6 @@ class Policy:
     """True if summaries are the provider's own where the model can."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """Messages that stay or go together, in order: a turn, or one API round of a turn that is too long to stay whole."""
-
-    entries: tuple[Entry, ...]
-
-    @property
-    def messages(self) -> list[Message]:
-        return [entry.message for entry in self.entries]
-
-
 def most(keep: float) -> float:
     """Tokens above which less is kept where there is a border for it."""
     return SPAN * max(keep, WORTH)
@@ -72,7 +61,7 @@ def border(turns: Sequence[Turn], *, size: Size, keep: int) -> list[str]:
         if tokens >= keep and messages >= KEEP_MESSAGES:
             return _uuids(turns[: at + 1])
         turn = turns[at]
-        own = size([entry.message for entry in turn.entries])
+        own = _size(turn.entries, size)
         if tokens + own > most(keep):
             return _uuids(turns[:at]) + _oldest_rounds(turn, size, keep - tokens, KEEP_MESSAGES - messages)
         tokens, messages = tokens + own, messages + len(turn.entries)
@@ -81,13 +70,13 @@ def border(turns: Sequence[Turn], *, size: Size, keep: int) -> list[str]:
 
 def covered(turns: Sequence[Turn], dropped: Sequence[str], covers: str | None) -> list[str]:
     """Of what is to be dropped what a memory knows that was written when `covers` was the newest entry."""
-    order = [entry.uuid for turn in turns for entry in turn.entries]
+    order = _uuids(turns)
     if covers not in order:
         return []
     known = set(order[: order.index(covers) + 1])
     kept: list[str] = []
-    for unit in _droppable(turns, set(dropped)):
-        uuids = [entry.uuid for entry in unit.entries]
+    for together in _droppable(turns, set(dropped)):
+        uuids = [entry.uuid for entry in together]
         if not known.issuperset(uuids):
             break
         kept += uuids
@@ -140,38 +129,27 @@ def _uuids(turns: Sequence[Turn]) -> list[str]:
     return [entry.uuid for turn in turns for entry in turn.entries]
 
 
-def _droppable(turns: Sequence[Turn], dropped: set[str]) -> Iterator[Unit]:
-    """Yield what is to be dropped, in the pieces in which it goes."""
+def _size(entries: Sequence[Entry], size: Size) -> float:
+    return size([entry.message for entry in entries])
+
+
+def _droppable(turns: Sequence[Turn], dropped: set[str]) -> Iterator[tuple[Entry, ...]]:
+    """Yield what is to be dropped, in the pieces in which it goes: a turn, or API rounds of one that is too long."""
     for turn in turns:
         if dropped.issuperset(entry.uuid for entry in turn.entries):
-            yield Unit(turn.entries)
+            yield turn.entries
         else:
-            yield from (unit for unit in _rounds_of(turn) if unit.entries[0].uuid in dropped)
-
-
-def _rounds_of(turn: Turn) -> list[Unit]:
-    """The API rounds of a turn: an answer of the model, in however many pieces, with the results of its calls."""
-    found: list[list[Entry]] = []
-    before: Entry | None = None
-    for entry in turn.entries:
-        if entry.message["role"] == "assistant":
-            if before is None or before.message["role"] != "assistant":
-                found.append([])
-            found[-1].append(entry)
-        elif found and blocks.result_ids(entry.message):
-            found[-1].append(entry)
-        before = entry
-    return [Unit(tuple(entries)) for entries in found]
+            yield from (one for one in api_rounds(turn) if one[0].uuid in dropped)
 
 
 def _oldest_rounds(turn: Turn, size: Size, keep: float, messages: int) -> list[str]:
     """The oldest API rounds of a turn, as many as it need not keep. The last one stays: it is the answer."""
-    units = _rounds_of(turn)
+    going = api_rounds(turn)
     tokens, kept = 0.0, 0
-    while units and (not kept or tokens < keep or kept < messages):
-        unit = units.pop()
-        tokens, kept = tokens + size(unit.messages), kept + len(unit.entries)
-    return [entry.uuid for unit in units for entry in unit.entries]
+    while going and (not kept or tokens < keep or kept < messages):
+        newest = going.pop()
+        tokens, kept = tokens + _size(newest, size), kept + len(newest)
+    return [entry.uuid for one in going for entry in one]
 
 
 class Breaker:

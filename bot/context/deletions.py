@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bot.context.store import Entry, Older
 
 REMOVED = "[message removed]"
+_REMOVED: Json = {"type": "text", "text": REMOVED}
 PARTS = 3
 SENDS = "chat_send"
 """The tool whose input is what people read."""
@@ -135,16 +136,16 @@ def summed_up(lines: Iterable[TranscriptLine], since: int) -> bool:
 def without(message: Message) -> Message:
     """A message without what was said in it. Calls and results stay, but for the words of an answer."""
     if message["role"] == "user":
-        return {**message, "content": [{"type": "text", "text": REMOVED}]}
+        return redacted(message)
     content: list[Json] = []
     for block in message["content"]:
         if block.get("type") == "text":
-            content.append({"type": "text", "text": REMOVED})
+            content.append(_REMOVED)
         elif block.get("type") == "tool_use" and block.get("name") == SENDS:
             content.append({**block, "input": {"text": REMOVED}})
         elif block.get("type") not in blocks.THINKING:
             content.append(block)
-    return {**message, "content": content or [{"type": "text", "text": REMOVED}]}
+    return {**message, "content": content or [_REMOVED]}
 
 
 def unquoted(message: Message, ids: Collection[str]) -> Message:
@@ -167,7 +168,7 @@ def older(shown: Iterable[Older], gone: Deletions) -> tuple[Older, ...]:
 
 def redacted(message: Message) -> Message:
     """The same without what it says."""
-    return {**message, "content": [{"type": "text", "text": REMOVED}]}
+    return {**message, "content": [_REMOVED]}
 
 
 def with_redactions(

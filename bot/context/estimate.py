@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from bot.context import images
+from bot.context import blocks
 from bot.contracts.base import Json, Message
 from bot.contracts.model import Learned, ModelRequest, Usage
+from bot.identity_cache import IdentityCache
 
 ASCII_PER_TOKEN = 3.3
 DATA_PER_TOKEN = 2.8
@@ -29,10 +30,7 @@ CALL_TOKENS = 12
 TOOL_TOKENS = 16
 """A tool's definition, around its name, description and schema."""
 IMAGE_TOKENS = 1_600
-"""An image whose size is not known, and the largest there is: the provider shrinks what is larger."""
-PIXELS_PER_TOKEN = 750
-DOCUMENT_PER_TOKEN = 40.0
-"""Characters of a document in base64: between a scan and a page of text."""
+"""The largest image there is: the provider shrinks what is larger."""
 
 _WIDE = re.compile("[\u2e80-\U0010ffff]+")
 _ASCII = re.compile("[\x00-\x7f]+")
@@ -73,7 +71,7 @@ def _call(block: Json) -> float:
 
 
 def _other(block: Json) -> float:
-    return data_tokens({key: block[key] for key in block if key != "cache_control"})
+    return data_tokens(blocks.unmarked(block))
 
 
 def _content(content: object) -> float:
@@ -85,19 +83,6 @@ def _content(content: object) -> float:
     return 0.0
 
 
-def _media(block: Json) -> float:
-    source = block.get("source")
-    data = source.get("data") if isinstance(source, dict) else None
-    if block.get("type") == "image":
-        size = images.size(data) if isinstance(data, str) else None
-        return IMAGE_TOKENS if size is None else image_tokens(*size)
-    if not isinstance(data, str) or not isinstance(source, dict):
-        return IMAGE_TOKENS
-    return (
-        text_tokens(data) if source.get("type") == "text" else IMAGE_TOKENS + len(data) / DOCUMENT_PER_TOKEN
-    )
-
-
 _COUNTS: dict[str, Callable[[Json], float]] = {
     "text": lambda block: text_tokens(block["text"]),
     "tool_use": _call,
@@ -105,14 +90,15 @@ _COUNTS: dict[str, Callable[[Json], float]] = {
     "thinking": lambda block: text_tokens(str(block.get("thinking") or "")),
     "compaction": lambda block: text_tokens(str(block.get("content") or "")),
     "redacted_thinking": lambda block: len(str(block.get("data") or "")) / OPAQUE_PER_TOKEN,
-    "image": _media,
-    "document": _media,
+    "image": lambda _: IMAGE_TOKENS,
 }
 
 
-def image_tokens(width: int, height: int) -> float:
-    """Tokens of an image of so many pixels."""
-    return min(IMAGE_TOKENS, max(1.0, width * height / PIXELS_PER_TOKEN))
+def _part_tokens(part: Json) -> float:
+    """Tokens of a message, a system block or a tool's definition."""
+    if "role" in part:
+        return tokens([part])
+    return tool_tokens(part) if "input_schema" in part else block_tokens(part)
 
 
 def tokens(messages: Iterable[Message]) -> float:
@@ -122,17 +108,12 @@ def tokens(messages: Iterable[Message]) -> float:
 
 def tool_tokens(tool: Json) -> float:
     """Tokens of one tool's definition."""
-    return TOOL_TOKENS + data_tokens({key: tool[key] for key in tool if key != "cache_control"})
+    return TOOL_TOKENS + data_tokens(blocks.unmarked(tool))
 
 
 def frame_tokens(system: Iterable[Json], tools: Iterable[Json]) -> float:
     """Tokens of what stands before the messages."""
     return sum(map(block_tokens, system)) + sum(map(tool_tokens, tools))
-
-
-def request_tokens(request: ModelRequest) -> float:
-    """Tokens of a whole request."""
-    return frame_tokens(request.system, request.tools) + tokens(request.messages)
 
 
 SMALLEST_SAMPLE = 200
@@ -157,7 +138,8 @@ class Estimator:
     def __init__(self, learned: Learned | None = None) -> None:
         self._learned = learned
         self._ratios: dict[str, tuple[float, float]] = {}
-        self._sizes: dict[int, tuple[Any, float]] = {}
+        # Messages, system blocks and definitions of tools are the same objects in call after call.
+        self._size = IdentityCache[Json, float](_part_tokens, most=KEPT)
 
     def ratio(self, model: str) -> float:
         """Actual by estimated tokens; 1.0 for a model that never answered."""
@@ -215,19 +197,3 @@ class Estimator:
 
     def _frame(self, system: Iterable[Json], tools: Iterable[Json]) -> float:
         return sum(map(self._size, system)) + sum(map(self._size, tools))
-
-    def _size(self, part: Any) -> float:
-        """The plain estimate of a message, a system block or a tool's definition, which is the same object in call
-        after call.
-        """
-        known = self._sizes.get(id(part))
-        if known is not None and known[0] is part:
-            return known[1]
-        if "role" in part:
-            size = sum(map(block_tokens, part["content"]))
-        else:
-            size = tool_tokens(part) if "input_schema" in part else block_tokens(part)
-        if len(self._sizes) >= KEPT:
-            self._sizes.clear()
-        self._sizes[id(part)] = (part, size)
-        return size

@@ -215,10 +215,7 @@ def _unmarked(message: Message) -> Message:
     content = message.get("content")
     if not isinstance(content, list):
         return message
-    bare = [
-        {k: v for k, v in b.items() if k != "cache_control"} if isinstance(b, dict) else b for b in content
-    ]
-    return {**message, "content": bare}
+    return {**message, "content": [blocks.unmarked(b) if isinstance(b, dict) else b for b in content]}
 
 
 def _user(words: str) -> Message:

@@ -308,23 +308,28 @@ def _goes(entry: Entry, gone: Container[str]) -> bool:
 
 
 def _oldest_rounds(turn: Turn, at_least: int) -> list[str]:
-    """The oldest API rounds of a turn, each an answer of the model, in however many pieces, with the results of its calls."""
-    rounds: list[list[str]] = []
+    """The oldest API rounds of a turn, so many messages of them at the least. The last one stays: it is the answer."""
+    dropped: list[str] = []
+    for one in api_rounds(turn)[:-1]:
+        if len(dropped) >= at_least:
+            break
+        dropped += [entry.uuid for entry in one]
+    return dropped
+
+
+def api_rounds(turn: Turn) -> list[tuple[Entry, ...]]:
+    """The API rounds of a turn: an answer of the model, in however many pieces, with the results of its calls."""
+    found: list[list[Entry]] = []
     before: Entry | None = None
     for entry in turn.entries:
         if entry.message["role"] == "assistant":
             if before is None or before.message["role"] != "assistant":
-                rounds.append([])
-            rounds[-1].append(entry.uuid)
-        elif rounds and blocks.is_results(entry.message):
-            rounds[-1].append(entry.uuid)
+                found.append([])
+            found[-1].append(entry)
+        elif found and blocks.result_ids(entry.message):
+            found[-1].append(entry)
         before = entry
-    dropped: list[str] = []
-    for one in rounds[:-1]:
-        if len(dropped) >= at_least:
-            break
-        dropped += one
-    return dropped
+    return [tuple(entries) for entries in found]
 
 
 def without_thinking(entries: Iterable[Entry]) -> tuple[Entry, ...]:

@@ -12,15 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bot import errors
-from bot.context import blocks
+from bot.context import blocks, breakpoints
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 from bot.identity_cache import IdentityCache
 
-MAX_BREAKPOINTS = 4
 MAX_MESSAGES = 100_000
 MAX_BYTES = 32 * 1024 * 1024
-LIFETIMES = {"5m": 0, "1h": 1}
 USER_ONLY = frozenset({"tool_result", "image", "document", "search_result"})
 ASSISTANT_ONLY = frozenset({"tool_use", "server_tool_use", "mcp_tool_use", *blocks.THINKING})
 SERVER_CALLS = blocks.SERVER_CALLS
@@ -90,11 +88,10 @@ def _same(one: Message, other: Message) -> bool:
 def _shared(one: Sequence[Json], other: Sequence[Json]) -> int:
     """Count the blocks that both begin with, whatever breakpoints stand on them."""
     pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, pair in pairs if _bare(pair[0]) != _bare(pair[1])), min(len(one), len(other)))
-
-
-def _bare(block: Json) -> Json:
-    return {key: block[key] for key in block if key != "cache_control"} if "cache_control" in block else block
+    return next(
+        (at for at, pair in pairs if blocks.unmarked(pair[0]) != blocks.unmarked(pair[1])),
+        min(len(one), len(other)),
+    )
 
 
 # ------------------------------------------------------------ one message
@@ -251,7 +248,6 @@ def _ends(messages: Sequence[Message], *, paused: bool) -> Iterator[str]:
 
 def _breakpoints(request: ModelRequest) -> Iterator[str]:
     marks = 0
-    longest = LIFETIMES["1h"]
     for place, block in _markable(request):
         mark = block.get("cache_control")
         if mark is None:
@@ -259,15 +255,10 @@ def _breakpoints(request: ModelRequest) -> Iterator[str]:
         marks += 1
         if block.get("type") in blocks.THINKING:
             yield f"{place}: a cache breakpoint on thinking"
-        lifetime = str(mark.get("ttl", "5m")) if isinstance(mark, dict) else ""
-        if lifetime not in LIFETIMES or mark.get("type") != "ephemeral":
+        if mark != breakpoints.CACHE:
             yield f"{place}: an unknown cache breakpoint"
-            continue
-        if LIFETIMES[lifetime] > longest:
-            yield f"{place}: a longer lifetime behind a shorter one"
-        longest = LIFETIMES[lifetime]
-    if marks > MAX_BREAKPOINTS:
-        yield f"{marks} cache breakpoints, at most {MAX_BREAKPOINTS} are allowed"
+    if marks > breakpoints.MOST:
+        yield f"{marks} cache breakpoints, at most {breakpoints.MOST} are allowed"
 
 
 def _markable(request: ModelRequest) -> Iterator[tuple[str, Json]]:

@@ -183,7 +183,7 @@ class AnthropicModel:
         first: int | None,
     ) -> ModelReply:
         model = answer.model or request.model
-        cost = prices.cost_usd(model, answer.usage, hour_writes=answer.hour_writes)
+        cost = prices.cost_usd(model, answer.usage)
         return ModelReply(
             content=answer.content,
             stop_reason=answer.stop_reason,
@@ -277,9 +277,7 @@ def _with_what_came(
     if answer.started:
         failure.stop_reason = answer.stop_reason
         failure.usage = usage_object(answer.usage)
-        failure.cost_usd = prices.cost_usd(
-            answer.model or request.model, answer.usage, hour_writes=answer.hour_writes
-        )
+        failure.cost_usd = prices.cost_usd(answer.model or request.model, answer.usage)
     return failure
 
 

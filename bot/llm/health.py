@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 from bot import errors
 from bot.contracts.environment import Clock
-from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
-from bot.llm.aclosing import aclosing
+from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.llm.wrapper import ModelWrapper, aclosing
 
 AWAY = (
     errors.ModelUnreachable,
@@ -19,11 +19,11 @@ AWAY = (
 """Failures after which no turn can be answered. The others belong to one request, or pass by themselves."""
 
 
-class WatchedModel:
+class WatchedModel(ModelWrapper):
     """A model that remembers how its last call ended. `trouble` is "" while it answers or was not asked yet."""
 
     def __init__(self, model: Model, *, clock: Clock) -> None:
-        self._model = model
+        super().__init__(model)
         self._clock = clock
         self.asked: float | None = None
         """End of the last call in epoch seconds; None if there was none."""
@@ -42,7 +42,7 @@ class WatchedModel:
 
     async def check(self) -> None:
         try:
-            await self._model.check()
+            await super().check()
         except errors.ModelError as error:
             self._note(error)
             raise
@@ -56,12 +56,6 @@ class WatchedModel:
             await self.check()
         except errors.ModelError:
             return
-
-    async def facts(self, model: str) -> ModelFacts:
-        return await self._model.facts(model)
-
-    async def close(self) -> None:
-        await self._model.close()
 
     def _note(self, error: errors.ModelError | None) -> None:
         self.asked = self._clock.now()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from bot import errors, text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Ids, Log
-from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
+from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
 from bot.identity_cache import IdentityCache
-from bot.llm.aclosing import aclosing
+from bot.llm.wrapper import ModelWrapper, aclosing
 
 MESSAGE_PREVIEW = 4_000
 """Characters of one message."""
@@ -20,27 +20,13 @@ TOTAL_PREVIEW = 12_000
 WORTH_SHOWING = 40
 
 
-def logging_switches(env: Mapping[str, str], *, log_messages: bool) -> tuple[bool, bool]:
-    """Return whether to log messages, and whether to log whole payloads.
-
-    `SMA_LOG_LLM_MESSAGES=0` wins over `llm.logMessages`, and no messages means no payload either.
-    """
-    messages = log_messages and env.get("SMA_LOG_LLM_MESSAGES", "").strip().lower() not in {
-        "0",
-        "false",
-        "off",
-    }
-    payload = env.get("SMA_LOG_LLM_PAYLOAD", "").strip().lower() in {"1", "true", "on"}
-    return messages, messages and payload
-
-
-class LoggedModel:
+class LoggedModel(ModelWrapper):
     """A model whose calls are logged, each attempt by itself; `callId` links a request and its response."""
 
     def __init__(
         self, model: Model, *, log: Log, ids: Ids, clock: Clock, messages: bool, payload: bool = False
     ) -> None:
-        self._model = model
+        super().__init__(model)
         self._log = log
         self._ids = ids
         self._clock = clock
@@ -154,15 +140,6 @@ class LoggedModel:
             error="Stopped",
             latency_ms=round(elapsed),
         )
-
-    async def check(self) -> None:
-        await self._model.check()
-
-    async def facts(self, model: str) -> ModelFacts:
-        return await self._model.facts(model)
-
-    async def close(self) -> None:
-        await self._model.close()
 
 
 def usage_object(usage: Usage) -> Json:

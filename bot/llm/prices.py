@@ -10,7 +10,7 @@ from bot.contracts.model import Usage
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Dollars for a million tokens. Writing to the cache costs 1.25 × input for five minutes, 2 × for an hour."""
+    """Dollars for a million tokens. Writing to the cache costs 1.25 × input."""
 
     input: float
     output: float
@@ -19,14 +19,12 @@ class Price:
     """If the prompt has more tokens than this, `higher` holds for every token of the request."""
     higher: Price | None = None
 
-    def of(self, usage: Usage, hour_writes: int) -> float:
-        brief_writes = usage.cache_write_tokens - hour_writes
+    def of(self, usage: Usage) -> float:
         return (
             usage.input_tokens * self.input
             + usage.output_tokens * self.output
             + usage.cache_read_tokens * self.read
-            + brief_writes * self.input * 1.25
-            + hour_writes * self.input * 2
+            + usage.cache_write_tokens * self.input * 1.25
         ) / 1_000_000
 
 
@@ -42,15 +40,15 @@ PRICES = {
 _DATED = re.compile(r"(?:-latest|[-@]\d{8})?")
 
 
-def cost_usd(model: str, usage: Usage, *, hour_writes: int = 0) -> float | None:
-    """The price of one call; None where the model's is unknown. `hour_writes` of the cache writes are for an hour.
+def cost_usd(model: str, usage: Usage) -> float | None:
+    """The price of one call; None where the model's is unknown.
 
     A model is known by its name, with or without a date: `claude-opus-5-20260101` is `claude-opus-5`, while
     `claude-opus-5-7` is a model of its own.
     """
     prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     price = _price(model, prompt)
-    return None if price is None else price.of(usage, min(hour_writes, usage.cache_write_tokens))
+    return None if price is None else price.of(usage)
 
 
 def million(model: str) -> tuple[float, float] | None:
@@ -68,23 +66,15 @@ class PrefixCost:
     read: float
     """If it has not changed and is read from the cache."""
 
-    @property
-    def extra(self) -> float:
-        """Cost of the change: writing instead of reading."""
-        return self.write - self.read
 
-
-def prefix_cost(
-    model: str, tokens: int, *, prompt: int | None = None, hour: bool = False
-) -> PrefixCost | None:
+def prefix_cost(model: str, tokens: int, *, prompt: int | None = None) -> PrefixCost | None:
     """Return the cost of `tokens` of a prefix; None if the model's price is unknown. `prompt` is the size of the whole
-    request, which decides the price of some models; `hour` says that the cache keeps it for an hour.
+    request, which decides the price of some models.
     """
     price = _price(model, tokens if prompt is None else prompt)
     if price is None:
         return None
-    write = price.of(Usage(cache_write_tokens=tokens), tokens if hour else 0)
-    return PrefixCost(write, price.of(Usage(cache_read_tokens=tokens), 0))
+    return PrefixCost(price.of(Usage(cache_write_tokens=tokens)), price.of(Usage(cache_read_tokens=tokens)))
 
 
 def _price(model: str, prompt: int) -> Price | None:

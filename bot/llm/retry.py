@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 from bot import errors
 from bot.contracts.environment import Clock, Log
-from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
-from bot.llm.aclosing import aclosing
+from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.llm.wrapper import ModelWrapper, aclosing
 
 ATTEMPTS = 3  # in all
 FIRST_WAIT = 0.5
@@ -18,7 +18,7 @@ LONGEST_WAIT = 20.0
 once: the error goes up with its `retry_after`, and the person is told."""
 
 
-class RetryingModel:
+class RetryingModel(ModelWrapper):
     """A model that is asked again after failures that pass: overload, rate limits, broken streams, no connection.
 
     Deltas are a preview. Those of a failed attempt stay what they were; a new attempt starts over, so it yields no
@@ -35,7 +35,7 @@ class RetryingModel:
         attempts: int = ATTEMPTS,
         longest_wait: float = LONGEST_WAIT,
     ) -> None:
-        self._model = model
+        super().__init__(model)
         self._clock = clock
         self._rng = rng
         self._log = log
@@ -87,12 +87,3 @@ class RetryingModel:
         if asked > self._longest_wait:
             return None
         return float(asked) + wait * 0.5
-
-    async def check(self) -> None:
-        await self._model.check()
-
-    async def facts(self, model: str) -> ModelFacts:
-        return await self._model.facts(model)
-
-    async def close(self) -> None:
-        await self._model.close()

@@ -44,7 +44,6 @@ class Accumulator:
         self._blocks: dict[int, _Block] = {}
         self._usage: dict[str, int] = {}
         self._summing: list[Json] = []
-        self._hour_writes = 0
 
     def feed(self, event: Json) -> TextDelta | ToolInputDelta | None:
         kind = event.get("type")
@@ -121,9 +120,6 @@ class Accumulator:
         iterations = usage.get("iterations")
         if isinstance(iterations, list):
             self._summing = [one for one in map(_object, iterations) if one.get("type") == "compaction"]
-        written = _object(usage.get("cache_creation"))
-        if _is_count(written.get("ephemeral_1h_input_tokens")):
-            self._hour_writes = written["ephemeral_1h_input_tokens"]
 
     @property
     def content(self) -> list[Json]:
@@ -151,11 +147,6 @@ class Accumulator:
         """
         beside = (int(one[name]) for one in self._summing if _is_count(one.get(name)))
         return self._usage.get(name, 0) + sum(beside)
-
-    @property
-    def hour_writes(self) -> int:
-        """The tokens of `usage.cache_write_tokens` that were written for an hour, at another price."""
-        return min(self._hour_writes, self.usage.cache_write_tokens)
 
 
 class _Block:

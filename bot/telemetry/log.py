@@ -16,12 +16,13 @@ from bot import text
 from bot.contracts.base import Level
 from bot.contracts.environment import Clock, Disk, Ids
 from bot.contracts.identity import ChatKey
-from bot.normalize import normalize_to_size
+from bot.normalize import Bounds, normalize_to_size, plain_details
 from bot.sizes import size_of
-from bot.telemetry import context, details
-from bot.telemetry.details import LOGGED
+from bot.telemetry import context
 from bot.telemetry.redaction import LogRedactor
 
+LOGGED = Bounds(depth=21, items=5_000, properties=5_000, values=5_000, null=None)
+"""Strings stay whole: what is secret in them has to be replaced before they may be cut."""
 MAX_LINE_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 """For a line with a whole payload, which operators ask for by `SMA_LOG_LLM_PAYLOAD`: as large as a request."""
@@ -113,7 +114,8 @@ class JsonlLog:
             "level": level,
             "kind": kind,
             "message": message,
-            "details": details.snapshot({key: value for key, value in extra.items() if key != "step"}),
+            # A copy that the caller's later changes do not reach: containers copied, strings shared.
+            "details": plain_details({key: value for key, value in extra.items() if key != "step"}, LOGGED),
         }
 
     def _admit(self, line: Line, level: Level) -> bool:
@@ -259,7 +261,7 @@ def _by_day(lines: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, list[byte
 
 def render(line: Line, redact: LogRedactor) -> bytes:
     """One line as bytes: redacted first, then cut down to size, the longest strings before all else."""
-    clean = _clean(redact.deep(line))
+    clean: Line = text.deep(line, lambda words: text.clean(redact(words)))
     data = _dump(clean)
     most = MAX_PAYLOAD_BYTES if "payload" in clean["details"] else MAX_LINE_BYTES
     if len(data) <= most:
@@ -279,16 +281,6 @@ def render(line: Line, redact: LogRedactor) -> bytes:
 
 def _dump(line: Line) -> bytes:
     return text.one_line(json.dumps(line, ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return text.clean(value)
-    if isinstance(value, dict):
-        return {text.clean(key): _clean(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_clean(item) for item in value]
-    return value
 
 
 def day_files(folder: Path, disk: Disk) -> list[tuple[date, int, Path]]:

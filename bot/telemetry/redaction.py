@@ -6,8 +6,7 @@ import bisect
 import html
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 from urllib.parse import unquote
 
 from bot import text
@@ -221,25 +220,9 @@ class Redactor:
         next_one = bisect.bisect_right(self._sorted, tail)
         return next_one < len(self._sorted) and self._sorted[next_one].startswith(tail)
 
-    def deep(self, value: Any) -> Any:
-        """The same for a JSON value: strings and keys at every depth."""
-        return _deep(value, self)
-
 
 class LogRedactor(Redactor):
     """For the log alone: also what merely looks like a token, known or not."""
 
     def __call__(self, value: str) -> str:
         return _TOKENS.sub(MARK, super().__call__(value))
-
-
-def _deep(value: Any, redact: Redactor) -> Any:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, Mapping):
-        return {
-            redact(key) if isinstance(key, str) else key: _deep(item, redact) for key, item in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_deep(item, redact) for item in value]
-    return value

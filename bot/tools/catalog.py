@@ -29,7 +29,7 @@ LONGEST_QUERY = 60
 _RUNS = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]+|[\p{L}\p{M}\p{N}]+"
 )
-_PAIRED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+PAIRED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
 _HUMP = regex.compile(r"(?<=[\p{Ll}\p{N}])(?=\p{Lu})")
 
 
@@ -97,7 +97,7 @@ def words_of(text: str) -> list[str]:
     found: list[str] = []
     for run in _RUNS.findall(_HUMP.sub(" ", unicodedata.normalize("NFKC", text))):
         folded = run.casefold()
-        if _PAIRED.match(run) and len(run) > 1:
+        if PAIRED.match(run) and len(run) > 1:
             found += [folded[at : at + 2] for at in range(len(folded) - 1)]
         else:
             found.append(folded)

@@ -38,7 +38,7 @@ class CommandUsage:
         self._free, self._places = _free(self.root)
 
     def __call__(self, pid: int) -> str | None:
-        """`processes.ChannelWatchdog`."""
+        """As `processes.LimitCheck`."""
         most = self.limits.processes
         if most is not None and _more_than(most, pid):
             return f"it had more than {most} processes"

@@ -1,14 +1,23 @@
-"""Checks the parts of ship.json that only the tools can judge."""
+"""Checks the parts of ship.json that only the tools can judge: rules, MCP servers, and the folder itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+import importlib.util
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bot.config.findings import finding, shown
 from bot.config.ship_file import ShipFile
-from bot.tools.mcp import findings as servers
-from bot.tools.permissions import findings as rules
+from bot.tools.permissions.defaults import CORE, MCP
+from bot.tools.permissions.globs import glob
+from bot.tools.permissions.grammar import ParsedRule, RuleMalformed, parse
+from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.protected_code import protected_code
+from bot.tools.permissions.rules import check
+from bot.tools.permissions.subject import Outcome
+
+MCP_LIBRARY = "mcp"
 
 
 def warnings(root: Path) -> Iterator[str]:
@@ -22,5 +31,38 @@ def warnings(root: Path) -> Iterator[str]:
 
 def mistakes(file: ShipFile) -> Iterator[str]:
     """One line for each fault."""
-    yield from rules.mistakes(file)
-    yield from servers.mistakes(file)
+    rules = file.permissions
+    yield from _of_rules("allow", rules.allow)
+    yield from _of_rules("ask", rules.ask)
+    yield from _of_rules("deny", rules.deny)
+    names = [name for name, server in file.mcp.servers.items() if server.enabled]
+    if names and importlib.util.find_spec(MCP_LIBRARY) is None:
+        yield finding(
+            "mcp.servers",
+            f"{len(names)} that are on, and no library for them",
+            f"the Python package {MCP_LIBRARY}",
+            "run `pip install 'shipmate[mcp]'`, or set enabled to false",
+        )
+
+
+def _of_rules(outcome: Outcome, rules: Sequence[str]) -> Iterator[str]:
+    """Yield the mistakes in one of the three lists."""
+    # Their form is judged alone: where a path leads is no matter of the configuration.
+    paths = Paths("/", lambda _: None)
+    for index, text in enumerate(rules):
+        try:
+            parsed = parse(text)
+            _known(parsed)
+            check(parsed, outcome, paths)
+        except RuleMalformed as error:
+            yield finding(f"permissions.{outcome}[{index}]", shown(text), error.expected, error.mend)
+
+
+def _known(parsed: ParsedRule) -> None:
+    """Raises `RuleMalformed` where a rule names no tool: misspelt, it would never hold."""
+    name = parsed.tool
+    if name.startswith(MCP) or any(map(glob(name), CORE)) or ("*" in name and glob(name)(MCP)):
+        return
+    near = difflib.get_close_matches(name.lower(), CORE, n=1, cutoff=0.5)
+    mend = f'did you mean "{near[0]}"?' if near else f"the tools are {', '.join(CORE)}"
+    raise RuleMalformed("the name of a tool, or of one of an MCP server as in mcp__server__tool", mend)

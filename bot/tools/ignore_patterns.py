@@ -8,17 +8,18 @@ rule: it translates to backtracking expressions, and a project's own `*a*a*a*a*a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+from bot.tools.permissions.globs import matches_parts
 
 DEFAULT = ("*.bak", ".git/", ".ship/")
 """Patterns that are ignored everywhere."""
 LONGEST = 500
 """Characters of a pattern; a longer one matches nothing."""
-_ANY = None
-"""Stands for `**`: any number of parts."""
 
-Part = re.Pattern[str] | None
+Part = Callable[[str], object] | None
+"""Matches one name; None stands for `**`, any number of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class IgnorePatterns:
         """
         names = path.split("/")
         for rule in reversed(self._rules):
-            if (folder or not rule.folders) and _matches(rule.parts, names):
+            if (folder or not rule.folders) and matches_parts(rule.parts, names):
                 return not rule.again
         return False
 
@@ -61,25 +62,13 @@ def _rule(pattern: str) -> _Rule | None:
     if "/" not in line:
         names = ["**", *names]
     try:
-        parts = tuple(_ANY if name == "**" else _part(name) for name in names)
+        parts: tuple[Part, ...] = tuple(None if name == "**" else _part(name).fullmatch for name in names)
     except ValueError:
         return None
+    if parts[-1] is None:
+        # At the end it stands for what is inside, not for the folder itself: one name, whatever it is, then more.
+        parts = (*parts[:-1], bool, None)
     return _Rule(parts, folders, again)
-
-
-def _matches(parts: Sequence[Part], names: Sequence[str]) -> bool:
-    """True if the parts of a pattern are those of a path. `reached[n]`: what went before has taken n names."""
-    reached = {0}
-    for place, part in enumerate(parts):
-        if part is _ANY:
-            # At the end it stands for what is inside, not for the folder itself.
-            least = min(reached) + (place == len(parts) - 1)
-            reached = set(range(least, len(names) + 1))
-        else:
-            reached = {at + 1 for at in reached if at < len(names) and part.fullmatch(names[at])}
-        if not reached:
-            return False
-    return len(names) in reached
 
 
 def _part(glob: str) -> re.Pattern[str]:

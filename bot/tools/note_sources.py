@@ -5,18 +5,16 @@ the note. Compares shared words; in doubt it counts a message in.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 
 from bot import tags
 from bot.contracts.base import Json, Message
+from bot.tools.catalog import PAIRED, words_of
 
 _LONGEST = 20_000
 """Characters of a message that are looked at."""
 _SHARE = 3
 """One of so many words of the shorter of two has to be in the other."""
-_PAIRED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
-_RUN = re.compile(rf"[{_PAIRED}]+|[^\W_{_PAIRED}]+")
 _SHORTEST = 3  # letters; with a digit in it any word says something
 _COMMON = frozenset(
     re.findall(
@@ -56,10 +54,8 @@ def _read(message: Message) -> tuple[Json, str]:
 
 def _words(text: str) -> set[str]:
     """The words that say something; of scripts without spaces every two characters."""
-    found: set[str] = set()
-    for run in _RUN.findall(unicodedata.normalize("NFKC", text[:_LONGEST]).casefold()):
-        if re.match(f"[{_PAIRED}]", run):
-            found.update([run] if len(run) == 1 else (run[at : at + 2] for at in range(len(run) - 1)))
-        elif run not in _COMMON and (len(run) >= _SHORTEST or any(map(str.isdigit, run))):
-            found.add(run)
-    return found
+    return {word for word in words_of(text[:_LONGEST]) if word not in _COMMON and _says(word)}
+
+
+def _says(word: str) -> bool:
+    return len(word) >= _SHORTEST or PAIRED.match(word) is not None or any(map(str.isdigit, word))

@@ -18,7 +18,7 @@ LAST_WORDS = 2.0
 """Seconds for what an ended command has still to say."""
 LOOK = 0.05
 """Seconds between two looks at what a command uses."""
-ChannelWatchdog = Callable[[int], str | None]
+LimitCheck = Callable[[int], str | None]
 """Says of the command that began with this process what it has used too much of. Blocking."""
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 
@@ -89,7 +89,7 @@ async def run(
     folder: Path,
     environment: Mapping[str, str],
     seconds: float,
-    watch: ChannelWatchdog | None = None,
+    watch: LimitCheck | None = None,
     handles: Sequence[int] = (),
 ) -> CommandResult:
     """Run a command without input in a process group of its own, which is killed when it ends, when its time is over,
@@ -131,7 +131,7 @@ async def run(
     )
 
 
-async def _end(exited: asyncio.Event, watch: ChannelWatchdog | None, pid: int) -> str | None:
+async def _end(exited: asyncio.Event, watch: LimitCheck | None, pid: int) -> str | None:
     """Wait for the end of a command, or for what it has used too much of."""
     while watch is not None and not exited.is_set():
         if (over := await asyncio.to_thread(watch, pid)) is not None and not exited.is_set():

@@ -77,7 +77,9 @@ class Registry:
         """Tool definitions that a request may declare, the largest first: all of it; without descriptions of arguments; only what every
         conversation needs, the others behind `tool_search`.
         """
-        brief = tuple({**one, "input_schema": _undescribed(one["input_schema"])} for one in self.definitions)
+        brief = tuple(
+            {**one, "input_schema": _without(one["input_schema"], "description")} for one in self.definitions
+        )
         if SEARCH not in self._tools:
             return self.definitions, brief
         rest = ", ".join(name for name in self._tools if name not in ALWAYS)
@@ -113,32 +115,20 @@ def definition(tool: Tool) -> Json:
 
 @functools.cache
 def _schema(model: type[BaseModel]) -> Json:
-    schema: Json = _untitled(model.model_json_schema())
+    schema: Json = _without(model.model_json_schema(), "title")
     schema.pop("description", None)
     return schema
 
 
-def _undescribed(value: Any) -> Any:
-    """A schema without the words on its fields. A field that is called `description` stays."""
+def _without(value: Any, word: str) -> Any:
+    """A schema without these words (`title`, `description`) on its fields. A field that has such a name stays."""
     if isinstance(value, dict):
         return {
-            key: _undescribed(item)
+            key: _without(item, word)
             for key, item in value.items()
-            if not (key == "description" and isinstance(item, str))
+            if not (key == word and isinstance(item, str))
         }
-    return [_undescribed(item) for item in value] if isinstance(value, list) else value
-
-
-def _untitled(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {
-            key: _untitled(item)
-            for key, item in value.items()
-            if not (key == "title" and isinstance(item, str))
-        }
-    if isinstance(value, list):
-        return [_untitled(item) for item in value]
-    return value
+    return [_without(item, word) for item in value] if isinstance(value, list) else value
 
 
 def builtin_tools(ports: ToolPorts) -> list[Tool]:

@@ -145,7 +145,7 @@ class TelegramChannel:
         if not render.visible(markdown):
             return []
         measured = len(markdown) <= MEASURED
-        parts = text.split(render.sendable(markdown), LIMIT, render.units)
+        parts = text.split(render.sendable(markdown), LIMIT, text.utf16_len)
         return [piece for part in parts for piece in _fitting(part, measured=measured)]
 
     async def send(self, message: Outbound) -> Sent:
@@ -261,7 +261,7 @@ class TelegramChannel:
         """Answer the person who pressed a button; no other person sees it."""
         if not render.visible(message.text):
             raise errors.DeliveryFailed("an answer to a button needs a text")
-        words, *_ = text.split(render.without_markup(message.text).text, buttons.TOLD, render.units)
+        words, *_ = text.split(render.without_markup(message.text).text, buttons.TOLD, text.utf16_len)
         try:
             await bot.answer_callback_query(message.target["press"], words, show_alert=True)
         except TelegramError as exc:
@@ -303,7 +303,7 @@ def _fitting(part: str, *, measured: bool) -> list[str]:
     if not measured or len(part) <= SMALLEST:
         return [part]
     shown = render.render(part)
-    if render.units(shown.text) <= LIMIT and len(shown.entities) <= ENTITIES:
+    if text.utf16_len(shown.text) <= LIMIT and len(shown.entities) <= ENTITIES:
         return [part]
     pieces = text.split(part, len(part) // 2 + 1)
     return [piece for half in pieces for piece in _fitting(half, measured=True)]
@@ -312,7 +312,7 @@ def _fitting(part: str, *, measured: bool) -> list[str]:
 def _shown(message: Outbound) -> render.Rendered:
     """A message as people see it. Raises `errors.DeliveryFailed` where there is nothing to see, or nowhere."""
     shown = render.render(message.text)
-    if render.units(shown.text) > LIMIT:
+    if text.utf16_len(shown.text) > LIMIT:
         shown = render.without_markup(message.text)
     if not render.visible(shown.text) or not address.valid_id(message.target.get("chat_id", "")):
         raise errors.DeliveryFailed("a message to Telegram needs a text and the number of a chat")

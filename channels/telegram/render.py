@@ -81,11 +81,6 @@ _WITH_REFERENCES = _parser(references=True)
 _WITHOUT_REFERENCES = _parser(references=False)
 
 
-def units(said: str) -> int:
-    """Length in UTF-16 code units."""
-    return len(said) if said.isascii() else len(said.encode("utf-16-le", "surrogatepass")) // 2
-
-
 def sendable(said: str) -> str:
     """The text as it is, but for what Telegram cannot carry."""
     return text.clean(said).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
@@ -172,7 +167,7 @@ class _Writer:
 
     def _result(self) -> Rendered:
         shown = "".join(self._pieces).rstrip()
-        end = units(shown)
+        end = text.utf16_len(shown)
         verbatim = [entity for entity in self._entities if entity.type in {"code", "pre"}]
         found: list[Entity] = []
         for entity in self._entities:
@@ -185,7 +180,7 @@ class _Writer:
 
     def _put(self, said: str) -> None:
         self._pieces.append(said)
-        self._at += units(said)
+        self._at += text.utf16_len(said)
 
     def _mark(self, kind: str, start: int, *, url: str | None = None, language: str | None = None) -> None:
         self._entities.append(Entity(kind, start, self._at - start, url, language))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import strategies as st
 
+from bot import text
 from bot.testing.telegram import refusal
 from channels.telegram import render
 from channels.telegram.manifest import MANIFEST
@@ -70,7 +71,7 @@ class TelegramRig(Bed):
 
     def fits(self, part: str) -> bool:
         shown = render.render(part)
-        return render.units(shown.text) <= 4096 and len(shown.entities) <= 100
+        return text.utf16_len(shown.text) <= 4096 and len(shown.entities) <= 100
 
 
 _IDS = st.integers(1, 2**52).flatmap(lambda number: st.sampled_from([str(number), str(-number)]))

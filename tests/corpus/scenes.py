@@ -21,7 +21,6 @@ from bot.gateway.operations.losses import WORDS as LOST
 from bot.gateway.outbox.rows import REPEATED
 from bot.testing.anthropic_script import Failure, Frame, reply, tool_use
 from bot.testing.faults import Fault
-from channels.telegram import render
 from channels.telegram.adapter import LIMIT
 from tests.corpus.model import words
 from tests.corpus.stage import ANN, FORUM, OPERATOR, ROOM, Stage
@@ -70,7 +69,7 @@ def answers(*asked: str) -> list[str]:
 
 def split(whole: str) -> list[str]:
     """A long text as Telegram shows it."""
-    return text.split(whole, LIMIT, render.units)
+    return text.split(whole, LIMIT, text.utf16_len)
 
 
 def ends(whole: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
 from bot.contracts.provenance import ANYBODYS, Provenance, Taint
 from bot.contracts.tools import Effect
 from bot.tools import context
+from bot.tools.builtin.edit_file import replaced
 from bot.tools.context import ToolExecutionContext
 from bot.tools.note_sources import NoteSources
 from bot.tools.permissions import taint
@@ -184,21 +185,11 @@ def _change(args: MemoryInput) -> Callable[[str | None], str]:
             return args.file_text or ""
         if old is None:
             raise errors.ToolError("There is no such file. Create it first.")
-        return _inserted(args, old) if args.command == "insert" else _replaced(args, old)
+        if args.command == "insert":
+            return _inserted(args, old)
+        return replaced(old, args.old_str or "", args.new_str)[0]
 
     return change
-
-
-def _replaced(args: MemoryInput, old: str) -> str:
-    wanted = args.old_str or ""
-    count = old.count(wanted)
-    if count != 1:
-        lines = [str(at) for at, line in enumerate(old.split("\n"), 1) if wanted.split("\n")[0] in line]
-        where = f", near the lines {', '.join(lines[:10])}" if count else ""
-        raise errors.ToolError(
-            f"old_str has to occur exactly once; it occurs {count} times{where}. Nothing was changed."
-        )
-    return old.replace(wanted, args.new_str)
 
 
 def _inserted(args: MemoryInput, old: str) -> str:

@@ -20,6 +20,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from bot import text
 from bot.contracts.base import Json
 from bot.tools.catalog import ToolOffer
+from bot.tools.permissions.display import HIDING
 
 PREFIX = "mcp__"
 LONGEST_NAME = 128
@@ -38,7 +39,6 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _AT_THE_TOP = frozenset({"oneOf", "anyOf", "allOf"})
 """Refused at the top of a schema; the server holds arguments against them itself."""
-_HIDING = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 _JOINERS = frozenset("\u200c\u200d")
 """They hide nothing: Persian and emoji need them."""
 
@@ -62,7 +62,7 @@ def name_of(server: str, tool: str) -> str:
 def line(words: str, limit: int) -> str:
     """Return foreign text as one line of visible characters."""
     seen = (
-        sign if sign in _JOINERS or unicodedata.category(sign) not in _HIDING else " "
+        sign if sign in _JOINERS or unicodedata.category(sign) not in HIDING else " "
         for sign in words[: limit * 4]
     )
     return text.preview("".join(seen), limit)

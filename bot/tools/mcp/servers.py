@@ -15,7 +15,7 @@ from bot.tools.mcp.server import Server
 
 
 class McpServers:
-    """`tools.catalog.Catalog` over the servers of ship.json. Nothing waits for them: they come when they come. By
+    """`tools.catalog.ToolCatalog` over the servers of ship.json. Nothing waits for them: they come when they come. By
     `questions` their tools ask the person of the turn.
     """
 

@@ -7,7 +7,7 @@ import unicodedata
 from bot import text
 
 _SEEN = frozenset({"\n"})
-_HIDING = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+HIDING = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 """Kinds of signs that show nothing, or that change how others are shown."""
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
 """Letters and marks that show nothing all the same; those that choose a variant are beside them."""
@@ -32,7 +32,7 @@ def shortened(words: str, limit: int) -> str:
 def _shows(sign: str) -> bool:
     if sign in _BLANK or "\ufe00" <= sign <= "\ufe0e" or "\U000e0100" <= sign <= "\U000e01ef":
         return False
-    return unicodedata.category(sign) not in _HIDING and (sign == " " or not sign.isspace())
+    return unicodedata.category(sign) not in HIDING and (sign == " " or not sign.isspace())
 
 
 def _written(sign: str) -> str:

@@ -32,35 +32,21 @@ def glob(pattern: str) -> Match:
 
 def path_glob(parts: Sequence[str]) -> Callable[[Sequence[str]], bool]:
     """Return a test that is true for parts of a path of this form; a part `**` stands for any number of parts."""
-    matches = [None if part == ANY_DEPTH else glob(part) for part in parts]
-
-    def whole(path: Sequence[str]) -> bool:
-        # Which patterns may come next, after each part of the path.
-        open_ = _beyond({0}, matches)
-        for part in path:
-            after: set[int] = set()
-            for at in open_:
-                if at == len(matches):
-                    continue
-                match = matches[at]
-                if match is None:
-                    after.add(at)
-                elif match(part):
-                    after.add(at + 1)
-            open_ = _beyond(after, matches)
-            if not open_:
-                return False
-        return len(matches) in open_
-
-    return whole
+    pattern = [None if part == ANY_DEPTH else glob(part) for part in parts]
+    return lambda path: matches_parts(pattern, path)
 
 
-def _beyond(open_: set[int], matches: Sequence[Match | None]) -> set[int]:
-    """With what comes after a `**` that stands for nothing."""
-    found = set(open_)
-    for at in open_:
-        step = at
-        while step < len(matches) and matches[step] is None:
-            step += 1
-            found.add(step)
-    return found
+def matches_parts(pattern: Sequence[Callable[[str], object] | None], path: Sequence[str]) -> bool:
+    """True if each part of a path matches that of a pattern; None stands for any number of parts. Takes no longer than
+    the length of one times that of the other.
+    """
+    # How many parts of the path those of the pattern may have taken so far.
+    taken = {0}
+    for part in pattern:
+        if part is None:
+            taken = set(range(min(taken), len(path) + 1))
+        else:
+            taken = {at + 1 for at in taken if at < len(path) and part(path[at])}
+        if not taken:
+            return False
+    return len(path) in taken

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-from bot.context import estimate
+from bot.context.estimate import Estimator
 from bot.context.memory import SessionMemory
 from bot.contracts.model import ModelReply, ModelRequest, Usage
 from bot.testing.model import reply, text
@@ -37,7 +37,7 @@ class Answers:
         if request.purpose == "turn":
             async for event in self._turns(request):
                 if isinstance(event, ModelReply) and self.reads:
-                    read = round(estimate.request_tokens(request))
+                    read = Estimator().request(request)
                     yield replace(event, usage=Usage(cache_read_tokens=read))
                 else:
                     yield event

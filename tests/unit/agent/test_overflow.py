@@ -10,7 +10,7 @@ import pytest
 
 from bot import errors
 from bot.agent.recovery import HistoryCleared, TurnTooLarge
-from bot.context import estimate
+from bot.context.estimate import Estimator
 from bot.contracts.agent import TurnRequest
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.testing.model import reply, text, tool_use
@@ -19,7 +19,7 @@ from tests.unit.agent.provider import Look
 
 
 def overflow(request: ModelRequest, tokens: int, *, numbers: bool = True) -> errors.ContextOverflow | None:
-    size = int(estimate.request_tokens(request))
+    size = Estimator().request(request)
     if size <= tokens:
         return None
     if not numbers:
@@ -38,7 +38,7 @@ async def looked(bench: Bench, turns: int, lines: int = 40) -> None:
 async def test_masking_comes_first_and_costs_nothing_that_was_said(bench: Bench, numbers: bool) -> None:
     await looked(bench, 12)
     asked = len(bench.model.requests)
-    whole = estimate.request_tokens(bench.model.requests[-1])
+    whole = Estimator().request(bench.model.requests[-1])
 
     def answer(request: ModelRequest) -> ModelReply | Exception:
         return overflow(request, int(whole * 0.8), numbers=numbers) or reply(text("fits"))
@@ -95,7 +95,7 @@ async def test_results_that_were_shortened_stay_short_in_later_turns_and_after_a
     bench.add_tools(Look())
     bench.model.answers += [
         reply(tool_use("look", lines=150)),
-        lambda request: overflow(request, int(estimate.request_tokens(request) * 0.6)) or reply(),
+        lambda request: overflow(request, int(Estimator().request(request) * 0.6)) or reply(),
     ]
     await bench.say("look")
     shown = bench.sent[2]["content"][0]["content"]
@@ -130,7 +130,7 @@ async def test_four_requests_are_the_most_whatever_there_is_to_give_up(
     assert outcome.notice in {HistoryCleared.person, TurnTooLarge.person}
     tried = bench.model.requests[asked:]
     assert 2 <= len(tried) <= 4
-    sizes = [estimate.request_tokens(request) for request in tried]
+    sizes = [Estimator().request(request) for request in tried]
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == len(sizes), "each try is smaller than the one before"
 

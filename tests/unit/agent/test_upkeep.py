@@ -10,9 +10,10 @@ import pytest
 
 from bot import errors
 from bot.agent import compactor
-from bot.context import estimate, memory
+from bot.context import memory
 from bot.context.budget import Budget
 from bot.context.compaction import Policy
+from bot.context.estimate import Estimator
 from bot.contracts.model import ModelFacts, Usage
 from bot.history.memories import Memories, SavedMemory
 from bot.system import SystemDisk
@@ -290,7 +291,7 @@ async def test_in_the_middle_of_a_turn_the_history_is_compacted_before_it_does_n
     assert epochs(bench)[-1]["reason"] == "size"
     assert bench.chat.seen[-1].startswith("echo: ") or bench.chat.seen
     request = bench.model.requests[-1]
-    assert estimate.request_tokens(request) < hard
+    assert Estimator().request(request) < hard
     assert any("go on" in json.dumps(message) for message in request.messages)
 
 

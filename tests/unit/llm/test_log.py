@@ -10,7 +10,7 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.model import ModelReply, TextDelta, Usage
 from bot.llm.client import AnthropicModel
-from bot.llm.log import MESSAGE_PREVIEW, TOTAL_PREVIEW, LoggedModel, logging_switches, previews
+from bot.llm.log import MESSAGE_PREVIEW, TOTAL_PREVIEW, LoggedModel, previews
 from bot.system import UlidSource
 from bot.testing import anthropic_script as script
 from bot.testing.anthropic import AnthropicServer
@@ -186,24 +186,6 @@ def test_previews_show_every_kind_of_block() -> None:
     shown = previews([{"role": "user", "content": blocks}, {"role": "user", "content": "plain"}])
     assert shown[0]["text"] == "[thinking]\n[image]\n[tool_result error] no"
     assert shown[1]["text"] == "plain"
-
-
-@pytest.mark.parametrize(
-    ("env", "configured", "messages", "payload"),
-    [
-        ({}, True, True, False),
-        ({}, False, False, False),
-        ({"SMA_LOG_LLM_MESSAGES": "0"}, True, False, False),
-        ({"SMA_LOG_LLM_MESSAGES": "1"}, True, True, False),
-        ({"SMA_LOG_LLM_MESSAGES": "1"}, False, False, False),
-        ({"SMA_LOG_LLM_PAYLOAD": "1"}, True, True, True),
-        ({"SMA_LOG_LLM_PAYLOAD": "0"}, True, True, False),
-        ({"SMA_LOG_LLM_PAYLOAD": "1"}, False, False, False),
-        ({"SMA_LOG_LLM_PAYLOAD": "1", "SMA_LOG_LLM_MESSAGES": "0"}, True, False, False),
-    ],
-)
-def test_the_switches(env: dict[str, str], configured: bool, messages: bool, payload: bool) -> None:
-    assert logging_switches(env, log_messages=configured) == (messages, payload)
 
 
 def test_a_line_of_the_log_is_json() -> None:

@@ -9,28 +9,26 @@ MILLION = 1_000_000
 
 
 @pytest.mark.parametrize(
-    ("model", "usage", "hour", "dollars"),
+    ("model", "usage", "dollars"),
     [
-        ("claude-sonnet-5-5", Usage(input_tokens=MILLION), 0, 2.0),
-        ("claude-sonnet-5-5", Usage(output_tokens=MILLION), 0, 10.0),
-        ("claude-sonnet-5-5", Usage(cache_read_tokens=MILLION), 0, 0.10),
-        ("claude-sonnet-5-5", Usage(cache_write_tokens=MILLION), 0, 2.5),
-        ("claude-sonnet-5-5", Usage(cache_write_tokens=MILLION), MILLION, 4.0),
-        ("claude-sonnet-5-5", Usage(cache_write_tokens=MILLION), 2 * MILLION, 4.0),
-        ("claude-fable-5-1", Usage(MILLION, MILLION, MILLION, MILLION), 0, 10 + 50 + 0.25 + 12.5),
-        ("claude-opus-5-5", Usage(MILLION, MILLION, MILLION, MILLION), 0, 4 + 20 + 0.20 + 5),
-        ("claude-opus-5", Usage(MILLION, MILLION, MILLION, MILLION), 0, 5 + 25 + 0.50 + 6.25),
-        ("claude-opus-5-20260101", Usage(input_tokens=MILLION), 0, 5.0),
-        ("claude-opus-5-5@20260901", Usage(input_tokens=MILLION), 0, 4.0),
-        ("claude-sonnet-5-5-latest", Usage(input_tokens=MILLION), 0, 2.0),
-        ("claude-haiku-5-5", Usage(100_000, 1_000), 0, 0.0105),
-        ("claude-haiku-5-5", Usage(100_001, 1_000), 0, 0.0525005),
-        ("claude-haiku-5-5", Usage(1, 0, 60_000, 40_000), 0, (0.5 + 3_000 + 25_000) / MILLION),
-        ("claude-haiku-5-5", Usage(0, 0, 60_000, 40_000), 0, (600 + 5_000) / MILLION),
+        ("claude-sonnet-5-5", Usage(input_tokens=MILLION), 2.0),
+        ("claude-sonnet-5-5", Usage(output_tokens=MILLION), 10.0),
+        ("claude-sonnet-5-5", Usage(cache_read_tokens=MILLION), 0.10),
+        ("claude-sonnet-5-5", Usage(cache_write_tokens=MILLION), 2.5),
+        ("claude-fable-5-1", Usage(MILLION, MILLION, MILLION, MILLION), 10 + 50 + 0.25 + 12.5),
+        ("claude-opus-5-5", Usage(MILLION, MILLION, MILLION, MILLION), 4 + 20 + 0.20 + 5),
+        ("claude-opus-5", Usage(MILLION, MILLION, MILLION, MILLION), 5 + 25 + 0.50 + 6.25),
+        ("claude-opus-5-20260101", Usage(input_tokens=MILLION), 5.0),
+        ("claude-opus-5-5@20260901", Usage(input_tokens=MILLION), 4.0),
+        ("claude-sonnet-5-5-latest", Usage(input_tokens=MILLION), 2.0),
+        ("claude-haiku-5-5", Usage(100_000, 1_000), 0.0105),
+        ("claude-haiku-5-5", Usage(100_001, 1_000), 0.0525005),
+        ("claude-haiku-5-5", Usage(1, 0, 60_000, 40_000), (0.5 + 3_000 + 25_000) / MILLION),
+        ("claude-haiku-5-5", Usage(0, 0, 60_000, 40_000), (600 + 5_000) / MILLION),
     ],
 )
-def test_the_price_of_a_call(model: str, usage: Usage, hour: int, dollars: float) -> None:
-    assert cost_usd(model, usage, hour_writes=hour) == pytest.approx(dollars)
+def test_the_price_of_a_call(model: str, usage: Usage, dollars: float) -> None:
+    assert cost_usd(model, usage) == pytest.approx(dollars)
 
 
 @pytest.mark.parametrize(
@@ -41,23 +39,21 @@ def test_an_unknown_model_has_no_price(model: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "hour", "prompt", "write", "read"),
+    ("model", "prompt", "write", "read"),
     [
-        ("claude-sonnet-5-5", False, None, 2.5, 0.10),
-        ("claude-sonnet-5-5", True, None, 4.0, 0.10),
-        ("claude-opus-5", False, None, 6.25, 0.50),
-        ("claude-haiku-5-5", False, 50_000, 0.125, 0.01),
-        ("claude-haiku-5-5", False, None, 0.625, 0.05),
+        ("claude-sonnet-5-5", None, 2.5, 0.10),
+        ("claude-opus-5", None, 6.25, 0.50),
+        ("claude-haiku-5-5", 50_000, 0.125, 0.01),
+        ("claude-haiku-5-5", None, 0.625, 0.05),
     ],
 )
 def test_a_changed_prefix_is_written_anew_and_an_unchanged_one_read(
-    model: str, hour: bool, prompt: int | None, write: float, read: float
+    model: str, prompt: int | None, write: float, read: float
 ) -> None:
-    cost = prefix_cost(model, MILLION, prompt=prompt, hour=hour)
+    cost = prefix_cost(model, MILLION, prompt=prompt)
     assert cost is not None
     assert cost.write == pytest.approx(write)
     assert cost.read == pytest.approx(read)
-    assert cost.extra == pytest.approx(write - read)
 
 
 def test_what_a_change_costs_is_unknown_where_the_price_is() -> None:

@@ -259,9 +259,8 @@ def test_usage_is_cumulative_and_nonsense_in_it_is_passed_over() -> None:
         "x": -1,
         "y": True,
     }
-    hour = {"cache_creation": {"ephemeral_1h_input_tokens": 4}}
     happened: list[Json] = [
-        {"type": "message_start", "message": MESSAGE | {"usage": USAGE | hour}},
+        {"type": "message_start", "message": MESSAGE | {"usage": USAGE}},
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": odd},
         {"type": "message_stop"},
     ]
@@ -269,7 +268,6 @@ def test_usage_is_cumulative_and_nonsense_in_it_is_passed_over() -> None:
     assert answer.usage.output_tokens == 7
     assert answer.usage.input_tokens == 10
     assert answer.usage.cache_read_tokens == 3
-    assert answer.hour_writes == 4
 
 
 TEXT = {"type": "text", "text": ""}

@@ -228,7 +228,7 @@ async def test_more_entities_than_telegram_takes_cost_form_but_no_words(chat: Be
 
 async def test_a_table_that_grows_too_long_is_sent_as_it_is(chat: Bed) -> None:
     grown = "|" + "a" * 80 + "|b|\n|-|-|\n" + "|c|d|\n" * 200
-    assert render.units(render.render(grown).text) > 4096
+    assert text.utf16_len(render.render(grown).text) > 4096
     await chat.channel.send(message(grown))
     assert chat.server.visible()[0].text == grown.strip()
 
@@ -269,7 +269,7 @@ async def test_a_chat_that_must_wait_sees_no_typing(chat: Bed) -> None:
 
 def fits(part: str) -> bool:
     rendered = render.render(part)
-    return render.units(rendered.text) <= 4096 and len(rendered.entities) <= 100
+    return text.utf16_len(rendered.text) <= 4096 and len(rendered.entities) <= 100
 
 
 def letters(said: str) -> str:

@@ -91,7 +91,7 @@ async def test_what_cannot_be_done_says_why(group: Turn) -> None:
     await group.does("create", path=path, file_text="x\nx")
     assert "there already" in await group.fails("create", path=path, file_text="y")
     twice = await group.fails("str_replace", path=path, old_str="x", new_str="y")
-    assert "occurs 2 times, near the lines 1, 2" in twice
+    assert "occurs 2 times. Its first line is in the lines 1, 2." in twice
     assert "occurs 0 times" in await group.fails("str_replace", path=path, old_str="z")
     assert "has 2 lines" in await group.fails("insert", path=path, insert_line=3, insert_text="y")
     for asked in ([0, 1], [3, 3], [2, 1]):

@@ -21,8 +21,8 @@ from bot.contracts.provenance import Taint
 from bot.contracts.tools import Effect
 from bot.system import read_link
 from bot.tools import builtin
+from bot.tools.findings import mistakes
 from bot.tools.permissions.defaults import CORE
-from bot.tools.permissions.findings import mistakes
 from bot.tools.permissions.grammar import RuleMalformed
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.patterns import ARGUMENTS
