@@ -1,4 +1,4 @@
-"""The chatKey of channels whose conversations are named on this machine: `<channel>:chat:<id>`."""
+"""What the channels of this machine, web and console, share: chatKeys `<channel>:chat:<id>`, and commands that begin with `/`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Command
 
 CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +30,11 @@ class LocalKeys:
         if chat_key != ChatKey(self.name, chat_key.chat_id) or CHAT_ID.fullmatch(chat_key.chat_id) is None:
             raise ValueError(f"not the key of a {self.name} chat")
         return {"chat": chat_key.chat_id}
+
+
+def command(said: str) -> Command | None:
+    """The command that a text is; None for `/usr/bin` and all other text."""
+    match = _COMMAND.fullmatch(said.strip())
+    if match is None:
+        return None
+    return Command(name=match[1].lower(), args=(match[2] or "").strip())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Dir, Here, manifests, say, say_json, when
+from bot.cli.common import HOME, AsJson, Dir, Here, manifests, say, say_json, timestamp, when
 
 if TYPE_CHECKING:
     from bot.access_list import AccessList
@@ -36,15 +36,8 @@ def pending(root: Dir = Here, as_json: AsJson = False) -> None:
     asked = _lists(root).pending()
     if as_json:
         for item in asked:
-            time = datetime.fromtimestamp(item.ts / 1000, UTC).isoformat(timespec="milliseconds")
-            say_json(
-                {
-                    "channel": item.channel,
-                    "id": item.user_id,
-                    "ts": item.ts,
-                    "time": time.replace("+00:00", "Z"),
-                }
-            )
+            time = timestamp(datetime.fromtimestamp(item.ts / 1000, UTC))
+            say_json({"channel": item.channel, "id": item.user_id, "ts": item.ts, "time": time})
     elif not asked:
         say("Nobody waits.")
     else:

@@ -14,6 +14,7 @@ import typer
 
 if TYPE_CHECKING:
     from bot.config import Settings
+    from bot.contracts.base import Level
     from bot.contracts.channel import Manifest
 
 HOME = ".ship"
@@ -55,6 +56,15 @@ def complain(line: str) -> None:
     from bot.telemetry.redaction import LogRedactor
 
     print(printable(" ".join(LogRedactor()(line).split("\n"))), file=sys.stderr)
+
+
+class Complaints:
+    """`contracts.environment.Log` for a command: what an operator should know goes to stderr."""
+
+    def write(self, kind: str, message: str, *, level: Level = "info", **details: Any) -> None:
+        del kind, details
+        if level in {"warn", "error"}:
+            complain(f"shipmate: {message}")
 
 
 def printable(words: str) -> str:
@@ -99,6 +109,19 @@ def moment(value: str) -> datetime:
 
 def milliseconds(value: str | None) -> int | None:
     return None if value is None else int(moment(value).timestamp() * 1000)
+
+
+def timestamp(time: datetime) -> str:
+    """A time as logs write it: ISO 8601, UTC, milliseconds."""
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def text_of(path: Path) -> str:
+    """The text of a file that a person names. Raises `typer.BadParameter`."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{str(path)!r} cannot be read as text: {type(error).__name__}") from None
 
 
 def when(milliseconds: int) -> str:

@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bot import errors
-from bot.cli.common import HOME, AsJson, Dir, Here, complain, milliseconds, now, say, say_json, when
+from bot.cli.common import (
+    HOME,
+    AsJson,
+    Complaints,
+    Dir,
+    Here,
+    complain,
+    milliseconds,
+    now,
+    say,
+    say_json,
+    when,
+)
 
 if TYPE_CHECKING:
     from bot.contracts.archive import ArchiveLine
-    from bot.contracts.base import Level
-    from bot.history.archive import ChatInfo, ChatStore
+    from bot.history.archive import ChatInfo
     from bot.history.searching import SearchedArchive
-
-
-class _Complaints:
-    """`contracts.environment.Log` for a command: what an operator should know goes to stderr."""
-
-    def write(self, kind: str, message: str, *, level: Level = "info", **details: Any) -> None:
-        del kind, details
-        if level in {"warn", "error"}:
-            complain(f"shipmate: {message}")
 
 
 def chats(root: Dir = Here, as_json: AsJson = False) -> None:
@@ -74,13 +76,6 @@ def _show(line: ArchiveLine) -> None:
         say(f"    {more}")
 
 
-def _store(root: Path) -> ChatStore:
-    from bot import system
-    from bot.history.archive import ChatStore
-
-    return ChatStore(root / HOME / "chats", disk=system.SystemDisk(), log=_Complaints())
-
-
 async def _chats(root: Path) -> list[ChatInfo]:
     if not (root / HOME / "chats").is_dir():
         return []
@@ -118,14 +113,10 @@ async def _found(
 
 def _archive(root: Path) -> SearchedArchive:
     from bot import system
+    from bot.history.archive import ChatStore
     from bot.history.searching import SearchedArchive
 
-    home, disk = root / HOME, system.SystemDisk()
-    return SearchedArchive(
-        _store(root),
-        home / "index.db",
-        folder=home / "chats",
-        disk=disk,
-        log=_Complaints(),
-        wait_bytes=1 << 60,
-    )
+    home, disk, log = root / HOME, system.SystemDisk(), Complaints()
+    folder = home / "chats"
+    store = ChatStore(folder, disk=disk, log=log)
+    return SearchedArchive(store, home / "index.db", folder=folder, disk=disk, log=log, wait_bytes=1 << 60)

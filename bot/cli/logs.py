@@ -8,13 +8,12 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Dir, Here, complain, moment, say, say_raw
+from bot.cli.common import HOME, AsJson, Dir, Here, complain, moment, say, say_raw, timestamp
 
 LEVELS = {"debug": 10, "info": 20, "action": 25, "warn": 30, "error": 40}
 FOLLOW_FROM = 20  # lines shown before those to come
@@ -75,6 +74,10 @@ class LogReader:
                 elif text:
                     self.unreadable += 1
 
+    def tell_unreadable(self) -> None:
+        if self.unreadable:
+            complain(f"{self.unreadable} lines cannot be read and were left out.")
+
 
 def _level(value: str | None) -> int:
     if value is None:
@@ -101,8 +104,7 @@ def logs(
     found = ((text, line) for text, line in reader.lines() if wanted(line))
     for text, line in deque(found, FOLLOW_FROM) if follow and start is None else found:
         show(text, line)
-    if reader.unreadable:
-        complain(f"{reader.unreadable} lines cannot be read and were left out.")
+    reader.tell_unreadable()
     if follow:
         try:
             asyncio.run(_follow(reader, wanted, show))
@@ -120,10 +122,6 @@ async def _follow(reader: LogReader, wanted: LineFilter, show: Callable[[str, Li
                 show(text, line)
         sys.stdout.flush()
         await clock.sleep(LOOK_EVERY)
-
-
-def timestamp(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _show_json(text: str, _line: Line) -> None:

@@ -12,7 +12,7 @@ import click
 import typer
 
 from bot import errors
-from bot.cli.common import HOME, AsJson, Dir, Here, now, say, say_json, when
+from bot.cli.common import HOME, AsJson, Dir, Here, now, say, say_json, text_of, when
 
 if TYPE_CHECKING:
     from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
@@ -70,7 +70,10 @@ def edit(
 ) -> None:
     """Change a file in your editor, or put another text in its place."""
     one, before = asyncio.run(_one(root, owner, file))
-    words = _text(source) if source is not None else click.edit(before, extension=".md")
+    if source is None:
+        words = click.edit(before, extension=".md")
+    else:
+        words = sys.stdin.read() if source == "-" else text_of(Path(source))
     if words is None or words == before:
         say("Nothing was changed.")
         return
@@ -158,15 +161,6 @@ async def _forget(root: Path, name: str, path: str | None) -> int:
     if not count:
         raise errors.NotFound(f"nothing is remembered of {name!r}{f' in {path!r}' if path else ''}")
     return count
-
-
-def _text(source: str) -> str:
-    if source == "-":
-        return sys.stdin.read()
-    try:
-        return Path(source).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{source!r} cannot be read as text: {type(error).__name__}") from None
 
 
 def _must_be_memory(owner: MemoryOwner, path: str, words: str) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from bot import errors
 from bot.cli import recorded
-from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json, say_raw, settings
+from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json, say_raw, settings, text_of
 from bot.contracts.identity import ChatKey
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ async def _again(
 
     config = settings(root)
     clock, ids, redact = SystemClock(), UlidSource(), Redactor(config.secrets)
-    static = None if prompt is None else redact(_text(prompt))
+    static = None if prompt is None else redact(text_of(prompt).strip())
     log = JsonlLog(
         root / HOME / "logs", clock=clock, disk=SystemDisk(), ids=ids, redact=LogRedactor(config.secrets)
     )
@@ -250,13 +250,6 @@ async def _again(
                 await model.close()
     finally:
         log.close()
-
-
-def _text(prompt: Path) -> str:
-    try:
-        return prompt.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{str(prompt)!r} cannot be read as text: {type(error).__name__}") from None
 
 
 def _cost(usd: float | None) -> str:

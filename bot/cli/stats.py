@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Dir, Here, complain, moment, say, say_json
-from bot.cli.logs import Line, LineFilter, LogReader, timestamp
+from bot.cli.common import HOME, AsJson, Dir, Here, moment, say, say_json, timestamp
+from bot.cli.logs import Line, LineFilter, LogReader
 
 TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 SHOWN = 10
@@ -97,8 +97,7 @@ def stats(
             whole.take(line)
             if line.get("chatKey"):
                 chats.setdefault(str(line["chatKey"]), UsageTotals()).take(line)
-    if reader.unreadable:
-        complain(f"{reader.unreadable} lines cannot be read and were left out.")
+    reader.tell_unreadable()
     if as_json:
         say_json({"chat": chat} | whole.facts)
         return

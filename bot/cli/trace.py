@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bot import errors
-from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json
-from bot.cli.history import _Complaints
-from bot.cli.logs import LineFilter, LogReader, timestamp
+from bot.cli.common import HOME, AsJson, Complaints, Dir, Here, complain, say, say_json, timestamp
+from bot.cli.logs import LineFilter, LogReader
 from bot.cli.stats import UsageTotals
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ async def _path(root: Path, request_id: str) -> TurnPath | None:
     file = root / HOME / "journal.db"
     if not await asyncio.to_thread(file.is_file):
         return None
-    journal = JournalView(file, clock=SystemClock(), log=_Complaints())
+    journal = JournalView(file, clock=SystemClock(), log=Complaints())
     try:
         return await Receipts(journal).path(request_id)
     except errors.StorageError as error:
@@ -108,8 +107,7 @@ def _log(root: Path, request_id: str, sums: UsageTotals) -> list[TraceEvent]:
                 sums.take(line)
             words = f"{line.get('kind')}: {line.get('message')}"
             found.append(TraceEvent(str(line.get("timestamp", "")), "log", words, told))
-    if reader.unreadable:
-        complain(f"{reader.unreadable} lines cannot be read and were left out.")
+    reader.tell_unreadable()
     return found
 
 

@@ -24,10 +24,9 @@ from bot import errors, text
 from bot.contracts.channel import ChannelDeps, Health, Intake
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
-from channels import slash
 from channels.console import socket_file
 from channels.console.settings import KEYS, NAME
-from channels.local import CHAT_ID
+from channels.local import CHAT_ID, command
 
 PART = 32_000
 """Characters of one message; a terminal takes any number, people do not."""
@@ -198,7 +197,7 @@ class ConsoleChannel:
             ts=int(self._around.clock.now() * 1000),
             target={"chat": chat_id},
             text=words,
-            command=slash.command(words),
+            command=command(words),
             message_id=key,
         )
         try:

@@ -31,7 +31,7 @@ def text_of(blocks: Any) -> str:
     escaped.
     """
     reading = _BlockReader()
-    return "\n".join(line for block in _objects(blocks) for line in reading.block(block, 0)).strip("\n")
+    return "\n".join(line for block in objects(blocks) for line in reading.block(block, 0)).strip("\n")
 
 
 class _BlockReader:
@@ -50,10 +50,11 @@ class _BlockReader:
         elif kind in {"rich_text_section", "rich_text_preformatted"}:
             yield self._line(block, depth)
         elif kind == "table":
-            for row in _lists(block.get("rows")):
-                yield " | ".join(" ".join(self.block(cell, depth + 1)) for cell in _objects(row))
+            rows = block.get("rows")
+            for row in rows if isinstance(rows, list) else ():
+                yield " | ".join(" ".join(self.block(cell, depth + 1)) for cell in objects(row))
         elif kind in _PICTURES:
-            named = _text(block.get("title")) or escape(_word(block.get("alt_text")))
+            named = _text(block.get("title")) or escape(word(block.get("alt_text")))
             yield f"[{kind}{': ' + named if named else ''}]"
         else:
             yield from self._inside(block, depth)
@@ -62,56 +63,53 @@ class _BlockReader:
         """The texts of a block, then those of the parts that it has."""
         texts = (_text(block), *(_text(block.get(key)) for key in ("title", "subtitle", "body")))
         yield from filter(None, texts)
-        yield from filter(None, map(_text, _objects(block.get("fields"))))
+        yield from filter(None, map(_text, objects(block.get("fields"))))
         mark = "• " if block.get("type") == "rich_text_list" else ""
-        for one in _objects(block.get("elements") or block.get("child_blocks")):
+        for one in objects(block.get("elements") or block.get("child_blocks")):
             yield from (mark + line for line in self.block(one, depth + 1))
 
     def _line(self, block: dict[str, Any], depth: int) -> str:
-        return "".join(self._element(one, depth) for one in _objects(block.get("elements")))
+        return "".join(self._element(one, depth) for one in objects(block.get("elements")))
 
     def _element(self, one: dict[str, Any], depth: int) -> str:
         self._left -= 1
         if self._left < 0:
             return ""
-        named = escape(_word(one.get("text")))
+        named = escape(word(one.get("text")))
         match one.get("type"):
             case "text":
                 return named
             case "link":
                 return f"<{_safe(one.get('url'))}{'|' + named if named else ''}>"
             case "emoji":
-                return f":{escape(_word(one.get('name')))}:"
+                return f":{escape(word(one.get('name')))}:"
             case str(kind) if kind in _MARKED:
                 mark, key = _MARKED[kind]
                 return f"<{mark}{_safe(one.get(key))}>"
-        return escape(_word(one.get("fallback") or one.get("value"))) or "\n".join(self.block(one, depth + 1))
+        return escape(word(one.get("fallback") or one.get("value"))) or "\n".join(self.block(one, depth + 1))
 
 
 def _text(value: Any) -> str:
     """A text, or what an object holds as one; only `mrkdwn` is written as texts are already."""
     if isinstance(value, str):
-        return escape(_word(value))
+        return escape(word(value))
     if not isinstance(value, dict):
         return ""
     said = value.get("text")
     if isinstance(said, dict):
         return _text(said)
-    return _word(said) if value.get("type") == "mrkdwn" else escape(_word(said))
+    return word(said) if value.get("type") == "mrkdwn" else escape(word(said))
 
 
-def _word(value: Any) -> str:
+def word(value: Any) -> str:
     return text.clean(value) if isinstance(value, str) else ""
 
 
 def _safe(value: Any) -> str:
     """The inside of `<…>`, without characters that could end it."""
-    return "".join(char for char in _word(value) if char not in "<>|\n")
+    return "".join(char for char in word(value) if char not in "<>|\n")
 
 
-def _objects(value: Any) -> list[dict[str, Any]]:
+def objects(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list; [] for anything else."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def _lists(value: Any) -> list[Any]:
-    return [one for one in value if isinstance(one, list)] if isinstance(value, list) else []

@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bot.contracts.base import Json
 from bot.contracts.inbound import Command, Inbound
+from channels import approval_buttons
 from channels.slack import address
-from channels.slack.inbound import BotIdentity, ChannelId, Label, Ts, Unreadable, UserId
+from channels.slack.inbound import BotIdentity, ChannelId, Label, Payload, Ts, UserId, parse
 
 ASKED = "This waits for an approval."
 """Text of a message with buttons in notifications."""
 PRESSED = "block_actions"
-_BUTTONS = (
-    ("Allow once", "approve {} once"),
-    ("Allow in this chat", "approve {} chat"),
-    ("Always", "approve {} always"),
-    ("Deny", "deny {}"),
-)
-_VALUE = re.compile(r"(?P<name>approve|deny) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always))?)")
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
-
-
-class _User(_Part):
+class _User(Payload):
     id: UserId
 
 
-class _Channel(_Part):
+class _Channel(Payload):
     id: ChannelId
 
 
-class _Message(_Part):
+class _Message(Payload):
     ts: Ts
     thread_ts: Ts | None = None
 
 
-class _Press(_Part):
+class _Press(Payload):
     user: _User
     channel: _Channel
     message: _Message
@@ -50,35 +37,28 @@ class _Press(_Part):
 
 def content(markdown: str, target: Mapping[str, str]) -> Json:
     """A message as `chat.postMessage` takes it, with buttons where it asks for an approval."""
-    name = target.get("approval")
-    if name is None:
+    if "approval" not in target:
         return {"markdown_text": markdown}
-    choices = target.get("choices", "once chat always deny").split()
     elements = [
         {
             "type": "button",
             "text": {"type": "plain_text", "text": label},
-            "action_id": f"approval_{number}",
-            "value": value.format(name),
+            "action_id": f"approval_{choice}",
+            "value": value,
         }
-        for number, (label, value) in enumerate(_BUTTONS)
-        if value.split()[-1] in choices or ("deny" in choices and value.startswith("deny"))
+        for choice, (label, value) in approval_buttons.offered(target).items()
     ]
     # Once it is decided there are none, and without blocks of its own Slack would leave them where they are.
-    actions = [{"type": "actions", "elements": elements}] if name and elements else []
+    actions = [{"type": "actions", "elements": elements}] if elements else []
     return {"text": ASKED, "blocks": [{"type": "markdown", "text": markdown}, *actions]}
 
 
 def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:
     """A press as a command of the person who pressed; None for a button of another app. Raises `Unreadable`."""
-    found = _ours(body)
-    if found is None:
+    command = _command(body)
+    if command is None:
         return None
-    try:
-        press = _Press.model_validate(body)
-    except ValidationError as error:
-        places = ", ".join(".".join(map(str, one["loc"])) for one in error.errors(include_input=False))
-        raise Unreadable(f"{PRESSED}: {places}") from None
+    press = parse(_Press, body)
     place = {"channel": press.channel.id}
     if press.message.thread_ts is not None:
         place["thread_ts"] = press.message.thread_ts
@@ -92,15 +72,12 @@ def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:
         ts=int(now * 1000),
         target={**place, "press": press.trigger_id},
         addressed="command",
-        command=Command(name=found["name"], args=found["args"]),
+        command=command,
     )
 
 
-def _ours(body: Json) -> re.Match[str] | None:
-    """The command that our button holds. The value comes from the person's client, so only commands that buttons have
-    are taken.
-    """
+def _command(body: Json) -> Command | None:
     actions = body.get("actions")
     action = actions[0] if isinstance(actions, list) and len(actions) == 1 else None
     value = action.get("value") if isinstance(action, dict) else None
-    return _VALUE.fullmatch(value) if isinstance(value, str) else None
+    return approval_buttons.command(value) if isinstance(value, str) else None

@@ -17,7 +17,6 @@ from channels import file_download
 from channels.slack import failures
 
 _ID = re.compile(r"F[A-Z0-9]{2,40}")
-_NOW = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
 _PAGE = "text/html"
 
 
@@ -70,12 +69,8 @@ async def _described(client: AsyncWebClient, name: str) -> dict[str, Any]:
     try:
         file = (await client.files_info(file=name)).get("file")
     except failures.CALL_ERRORS as error:
-        said = failures.error_code(error)
-        passing = (
-            said is None or said in _NOW or failures.is_rate_limited(error) or failures.status(error) >= 500
-        )
-        sentence = f"Slack does not tell of the file: {failures.name(error)}"
-        raise (errors.FileUnreachable if passing else errors.FileGone)(sentence) from None
+        kind = errors.FileUnreachable if failures.may_pass(error) else errors.FileGone
+        raise kind(f"Slack does not tell of the file: {failures.name(error)}") from None
     if not isinstance(file, dict):
         raise errors.FileUnreachable("Slack's answer names no file")
     return file

@@ -76,11 +76,15 @@ def name(error: BaseException) -> str:
     return f"HTTP {status(error)}" if status(error) else type(error).__name__
 
 
+def may_pass(error: BaseException) -> bool:
+    """False where Slack refuses for good."""
+    said = error_code(error)
+    return said is None or said in _UNSURE or is_rate_limited(error) or status(error) >= 500
+
+
 def connect_error(error: BaseException) -> errors.ChannelError:
     """`ChannelUnreachable` for what may pass, `ChannelRefused` for good."""
-    said = error_code(error)
-    passing = said is None or said in _UNSURE or is_rate_limited(error) or status(error) >= 500
-    if passing:
+    if may_pass(error):
         return errors.ChannelUnreachable(f"Slack cannot be reached: {name(error)}")
     return errors.ChannelRefused(f"Slack refuses the connection: {name(error)}")
 
@@ -92,11 +96,9 @@ def send_error(error: BaseException) -> errors.DeliveryFailed:
         return errors.DeliveryThrottled("Slack asks to wait", retry_after=retry_after(error), everywhere=True)
     if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
         return errors.DeliveryThrottled(f"Slack was not reached: {name(error)}", retry_after=_SHORT)
-    said = error_code(error)
-    if isinstance(error, SlackApiError) and said is not None and said not in _UNSURE and status(error) < 500:
-        if said in _GONE:
-            return errors.TargetGone(f"Slack: {name(error)}")
-        return errors.DeliveryFailed(f"Slack: {name(error)}")
+    if isinstance(error, SlackApiError) and not may_pass(error):
+        kind = errors.TargetGone if error_code(error) in _GONE else errors.DeliveryFailed
+        return kind(f"Slack: {name(error)}")
     return errors.DeliveryUncertain(f"Slack's answer was lost: {name(error)}")
 
 
@@ -112,8 +114,7 @@ def find_error(error: BaseException) -> errors.DeliveryFailed:
     """The failure of a search for a message: `DeliveryUncertain` where Slack refuses for good, `DeliveryThrottled`
     where it can be asked again.
     """
-    said = error_code(error)
-    if said is not None and said not in _UNSURE and not is_rate_limited(error) and status(error) < 500:
+    if not may_pass(error):
         return errors.DeliveryUncertain(f"Slack will not tell: {name(error)}")
     return errors.DeliveryThrottled(
         f"Slack cannot be asked now: {name(error)}",

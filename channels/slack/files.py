@@ -18,9 +18,8 @@ _MARKS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u
 
 
 def attachments(files: Any) -> tuple[Attachment, ...]:
-    if not isinstance(files, list):
-        return ()
-    return tuple(_attachment(file if isinstance(file, dict) else {}) for file in files[:MOST])
+    found = files[:MOST] if isinstance(files, list) else []
+    return tuple(_attachment(file if isinstance(file, dict) else {}) for file in found)
 
 
 def _attachment(file: dict[Any, Any]) -> Attachment:

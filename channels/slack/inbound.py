@@ -57,26 +57,28 @@ def _carried(value: Any) -> Any:
 Words = Annotated[str, BeforeValidator(_carried)]
 
 
-class _PayloadModel(BaseModel):
+class Payload(BaseModel):
+    """A part of what Slack sends, as far as it is read."""
+
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
 
-class _Body(_PayloadModel):
+class _Body(Payload):
     event_id: Label
     event: dict[str, Any]
 
 
-class _Head(_PayloadModel):
+class _Head(Payload):
     type: Label
     subtype: Label | None = None
 
 
-class _Edited(_PayloadModel):
+class _Edited(Payload):
     ts: Ts
     user: UserId | None = None
 
 
-class _Post(_PayloadModel):
+class _Post(Payload):
     """A message: an event of its own, or inside one that tells of a change."""
 
     ts: Ts
@@ -111,36 +113,37 @@ class _New(_Post):
     channel: ChannelId
 
 
-class _Changed(_PayloadModel):
+class _Changed(Payload):
     channel: ChannelId
     message: _Post
     previous_message: _Post | None = None
 
 
-class _Deleted(_PayloadModel):
+class _Deleted(Payload):
     channel: ChannelId
     deleted_ts: Ts
     previous_message: _Post | None = None
 
 
-class _Stopped(_PayloadModel):
+class _Stopped(Payload):
     channel: ChannelId
     thread_ts: Ts
     user: UserId
     event_ts: Ts
 
 
-class _Slash(_PayloadModel):
+class _Slash(Payload):
     channel_id: ChannelId
     user_id: UserId
     trigger_id: Label
     text: Words | None = None
 
 
-_PartT = TypeVar("_PartT", bound=_PayloadModel)
+_PartT = TypeVar("_PartT", bound=Payload)
 
 
-def _parse(model: type[_PartT], value: Any) -> _PartT:
+def parse(model: type[_PartT], value: Any) -> _PartT:
+    """Raises `Unreadable`."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -158,27 +161,27 @@ def milliseconds(ts: str) -> int:
 
 def read_event(body: Json, me: BotIdentity) -> Inbound | None:
     """An `event_callback` as an `Inbound`; None where it is no message for the bot. Raises `Unreadable`."""
-    parsed = _parse(_Body, body)
+    parsed = parse(_Body, body)
     event, event_id = parsed.event, parsed.event_id
-    head = _parse(_Head, event)
+    head = parse(_Head, event)
     subtype = head.subtype
     if head.type not in events.HANDLED:
         return None
     if head.type == "agent_session_stopped":
-        return _stop(_parse(_Stopped, event), event_id, me)
+        return _stop(parse(_Stopped, event), event_id, me)
     if subtype == "message_changed":
-        return _change(_parse(_Changed, event), event_id, me)
+        return _change(parse(_Changed, event), event_id, me)
     if subtype == "message_deleted":
-        gone = _parse(_Deleted, event)
+        gone = parse(_Deleted, event)
         return _delete(gone.channel, gone.previous_message, event_id, me)
     if subtype is not None and subtype not in events.MESSAGES:
         return None
-    return _message(_parse(_New, event), event_id, me)
+    return _message(parse(_New, event), event_id, me)
 
 
 def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
     """`/shipmate word args` as an `Inbound`. Slack has no slash commands in threads."""
-    slash = _parse(_Slash, body)
+    slash = parse(_Slash, body)
     words = unescape(slash.text or "").strip(_LEAD).split(None, 1) or ["help"]
     return Inbound(
         channel="slack",
@@ -199,7 +202,7 @@ def read_thread(messages: Any, me: BotIdentity, before: str) -> list[Quoted]:
     found: list[tuple[int, Quoted]] = []
     for message in messages if isinstance(messages, list) else []:
         try:
-            post = _parse(_Post, message)
+            post = parse(_Post, message)
         except Unreadable:
             continue
         ts = milliseconds(post.ts)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from bot.contracts.base import Json
+from channels.slack.blocks import escape
 from channels.slack.settings import LOOPBACK
 
 MOST = 500
@@ -42,9 +43,8 @@ class ResponseUrls:
         url = self._known.get(trigger or "")
         if url is None:
             return False
-        plain = words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         try:
-            async with session.post(url, json=_WHISPER | {"text": plain}) as answer:
+            async with session.post(url, json=_WHISPER | {"text": escape(words)}) as answer:
                 return answer.status == 200
         except (aiohttp.ClientError, OSError):
             return False

@@ -9,6 +9,7 @@ from typing import Any
 from bot import text
 from bot.contracts.inbound import Attachment, Origin, Quoted
 from channels.slack import blocks, files
+from channels.slack.blocks import word
 
 MOST = 20
 """Shared messages and previews that are read of one message."""
@@ -28,8 +29,7 @@ def read(
     found: Any, *, by: str | None, channel: str | None, ours: frozenset[str]
 ) -> tuple[SharedMessage, ...]:
     """The shares of a message that `by` has sent to `channel`; `ours` are the ids of the bot."""
-    parts = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-    return tuple(_share(one, by, channel, ours) for one in parts[:MOST])
+    return tuple(_share(one, by, channel, ours) for one in blocks.objects(found)[:MOST])
 
 
 def _share(found: dict[str, Any], by: str | None, channel: str | None, ours: frozenset[str]) -> SharedMessage:
@@ -62,21 +62,18 @@ def _share(found: dict[str, Any], by: str | None, channel: str | None, ours: fro
 
 
 def _said(found: dict[str, Any]) -> str:
-    said = [_word(found.get(key)) for key in ("pretext", "title", "text")]
-    fields = found.get("fields")
-    rows = [one for one in fields if isinstance(one, dict)] if isinstance(fields, list) else []
-    said += [f"{_word(one.get('title'))}: {_word(one.get('value'))}" for one in rows]
+    said = [word(found.get(key)) for key in ("pretext", "title", "text")]
+    said += [
+        f"{word(one.get('title'))}: {word(one.get('value'))}" for one in blocks.objects(found.get("fields"))
+    ]
     whole = "\n".join(filter(None, said)) or _in_blocks(found)
-    return unescape(whole or _word(found.get("fallback")))
+    return unescape(whole or word(found.get("fallback")))
 
 
 def _in_blocks(found: dict[str, Any]) -> str:
     """Of a message without a text Slack gives the blocks, each inside of the message that it was in."""
-    inside = found.get("message_blocks")
-    messages = (
-        [one.get("message") for one in inside if isinstance(one, dict)] if isinstance(inside, list) else []
-    )
-    parts = [blocks.text_of(one.get("blocks")) for one in messages if isinstance(one, dict)]
+    messages = blocks.objects([one.get("message") for one in blocks.objects(found.get("message_blocks"))])
+    parts = [blocks.text_of(one.get("blocks")) for one in messages]
     return "\n".join(filter(None, parts)) or blocks.text_of(found.get("blocks"))
 
 
@@ -85,9 +82,5 @@ def unescape(escaped: str) -> str:
     return escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def _word(value: Any) -> str:
-    return text.clean(value) if isinstance(value, str) else ""
-
-
 def _line(value: Any) -> str | None:
-    return text.head(" ".join(unescape(_word(value)).split()), 200) or None
+    return text.head(" ".join(unescape(word(value)).split()), 200) or None

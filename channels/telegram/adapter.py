@@ -7,7 +7,14 @@ import contextlib
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
-from telegram import BotCommand, LinkPreviewOptions, MessageEntity, ReplyParameters
+from telegram import (
+    BotCommand,
+    InlineKeyboardButton,
+    InlineKeyboardMarkup,
+    LinkPreviewOptions,
+    MessageEntity,
+    ReplyParameters,
+)
 from telegram.error import BadRequest, ChatMigrated, InvalidToken, TelegramError
 
 from bot import errors, text
@@ -17,7 +24,8 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from bot.contracts.recall import MembershipAnswer
-from channels.telegram import address, bot_api, buttons, download, members, render
+from channels import approval_buttons
+from channels.telegram import address, bot_api, download, members, render
 from channels.telegram.group_migrations import GroupMigrations
 from channels.telegram.poll import UpdatePoller
 from channels.telegram.settings import TelegramSettings
@@ -25,6 +33,10 @@ from channels.telegram.settings import TelegramSettings
 LIMIT = 4096
 """UTF-16 code units in one message."""
 ENTITIES = 100
+TOLD = 200
+"""UTF-16 code units of the answer to a press."""
+_ROWS = (("once", "deny"), ("chat", "always"))
+"""Buttons of an approval, row by row."""
 MEASURED = 32_768
 """Characters of a text whose parts are rendered to see whether they fit; longer texts are cut by length."""
 SMALLEST = 256
@@ -244,7 +256,7 @@ class TelegramChannel:
             link_preview_options=LinkPreviewOptions(is_disabled=True),
             message_thread_id=_thread(place),
             reply_parameters=reply,
-            reply_markup=buttons.below(place),
+            reply_markup=_buttons(place),
         )
         return Sent(self._migrations.named(place["chat_id"], str(sent.message_id)))
 
@@ -261,7 +273,7 @@ class TelegramChannel:
         """Answer the person who pressed a button; no other person sees it."""
         if not render.visible(message.text):
             raise errors.DeliveryFailed("an answer to a button needs a text")
-        words, *_ = text.split(render.without_markup(message.text).text, buttons.TOLD, text.utf16_len)
+        words, *_ = text.split(render.without_markup(message.text).text, TOLD, text.utf16_len)
         try:
             await bot.answer_callback_query(message.target["press"], words, show_alert=True)
         except TelegramError as exc:
@@ -324,6 +336,20 @@ def _entities(shown: render.Rendered) -> list[MessageEntity]:
         MessageEntity(entity.type, entity.offset, entity.length, url=entity.url, language=entity.language)
         for entity in shown.entities[:ENTITIES]
     ]
+
+
+def _buttons(place: Mapping[str, str]) -> InlineKeyboardMarkup | None:
+    """The buttons of a message that asks for an approval; None where it does not."""
+    offered = approval_buttons.offered(place)
+    rows = [
+        [
+            InlineKeyboardButton(offered[one][0], callback_data=offered[one][1])
+            for one in row
+            if one in offered
+        ]
+        for row in _ROWS
+    ]
+    return InlineKeyboardMarkup([row for row in rows if row]) if offered else None
 
 
 def _chat(target: Mapping[str, str]) -> int:

@@ -14,6 +14,7 @@ from telegram import ExternalReplyInfo, Message, MessageEntity, Update, User
 from bot import text
 from bot.contracts.base import Json
 from bot.contracts.inbound import Attachment, Command, Inbound, Origin, Quoted
+from channels import approval_buttons
 from channels.telegram import address, content
 from channels.telegram.bot_api import GARBLED
 from channels.telegram.content import name, number, part, string
@@ -24,7 +25,6 @@ HANDLED = ("message", "edited_message", PRESSED, STOPPED)
 """The kinds of update that the bot asks Telegram for."""
 
 Addressed = Literal["direct", "mention", "reply", "command"]
-_BUTTON = re.compile(r"(?P<name>approve|deny) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always))?)")
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z0-9_]{1,64})(?:@(?P<bot>\w+))?")
 
 
@@ -114,10 +114,7 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> ReadU
     if addressed is None and f"@{me.username}".lower() in mentions:
         addressed = "mention"
     reason: Addressed = "direct" if direct else "command" if command else addressed or "mention"
-    topic = message.message_thread_id if message.is_topic_message else None
-    where = {"chat_id": str(number(chat.id))}
-    if topic is not None:
-        where["message_thread_id"] = str(number(topic))
+    where = _place(chat.id, message.message_thread_id if message.is_topic_message else None)
     numbered = str(number(message.message_id))
     inbound = Inbound(
         channel="telegram",
@@ -155,9 +152,7 @@ def _stop(update_id: Any, stopped: Any, me: User, now: float) -> ReadUpdate | No
     number(stopped["draft_id"])
     if string(chat["type"]) != "private" or chat_id <= 0 or chat_id == me.id:
         return None
-    where = {"chat_id": str(chat_id)}
-    if thread is not None:
-        where["message_thread_id"] = str(number(thread))
+    where = _place(chat_id, thread)
     inbound = Inbound(
         channel="telegram",
         chat_id=where["chat_id"],
@@ -176,14 +171,12 @@ def _press(update_id: Any, pressed: Any, me: User, now: float) -> ReadUpdate | N
     """A button below a question of ours. What it stands for comes from the person's program, so only the commands that
     buttons have are taken from it; who pressed it, Telegram says.
     """
-    found = _BUTTON.fullmatch(string(pressed.get("data")))
+    command = approval_buttons.command(string(pressed.get("data")))
     message, sender = pressed.get("message"), pressed["from"]
-    if found is None or message is None or (message.get("from") or {}).get("id", me.id) != me.id:
+    if command is None or message is None or (message.get("from") or {}).get("id", me.id) != me.id:
         return None
     chat, topic = message["chat"], message.get("message_thread_id")
-    where = {"chat_id": str(number(chat["id"]))}
-    if topic is not None and message.get("is_topic_message"):
-        where["message_thread_id"] = str(number(topic))
+    where = _place(chat["id"], topic if message.get("is_topic_message") else None)
     inbound = Inbound(
         channel="telegram",
         chat_id=where["chat_id"],
@@ -197,10 +190,16 @@ def _press(update_id: Any, pressed: Any, me: User, now: float) -> ReadUpdate | N
         ts=int(now * 1000),
         target={**where, "press": string(pressed["id"])},
         addressed="command",
-        command=Command(name=found["name"], args=found["args"]),
+        command=command,
         from_bot=sender.get("is_bot") is not False,
     )
     return ReadUpdate(update_id, inbound, addressed=True)
+
+
+def _place(chat_id: Any, topic: Any) -> dict[str, str]:
+    """The target of what is sent to a chat, or to a topic of it."""
+    where = {"chat_id": str(number(chat_id))}
+    return where if topic is None else {**where, "message_thread_id": str(number(topic))}
 
 
 def _keys(me: User, update_id: int, message: Message, *, edit: bool) -> tuple[str, ...]:

@@ -15,8 +15,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from bot.contracts.recall import MembershipAnswer
-from channels import slash
-from channels.local import CHAT_ID
+from channels.local import CHAT_ID, command
 from channels.web import guard, routes, state
 from channels.web.live_chats import HEARTBEAT, LiveChats
 from channels.web.settings import KEYS, NAME, WebSettings
@@ -168,7 +167,7 @@ class WebChannel:
             ts=self._now(),
             target={"chat": chat},
             text=words,
-            command=slash.command(words),
+            command=command(words),
             message_id=key,
         )
         taken = await self._intake.accept(inbound)

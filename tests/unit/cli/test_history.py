@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.cli import history
-from bot.cli.common import when
+from bot.cli.common import Complaints, when
 from bot.contracts.identity import ChatKey
 
 from .conftest import Shipmate
@@ -139,7 +138,7 @@ def test_lines_that_cannot_be_read_are_told_of(shipmate: Shipmate, archive: Path
 
 
 def test_only_what_an_operator_should_know_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    complaints = history._Complaints()
+    complaints = Complaints()
     complaints.write("storage", "all is well")
     complaints.write("storage", "all is not well", level="warn", lines=3)
     assert capsys.readouterr().err == "shipmate: all is not well\n"
