@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -58,36 +58,24 @@ class Bounds:
     null: str | None = NULL
 
 
-def json_copy(value: Any, bounds: Bounds) -> Any:
-    """A copy as a JSON value that later changes of the original do not reach. Names of fields become camelCase, keys
-    of mappings stay. Nothing of a foreign object is called.
-    """
-    return _Walk(bounds).value(value, 0)
-
-
 def plain_details(details: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
-    """The same for named values, within bounds together; none of them is left out."""
+    """A copy of named values as JSON that later changes of the originals do not reach, within bounds together; none of
+    them is left out. Names of fields become camelCase, keys of mappings stay. Nothing of a foreign object is called.
+    """
     walk = _Walk(bounds)
     return {to_camel(name): walk.value(value, 1) for name, value in details.items()}
 
 
-def normalize_to_size(
-    value: Any,
-    max_bytes: int = 100_000,
-    *,
-    depth: int = 3,
-    items: int = 100,
-    properties: int = 50,
-    null: str | None = NULL,
-) -> Any:
+def normalize_to_size(value: Any, max_bytes: int = 100_000, bounds: Bounds = Bounds()) -> Any:
     """A copy as a JSON value that takes `max_bytes` (2 or more) at the most, as compact JSON in UTF-8.
 
     Long strings give first, the longest before the others; then the depth is lowered until the rest fits.
     """
     if max_bytes < 2:
         raise ValueError("no JSON value but a digit has less than two bytes")
+    depth = bounds.depth
     while True:
-        walk = _Walk(Bounds(depth, items, properties, max_bytes, max_bytes, null))
+        walk = _Walk(replace(bounds, depth=depth, values=max_bytes, characters=max_bytes))
         made = walk.value(value, 0)
         shrunk = _shrunk(made, max_bytes)
         if shrunk is not None:

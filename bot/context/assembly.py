@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -100,7 +101,9 @@ class Prompts:
             custom = group.create_task(self._text("prompt.custom", self._custom))
             append = group.create_task(self._text("prompt.append", self._append))
             git = group.create_task(self._look("Git", workspace_listing.git_state, ""))
-            trees = group.create_task(self._look("folder", self._trees, list[str]()))
+            trees = group.create_task(
+                self._look("folder", partial(workspace_listing.folder_trees, others=self._others), [""])
+            )
         found = told.result()
         names = ", ".join(skill.name for skill in skills.result())
         sections = [
@@ -108,7 +111,7 @@ class Prompts:
             Section("model", 2, found.model, required=True),
             _instructed(found),
             Section("git", 4, git.result()),
-            _longest("folder", 5, trees.result()),
+            Section("folder", 5, trees.result()[0], alternatives=tuple(trees.result()[1:])),
             Section(
                 "skills",
                 6,
@@ -154,9 +157,6 @@ class Prompts:
             return otherwise
         return await self._part(name, asyncio.to_thread(look, self._root), otherwise)
 
-    def _trees(self, root: Path) -> list[str]:
-        return workspace_listing.folder_trees(root, self._others)
-
     async def _part(self, name: str, work: Awaitable[T], otherwise: T) -> T:
         try:
             return await work
@@ -169,10 +169,6 @@ class Prompts:
                 cause=f"{type(cause).__name__}: {cause}",
             )
         return otherwise
-
-
-def _longest(name: str, priority: float, forms: list[str]) -> Section:
-    return Section(name, priority, forms[0] if forms else "", alternatives=tuple(forms[1:]))
 
 
 def _instructed(found: Instructions) -> Section:

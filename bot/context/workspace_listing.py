@@ -59,7 +59,7 @@ def folder_trees(root: Path, others: Callable[[], Names] = frozenset) -> list[st
     real = root.resolve()
     left = others()
     if left is None:
-        return []
+        return [""]
     return ["# Project folder\n\n" + "\n".join(_tree(real, real, depth, left)) for depth in DEPTHS]
 
 

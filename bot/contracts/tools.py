@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from bot.contracts.base import Json
 
@@ -25,6 +25,14 @@ class ToolWatch(Protocol):
 
 Effect = Literal["read", "write", "run", "network", "message", "delegate"]
 """Effects of a call. `delegate`: they are those of further calls, each judged by itself."""
+READS: frozenset[Effect] = frozenset({"read"})
+WRITES: frozenset[Effect] = frozenset({"write"})
+
+
+class ToolInput(BaseModel):
+    """Arguments of a tool of ours: a field that it does not have is an error."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)

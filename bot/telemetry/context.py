@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
@@ -27,30 +27,26 @@ def current() -> Running:
     return _running.get()
 
 
-@contextmanager
-def turn_scope(*, chat_key: ChatKey | None = None, request_id: str | None = None) -> Iterator[None]:
+def turn_scope(
+    *, chat_key: ChatKey | None = None, request_id: str | None = None
+) -> AbstractContextManager[None]:
     """Everything logged inside belongs to this turn; tasks started inside inherit it."""
-    token = _running.set(Running(chat_key, request_id))
-    try:
-        yield
-    finally:
-        _running.reset(token)
+    return _scope(Running(chat_key, request_id))
 
 
-@contextmanager
-def step_scope(step: int) -> Iterator[None]:
+def step_scope(step: int) -> AbstractContextManager[None]:
     """Everything logged inside belongs to this step of the running turn."""
-    token = _running.set(replace(_running.get(), step=step))
-    try:
-        yield
-    finally:
-        _running.reset(token)
+    return _scope(replace(_running.get(), step=step))
+
+
+def task_scope(task: str) -> AbstractContextManager[None]:
+    """Everything logged inside belongs to this task of the running turn."""
+    return _scope(replace(_running.get(), task=task))
 
 
 @contextmanager
-def task_scope(task: str) -> Iterator[None]:
-    """Everything logged inside belongs to this task of the running turn."""
-    token = _running.set(replace(_running.get(), task=task))
+def _scope(running: Running) -> Iterator[None]:
+    token = _running.set(running)
     try:
         yield
     finally:

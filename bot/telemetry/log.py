@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -266,14 +267,7 @@ def render(line: Line, redact: LogRedactor) -> bytes:
     most = MAX_PAYLOAD_BYTES if "payload" in clean["details"] else MAX_LINE_BYTES
     if len(data) <= most:
         return data
-    small = normalize_to_size(
-        clean,
-        most - 100,
-        depth=LOGGED.depth + 1,
-        items=LOGGED.items,
-        properties=LOGGED.properties,
-        null=LOGGED.null,
-    )
+    small = normalize_to_size(clean, most - 100, replace(LOGGED, depth=LOGGED.depth + 1))
     if not isinstance(small["details"], dict):
         small["details"] = {"leftOut": f"{len(data):,} bytes"}
     return _dump(small)

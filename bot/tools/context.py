@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from bot import errors
 from bot.contracts.agent import Reply
@@ -18,6 +19,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.provenance import Provenance
 
+T = TypeVar("T")
 TaskMode = Literal["fresh", "fork"]
 
 
@@ -98,13 +100,17 @@ _told: ContextVar[list[Provenance] | None] = ContextVar("tool_told", default=Non
 
 
 @contextlib.contextmanager
-def tool_scope(context: ToolExecutionContext) -> Iterator[None]:
-    """Run a block, and every task it creates, inside a turn."""
-    token = _current.set(context)
+def _scope(variable: ContextVar[T], value: T) -> Iterator[T]:
+    token = variable.set(value)
     try:
-        yield
+        yield value
     finally:
-        _current.reset(token)
+        variable.reset(token)
+
+
+def tool_scope(context: ToolExecutionContext) -> AbstractContextManager[ToolExecutionContext]:
+    """Run a block, and every task it creates, inside a turn."""
+    return _scope(_current, context)
 
 
 def current() -> ToolExecutionContext:
@@ -151,21 +157,13 @@ def report_provenance(origin: Provenance) -> None:
 def collect_provenance() -> Iterator[list[Provenance]]:
     """Run a block in which one tool runs; what that `report_provenance` is in the list."""
     told: list[Provenance] = []
-    token = _told.set(told)
-    try:
+    with _scope(_told, told):
         yield told
-    finally:
-        _told.reset(token)
 
 
-@contextlib.contextmanager
-def call_scope(name: str) -> Iterator[None]:
+def call_scope(name: str) -> AbstractContextManager[str]:
     """Run a block inside the tool call with this id."""
-    token = _call.set(name)
-    try:
-        yield
-    finally:
-        _call.reset(token)
+    return _scope(_call, name)
 
 
 def call_id() -> str:

@@ -20,7 +20,7 @@ from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.provenance import NOBODYS, ORIGIN, Provenance
-from bot.contracts.tools import Effect, FoundTools, Tool
+from bot.contracts.tools import READS, Effect, FoundTools, Tool
 from bot.tools import context
 from bot.tools.failures import Failure, failure, timed_out, unfit
 from bot.tools.permissions import taint
@@ -40,7 +40,6 @@ LONG = 16_000
 """Characters that are not gone through where all else runs: a command prints a million, and in a hundred thousand of odd ones a
 secret is looked for for a tenth of a second.
 """
-_READS: frozenset[Effect] = frozenset({"read"})
 _SIDE_BY_SIDE: frozenset[Effect] = frozenset({"read", "delegate"})
 _MESSAGE: frozenset[Effect] = frozenset({"message"})
 
@@ -149,7 +148,7 @@ class Dispatcher:
         if recorder is None or call["id"] in cut:
             return await self._one(call, cut, sizing)
         effects = self._effects(call)
-        if effects <= _READS:
+        if effects <= READS:
             began_at = self._clock.now()
             result = await self._one(call, cut, sizing)
             recorder.looked(call, result, began_at)

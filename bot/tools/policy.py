@@ -13,7 +13,7 @@ from typing import Any
 import pydantic
 
 from bot import errors, text
-from bot.contracts.approvals import Approval, Approvals, Unattended, Verdict
+from bot.contracts.approvals import Approval, Approvals, Unattended
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.provenance import NOBODYS, ORIGIN, Taint
@@ -165,7 +165,7 @@ class Policy:
         self._note(call, decision, verdict.ended, by=verdict.by, scope=verdict.scope)
         if verdict.ended == "approved":
             return None
-        return f"{_because(decision)} {_ENDS[verdict.ended].format(by=_who(verdict))}"
+        return f"{_because(decision)} {_ENDS[verdict.ended].format(by=verdict.by or 'Somebody')}"
 
     def _fingerprint(self, asked: Call, call: Json) -> str:
         """The hash of exactly what would run, and where. A tool that its server defines otherwise meanwhile is another
@@ -237,10 +237,6 @@ def _because(decision: Decision) -> str:
 
 def _refusal(decision: Decision) -> str:
     return f"{_because(decision)} No approval can change that: do not try another way to the same end; tell the person."
-
-
-def _who(verdict: Verdict) -> str:
-    return verdict.by or "Somebody"
 
 
 def _not_run(call: Json, words: str) -> Json:

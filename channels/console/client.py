@@ -21,11 +21,6 @@ _LONGEST = 1_000_000
 _LINE = 1 << 22
 
 
-async def is_running(home: Path) -> bool:
-    """True if a gateway serves the console of this `.ship`."""
-    return await asyncio.to_thread(lambda: socket_file.is_listening(socket_file.socket_path(home)))
-
-
 async def converse(
     home: Path, *, stdin: TextIO, stdout: TextIO, chat_id: str = "local", quiet: float = QUIET
 ) -> int:

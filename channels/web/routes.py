@@ -11,12 +11,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
 
 from bot import errors, text
-from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import ChannelDeps, Intake
 from channels.web import state
@@ -24,6 +23,7 @@ from channels.web.guard import Guard, LoginThrottle, Visitor
 from channels.web.live_chats import STREAMS, BrowserStream, LiveChats, WebMessage, event
 from channels.web.settings import KEYS, NAME
 
+T = TypeVar("T")
 LARGEST = 1_000_000
 """Bytes of one request."""
 _EARLIER = 100
@@ -257,8 +257,9 @@ class WebRoutes:
                 del self._places[chat]
 
     async def _stream(self, request: web.Request, chat: str) -> web.StreamResponse:
-        earlier = await self._earlier(chat)
-        waiting = await self._questions(chat)
+        key = KEYS.encode({"chat": chat})
+        earlier = await self._kept("its history", self._intake.recent(key, _EARLIER))
+        waiting = await self._kept("what waits in it", self._intake.questions(NAME, key, chat))
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
         )
@@ -287,21 +288,12 @@ class WebRoutes:
             room.streams.remove(stream)
         return response
 
-    async def _questions(self, chat: str) -> list[OpenQuestion]:
+    async def _kept(self, what: str, kept: Awaitable[list[T]]) -> list[T]:
         try:
-            return await self._intake.questions(NAME, KEYS.encode({"chat": chat}), chat)
+            return await kept
         except errors.StorageError as failure:
             self._around.log.write(
-                "error", "The page opens without what waits in it.", level="warn", cause=str(failure)
-            )
-            return []
-
-    async def _earlier(self, chat: str) -> list[ArchiveLine]:
-        try:
-            return await self._intake.recent(KEYS.encode({"chat": chat}), _EARLIER)
-        except errors.StorageError as failure:
-            self._around.log.write(
-                "error", "The page opens without its history.", level="warn", cause=str(failure)
+                "error", f"The page opens without {what}.", level="warn", cause=str(failure)
             )
             return []
 

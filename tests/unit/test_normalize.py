@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from bot.normalize import Bounds, json_copy, normalize_to_size, size
+from bot.normalize import Bounds, normalize_to_size, plain_details, size
 from bot.text import graphemes
 from tests.shares import examples
 
@@ -124,8 +124,8 @@ def test_what_is_deeper_than_the_depth_is_named() -> None:
     assert normalize_to_size(deep) == {
         "a": {"list": ["[Array(2)]"], "dict": {"x": "[Object]"}, "point": ["[Point]"]}
     }
-    assert normalize_to_size(deep, depth=0) == "[Object]"
-    assert normalize_to_size([1] * 7, depth=0) == "[Array(7)]"
+    assert normalize_to_size(deep, bounds=Bounds(depth=0)) == "[Object]"
+    assert normalize_to_size([1] * 7, bounds=Bounds(depth=0)) == "[Array(7)]"
 
 
 def test_long_lists_and_wide_objects_say_how_much_more_there_is() -> None:
@@ -134,7 +134,7 @@ def test_long_lists_and_wide_objects_say_how_much_more_there_is() -> None:
     wide = normalize_to_size({f"k{number}": number for number in range(80)} | {"...": 1})
     assert len(wide) == 51
     assert wide["..."] == "31 more properties"
-    assert normalize_to_size({"...": 1, "b": 2, "c": 3}, properties=1) == {
+    assert normalize_to_size({"...": 1, "b": 2, "c": 3}, bounds=Bounds(properties=1)) == {
         "...": 1,
         "...~2": "2 more properties",
     }
@@ -186,12 +186,12 @@ def test_there_is_no_way_around_the_limit() -> None:
 
 
 def test_null_may_stay_what_it_is_in_json() -> None:
-    assert normalize_to_size({"a": None}, null=None) == {"a": None}
+    assert normalize_to_size({"a": None}, bounds=Bounds(null=None)) == {"a": None}
 
 
 def test_a_copy_shares_nothing_that_can_change() -> None:
     inner = [1]
-    copied = json_copy({"a": inner}, Bounds())
+    copied = plain_details({"a": inner}, Bounds())
     inner.append(2)
     assert copied == {"a": [1]}
 
@@ -207,7 +207,7 @@ ANYTHING = st.recursive(
 @given(value=ANYTHING, most=st.integers(2, 3_000), depth=st.integers(0, 6))
 @settings(derandomize=True, deadline=None, max_examples=examples(60))
 def test_nothing_is_ever_over_the_limit(value: Any, most: int, depth: int) -> None:
-    made = normalize_to_size(value, most, depth=depth)
+    made = normalize_to_size(value, most, Bounds(depth))
     written = json.dumps(made, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     assert len(written) <= most
-    assert normalize_to_size(value, most, depth=depth) == made
+    assert normalize_to_size(value, most, Bounds(depth)) == made

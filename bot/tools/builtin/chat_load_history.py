@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import ClassVar, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import Hit, MembershipAnswer, RecallQuery
-from bot.contracts.tools import Effect
+from bot.contracts.tools import READS, WRITES, ToolInput
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
 from bot.tools.registry import ToolPorts
@@ -33,9 +33,7 @@ MOST_ARTIFACTS = 5
 """Artifacts named of one turn, the newest."""
 
 
-class LoadHistoryInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class LoadHistoryInput(ToolInput):
     limit: int = Field(default=30, ge=1, le=200, description="How many messages at the most.")
     keyword: str | None = Field(
         default=None, min_length=1, max_length=200, description="Literal text the messages contain, any case."
@@ -83,7 +81,7 @@ class ChatLoadHistory:
     )
     input = LoadHistoryInput
     # It reads, but what it injects depends on the order: two calls must not run side by side.
-    effects: ClassVar[frozenset[Effect]] = frozenset({"read", "write"})
+    effects = READS | WRITES
     timeout_seconds = 60.0
     ages = False
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from bot import errors
-from bot.contracts.tools import Effect
+from bot.contracts.tools import Effect, ToolInput
 from bot.tools import context
 from bot.tools.registry import ToolPorts
 
@@ -21,9 +21,7 @@ UNFOUNDED = (
 UNCERTAIN = "The platform did not confirm the message; it may have arrived. Do not send it again."
 
 
-class ChatSendInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class ChatSendInput(ToolInput):
     text: str = Field(description="The whole message, in Markdown.")
 
 

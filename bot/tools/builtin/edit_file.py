@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from bot import errors
-from bot.contracts.tools import Effect
+from bot.contracts.tools import WRITES, ToolInput
 from bot.tools import context, text_encoding
 from bot.tools.file_provenance import provenance_in_view
 from bot.tools.project import ProjectPath, stamp
@@ -19,9 +18,7 @@ LARGEST = 4 * 1024 * 1024
 """Bytes of a file that is edited."""
 
 
-class EditFileInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class EditFileInput(ToolInput):
     path: str
     old_str: str = Field(min_length=1, description="Occurs exactly once.")
     new_str: str
@@ -33,7 +30,7 @@ class EditFile:
     name = "edit_file"
     description = "Replace a passage of a text file of the project."
     input = EditFileInput
-    effects: ClassVar[frozenset[Effect]] = frozenset({"write"})
+    effects = WRITES
     timeout_seconds = 30.0
     ages = True
 

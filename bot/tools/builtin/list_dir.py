@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from bot.contracts.provenance import WORKSPACES
-from bot.contracts.tools import Effect
+from bot.contracts.tools import READS, ToolInput
 from bot.tools import context, excerpt
 from bot.tools.project import Entry, FolderEntries, ProjectPath
 from bot.tools.registry import ToolPorts
@@ -19,9 +18,7 @@ ROOM = excerpt.ROOM - 3_000
 _MARKS = {"folder": "/", "link": " (a link)", "other": " (no file)"}
 
 
-class ListDirInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class ListDirInput(ToolInput):
     path: str = "."
     depth: int = Field(default=1, ge=1, le=5, description="Levels.")
 
@@ -32,7 +29,7 @@ class ListDir:
     name = "list_dir"
     description = "List files and folders of the project."
     input = ListDirInput
-    effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
+    effects = READS
     timeout_seconds = 30.0
     ages = True
 

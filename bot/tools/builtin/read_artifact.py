@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from bot import errors
 from bot.contracts.artifacts import ArtifactMatches, ArtifactPage
-from bot.contracts.tools import Effect
+from bot.contracts.tools import READS, ToolInput
 from bot.tools import context, excerpt
 from bot.tools.registry import ToolPorts
 
@@ -18,9 +16,7 @@ ROOM = excerpt.ROOM - 3_000
 """Weight of a page at the most; the line before it needs the rest."""
 
 
-class ReadArtifactInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class ReadArtifactInput(ToolInput):
     id: str = Field(min_length=1, max_length=100)
     offset: int = Field(default=0, ge=0, description="Character to begin at.")
     limit: int = Field(default=PAGE, ge=1, le=PAGE, description="Characters.")
@@ -35,7 +31,7 @@ class ReadArtifact:
     name = excerpt.READER
     description = "Read or search a whole tool result or file that was put away as an artifact."
     input = ReadArtifactInput
-    effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
+    effects = READS
     timeout_seconds = 30.0
     ages = True
 

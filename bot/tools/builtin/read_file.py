@@ -7,13 +7,13 @@ import io
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, TextIO
+from typing import TextIO
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from bot import errors, text
 from bot.contracts.provenance import WORKSPACES
-from bot.contracts.tools import Effect
+from bot.contracts.tools import READS, ToolInput
 from bot.tools import context, excerpt, text_encoding
 from bot.tools.project import ProjectPath
 from bot.tools.registry import ToolPorts
@@ -28,9 +28,7 @@ COUNTED = 4 * 1024 * 1024
 _STEP = 64 * 1024
 
 
-class ReadFileInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class ReadFileInput(ToolInput):
     path: str
     offset: int = Field(default=1, ge=1, description="First line.")
     limit: int = Field(default=LINES, ge=1, le=LINES, description="Lines.")
@@ -54,7 +52,7 @@ class ReadFile:
     name = "read_file"
     description = "Read lines of a text file of the project."
     input = ReadFileInput
-    effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
+    effects = READS
     timeout_seconds = 30.0
     ages = True
 

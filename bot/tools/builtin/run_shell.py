@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import secrets
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from bot import errors
-from bot.contracts.tools import Effect
+from bot.contracts.tools import Effect, ToolInput
 from bot.tools import context, processes
 from bot.tools.file_provenance import FileProvenance, provenance_in_view
 from bot.tools.isolation import Isolation, described
@@ -20,9 +20,7 @@ SECONDS = 60
 LONGEST = 600
 
 
-class RunShellInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class RunShellInput(ToolInput):
     command: str = Field(min_length=1, max_length=20_000, pattern=r"^[^\x00]*$")
     timeoutMs: int = Field(default=SECONDS * 1000, ge=1, le=LONGEST * 1000)  # noqa: N815 - the name is fixed
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from pydantic import BaseModel, ConfigDict
-
 from bot.contracts.jobs import Jobs
-from bot.contracts.tools import Effect
+from bot.contracts.tools import WRITES, ToolInput
 from bot.tools.builtin.schedule_create import asked_in
 from bot.tools.registry import ToolPorts
 
 
-class ScheduleCancelInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class ScheduleCancelInput(ToolInput):
     job: str
 
 
@@ -24,7 +18,7 @@ class ScheduleCancel:
     name = "schedule_cancel"
     description = "Cancel a job."
     input = ScheduleCancelInput
-    effects: ClassVar[frozenset[Effect]] = frozenset({"write"})
+    effects = WRITES
     timeout_seconds = 30.0
     ages = False
 

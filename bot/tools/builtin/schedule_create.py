@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from bot import errors
 from bot.contracts.inbound import Inbound
 from bot.contracts.jobs import JobRequest, Jobs
-from bot.contracts.tools import Effect
+from bot.contracts.tools import WRITES, ToolInput
 from bot.tools import context
 from bot.tools.permissions import taint
 from bot.tools.registry import ToolPorts
@@ -17,9 +15,7 @@ from bot.tools.registry import ToolPorts
 UNPLACED = "This works only in a chat."
 
 
-class ScheduleCreateInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class ScheduleCreateInput(ToolInput):
     prompt: str
     when: str = Field(description="ISO 8601 (person's zone), 5 cron fields, or every 2h.")
     timezone: str = Field(default="", description="IANA, if they name one.")
@@ -31,7 +27,7 @@ class ScheduleCreate:
     name = "schedule_create"
     description = "Do the prompt later, in this chat."
     input = ScheduleCreateInput
-    effects: ClassVar[frozenset[Effect]] = frozenset({"write"})
+    effects = WRITES
     timeout_seconds = 60.0
     ages = False
 

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from pydantic import BaseModel, ConfigDict
-
 from bot.contracts.jobs import Jobs
-from bot.contracts.tools import Effect
+from bot.contracts.tools import READS, ToolInput
 from bot.tools import context
 from bot.tools.builtin.schedule_create import asked_in
 from bot.tools.registry import ToolPorts
-
-
-class ScheduleListInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
 
 class ScheduleList:
@@ -22,15 +14,15 @@ class ScheduleList:
 
     name = "schedule_list"
     description = "The jobs of this chat."
-    input = ScheduleListInput
-    effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
+    input = ToolInput
+    effects = READS
     timeout_seconds = 30.0
     ages = True
 
     def __init__(self, jobs: Jobs | None) -> None:
         self._jobs = jobs
 
-    async def run(self, _: ScheduleListInput) -> str:
+    async def run(self, _: ToolInput) -> str:
         jobs, inbound = asked_in(self._jobs)
         found = await jobs.listed(inbound)
         context.report_provenance(found.origin)

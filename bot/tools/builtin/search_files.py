@@ -7,15 +7,14 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import regex
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from bot import errors, text
 from bot.contracts.environment import Clock
 from bot.contracts.provenance import WORKSPACES
-from bot.contracts.tools import Effect
+from bot.contracts.tools import READS, ToolInput
 from bot.tools import context, excerpt, text_encoding
 from bot.tools.ignore_patterns import IgnorePatterns
 from bot.tools.project import Entry, ProjectPath
@@ -41,9 +40,7 @@ Find = Callable[[str], int | None]
 """Returns the position of a match in a line; None if there is none. Raises TimeoutError."""
 
 
-class SearchFilesInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class SearchFilesInput(ToolInput):
     pattern: str | None = Field(default=None, min_length=1, max_length=500, description="Text, any case.")
     regex: bool = Field(default=False, description="Pattern is a regular expression.")
     path: str = "."
@@ -77,7 +74,7 @@ class SearchFiles:
     name = "search_files"
     description = "Search lines in the project's files; without a pattern, find files by glob."
     input = SearchFilesInput
-    effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
+    effects = READS
     timeout_seconds = 30.0
     ages = True
 

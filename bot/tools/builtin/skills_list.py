@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from pydantic import BaseModel, ConfigDict
-
-from bot.contracts.tools import Effect
+from bot.contracts.tools import READS, ToolInput
 from bot.tools.registry import ToolPorts
-
-
-class SkillsListInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
 
 class SkillsList:
@@ -19,15 +11,15 @@ class SkillsList:
 
     name = "skills_list"
     description = "List the skills that can be loaded, with what each is for."
-    input = SkillsListInput
-    effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
+    input = ToolInput
+    effects = READS
     timeout_seconds = 30.0
     ages = True
 
     def __init__(self, ports: ToolPorts) -> None:
         self._skills = ports.skills
 
-    async def run(self, _: SkillsListInput) -> str:
+    async def run(self, _: ToolInput) -> str:
         skills = await self._skills.overview()
         if not skills:
             return "There are no skills."

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from pydantic import Field
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from bot.contracts.tools import Effect
+from bot.contracts.tools import READS, ToolInput
 from bot.tools.registry import ToolPorts
 
 
-class SkillsLoadInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class SkillsLoadInput(ToolInput):
     name: str = Field(min_length=1, max_length=64, description="The skill's exact name.")
 
 
@@ -22,7 +18,7 @@ class SkillsLoad:
     name = "skills_load"
     description = "Load the instructions of one skill by its exact name."
     input = SkillsLoadInput
-    effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
+    effects = READS
     timeout_seconds = 30.0
     ages = False
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from bot import errors
-from bot.contracts.tools import Effect
+from bot.contracts.tools import Effect, ToolInput
 from bot.tools import context
 from bot.tools.context import TaskMode
 from bot.tools.registry import ToolPorts
@@ -16,9 +16,7 @@ LONGEST = 7 * 86_400.0
 """Seconds: limits of its own end a task long before, but a person may be waited for in it again and again."""
 
 
-class TaskInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class TaskInput(ToolInput):
     prompt: str = Field(min_length=1, max_length=50_000, description="All it needs to know.")
     description: str = Field(default="", max_length=200, description="A few words for people.")
     mode: TaskMode = "fresh"

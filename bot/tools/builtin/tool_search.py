@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from bot.contracts.provenance import ANYBODYS
-from bot.contracts.tools import Effect, FoundTools
+from bot.contracts.tools import READS, FoundTools, ToolInput
 from bot.tools import context
 from bot.tools.catalog import ToolOffer, rank_offers
 from bot.tools.registry import ToolPorts
@@ -20,9 +19,7 @@ SHOWN = 40
 """Names that are told where nothing fits."""
 
 
-class ToolSearchInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class ToolSearchInput(ToolInput):
     query: str = Field(min_length=1, max_length=500, description="What it should do, or its name.")
 
 
@@ -31,7 +28,7 @@ class ToolSearch:
 
     name = "tool_search"
     input = ToolSearchInput
-    effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
+    effects = READS
     timeout_seconds = 30.0
     ages = False
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from bot import errors, text
-from bot.contracts.tools import Effect
+from bot.contracts.tools import Effect, ToolInput
 from bot.tools.html import text_of
 from bot.tools.registry import ToolPorts
 from bot.tools.web import Page
@@ -20,9 +20,7 @@ LED = 300
 """Characters of a failed answer."""
 
 
-class WebFetchInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class WebFetchInput(ToolInput):
     url: str = Field(min_length=1, max_length=8_000)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from bot.contracts.tools import Effect
+from bot.contracts.tools import WRITES, ToolInput
 from bot.tools import context
 from bot.tools.file_provenance import provenance_in_view
 from bot.tools.project import ProjectPath
@@ -17,9 +16,7 @@ MOST = 1_000_000
 """Characters."""
 
 
-class WriteFileInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class WriteFileInput(ToolInput):
     path: str
     content: str = Field(max_length=MOST)
 
@@ -30,7 +27,7 @@ class WriteFile:
     name = "write_file"
     description = "Write a text file of the project, whole; what was in it is gone."
     input = WriteFileInput
-    effects: ClassVar[frozenset[Effect]] = frozenset({"write"})
+    effects = WRITES
     timeout_seconds = 30.0
     ages = True
 

@@ -103,7 +103,7 @@ class Elicitations:
 
     async def _ask(self, call: _Call, words: str) -> Answer:
         question = Question(call.turn.request_id, call.turn.chat_key, words)
-        task = asyncio.create_task(_asked(self._questions, question))
+        task = asyncio.create_task(self._questions.ask(question))
         call.waits.add(task)
         call.limit.reschedule(None)
         try:
@@ -126,10 +126,6 @@ class Elicitations:
             f"{wanted}{f'{about}, ' if about else ''}{kind(one)}.\n\n"
             "Your next message is the answer; skip answers nothing. Send no passwords or keys this way."
         )
-
-
-async def _asked(questions: Questions, question: Question) -> Answer:
-    return await questions.ask(question)
 
 
 def kind(one: Json) -> str:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from bot.contracts.provenance import Taint
-from bot.contracts.tools import Effect
+from bot.contracts.tools import READS, Effect
 from bot.tools.permissions.globs import folded
 from bot.tools.permissions.patterns import ARGUMENTS, JudgedCall
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode
@@ -62,7 +62,6 @@ READ = "text of the project's files is in view"
 _HARMFUL: frozenset[Effect] = frozenset({"run", "write", "network"})
 _CHANGES: frozenset[Effect] = frozenset({"run", "write"})
 _OF_THE_PROJECT = frozenset({"path", "tree", "command"})
-_READS: frozenset[Effect] = frozenset({"read"})
 _FOLDERS = frozenset({".ship", ".git"})
 _INSTRUCTIONS = frozenset({"agent.md", "skill.md"})
 _SKILLS = (".claude", "skills")
@@ -70,7 +69,7 @@ _SKILLS = (".claude", "skills")
 
 def decided(call: Call, now: PolicyContext) -> Decision:
     """The default: what reads, and what is named in `OPEN`, is allowed; everything else is asked for."""
-    reads = call.effects == _READS and not call.tool.startswith(MCP)
+    reads = call.effects == READS and not call.tool.startswith(MCP)
     if not reads and call.tool not in OPEN:
         return Decision("ask", "default", "it needs an approval")
     if taints(call, now, Taint.WORKSPACE):

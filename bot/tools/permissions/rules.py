@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from bot.tools.permissions import defaults
 from bot.tools.permissions.conditions import Condition, compile_condition
@@ -34,13 +34,8 @@ class _Rule:
         return "yes" if self.pattern is None else self.pattern(asked)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tool:
-    """The rules of one tool."""
-
-    deny: list[_Rule] = field(default_factory=list)
-    ask: list[_Rule] = field(default_factory=list)
-    allow: list[_Rule] = field(default_factory=list)
+_Compiled = dict[Outcome, list[_Rule]]
+"""The rules of one tool."""
 
 
 class Rules:
@@ -60,7 +55,7 @@ class Rules:
         self._code = code
         self._exact: dict[str, list[tuple[Outcome, ParsedRule]]] = {}
         self._wild: list[tuple[Outcome, ParsedRule]] = []
-        self._tools: dict[str, _Tool] = {}
+        self._tools: dict[str, _Compiled] = {}
         given: tuple[tuple[Outcome, Iterable[str]], ...] = (("deny", deny), ("ask", ask), ("allow", allow))
         for outcome, texts in given:
             for text in texts:
@@ -86,12 +81,12 @@ class Rules:
     def permits(self, call: Call, subject: Subject, now: PolicyContext) -> bool:
         """True if one of the allow rules is for this call. What else there is to say of it is not asked here."""
         asked = JudgedCall(self._paths, call.arguments)
-        return any(rule.answer(call, asked, subject, now) == "yes" for rule in self._of(call.tool).allow)
+        return any(rule.answer(call, asked, subject, now) == "yes" for rule in self._of(call.tool)["allow"])
 
     def _judge(self, call: Call, asked: JudgedCall, subject: Subject, now: PolicyContext) -> Decision:
         tool = self._of(call.tool)
         doubt: _Rule | None = None
-        for rule in tool.deny:
+        for rule in tool["deny"]:
             answer = rule.answer(call, asked, subject, now)
             if answer == "yes":
                 return Decision("deny", "rule", "a rule of this installation forbids it", f"deny {rule.text}")
@@ -99,7 +94,7 @@ class Rules:
                 doubt = doubt or rule
         if (closed := defaults.protected(call, asked, self._code)) is not None:
             return Decision("deny", "protected", closed)
-        given = [rule for rule in tool.allow if rule.answer(call, asked, subject, now) == "yes"]
+        given = [rule for rule in tool["allow"] if rule.answer(call, asked, subject, now) == "yes"]
         if doubt is not None:
             return Decision(
                 "ask", "rule", "a rule that forbids something cannot judge it", f"deny {doubt.text}"
@@ -107,13 +102,13 @@ class Rules:
         if given and (why := defaults.instructs(call, asked)) and not any(rule.trusted for rule in given):
             # Not theirs to press either: what is written there speaks to everybody, operators too.
             return Decision("ask", "default", why, f"allow {given[0].text}")
-        for rule in tool.ask:
+        for rule in tool["ask"]:
             if rule.answer(call, asked, subject, now) != "no":
                 reason = "a rule of this installation wants it approved"
                 return Decision("ask", "rule", reason, f"ask {rule.text}", granted=bool(given))
         return _given(call, given, now) if given else defaults.decided(call, now)
 
-    def _of(self, name: str) -> _Tool:
+    def _of(self, name: str) -> _Compiled:
         """The rules of a tool, compiled when it is first called."""
         found = self._tools.get(name)
         if found is None:
@@ -122,13 +117,12 @@ class Rules:
                 del self._tools[next(iter(self._tools))]
         return found
 
-    def _compiled(self, name: str) -> _Tool:
-        tool = _Tool()
-        lists: dict[Outcome, list[_Rule]] = {"deny": tool.deny, "ask": tool.ask, "allow": tool.allow}
+    def _compiled(self, name: str) -> _Compiled:
+        tool: _Compiled = {"deny": [], "ask": [], "allow": []}
         wild = [item for item in self._wild if glob(item[1].tool)(name)]
         for outcome, parsed in [*self._exact.get(name, ()), *wild]:
             try:
-                lists[outcome].append(_compile(name, parsed, outcome, self._paths))
+                tool[outcome].append(_compile(name, parsed, outcome, self._paths))
             except RuleMalformed:
                 # A wildcard names many tools; its pattern is none for this one.
                 continue

@@ -64,7 +64,7 @@ def test_what_may_be_words_of_others_is_counted_and_not_named(tmp_path: Path) ->
     left = "… and 1 more, written with words of others in view; `list_dir` names them"
     assert deep == f"# Project folder\n\n- a/\n  - own.md\n  - {left}\n- z.md\n- {left}"
     assert flat == f"# Project folder\n\n- a/\n- z.md\n- {left}"
-    assert folder_trees(tmp_path, lambda: None) == []
+    assert folder_trees(tmp_path, lambda: None) == [""]
 
 
 def test_a_large_folder_is_counted(tmp_path: Path) -> None:
