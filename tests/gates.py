@@ -27,7 +27,6 @@ UNFORMATTED = {
     "bot/gateway/approvals.py": 1,
     "bot/gateway/jobs/service.py": 1,
     "bot/gateway/operations/losses.py": 1,
-    "bot/gateway/turns.py": 5,
 }
 """How often each file may still switch the formatter off; nothing is added here."""
 

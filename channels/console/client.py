@@ -87,7 +87,7 @@ class _Conversation:
     async def _type(self, stdin: TextIO) -> None:
         self._screen.ready()
         async for line in input_lines.read_lines(stdin):
-            self._screen.entered()
+            self._screen.ready()
             self._interrupts = 0
             if not line.strip():
                 continue

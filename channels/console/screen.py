@@ -19,10 +19,7 @@ class Screen:
         self._working = False
 
     def ready(self) -> None:
-        self._write(self._sign())
-
-    def entered(self) -> None:
-        """The person pressed return; the cursor stands on a new line."""
+        """The cursor stands on a new line: at the start, and after the person pressed return."""
         self._write(self._sign())
 
     def working(self, *, on: bool) -> None:
