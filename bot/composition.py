@@ -101,7 +101,9 @@ def assemble(
     shared = build_agent_services(deps)
     mcp = build_mcp(services, shared.questions)
     agent = build_agent(services, shared, mcp)
-    memory = RssMonitor(settings.memory.limit_mb, [agent], reports=shared.alerts, clock=clock, log=log)
+    memory = RssMonitor(
+        settings.memory.limit_mb, [agent, services.requests], reports=shared.alerts, clock=clock, log=log
+    )
     parts = build_gateway(deps, shared, agent, memory=memory, servers=mcp)
     delivery, reports = shared.delivery, shared.alerts
     gateway = Gateway(

@@ -176,7 +176,7 @@ class SystemDisk:
     def names(self, folder: Path) -> list[str]:
         try:
             return sorted(entry.name for entry in folder.iterdir())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     @staticmethod

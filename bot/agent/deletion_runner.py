@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import functools
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ class DeletionRunner:
         deps: AgentDeps,
     ) -> None:
         self.due = True
-        self._spans = set[tuple[str, str]]()
+        self._erasing: asyncio.Future[int] | None = None
         self._chat_key = chat_key
         self._view_changes = declared
         self._memory = memory
@@ -43,17 +43,17 @@ class DeletionRunner:
         """Carry out what is due; whether the view has changed. What was blanked stays so, also after a restart and in
         an earlier session that is taken up again. Raises `errors.StorageError`; it is due then as before.
         """
-        if not self.due:
-            return False
-        removals = await self._deps.history.archive.removals(self._chat_key)
-        changed = bool(removals) and await self._take_back(reading.read_deletions(removals))
-        self.due = False
+        changed = await self._change_view()
+        if self._erasing is not None:
+            await asyncio.wait([self._erasing])
         return changed
 
     async def attempt(self) -> bool:
-        """The same where a disk that refuses must not keep the chat from going on: it is tried again."""
+        """The same where a disk that refuses, or takes long to erase, must not keep the chat from going on: what it refuses
+        is tried again.
+        """
         try:
-            return await self.carry_out()
+            return await self._change_view()
         except errors.StorageError as error:
             self._deps.log.write(
                 "error",
@@ -78,6 +78,18 @@ class DeletionRunner:
             return ()
         return reading.older(shown, gone) if gone is not None else ()
 
+    async def _change_view(self) -> bool:
+        if not self.due:
+            return False
+        self.due, done = False, False  # A wish that comes meanwhile makes it due again.
+        try:
+            removals = await self._deps.history.archive.removals(self._chat_key)
+            changed = bool(removals) and await self._take_back(reading.read_deletions(removals))
+            done = True
+        finally:
+            self.due |= not done
+        return changed
+
     async def _take_back(self, wanted: reading.Deletions) -> bool:
         await self._compactor.stop()
         await self._memory.take_back(wanted.turns)
@@ -90,7 +102,6 @@ class DeletionRunner:
         await self._memory.take_back(wanted.turns)
         uuids, since = reading.ids_to_redact(lines, wanted)
         ids, quoted_since = reading.quoted(lines, wanted)
-        await self._erase(wanted, [*uuids, *(turn for turn, gone in wanted.turns.items() if gone & set(ids))])
         if uuids or ids:
             head: Message | Same | None = SAME
             since = min(filter(None, (since, quoted_since)), default=0)
@@ -101,20 +112,20 @@ class DeletionRunner:
         # Once more: what was written in between may have seen it.
         await self._compactor.stop()
         await self._memory.take_back(wanted.turns, redacted=True)
+        shown = [*uuids, *(turn for turn, gone in wanted.turns.items() if gone & set(ids))]
+        self._erase(reading.shown_between(lines, wanted), shown)
         return bool(uuids or ids)
 
-    async def _erase(self, wanted: reading.Deletions, shown: Sequence[str]) -> None:
-        """Erase the words from the recorded requests. What is `shown` (ULIDs) is so until now, all else was until the wish
-        was noted. What the disk refuses is tried again with the next look.
-        """
-        requests = self._deps.history.requests
-        self._spans |= {*wanted.spans, *([(min(shown), self._deps.ids.ulid())] if shown else ())}
-        erasing = requests.remove(self._chat_key, sorted(self._spans))
-        if not shown:
-            return  # As a rule it was done long ago: no turn waits for that.
-        with contextlib.suppress(errors.StorageError):  # told already
-            await erasing
-            self._spans.clear()
+    def _erase(self, spans: list[tuple[str, str]], shown: Sequence[str]) -> None:
+        """Erase the words from the requests that were recorded in these spans; what is `shown` (ULIDs) was so until now."""
+        if shown:
+            spans.append((min(shown), self._deps.ids.ulid()))
+        self._erasing = self._deps.history.requests.remove(self._chat_key, spans)
+        self._erasing.add_done_callback(self._erased)
+
+    def _erased(self, erasing: asyncio.Future[int]) -> None:
+        if erasing.exception() is not None:
+            self.due = True  # Operators were told; the next look tries again, after a restart too.
 
     def _head(self) -> Message | None:
         """Return the message that stands for the compacted turns: the memory without the removed messages; None without a memory."""

@@ -19,7 +19,7 @@ from bot.sizes import size_of
 
 BUDGET = 256 * 1024 * 1024
 OVERHEAD = 16 * 1024
-"""Bytes of a runtime beside the messages in its store and the newest requests, on which the next records are built."""
+"""Bytes of a runtime beside the messages in its store."""
 SHORT_IDLE = 60.0
 """Seconds after which a conversation counts as idle while memory is short."""
 
@@ -172,11 +172,7 @@ class AgentPool:
         if self._weighed.get(chat_key) is shown:
             return  # looked at, and not changed: the same in this moment as it was
         self._weighed[chat_key] = shown
-        weight = (
-            OVERHEAD
-            + size_of(runtime.store.messages())
-            + self._deps.history.requests.bytes_in_memory(chat_key)
-        )
+        weight = OVERHEAD + size_of(runtime.store.messages())
         self._weight += weight - self._weights.get(chat_key, 0)
         self._weights[chat_key] = weight
 
@@ -196,4 +192,3 @@ class AgentPool:
         del self._runtimes[key]
         self._weighed.pop(key, None)
         self._weight -= self._weights.pop(key, 0)
-        self._deps.history.requests.release(key)

@@ -11,7 +11,7 @@ from typing import Any
 from bot.context import blocks
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
-from bot.history.requests import RecordedRequest
+from bot.history.requests import REDACTED, RecordedRequest
 
 
 @dataclass
@@ -32,10 +32,10 @@ class Call:
 
     @cached_property
     def request(self) -> ModelRequest | None:
-        """The request; None where its body cannot be had."""
-        body: Any = json.loads(self.record.body) if self.record.body is not None else None
-        if body is None:
+        """The request; None where its body cannot be had, or is damaged."""
+        if self.record.body is None or self.record.wrong not in {None, REDACTED}:
             return None
+        body: Any = json.loads(self.record.body)
         return ModelRequest(
             model=body["model"],
             max_tokens=body["max_tokens"],

@@ -70,6 +70,21 @@ def ids_of(removal: ArchiveLine) -> set[str]:
     return {str(removal.message_id), *map(str, (removal.meta or {}).get("messageIds", ()))}
 
 
+def shown_between(lines: Iterable[TranscriptLine], wanted: Deletions) -> list[tuple[str, str]]:
+    """The ULIDs between which what is gone was shown to the model: to the wish itself, and where the view still had it then,
+    to the line that took it out.
+    """
+    found = list(wanted.spans)
+    for line in lines:
+        event = line.event
+        if isinstance(event, Boundary):
+            unquoted = frozenset(event.unquoted)
+            shown = [*event.blank, *(turn for turn, gone in wanted.turns.items() if gone & unquoted)]
+            if shown:
+                found.append((min(shown), line.uuid))
+    return found
+
+
 def tells(wanted: Deletions, line: TranscriptLine) -> bool:
     """True if a line has to be looked at for these removals: `with_quotes`, `ids_to_redact`, `quoted` and `summed_up` find in the
     others nothing.

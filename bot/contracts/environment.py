@@ -78,7 +78,7 @@ class Disk(Protocol):
         ...
 
     def names(self, folder: Path) -> list[str]:
-        """File names in a folder, sorted; [] where it does not exist."""
+        """File names in a folder, sorted; [] where there is none."""
         ...
 
 

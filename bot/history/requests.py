@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import re
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -25,11 +27,13 @@ from bot.contracts.identity import ChatKey
 from bot.history import jsonl, names, pieces
 
 FILE_BYTES = 4 * 1024 * 1024
-"""Bytes of a file after which another one begins."""
+"""Bytes of a file, beside the record that the newest ones are built on, after which another one begins."""
 FILE_SECONDS = 30 * 86_400.0
 """Age of a file's first record after which another file begins, so that a sweep finds files that are old as a whole."""
 CHAT_BYTES = 32 * 1024 * 1024
-"""Bytes of a chat; the oldest files go where there are more."""
+"""Bytes of a chat; the oldest files go where there are more, but never the two newest."""
+MEMORY_BYTES = 64 * 1024 * 1024
+"""Bytes of all bodies that stay in memory to build the next ones on; those of the chats that asked longest ago go."""
 CHAIN = 256
 """Records in one chain; then one stands by itself again. A damaged record costs those behind it in its chain."""
 TASKS = 8
@@ -38,13 +42,17 @@ WORTH = 512
 """Bytes that a body must share with another one to be built on it."""
 MOST_WAITING = 500
 """Records that wait for a slow disk; further ones are dropped, and the operator is told."""
+MOST_CHATS = 4_000
+"""Chats of which the end of their newest file is remembered."""
 _CONTEXT = 16 * 1024  # bytes on either side of where bodies part that the compression knows already
 _LEVEL = 1
 _PIECE = 3 * 256 * 1024  # bytes that are compared or encoded at once; base64 makes four of three
 _END = ".requests"
 _ULID = re.compile(rf"[{names.CROCKFORD}]{{26}}")
-_NAME = re.compile(rb'\{"v":1,"(?:id|of|begun)":"([^"]*)"')
+_PACKED = re.compile(rb',"(?:body|said)":"')
 _WORDS = frozenset({"body", "base", "cut", "said", "label"})
+_REQUEST = frozenset({"id", "purpose", "model", "sha256"})
+_NO_JSON = (ValueError, TypeError, RecursionError)
 _DAMAGED = (ValueError, TypeError, KeyError, IndexError, zlib.error)
 REMOVED = "words were removed from this conversation since"
 MISSING = "the record that it is built on is not on file"
@@ -91,6 +99,11 @@ class _Sweep:
 
 
 @dataclass(frozen=True, slots=True)
+class _Forget:
+    """The bodies in memory go."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Base:
     """A body that others can be built on. `head` is where its messages, tools and prompt begin; `chain` counts what it
     is itself built on.
@@ -109,7 +122,20 @@ class _Chat:
     path: Path
     size: int = 0
     ended: bool = True
+    whole: int = 0
+    """Bytes of the newest record that stands by itself; 0 where another process wrote it."""
     bases: dict[str, _Base] = field(default_factory=dict)
+
+    @property
+    def held(self) -> int:
+        """Bytes in memory."""
+        return sum(len(base.body) for base in self.bases.values())
+
+    def full(self, name: str) -> bool:
+        """True if the record with this ULID belongs into another file."""
+        if self.size >= FILE_BYTES + self.whole:
+            return True
+        return bool(self.size) and names.made_at(name) - names.made_at(self.path.stem) > FILE_SECONDS
 
     def keep(self, task: str | None, base: _Base) -> None:
         """Remember a body; that of a turn makes all of its tasks but the newest superfluous: they have ended."""
@@ -118,9 +144,11 @@ class _Chat:
         tasks = [name for name in self.bases if name]
         for name in tasks[: -TASKS if task else -1]:
             del self.bases[name]
+        while len(self.bases) > 1 and self.held > MEMORY_BYTES:
+            del self.bases[next(iter(self.bases))]
 
 
-_Item = SentRequest | _Note | _Remove | _Sweep
+_Item = SentRequest | _Note | _Remove | _Sweep | _Forget
 
 
 class RequestLog:
@@ -132,7 +160,8 @@ class RequestLog:
         self._folder = folder
         self._disk = disk
         self._log = log
-        self._chats: dict[ChatKey, _Chat] = {}
+        self._chats: OrderedDict[ChatKey, _Chat] = OrderedDict()  # the writer's alone, as is what they hold
+        self._held = 0
         self._waiting = 0
         self._refused = False
         self._writer: Batcher[_Item, int] = Batcher("requests", self._work)
@@ -164,14 +193,14 @@ class RequestLog:
         """
         return await self._writer.put(_Sweep(before), hurry=False)
 
-    def bytes_in_memory(self, chat_key: ChatKey) -> int:
-        """Bytes that are in memory for a chat."""
-        chat = self._chats.get(chat_key)
-        return sum(len(base.body) for base in list(chat.bases.values())) if chat is not None else 0
+    @property
+    def bytes_in_memory(self) -> int:
+        """Bytes of the bodies that are in memory."""
+        return self._held
 
-    def release(self, chat_key: ChatKey) -> None:
-        """Give up what is in memory for a chat: its next record stands by itself."""
-        self._chats.pop(chat_key, None)
+    def shrink(self) -> None:
+        """Memory is short: the bodies in it go. The next record of each chat stands by itself."""
+        self._writer.put(_Forget(), hurry=False)
 
     async def close(self) -> None:
         """Write what waits."""
@@ -205,15 +234,17 @@ class RequestLog:
                     return self._remove_old(item.before)
                 case _Remove():
                     return self._erase(item)
-                case _Note():
-                    self._note(item)
-                case SentRequest():
-                    self._record(item)
+                case _Forget():
+                    self._chats.clear()
+                    self._held = 0
+                case _Note() | SentRequest():
+                    with contextlib.suppress(*_NO_JSON):  # It cannot be sent either.
+                        self._note(item) if isinstance(item, _Note) else self._record(item)
         except OSError as error:
-            if isinstance(item, _Sweep):
+            if isinstance(item, _Sweep | _Forget):
                 return errors.StorageError(f"old requests cannot be removed: {error}")
             # An unknown part of it is on disk: the next record stands by itself.
-            self.release(item.chat_key)
+            self._drop(item.chat_key)
             self._refuse(
                 str(error), "removed words are still in records" if isinstance(item, _Remove) else ""
             )
@@ -228,10 +259,7 @@ class RequestLog:
         self._append(self._chat(item.chat_key, item.name), raw)
 
     def _record(self, asked: SentRequest) -> None:
-        try:
-            sent, kept = asked.sent()
-        except (ValueError, TypeError):
-            return  # No JSON: it cannot be sent either.
+        sent, kept = asked.sent()
         chat = self._chat(asked.chat_key, asked.id)
         head = max(0, kept.find(b"["))
         line: Json = {
@@ -251,9 +279,16 @@ class RequestLog:
         else:
             line |= {"base": base.id, "cut": [head, base.head, shared]}
             packed = _packed(kept[:head] + kept[head + shared :], base.body, base.head + shared)
-        self._append(chat, _with(jsonl.dumps(line), "body", packed))
+        raw = _with(jsonl.dumps(line), "body", packed)
+        self._append(chat, raw)
+        if base is None:
+            chat.whole = len(raw)
         if asked.purpose == "turn" or asked.task is not None:
+            self._held -= chat.held
             chat.keep(asked.task, _Base(asked.id, kept, head, base.chain + 1 if base is not None else 0))
+            self._held += chat.held
+            while len(self._chats) > 1 and self._held > MEMORY_BYTES:
+                self._drop(next(iter(self._chats)))
 
     def _chat(self, chat_key: ChatKey, name: str) -> _Chat:
         """Return the end of a chat's newest file, looked at again if another process has changed it. If that is full or old,
@@ -261,26 +296,35 @@ class RequestLog:
         """
         chat = self._chats.get(chat_key)
         if chat is None or self._disk.size(chat.path) != chat.size:
+            self._drop(chat_key)
             home = self._folder / names.encode(chat_key)
             found = _files(self._disk, home)
             chat = _Chat(found[-1] if found else home / f"{name}{_END}")
             with closing(self._disk.open(chat.path)) as file:
                 chat.size = file.size
                 chat.ended = not file.size or file.read(file.size - 1, 1) == b"\n"
-        if chat.size >= FILE_BYTES or (
-            chat.size and names.made_at(name) - names.made_at(chat.path.stem) > FILE_SECONDS
-        ):
-            self._make_room(chat.path.parent)
+        if chat.full(name):
+            self._drop(chat_key)
+            self._make_room(chat.path)
             # Behind the others by name too, whatever the clock says.
             chat = _Chat(chat.path.with_name(f"{max(name, chat.path.stem + '0')}{_END}"))
         self._chats[chat_key] = chat
+        self._chats.move_to_end(chat_key)
+        if len(self._chats) > MOST_CHATS:
+            self._drop(next(iter(self._chats)))
         return chat
 
-    def _make_room(self, home: Path) -> None:
+    def _drop(self, chat_key: ChatKey) -> None:
+        """Give up what is in memory for a chat: its next record stands by itself."""
+        chat = self._chats.pop(chat_key, None)
+        self._held -= chat.held if chat is not None else 0
+
+    def _make_room(self, newest: Path) -> None:
+        """Remove the oldest files of a chat that is about to begin another one."""
         left = CHAT_BYTES - FILE_BYTES
-        for path in reversed(_files(self._disk, home)):
+        for path in reversed(_files(self._disk, newest.parent)):
             left -= self._disk.size(path)
-            if left < 0:
+            if left < 0 and path != newest:
                 self._disk.remove(path)
 
     def _remove_old(self, before: float) -> int:
@@ -298,14 +342,13 @@ class RequestLog:
         chat.size, chat.ended = chat.size + len(raw), True
 
     def _erase(self, item: _Remove) -> int:
-        self.release(item.chat_key)
+        self._drop(item.chat_key)
         changed = 0
         for path in _files(self._disk, self._folder / names.encode(item.chat_key)):
             raws = _lines(self._disk, path)
-            if not any(b'"removed"' not in raw and _within(_name(raw), item.ranges) for raw in raws):
-                continue
-            self._disk.replace(path, b"".join(_erased(raws, item.ranges)))
-            changed += 1
+            if any(_holds_words(raw, item.ranges) for raw in raws):
+                self._disk.replace(path, b"".join(_erased(raws, item.ranges)))
+                changed += 1
         return changed
 
 
@@ -371,27 +414,42 @@ def _files(disk: Disk, home: Path) -> list[Path]:
     return [home / name for name in disk.names(home) if name.endswith(_END) and _ULID.match(name)]
 
 
-def _name(raw: bytes) -> str:
-    """The ULID that a line is about; "" where it is no line of ours."""
-    found = _NAME.match(raw)
-    return found[1].decode() if found is not None else ""
+def _facts(raw: bytes) -> Json | None:
+    """A line without its packed words, which may be many; None where it is no line of ours."""
+    packed = _PACKED.search(raw)
+    line = jsonl.loads(raw if packed is None else raw[: packed.start()] + b"}")
+    return line if line is not None and _ULID.fullmatch(_name(line)) else None
+
+
+def _name(line: Json) -> str:
+    """The ULID that a line is about."""
+    return str(line.get("id") or line.get("of") or line.get("begun"))
 
 
 def _within(name: str, ranges: Collection[tuple[str, str]]) -> bool:
     return any(first <= name <= last for first, last in ranges)
 
 
+def _holds_words(raw: bytes, ranges: Collection[tuple[str, str]]) -> bool:
+    """True if a line has words of these ranges, or may have: nobody can say of what one is that cannot be read."""
+    facts = _facts(raw)
+    return facts is None or ("removed" not in facts and _within(_name(facts), ranges))
+
+
 def _erased(raws: Sequence[bytes], ranges: Collection[tuple[str, str]]) -> Iterator[bytes]:
-    """The lines of a file without the words of those in these ranges, and of what is built on them."""
+    """The lines of a file without the words of those in these ranges, of what is built on them, and of what cannot be read."""
     gone = set[str]()
     for raw in raws:
-        line, name = jsonl.loads(raw), _name(raw)
-        if line is None:
-            continue  # Cut off by a kill, in the middle of words.
-        if _within(name, ranges) or line.get("base") in gone or name in gone:
+        facts = _facts(raw)
+        if facts is None:
+            continue
+        name = _name(facts)
+        if _within(name, ranges) or str(facts.get("base")) in gone or name in gone:
             gone.add(name)
-            line = {key: value for key, value in line.items() if key not in _WORDS} | {"removed": True}
-        yield jsonl.dumps(line)
+            left = {key: value for key, value in facts.items() if key not in _WORDS}
+            yield jsonl.dumps(left | {"removed": True})
+        else:
+            yield raw + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,18 +483,15 @@ def find(disk: Disk, folder: Path, name: str) -> FoundRequests | None:
     """
     if not _ULID.fullmatch(name):
         return None
-    for home in (one for one in disk.names(folder) if not one.startswith(".")):
-        told = [raws for path in _files(disk, folder / home) if _tells(raws := _lines(disk, path), name)]
-        found = _found([[line for raw in raws if (line := jsonl.loads(raw))] for raws in told], name)
+    for home in disk.names(folder):
+        files = [_lines(disk, path) for path in _files(disk, folder / home)]
+        if not any(name.encode() in raw for raws in files for raw in raws):
+            continue
+        found = _found([[line for raw in raws if (line := jsonl.loads(raw))] for raws in files], name)
         if found.requests or found.tasks:
             found.chat_key = names.decode(home) or found.chat_key
             return found
     return None
-
-
-def _tells(raws: Sequence[bytes], name: str) -> bool:
-    wanted = name.encode()
-    return any(wanted in raw for raw in raws)
 
 
 def _lines(disk: Disk, path: Path) -> list[bytes]:
@@ -448,14 +503,14 @@ def _found(files: Sequence[Sequence[Json]], name: str) -> FoundRequests:
     found = FoundRequests()
     answers = {line["of"]: line for lines in files for line in lines if "of" in line}
     for lines in files:
-        bodies = _Bodies({line["id"]: line for line in lines if "id" in line})
+        bodies = _Bodies({line["id"]: line for line in lines if line.keys() >= _REQUEST})
         for line in lines:
             found.chat_key = line.get("chatKey", found.chat_key)
             if name not in {line.get("requestId"), line.get("task"), line.get("begun")}:
                 continue
             if "begun" in line:
                 found.tasks[line["begun"]] = line
-            elif "id" in line:
+            elif line.keys() >= _REQUEST:
                 found.requests.append(_recorded(line, bodies, answers.get(line["id"])))
     return found
 
@@ -508,6 +563,8 @@ class _Bodies:
     def _built(self, line: Json) -> bytes:
         on: list[Json] = [line]
         while "base" in on[-1] and on[-1]["base"] != self._last[0]:
+            if len(on) > CHAIN:
+                raise ValueError("the records are built on one another")
             on.append(self._lines[on[-1]["base"]])
         body = self._last[1] if "base" in on[-1] else b""
         for one in reversed(on):

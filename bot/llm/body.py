@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from bot.contracts.base import Json, Message
+from bot.contracts.base import Json
 from bot.contracts.model import ModelRequest
 from bot.identity_cache import IdentityCache
 
@@ -36,54 +36,62 @@ def headers_of(request: ModelRequest) -> dict[str, str]:
     return dict(COMPACTION) if begins or request.summarize is not None else {}
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def _dumps(value: object) -> bytes:
-    return _ENCODER.encode(value).encode()
+    return ENCODER.encode(value).encode()
 
 
 _TOOLS = IdentityCache[Sequence[Json], bytes](_dumps)
 """They are the same object in request after request, and the larger part of most."""
 
 
+_LONG = 256 * 1024
+"""Characters of a text that are dumped at once."""
+_DEEP = 8
+"""Levels of a body that are dumped one value at a time: those down to the texts in the results of a tool."""
+
+
 def wire(request: ModelRequest) -> bytes:
     """Return the bytes of that, as the provider's library writes them. Raises ValueError or TypeError for what is no JSON.
-    Dumps one block at a time: on another thread, a body of 25 MB must not keep the interpreter from the event loop.
+    Dumps a piece at a time: on another thread, a body of 25 MB must not keep the interpreter from the event loop.
     """
-    return b"".join(
-        _fields(body_of(request), {"tools": lambda _: [_TOOLS(request.tools)], "messages": _messages})
-    )
-
-
-def _fields(value: Json, dumped: Mapping[str, Callable[[Any], Iterable[bytes]]]) -> Iterator[bytes]:
-    """Yield an object in pieces; the values of some of its keys are `dumped` in a way of their own."""
+    pieces: list[bytes] = []
     opening = b"{"
-    for key, one in value.items():
-        yield opening + _dumps(key) + b":"
-        yield from dumped[key](one) if key in dumped else (_dumps(one),)
+    for key, value in body_of(request).items():
+        pieces += (opening, _dumps(key), b":")
+        if key == "tools":
+            pieces.append(_TOOLS(request.tools))
+        else:
+            _dump(value, pieces)
         opening = b","
-    yield b"}"
+    pieces.append(b"}")
+    return b"".join(pieces)
 
 
-def _messages(messages: Iterable[Message]) -> Iterator[bytes]:
-    return _items(_message(one) for one in messages)
-
-
-def _message(message: Message) -> Iterable[bytes]:
-    content = message.get("content")
-    if isinstance(content, list) and len(content) > 1:
-        return _fields(message, {"content": lambda blocks: _items((_dumps(one),) for one in blocks)})
-    return (_dumps(message),)
-
-
-def _items(items: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
-    opening = b"["
-    for item in items:
-        yield opening
-        yield from item
-        opening = b","
-    yield b"]" if opening == b"," else b"[]"
+def _dump(value: Any, pieces: list[bytes], deep: int = _DEEP) -> None:
+    """Add the dump of a value, in pieces that are made at once."""
+    if isinstance(value, dict) and value and deep:
+        opening = b"{"
+        for key, one in value.items():
+            pieces += (opening, _dumps(key), b":")
+            _dump(one, pieces, deep - 1)
+            opening = b","
+        pieces.append(b"}")
+    elif isinstance(value, list) and value and deep:
+        opening = b"["
+        for one in value:
+            pieces.append(opening)
+            _dump(one, pieces, deep - 1)
+            opening = b","
+        pieces.append(b"]")
+    elif isinstance(value, str) and len(value) > _LONG:
+        pieces.append(b'"')
+        pieces += (_dumps(value[at : at + _LONG])[1:-1] for at in range(0, len(value), _LONG))
+        pieces.append(b'"')
+    else:
+        pieces.append(_dumps(value))
 
 
 _DUMPED = IdentityCache[Sequence[Json], str](lambda tools: json.dumps(list(tools), ensure_ascii=False))

@@ -127,7 +127,6 @@ class Bench:
     def restart(self) -> None:
         """A new process on the same files."""
         deps = self.deps
-        self.requests.release(KEY)
         model = RecordedModel(deps.models.model, self.requests, ids=deps.ids, redact=deps.redact)
         self.pool = AgentPool(changed(deps, model=model))
 

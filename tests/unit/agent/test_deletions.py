@@ -394,3 +394,32 @@ async def test_a_turn_that_a_crash_cut_off_goes_on_without_what_it_had_loaded_an
     assert "鯨" not in spoken(bench)
     assert ("the ship is red" in spoken(bench)) is not unknown
     validate.validate(bench.model.requests[-1])
+
+
+async def test_a_wish_that_comes_while_another_one_is_carried_out_is_carried_out_too(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.model.answers += [reply(text("noted")), reply(text("too"))]
+    await bench.say("my secret is 鯨")
+    await bench.say("and plum")
+    first, second = request_ids(bench)
+    removals, read, go_on = bench.archive.removals, asyncio.Event(), asyncio.Event()
+
+    async def slow(chat_key: ChatKey) -> list[ArchiveLine]:
+        found = await removals(chat_key)
+        read.set()
+        await go_on.wait()
+        return found
+
+    monkeypatch.setattr(bench.archive, "removals", slow)
+    wish = asyncio.create_task(remove(bench, "1", first))
+    await read.wait()
+    await remove(bench, "2", second, forget=False)
+    other = asyncio.create_task(bench.pool.forget(KEY))
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(wish, other)
+    bench.model.answers.append(reply(text("yes")))
+    await bench.say("and now?")
+    assert "鯨" not in spoken(bench)
+    assert "plum" not in spoken(bench)

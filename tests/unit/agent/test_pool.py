@@ -10,11 +10,10 @@ import pytest
 
 from bot.agent import pool
 from bot.agent.pool import OVERHEAD, AgentPool
-from bot.agent.recording import RecordedModel
 from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.sizes import size_of
-from tests.unit.agent.conftest import Bench, changed
+from tests.unit.agent.conftest import Bench
 
 LONG = "很长的话 🧭 " * 2_000
 
@@ -57,24 +56,6 @@ async def test_many_chats_stay_within_the_budget(bench: Bench) -> None:
     assert len(bench.pool._weights) == 20
 
 
-@pytest.mark.parametrize("recorded", [False, True])
-async def test_the_newest_requests_that_are_in_memory_count(bench: Bench, recorded: bool) -> None:
-    model = RecordedModel(bench.model, bench.requests, ids=bench.ids, redact=str)
-    deps = changed(bench.deps, model=model) if recorded else bench.deps
-    bench.pool = AgentPool(deps, budget=1_300_000)
-    keys = [ChatKey("telegram", str(number)) for number in range(1, 4)]
-    for number in range(1, 4):
-        await say(bench, number, "x" * 200_000)
-        await bench.requests.close()
-        await say(bench, number, "and?")
-        await bench.requests.close()
-    assert (len(bench.pool) < 3) == recorded
-    assert (bench.requests.bytes_in_memory(keys[-1]) > 200_000) == recorded
-    assert bench.requests.bytes_in_memory(keys[0]) == 0
-    bench.pool.evict(-1)
-    assert [bench.requests.bytes_in_memory(key) for key in keys] == [0, 0, 0]
-
-
 async def test_a_conversation_is_weighed_when_it_has_changed_and_not_each_time_somebody_looks(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,9 +73,7 @@ async def test_a_conversation_is_weighed_when_it_has_changed_and_not_each_time_s
     await say(bench, 1)
     await bench.pool.reset(ChatKey.parse("telegram:chat:1"))
     assert weighed[1] > weighed[0] > weighed[2]
-    assert bench.pool._weight == OVERHEAD + weighed[2] + bench.requests.bytes_in_memory(
-        ChatKey.parse("telegram:chat:1")
-    )
+    assert bench.pool._weight == OVERHEAD + weighed[2]
 
 
 async def test_what_is_at_work_stays_whatever_it_weighs(bench: Bench) -> None:

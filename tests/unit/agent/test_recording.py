@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import random
@@ -26,6 +27,7 @@ from bot.system import SystemClock, SystemDisk
 from bot.testing import anthropic_script as say
 from bot.testing.anthropic import KEY as API_KEY
 from bot.testing.anthropic import AnthropicServer
+from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.model import reply, text, tool_use
 from tests.shares import one_in
 from tests.unit.agent.conftest import KEY, Bench
@@ -232,6 +234,37 @@ async def test_a_restart_erases_nothing_more(bench: Bench) -> None:
         bench.restart()
     made = await calls(bench)
     assert [call.record.wrong for call in made] == [*[requests.REMOVED] * 2, *[None] * 4]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_what_the_disk_did_not_let_go_is_erased_later(tmp_path: Path, restarts: bool) -> None:
+    """All of it: what a turn that ran on asked behind the wish too."""
+    disk = FaultyDisk(SystemDisk())
+    bench = Bench(tmp_path, disk)
+    bench.model.answers.append(reply(text("I see")))
+    await bench.say("my secret is plum")
+    (first,) = await request_ids(bench)
+    bench.model.hold = asyncio.Event()
+    bench.model.asked.clear()
+    bench.model.answers.extend([reply(tool_use("skills_list")), reply(text("done")), reply(text("bye"))])
+    running = asyncio.create_task(bench.say("next"))
+    await bench.model.asked.wait()
+    await remove(bench, "1", first, forget=False)
+    bench.requests.shrink()  # what comes stands by itself
+    bench.model.hold.set()
+    await running
+    disk.fail(Failure("replace", named=".requests", times=None))
+    await bench.pool.forget(KEY)
+    await bench.requests.close()
+    disk.mend()
+    assert [call.record.body is not None for call in await calls(bench)] == [True] * 3
+    if restarts:
+        bench.restart()
+    await bench.say("last")
+    await bench.requests.close()
+    assert b"plum" not in on_disk(bench)
+    assert [call.exact for call in await calls(bench)] == [False, False, False, True]
+    await bench.close()
 
 
 async def test_neither_do_those_that_were_loaded_or_summed_up_stay(bench: Bench) -> None:

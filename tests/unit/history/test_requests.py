@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
+from bot.agent.recorded_turn import Call
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
@@ -40,9 +41,15 @@ class Desk:
         self.log = RequestLog(folder, disk=self.disk, log=self.told)
 
     def ask(
-        self, body: bytes, *, turn: str = TURN, purpose: str = "turn", task: str | None = None
+        self,
+        body: bytes,
+        *,
+        turn: str = TURN,
+        purpose: str = "turn",
+        task: str | None = None,
+        key: ChatKey = KEY,
     ) -> SentRequest:
-        asked = SentRequest(self.ids.ulid(), KEY, turn, task, purpose, "m", lambda: (body, body))
+        asked = SentRequest(self.ids.ulid(), key, turn, task, purpose, "m", lambda: (body, body))
         self.log.record(asked)
         return asked
 
@@ -128,13 +135,14 @@ async def test_a_summary_is_built_on_the_turn_and_the_turn_not_on_the_summary(de
     assert all(one.wrong is None for one in desk.found())
 
 
-async def test_a_new_process_and_one_that_was_put_away_begin_anew(desk: Desk) -> None:
+async def test_a_new_process_and_one_that_was_short_of_memory_begin_anew(desk: Desk) -> None:
     sent = list(talk(random.Random(3), 6))
     await desk.asks(*sent[:2])
-    desk.log.release(KEY)
-    assert desk.log.bytes_in_memory(KEY) == 0
+    desk.log.shrink()
+    await desk.log.close()
+    assert desk.log.bytes_in_memory == 0
     await desk.asks(*sent[2:4])
-    assert desk.log.bytes_in_memory(KEY) == len(sent[3])
+    assert desk.log.bytes_in_memory == len(sent[3])
     again = Desk(desk.folder)
     await again.asks(*sent[4:])
     assert desk.bodies() == sent
@@ -188,6 +196,8 @@ async def test_what_is_old_goes_and_nothing_newer(desk: Desk) -> None:
     """A quiet chat's file is old as a whole at some time; one that goes on begins another file before that."""
     clock = FakeClock()
     desk.ids = UlidSource(clock)
+    (desk.folder / ".lock").touch()  # that of the transcripts beside them
+    (desk.folder / "of-an-operator.txt").touch()
     began, sent = clock.now(), [body(str(number)) for number in range(4)]
     for one in sent:
         await desk.asks(one)
@@ -201,6 +211,68 @@ async def test_what_is_old_goes_and_nothing_newer(desk: Desk) -> None:
     assert await desk.log.sweep(clock.now() + 2 * requests.FILE_SECONDS) == 2
     await desk.log.close()
     assert desk.bodies() == []
+
+
+async def test_large_bodies_share_as_small_ones_do(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they are built on does not fill the file, else each would stand by itself in a file of its own."""
+    monkeypatch.setattr(requests, "FILE_BYTES", 12_000)
+    monkeypatch.setattr(requests, "CHAT_BYTES", 70_000)
+    rng = random.Random(9)
+    picture = rng.randbytes(30_000).hex()
+    sent = [body(picture, *(str(said) for said in range(most))) for most in range(60)]
+    await desk.asks(*sent)
+    first, *others = desk.files
+    assert len(others) == 1
+    assert sum(file.stat().st_size for file in desk.files) < 120_000
+    assert desk.bodies() == sent
+    await desk.asks(*(body(rng.randbytes(30_000).hex()) for _ in range(8)))
+    assert first not in desk.files, "the oldest go"
+    assert sum(file.stat().st_size for file in desk.files) < 300_000
+
+
+async def test_bodies_in_memory_stay_within_their_budget(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many chats ask, of a slow disk too, and whatever tasks one of them has."""
+    monkeypatch.setattr(requests, "MEMORY_BYTES", 20_000)
+    monkeypatch.setattr(requests, "MOST_CHATS", 10)
+    keys = [ChatKey("telegram", str(number)) for number in range(30)]
+    for key in keys:
+        desk.ask(body(str(key)), key=key)
+    for number in range(8):
+        desk.ask(body(str(number)), task=f"T{number}", purpose="subagent")
+    await desk.log.close()
+    held = desk.log.bytes_in_memory
+    assert 15_000 < held <= 20_000
+    desk.ask(body("7", "and"), task="T7", purpose="subagent")
+    desk.ask(body(str(keys[0]), "and"), key=keys[0])
+    await desk.log.close()
+    assert "base" in newest(desk, KEY)
+    assert "base" not in newest(desk, keys[0]), "one that asked long ago stands by itself again"
+    monkeypatch.setattr(requests, "MEMORY_BYTES", 100)
+    await desk.asks(body("x" * 5_000))
+    assert desk.log.bytes_in_memory < 9_000, "of others there is nothing"
+
+
+def newest(desk: Desk, key: ChatKey) -> Json:
+    """The last record of a chat."""
+    (file,) = (desk.folder / names.encode(key)).glob("*.requests")
+    line: Json = json.loads(file.read_bytes().splitlines()[-1])
+    return line
+
+
+async def test_an_answer_in_the_next_file_is_found_with_its_task(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "FILE_BYTES", 1)
+    asked = [
+        desk.ask(body(str(number), system=name), task=OTHER, purpose="subagent")
+        for number, name in enumerate(["a" * 600, "b" * 600])
+    ]
+    for one in asked:
+        desk.log.record_answer(one, {"stopReason": "end_turn"}, partial(said, "done"))
+        desk.log.record_task(desk.ids.ulid(), KEY, TURN, {})
+    await desk.log.close()
+    assert len(desk.files) > 2
+    assert [bool(one.answer) for one in desk.found(OTHER)] == [True, True]
 
 
 def said(words: str) -> list[Json]:
@@ -250,6 +322,45 @@ def written(desk: Desk) -> bytes:
     return b"".join(found)
 
 
+async def test_a_damaged_record_does_not_keep_a_removal_away(desk: Desk) -> None:
+    asked = await desk.asks(body("plum"), body("plum", "pear"), body("fig", system="t" * 3_000))
+    raws = desk.files[0].read_bytes().splitlines(keepends=True)
+    raws[1] = raws[1].replace(asked[1].id.encode(), b"\xff" * 26)
+    desk.files[0].write_bytes(b"".join([*raws, raws[2][:-9]]))
+    assert await desk.log.remove(KEY, [(asked[0].id, asked[1].id)]) == 1
+    assert [one.wrong for one in desk.found()] == [requests.REMOVED, None]
+    assert len(desk.files[0].read_bytes().splitlines()) == 3, "and nobody can say whose words it had"
+    assert await desk.log.remove(KEY, [(asked[0].id, asked[1].id)]) == 0
+
+
+async def test_whatever_byte_is_damaged_the_rest_is_read_and_removed(desk: Desk) -> None:
+    rng = random.Random(10)
+    for number, sent in enumerate(talk(rng, 4)):
+        asked = desk.ask(sent, task=OTHER if number % 2 else None)
+        desk.log.record_answer(asked, {"stopReason": "end_turn"}, partial(said, "well"))
+    desk.log.record_task(OTHER, KEY, TURN, {"label": "x"})
+    await desk.log.close()
+    (file,) = desk.files
+    raw = file.read_bytes()
+    for at in range(0, len(raw), 7):
+        file.write_bytes(raw[:at] + bytes([raw[at] ^ 1 << rng.randrange(8)]) + raw[at + 1 :])
+        for one in [*desk.found(TURN), *desk.found(OTHER)]:
+            assert one.body is None or Call(one).request is None or json.loads(one.body)
+    for at in range(0, len(raw), 97):
+        file.write_bytes(raw[:at] + bytes([raw[at] ^ 1 << rng.randrange(8)]) + raw[at + 1 :])
+        assert await desk.log.remove(KEY, [("", "Z")]) == 1
+        assert b'"body"' not in file.read_bytes()
+        assert b'"said"' not in file.read_bytes()
+
+
+async def test_records_that_are_built_on_one_another_are_damaged(desk: Desk) -> None:
+    first, second = await desk.asks(body("a"), body("a", "b"))
+    raws = desk.files[0].read_bytes().splitlines(keepends=True)
+    raws[1] = raws[1].replace(f'"base":"{first.id}'.encode(), f'"base":"{second.id}'.encode())
+    desk.files[0].write_bytes(b"".join(raws))
+    assert [one.wrong for one in desk.found()] == [None, requests.DAMAGED]
+
+
 async def test_a_disk_that_refuses_costs_what_it_refused(tmp_path: Path) -> None:
     disk = FaultyDisk(SystemDisk())
     desk = Desk(tmp_path, disk)
@@ -285,10 +396,12 @@ async def test_a_secret_is_not_kept_and_that_is_said(desk: Desk) -> None:
 
 
 async def test_what_is_no_json_is_not_recorded(desk: Desk) -> None:
-    def bad() -> tuple[bytes, bytes]:
-        raise ValueError("no JSON")
+    for wrong in (ValueError("no JSON"), RecursionError("too deep")):
 
-    desk.log.record(SentRequest(desk.ids.ulid(), KEY, TURN, None, "turn", "m", bad))
+        def bad(error: Exception = wrong) -> tuple[bytes, bytes]:
+            raise error
+
+        desk.log.record(SentRequest(desk.ids.ulid(), KEY, TURN, None, "turn", "m", bad))
     await desk.asks(body("x"))
     assert desk.bodies() == [body("x")]
 
