@@ -9,13 +9,14 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
 import pytest
 
+from bot.gateway.live.answer_preview import GOES_ON
 from bot.testing import telegram_service
 from bot.testing.anthropic import KEY, AnthropicServer
 from bot.testing.slack import APP_TOKEN, BOT_TOKEN, SlackServer
@@ -177,7 +178,7 @@ class World:
 
     async def heard(self, *texts: str, chat_id: int = PERSON) -> None:
         """Wait until the bot has written these texts, and nothing else, in a Telegram chat."""
-        await self.telegram.until(lambda: len(self.texts(chat_id)) >= len(texts), START_SECONDS)
+        await self.telegram.until(lambda: whole(self.texts(chat_id), len(texts)), START_SECONDS)
         assert self.texts(chat_id) == list(texts)
 
     def log(self) -> list[dict[str, Any]]:
@@ -211,6 +212,11 @@ class World:
                 "SELECT count(*) FROM outbox WHERE state IN ('ready', 'sending')"
             ).fetchone()
         return int(count)
+
+
+def whole(texts: Sequence[str], count: int) -> bool:
+    """True once so many messages stand there, and none of them still grows."""
+    return len(texts) >= count and not any(one.endswith(GOES_ON) for one in texts)
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = START_SECONDS) -> None:

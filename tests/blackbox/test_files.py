@@ -12,7 +12,7 @@ import pytest
 
 from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import reply, text, tool_use
-from tests.blackbox.conftest import ANN, World, eventually
+from tests.blackbox.conftest import ANN, World, eventually, whole
 
 LOG = "".join(f"{n:05} 日志 line {n} שורה\n" for n in range(8_000)).encode()
 NAME = "日志 1.log"
@@ -47,7 +47,7 @@ class Sender:
         return self.world.texts()
 
     async def heard(self, count: int) -> list[str]:
-        await self.server.until(lambda: len(self.replies()) >= count, 40)
+        await self.server.until(lambda: whole(self.replies(), count), 40)
         return self.replies()
 
     def fetched(self) -> int:
