@@ -7,9 +7,12 @@ import pytest
 
 pytest_plugins = ["tests.workers", "tests.shares"]
 
-# Whoever starts the tests in the background has them ignore SIGINT, and the processes that they start would inherit that.
+# Whoever starts the tests in the background, or with nohup, has them ignore SIGINT or SIGHUP, and the processes that they
+# start would inherit that. A function is not inherited.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # What is imported and not collected: without this its bare asserts would say nothing.
 
