@@ -59,7 +59,8 @@ WITHDRAWN = InboxEnd("withdrawn")
 @dataclass(frozen=True, slots=True)
 class InboxRecord:
     """One inbound and what became of it. Times are epoch seconds. `turn_id` is the requestId of the first message of the
-    turn that it was part of.
+    turn that it was part of. `merged_into` is that of the message which has the words of an edit; an edit that is still open
+    then has only to be finished.
     """
 
     inbound: Inbound
@@ -74,11 +75,6 @@ class InboxRecord:
     def open(self) -> bool:
         """True until it has ended."""
         return self.state in {"queued", "in_turn"}
-
-    @property
-    def taken_up(self) -> bool:
-        """True once a turn has it, or a stop or a deletion has ended it; of an edit: it is not merely noted."""
-        return self.state not in {"queued", "merged", "handled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,17 +137,28 @@ class InboxWrites(Protocol):
         """Write that a suspended turn runs again."""
         ...
 
-    def end_turn(self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> Awaitable[None]:
-        """Write how a turn and the inbound in it (by requestId) ended, in one transaction. The first end of each counts."""
+    def end_turn(
+        self,
+        turn_id: str,
+        state: TurnEnd,
+        members: Mapping[str, InboxEnd],
+        say: Sequence[OutboxRow] = (),
+    ) -> Awaitable[None]:
+        """Write how a turn and the inbound in it (by requestId) ended, and the rows of its last words, in one transaction.
+        The first end of each counts.
+        """
         ...
 
-    def finish(self, request_id: str, end: InboxEnd) -> Awaitable[None]:
-        """Write how an inbound ended. The first end counts. The turn that it began, if that still runs, ends with it."""
+    def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> Awaitable[None]:
+        """Write how an inbound ended, and the rows of the last words about it, in one transaction. The first end counts.
+        The turn that it began, if that still runs, ends with it.
+        """
         ...
 
-    def amend(self, inbound: Inbound) -> Awaitable[bool | None]:
+    def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> Awaitable[bool | None]:
         """Replace what an unfinished inbound says (found by its requestId); False where it is finished, None where a
-        posted one is kept.
+        posted one is kept. `edits` are the requestIds of the edits whose words it has now: from now on they name it in
+        `merged_into`, and are open until they are finished.
         """
         ...
 

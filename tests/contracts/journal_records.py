@@ -35,6 +35,37 @@ class RecordsContract(JournalRig):
             inbound(1), "merged", began, began + 2, name, "other", "in words"
         )
 
+    async def test_last_words_are_written_together_with_the_end_that_they_tell(
+        self, journal: Journal
+    ) -> None:
+        names = [inbound(number).request_id for number in (1, 2)]
+        for number in (1, 2):
+            await journal.receive(inbound(number))
+        words = [outbound(number, number, kind="notice", not_before=1.0) for number in (1, 2)]
+        await journal.begin_turn(names[0], CHAT, names[:1])
+        await journal.end_turn(names[0], "failed", {names[0]: FAILED}, words[:1])
+        await journal.finish(names[1], ANSWERED, words[1:])
+        journal = await self.restart(journal)
+        assert await journal.unfinished() == []
+        assert [(row.id, row.deferred) for row in await journal.undelivered()] == [
+            (row.id, True) for row in words
+        ]
+
+    async def test_an_edit_names_the_message_that_has_its_words_and_is_open_until_it_is_finished(
+        self, journal: Journal
+    ) -> None:
+        message, edit = (inbound(number).request_id for number in (1, 2))
+        for number in (1, 2):
+            await journal.receive(inbound(number))
+        assert await journal.amend(inbound(1, text="new words"), [edit, "unknown"])
+        journal = await self.restart(journal)
+        record = await journal.inbound(edit)
+        assert record is not None
+        assert (record.state, record.merged_into) == ("queued", message)
+        await journal.finish(edit, InboxEnd("merged", merged_into=message))
+        await journal.finish(message, ANSWERED)
+        assert not await journal.amend(inbound(1), [edit])
+
     async def test_a_turn_and_what_is_in_it_end_together_and_its_first_end_counts(
         self, journal: Journal, clock: FakeClock
     ) -> None:

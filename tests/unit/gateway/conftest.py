@@ -404,3 +404,10 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await made.open()
     yield made
     await made.close()
+
+
+async def killed(bench: Bench) -> None:
+    """The process is gone: nothing that it would still write is written."""
+    bench.journal.post.update_outbox = unwritten  # type: ignore[method-assign]
+    leave_open(bench.journal)
+    await bench.close()

@@ -15,7 +15,6 @@ from bot.gateway.conversation import (
     MODES,
     Amend,
     Answer,
-    Answered,
     Asked,
     CancelWait,
     Close,
@@ -43,7 +42,6 @@ from bot.gateway.relations import same_message
 TURN: dict[str, Event] = {
     "asked": Asked(),
     "over": Over(),
-    "answered": Answered(),
     "closed": Closed(),
     "resumed": Resumed(),
     "asks for approval": Suspended("approval"),
@@ -136,9 +134,8 @@ TABLE: list[tuple[str, str, str]] = [
         take -> 2
         a says 3
         take -> 3
-        answered -> close 2: answered, close 3: answered
         over
-        ended answered -> close 1: answered
+        ended answered -> close 2: answered, close 3: answered, close 1: answered
         closed
         """,
     ),
@@ -981,7 +978,7 @@ def shown(effect: Effect) -> str:  # noqa: PLR0911 - one line a kind
         case Close(inbound, end):
             into = f" into {end.merged_into}" if end.merged_into is not None else ""
             return f"close {inbound.request_id}: {end.detail or end.state}{into}"
-        case Amend(inbound):
+        case Amend(inbound, _):
             return f"amend {said(inbound)}"
         case StopTurn(turn):
             return f"stop {turn.first.request_id}"

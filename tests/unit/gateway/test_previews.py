@@ -388,13 +388,15 @@ async def test_after_a_crash_the_answer_goes_on_in_the_same_message(tmp_path: Pa
     await again.close()
 
 
-async def test_after_a_crash_a_turn_that_does_not_go_on_leaves_a_mark(tmp_path: Path) -> None:
+async def test_a_turn_that_a_crash_cut_off_and_a_stop_ends_then_leaves_a_mark(tmp_path: Path) -> None:
     screen = Screen()
     await left(tmp_path, screen)
     again = desk(tmp_path, screen)
-    await again.delivery.quiet(TO)
+    await again.delivery.resume(TO)
+    await again.delivery.ended(TO)
     assert screen.stands == {"m1": "Half of an answe" + INTERRUPTED}
     assert await again.states() == [("sent", "m1")]
-    await again.delivery.quiet(TO)
+    await again.delivery.resume(TO)
+    await again.delivery.ended(TO)
     assert len(screen.shown) == 2, "once"
     await again.close()
