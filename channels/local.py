@@ -1,4 +1,4 @@
-"""What the channels of this machine, web and console, share: chatKeys `<channel>:chat:<id>`, and commands that begin with `/`."""
+"""Web and console share chatKeys of the form `<channel>:chat:<id>`, and commands that begin with `/`."""
 
 from __future__ import annotations
 

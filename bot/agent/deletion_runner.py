@@ -124,7 +124,7 @@ class DeletionRunner:
         self._erasing.add_done_callback(self._erased)
 
     def _erased(self, erasing: asyncio.Future[int]) -> None:
-        if erasing.exception() is not None:
+        if erasing.cancelled() or erasing.exception() is not None:
             self.due = True  # Operators were told; the next look tries again, after a restart too.
 
     def _head(self) -> Message | None:

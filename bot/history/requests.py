@@ -237,9 +237,12 @@ class RequestLog:
                 case _Forget():
                     self._chats.clear()
                     self._held = 0
-                case _Note() | SentRequest():
+                case _Note():
+                    with contextlib.suppress(*_NO_JSON):
+                        self._note(item)
+                case SentRequest():
                     with contextlib.suppress(*_NO_JSON):  # It cannot be sent either.
-                        self._note(item) if isinstance(item, _Note) else self._record(item)
+                        self._record(item)
         except OSError as error:
             if isinstance(item, _Sweep | _Forget):
                 return errors.StorageError(f"old requests cannot be removed: {error}")
