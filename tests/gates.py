@@ -23,13 +23,6 @@ BROAD = {
 }
 """How often each file may catch every exception; everywhere else errors are caught by name."""
 
-UNFORMATTED = {
-    "bot/gateway/approvals.py": 1,
-    "bot/gateway/jobs/service.py": 1,
-    "bot/gateway/operations/losses.py": 1,
-}
-"""How often each file may still switch the formatter off; nothing is added here."""
-
 EXCEPTIONS = "tests/exceptions.toml"
 """What may still break the last two rules, by file. It only shrinks."""
 
@@ -38,6 +31,7 @@ FORBIDDEN = {
     r"py~pi\.org|python~hosted|npm~js\.(?:com|org)": "the host of a package registry",
     r"NotImplemented~Error": "unfinished code",
     r"\b(?:TO~DO|FIX~ME)\b": "unfinished work",
+    r"#\s*fm~t:": "a switch of the formatter; let it wrap",
     r"(?<![\w.:/-])/(?:ro~ot|wo~rk|ho~me/[a-z]\w*|Us~ers/\w+)/[\w.]": "a path of one machine",
 }
 
@@ -65,7 +59,6 @@ def examine(root: Path) -> Iterator[str]:
         if path.suffix == ".py" and name.startswith(CODE):
             tree = ast.parse(content)
             yield from _broad(name, tree)
-            yield from _unformatted(name, content)
             if not name.startswith(FAKES):
                 code[name] = tree
         elif path.suffix == ".py" and name.startswith("tests/"):
@@ -116,12 +109,6 @@ def _broad(name: str, tree: ast.AST) -> Iterator[str]:
     places = [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and _catches_all(node)]
     for node in places[BROAD.get(name, 0) :]:
         yield f"{name}:{node.lineno}: catches every exception; catch errors by name"
-
-
-def _unformatted(name: str, content: str) -> Iterator[str]:
-    lines = [number for number, line in enumerate(content.splitlines(), 1) if re.search(r"#\s*fmt:", line)]
-    for number in lines[UNFORMATTED.get(name, 0) :]:
-        yield f"{name}:{number}: switches the formatter off; let it wrap"
 
 
 def _catches_all(node: ast.ExceptHandler) -> bool:

@@ -149,8 +149,11 @@ def prepare() -> str:
     address = f"{folder.name}/socket"
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.quick", address],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1], env=_untraced(),
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[1],
+        env=_untraced(),
+    )
 
     def end() -> None:
         process.communicate()

@@ -15,7 +15,7 @@ from bot.contracts.outbound import OutboxRow
 FinalState = Literal["answered", "failed", "stopped", "withdrawn", "merged", "handled", "dead"]
 InboxState = Literal["queued", "in_turn"] | FinalState
 TurnEnd = Literal["done", "failed", "stopped", "withdrawn"]
-TurnState = Literal["running", "suspended"] | TurnEnd
+TurnState = Literal["running", "suspended", "stopping"] | TurnEnd
 StepKind = Literal["model", "tool"]
 
 
@@ -46,6 +46,8 @@ class InboxEnd:
         match self.state:
             case "failed" | "stopped" | "withdrawn" as state:
                 return state
+            case "dead":
+                return "failed"
             case _:
                 return "done"
 
@@ -59,7 +61,8 @@ WITHDRAWN = InboxEnd("withdrawn")
 @dataclass(frozen=True, slots=True)
 class InboxRecord:
     """One inbound and what became of it. Times are epoch seconds. `turn_id` is the requestId of the first message of the
-    turn that it was part of.
+    turn that it was part of. `merged_into` is that of the message which has the words of an edit; an edit that is still open
+    then has only to be finished.
     """
 
     inbound: Inbound
@@ -74,11 +77,6 @@ class InboxRecord:
     def open(self) -> bool:
         """True until it has ended."""
         return self.state in {"queued", "in_turn"}
-
-    @property
-    def taken_up(self) -> bool:
-        """True once a turn has it, or a stop or a deletion has ended it; of an edit: it is not merely noted."""
-        return self.state not in {"queued", "merged", "handled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +122,8 @@ class InboxWrites(Protocol):
     """Writes about an inbound that was taken in, and its turn."""
 
     def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Awaitable[None]:
-        """Write that a turn runs and has these inbound (requestIds), its first one among them. One that has ended, or is
-        part of a turn, stays as it is. Begun again, a suspended turn runs.
+        """Write that a turn runs and has these inbound (requestIds), its first one among them. One that has ended stays as it
+        is; one of another turn, which then no longer goes on, is of this one. Begun again, a suspended turn runs.
         """
         ...
 
@@ -141,17 +139,32 @@ class InboxWrites(Protocol):
         """Write that a suspended turn runs again."""
         ...
 
-    def end_turn(self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> Awaitable[None]:
-        """Write how a turn and the inbound in it (by requestId) ended, in one transaction. The first end of each counts."""
+    def stop_turn(self, turn_id: str) -> Awaitable[None]:
+        """Write that a turn which runs, or is suspended, is being stopped: whatever begins it again only ends it."""
         ...
 
-    def finish(self, request_id: str, end: InboxEnd) -> Awaitable[None]:
-        """Write how an inbound ended. The first end counts. The turn that it began, if that still runs, ends with it."""
+    def end_turn(
+        self,
+        turn_id: str,
+        state: TurnEnd,
+        members: Mapping[str, InboxEnd],
+        say: Sequence[OutboxRow] = (),
+    ) -> Awaitable[None]:
+        """Write how a turn and the inbound in it (by requestId) ended, and the rows of its last words, in one transaction.
+        The first end of each counts.
+        """
         ...
 
-    def amend(self, inbound: Inbound) -> Awaitable[bool | None]:
+    def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> Awaitable[None]:
+        """Write how an inbound ended, and the rows of the last words about it, in one transaction. The first end counts.
+        The turn that it began, if that still runs, ends with it.
+        """
+        ...
+
+    def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> Awaitable[bool | None]:
         """Replace what an unfinished inbound says (found by its requestId); False where it is finished, None where a
-        posted one is kept.
+        posted one is kept. `edits` are the requestIds of the edits whose words it has now: from now on they name it in
+        `merged_into`, and are open until they are finished.
         """
         ...
 

@@ -93,7 +93,9 @@ class OutboxRow:
     repeat_of: str | None = None
     """The row whose words these are, once more and marked as a repeat."""
     not_before: float | None = None
-    """The time at which a message that was put off goes out; None where it never was put off."""
+    """The time from which a message goes out by itself: last words about an inbound, and what was put off. None where its turn
+    looks after it.
+    """
     attempts: int = 0
     """Its sends of unknown outcome."""
     untold: bool = False
@@ -112,7 +114,7 @@ class OutboxRow:
 
     @property
     def deferred(self) -> bool:
-        """True if it was put off and has still to go out: the outbox alone looks after it."""
+        """True if it has still to go out, and the outbox alone looks after it."""
         return self.open and self.not_before is not None
 
     def begin(self) -> OutboxRow:

@@ -367,8 +367,11 @@ def _short(record: ApprovalRecord) -> str:
 def _told(record: ApprovalRecord, verdict: Verdict) -> str:
     if verdict.ended == "denied":
         return f"Denied: {record.asked.tool} will not run."
-    lasts = {"once": "", "chat": " From now on exactly this runs in this chat without asking.",
-             "always": " From now on exactly this runs without asking."}  # fmt: skip
+    lasts = {
+        "once": "",
+        "chat": " From now on exactly this runs in this chat without asking.",
+        "always": " From now on exactly this runs without asking.",
+    }
     return f"Approved: {record.asked.tool} runs now.{lasts[verdict.scope]}"
 
 

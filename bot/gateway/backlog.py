@@ -91,14 +91,10 @@ class Backlog:
         self._stops.append(stop)
         return int(stop.chat_key in behind or self._beyond)
 
-    def find_stop(self, row: Inbound) -> None:
-        """Note a stop that stands in the journal: an earlier process was told of it, and it may stand behind more than fits."""
-        if row.is_stop and all(stop.request_id != row.request_id for stop in self._stops):
-            self._stops.append(row)
-
-    def stopped(self, inbound: Inbound) -> bool:
-        """True where a stop that came after an inbound has ended it."""
-        return any(stops(stop, inbound) and stop.request_id > inbound.request_id for stop in self._stops)
+    def stopped_by(self, inbound: Inbound) -> Inbound | None:
+        """The stop that came after an inbound and has ended it."""
+        after = (stop for stop in self._stops if stop.request_id > inbound.request_id)
+        return next((stop for stop in after if stops(stop, inbound)), None)
 
     # ------------------------------------------------------------ reading
 
@@ -137,12 +133,13 @@ class Backlog:
         return channel in self._opened or channel == opening
 
     def choose(self, rows: Sequence[Inbound], behind: Behind, room: int) -> list[Inbound]:
-        """Choose those that come into memory, people in turn; `behind` hears whose do not."""
-        chosen, rest = self._fair(rows, room)
+        """Choose those that come into memory, people in turn, and every stop; `behind` hears whose do not."""
+        chosen, rest = self._fair([row for row in rows if not row.is_stop], room)
         for who, chats in rest.items():
             behind.setdefault(who, set()).update(chats)
         self._coming = len(chosen)
-        return chosen
+        waiting = {row.request_id for row in chosen}
+        return [row for row in rows if row.is_stop or row.request_id in waiting]
 
     def arrived(self) -> None:
         """The chosen inbound wait in memory now."""

@@ -13,7 +13,7 @@ from bot.contracts.journal import Journal
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog, Behind
 from bot.gateway.in_flight import InFlight
-from bot.gateway.opening import Opening
+from bot.gateway.recovery import Recovery
 from bot.gateway.relations import person
 from bot.gateway.scheduler import Scheduler
 
@@ -30,7 +30,7 @@ class BacklogReader:
         *,
         backlog: Backlog,
         journal: Journal,
-        opening: Opening,
+        recovery: Recovery,
         scheduler: Scheduler,
         in_flight: InFlight,
         tasks: BackgroundTasks,
@@ -39,7 +39,7 @@ class BacklogReader:
     ) -> None:
         self._backlog = backlog
         self._journal = journal
-        self._opening = opening
+        self._recovery = recovery
         self._scheduler = scheduler
         self._in_flight = in_flight
         self._tasks = tasks
@@ -85,7 +85,7 @@ class BacklogReader:
         fresh, behind, whole = await self._gathered(channel, room)
         chosen = self._backlog.choose(fresh, behind, room)
         try:
-            count = await self._opening.bring(chosen, self._backlog.stopped)
+            count = await self._recovery.recover(chosen, self._backlog.stopped_by)
         finally:
             self._backlog.arrived()
         self._backlog.end(behind, whole=whole, opening=channel)
@@ -107,9 +107,10 @@ class BacklogReader:
                 last = row.request_id
                 if last in known or not self._backlog.reads(row.channel, channel):
                     continue
-                self._backlog.find_stop(row)
                 who = person(row)
-                if count[who] < self._backlog.open_share(who):
+                if row.is_stop:
+                    fresh.append(row)  # it passes every queue
+                elif count[who] < self._backlog.open_share(who):
                     count[who] += 1
                     fresh.append(row)
                 else:

@@ -27,7 +27,7 @@ from bot.gateway.conversation import MODES
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner
 from bot.gateway.handler import InboundHandler
-from bot.gateway.in_flight import InFlight, PriorWork
+from bot.gateway.in_flight import InFlight
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.intake import GatewayIntake, Pending
 from bot.gateway.jobs.due import DueJobs, JobLimits
@@ -35,11 +35,11 @@ from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobStore
 from bot.gateway.live.answer_preview import NONE, Previewing
 from bot.gateway.membership import Memberships
-from bot.gateway.opening import Opening
 from bot.gateway.operations.alerts import OperatorAlerts
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
 from bot.gateway.receipt import Receipts
+from bot.gateway.recovery import Recovery
 from bot.gateway.removals import Removals
 from bot.gateway.router import InboundRouter
 from bot.gateway.scheduler import DiskSpace, Scheduler, StartThrottle
@@ -223,7 +223,7 @@ def build_gateway(
     mode = MODES[settings.mode]
     tasks, backlog, scheduler = services.tasks, services.backlog, services.scheduler
     access, delivery, approvals, jobs = services.access, services.delivery, services.approvals, services.jobs
-    in_flight, prior = InFlight(), PriorWork()
+    in_flight = InFlight()
 
     # What an inbound needs from its beginning to its end.
     cleaner = InboundCleaner(deps.redact, access)
@@ -233,7 +233,6 @@ def build_gateway(
         journal=journal,
         archive=archive,
         delivery=delivery,
-        prior=prior,
         log=log,
     )
     files = FileReader(
@@ -265,12 +264,12 @@ def build_gateway(
     # What people say besides messages.
     stops = Stops(
         agent=agent,
+        journal=journal,
         scheduler=scheduler,
         reading=reading,
         access=access,
         handler=handler,
         backlog=backlog,
-        prior=prior,
     )
     commands = Commands(
         name=settings.name,
@@ -284,8 +283,6 @@ def build_gateway(
         removals=removals,
         jobs=jobs,
         servers=servers,
-        handler=handler,
-        prior=prior,
     )
     bypass = Bypass(commands, handler, in_flight, tasks)
     effects = EffectRunner(
@@ -301,6 +298,7 @@ def build_gateway(
     # The way in: from the channels, from jobs, and from the journal.
     router = InboundRouter(
         agent=agent,
+        journal=journal,
         backlog=backlog,
         bypass=bypass,
         effects=effects,
@@ -338,23 +336,19 @@ def build_gateway(
         ids=ids,
         log=log,
     )
-    opening = Opening(
+    recovery = Recovery(
         agent=agent,
         journal=journal,
         archive=archive,
-        delivery=delivery,
         scheduler=scheduler,
-        bypass=bypass,
-        removals=removals,
+        router=router,
         in_flight=in_flight,
-        prior=prior,
-        tasks=tasks,
         log=log,
     )
     reader = BacklogReader(
         backlog=backlog,
         journal=journal,
-        opening=opening,
+        recovery=recovery,
         scheduler=scheduler,
         in_flight=in_flight,
         tasks=tasks,

@@ -26,13 +26,14 @@ class Bypass:
         self._in_flight = in_flight
         self._tasks = tasks
 
-    def take(self, inbound: Inbound) -> bool:
-        """Carry out what passes every queue; False where an inbound does not."""
-        if not (inbound.is_stop or (beside(inbound) and len(self._in_flight.beside) < MOST)):
-            return False
+    def takes(self, inbound: Inbound) -> bool:
+        """True where an inbound passes every queue."""
+        return inbound.is_stop or (beside(inbound) and len(self._in_flight.beside) < MOST)
+
+    def carry_out(self, inbound: Inbound) -> None:
+        """Carry out a stop, or a command."""
         command = partial(self._commands.carry_out, inbound)
         self.start(inbound, partial(self._handler.handle, inbound, command))
-        return True
 
     def start(self, inbound: Inbound, work: Callable[[], Awaitable[None]]) -> None:
         """Do the work of an inbound beside the queues."""

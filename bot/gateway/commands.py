@@ -12,13 +12,11 @@ from bot.contracts.agent import Agent
 from bot.contracts.base import Json
 from bot.contracts.channel import Manifest
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import InboxEnd
 from bot.gateway.access import Access
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.branches import Branches
 from bot.gateway.conversation import HANDLED
-from bot.gateway.handler import InboundHandler
-from bot.gateway.in_flight import PriorWork
+from bot.gateway.handler import Ending
 from bot.gateway.jobs.service import JobService
 from bot.gateway.receipt import Receipts
 from bot.gateway.removals import Removals
@@ -84,13 +82,9 @@ class Commands:
         removals: Removals,
         jobs: JobService,
         servers: Servers,
-        handler: InboundHandler,
-        prior: PriorWork,
     ) -> None:
         self._servers = servers
         self._stops = stops
-        self._handler = handler
-        self._prior = prior
         self._name = name
         self._agent = agent
         self._scheduler = scheduler
@@ -134,15 +128,13 @@ class Commands:
             "whoami": Command("your id here, and what it may do", self._whoami),
         }
 
-    async def carry_out(self, inbound: Inbound) -> InboxEnd:
-        """Do what a command, or the stop button of a platform, says and tell its person."""
+    async def carry_out(self, inbound: Inbound) -> Ending:
+        """Do what a command, or the stop button of a platform, says; returns what to tell its person."""
         if inbound.kind == "stop":
             # The platform shows by itself what became of its button.
             await self._stops.stop(inbound)
-            return HANDLED
-        words = self._prior.answers.pop(inbound.request_id, "") or await self.run(inbound)
-        await self._handler.notify(inbound, words)
-        return HANDLED
+            return Ending(HANDLED)
+        return Ending(HANDLED, await self.run(inbound))
 
     async def run(self, inbound: Inbound) -> str:
         """Carry out a command; returns the answer for the person."""

@@ -16,7 +16,7 @@ from typing import Literal
 from bot import errors
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound, SeenFile
-from bot.contracts.journal import ANSWERED, STOPPED, WITHDRAWN, InboxEnd, InboxRecord
+from bot.contracts.journal import STOPPED, WITHDRAWN, InboxEnd, InboxRecord
 from bot.gateway.relations import (
     belongs,
     follows,
@@ -67,11 +67,14 @@ def merged_into(message: Inbound) -> InboxEnd:
 
 @dataclass(frozen=True, slots=True)
 class TurnPlan:
-    """The messages that one turn answers: one and the rest of its burst. `begun`: it did begin, before a restart."""
+    """The messages that one turn answers: one and the rest of its burst. `begun`: it did begin, before a restart; `stopped`: and
+    was being stopped then.
+    """
 
     first: Inbound
     rest: tuple[Inbound, ...] = ()
     begun: bool = False
+    stopped: bool = False
 
     @property
     def all(self) -> tuple[Inbound, ...]:
@@ -115,7 +118,6 @@ class Turn:
     """The outcome of the files of its messages, by requestId."""
     below: list[str] = field(default_factory=list)
     """Sentences for its person, below its next answer."""
-    _closed: set[str] = field(default_factory=set)
 
     @property
     def first(self) -> Inbound:
@@ -151,15 +153,10 @@ class Turn:
         self.withdrawn |= {one.request_id for one in self.all if same_message(one, change)}
         return self.withdrawn >= {one.request_id for one in self.all}
 
-    def close_others(self, end: InboxEnd) -> list[Close]:
-        """End what was answered together with the first message, each once."""
-        closes: list[Close] = []
-        for one in self.all[1:]:
-            if one.request_id not in self._closed:
-                self._closed.add(one.request_id)
-                gone = one.request_id in self.withdrawn
-                closes.append(Close(one, WITHDRAWN if gone else end))
-        return closes
+    def closes(self, end: InboxEnd) -> list[Effect]:
+        """End each of its messages, at last the first one."""
+        others = [(one, WITHDRAWN if one.request_id in self.withdrawn else end) for one in self.all[1:]]
+        return [*(Close(*one) for one in others), Close(self.first, end)]
 
 
 # ------------------------------------------------------------ events
@@ -226,11 +223,6 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """The reply of the running turn has arrived: what was answered together with the first message is done."""
-
-
-@dataclass(frozen=True, slots=True)
 class Over:
     """The agent is done with the running turn: nothing can stop it any more."""
 
@@ -247,9 +239,7 @@ class Closed:
     """The end of the running turn is on file. An edit that comes later came too late for it."""
 
 
-Event = (
-    Message | GoesOn | Edit | Delete | Stop | Asked | Suspended | Resumed | Answered | Over | Ended | Closed
-)
+Event = Message | GoesOn | Edit | Delete | Stop | Asked | Suspended | Resumed | Over | Ended | Closed
 
 
 # ------------------------------------------------------------ effects
@@ -265,9 +255,10 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Amend:
-    """A waiting message says something else now: record that before its turn begins."""
+    """A waiting message says what this edit made of it: record that before its turn begins."""
 
     inbound: Inbound
+    edit: Inbound
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,7 +395,7 @@ class Conversation:
     def reached_by(self, stop: Inbound, since: int | None = None) -> bool:
         """True where the turn of this chat is of the place that a stop names."""
         turn = self.turn
-        if turn is None or not _before(since, turn.first):
+        if turn is None or not _before(stop, since, turn.first):
             return False
         return any(reaches(stop, one) for one in turn.all)
 
@@ -430,7 +421,7 @@ class Conversation:
             case Stop():
                 return self._stop(event)
             case GoesOn(plan):
-                self._pending.append(Turn(plan, TurnPhase.PENDING))
+                self._pending.append(Turn(plan, TurnPhase.PENDING, stopped=plan.stopped))
                 self._changes[person(plan.first)] += len(plan.all)
                 return []
         if self._running is None:
@@ -438,7 +429,7 @@ class Conversation:
         return self._of_turn(event, self._running)
 
     def _of_turn(
-        self, event: Asked | Suspended | Resumed | Answered | Over | Ended | Closed, turn: Turn
+        self, event: Asked | Suspended | Resumed | Over | Ended | Closed, turn: Turn
     ) -> list[Effect]:
         match event:
             case Asked():
@@ -449,8 +440,6 @@ class Conversation:
                 turn.waits_for = waits_for
             case Resumed():
                 turn.waits_for = None
-            case Answered():
-                return [*turn.close_others(ANSWERED)]
             case Over():
                 turn.reach(TurnPhase.OVER)
             case Ended(end):
@@ -459,7 +448,7 @@ class Conversation:
                         f"a turn that has ended as {turn.end.state} cannot end again"
                     )
                 turn.phase, turn.end = TurnPhase.OVER, end
-                return [*turn.close_others(end), Close(turn.first, end)]
+                return turn.closes(end)
             case Closed():
                 self._close(turn)
         return []
@@ -563,7 +552,7 @@ class Conversation:
         waiting = self._waiting_for(edit)
         if waiting is not None:
             fresh = waiting.inbound = merged(waiting.inbound, edit)
-            return [Amend(fresh), Close(edit, merged_into(fresh))]
+            return [Amend(fresh, edit), Close(edit, merged_into(fresh))]
         if self.turn is not None and (message := self.turn.about(edit)) is not None:
             # Taken up by the turn, or one of its own after it, as any message that comes while a turn runs.
             return self._message(Message(whole(message, edit)), now)
@@ -591,7 +580,7 @@ class Conversation:
         reached = stops if event.scope == "place" else stops_below
 
         def wanted(other: Inbound) -> bool:
-            return reached(stop, other) and _before(event.since, other)
+            return reached(stop, other) and _before(stop, event.since, other)
 
         # Out of the queue first, so that none of it begins.
         gone = self._take(wanted)
@@ -671,6 +660,6 @@ def _stopping(turn: Turn) -> list[Effect]:
     return [StopTurn(turn)]
 
 
-def _before(since: int | None, other: Inbound) -> bool:
-    """True where an inbound was said before a stop that may have been brought late."""
-    return since is None or other.ts <= since
+def _before(stop: Inbound, since: int | None, other: Inbound) -> bool:
+    """True where an inbound came before a stop, and was said before it where that may have been brought late."""
+    return other.request_id < stop.request_id and (since is None or other.ts <= since)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from bot import errors, text
 from bot.contracts.agent import PriorReply
@@ -22,7 +22,7 @@ from bot.gateway.live.progress import Progress
 from bot.gateway.outbox.archiver import ReplyArchiver
 from bot.gateway.outbox.rate_limit import RateLimiter
 from bot.gateway.outbox.rows import REPEATED
-from bot.gateway.outbox.worker import Batch, OutboxWorker
+from bot.gateway.outbox.worker import Batch, OutboxWorker, WriteRows
 
 Kind = Literal["reply", "notice"]
 SIGN_SECONDS = 5.0
@@ -110,7 +110,21 @@ class Delivery:
         that comes after it in the same chat, and what is cancelled before it is in the chat. `begun` hears the ids that it
         has in the outbox, before it is there. `step_id` is the tool call that says it.
         """
-        submitted = asyncio.ensure_future(self._submitted(to, words, kind, begun, owed=owed, step_id=step_id))
+        return await self._delivered(self._submitted(to, words, kind, begun, owed=owed, step_id=step_id))
+
+    async def conclude(self, to: Address, words: str, write: WriteRows) -> None:
+        """Say the last words about an inbound, as a notice: `write` writes its end and the rows of that in one transaction.
+        Returns once they are in the chat, or go out by themselves, or never will. Cancelled before it writes, it has done
+        nothing.
+        """
+        if not words:
+            await write(())
+            return
+        with contextlib.suppress(errors.DeliveryFailed):  # it is in the log already
+            await self._delivered(self._concluded(to, words, write))
+
+    async def _delivered(self, submitting: Coroutine[Any, Any, Batch]) -> list[Sent]:
+        submitted = asyncio.ensure_future(submitting)
         try:
             return await self.outbox.outcome(await asyncio.shield(submitted))
         except asyncio.CancelledError:
@@ -137,9 +151,7 @@ class Delivery:
     ) -> Batch:
         await self.outbox.load()
         missed = self.outbox.missed(to.chat_key) if owed or kind == "reply" else []
-        if missed and words.strip():
-            words = f"{_missed(missed)}\n\n{words}"
-        parts = await self._split(to, self._redact(text.clean(words)))
+        parts = await self._parts(to, words, missed)
         if not parts:
             raise errors.DeliveryFailed("there is nothing to send: the text is blank")
         replaces = await self._previews.take(to) if kind == "reply" else None
@@ -148,6 +160,19 @@ class Delivery:
         if missed:
             await self.outbox.told(batch, missed)
         return batch
+
+    async def _concluded(self, to: Address, words: str, write: WriteRows) -> Batch:
+        await self.outbox.load()
+        missed = self.outbox.missed(to.chat_key)
+        batch = self.outbox.conclude(to, await self._parts(to, words, missed), write)
+        if missed:
+            await self.outbox.told(batch, missed)
+        return batch
+
+    async def _parts(self, to: Address, words: str, missed: Sequence[OutboxRow]) -> list[str]:
+        if missed and words.strip():
+            words = f"{_missed(missed)}\n\n{words}"
+        return await self._split(to, self._redact(text.clean(words)))
 
     async def amend(self, row: OutboxRow, words: str, place: Mapping[str, str]) -> None:
         """As `OutboxWorker.amend`, redacted."""
@@ -158,19 +183,16 @@ class Delivery:
         await self.outbox.load()
         rows = await self._journal.deliveries(to.request_id)
         begun = await self.outbox.resume(to, rows)
-        await self._adopt(to, rows)
-        return begun
-
-    async def _adopt(self, to: Address, rows: Sequence[OutboxRow]) -> None:
         await self._previews.adopt(to, rows)
         await self.progress.adopt(to, rows)
+        return begun
 
     def preview(self, to: Address, words: Callable[[], str]) -> None:
         """As `contracts.agent.TurnRequest.preview`, where the channel can do that and is set to."""
         self._previews.begin(to, words)
 
     async def ended(self, to: Address) -> None:
-        """A turn is over, here or (`quiet`) before a restart: what was shown of an answer says that it is no whole one."""
+        """A turn is over: what was shown of an answer says that it is no whole one."""
         await self._previews.end(to)
         await self.progress.end(to)
 
@@ -178,20 +200,6 @@ class Delivery:
         """A turn will go on after a restart."""
         self._previews.leave(to)
         self.progress.leave(to)
-
-    async def quiet(self, to: Address) -> None:
-        """A turn that an earlier process had begun does not go on: what shows it goes."""
-        try:
-            await self._adopt(to, await self._journal.deliveries(to.request_id))
-        except errors.StorageError as error:
-            self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
-        await self.ended(to)
-        await self.indicate(to, working=False)
-
-    async def told(self, to: Address) -> bool:
-        """After a crash: bring a notice that was begun to its end; True where its person has it, or will have it."""
-        await self.outbox.load()
-        return await self.outbox.resume_notice(to)
 
     async def reopen(self, channel: str, chat_id: str) -> None:
         """Something came from a chat: where it counted as gone, it can be written to again."""
@@ -241,17 +249,12 @@ def _missed(lost: Iterable[OutboxRow]) -> str:
 
 
 class ChatReply:
-    """`contracts.agent.Reply` to one chat. What stands in `below` goes below the next message: what could not be looked at.
-    `delivered` is awaited after each message that people see, or will see without our doing.
-    """
+    """`contracts.agent.Reply` to one chat. What stands in `below` goes below the next message: what could not be looked at."""
 
-    def __init__(
-        self, delivery: Delivery, to: Address, below: list[str], delivered: Callable[[], Awaitable[None]]
-    ) -> None:
+    def __init__(self, delivery: Delivery, to: Address, below: list[str]) -> None:
         self._delivery = delivery
         self._to = to
         self._below = below
-        self._delivered = delivered
         self.written: list[str] = []
         """The ids in the outbox of all that was to be sent."""
 
@@ -262,11 +265,7 @@ class ChatReply:
         try:
             sent = await self._delivery.send(self._to, words, begun=self.written.extend, step_id=step_id)
         except errors.DeliveryDeferred:
-            await self._settled(told)
+            del self._below[:told]
             raise
-        await self._settled(told)
-        return sent
-
-    async def _settled(self, told: int) -> None:
         del self._below[:told]
-        await self._delivered()
+        return sent

@@ -27,7 +27,8 @@ from bot.gateway.conversation import (
     merged_into,
 )
 from bot.gateway.questions import QuestionService
-from bot.gateway.revisions import original, revised
+from bot.gateway.relations import taken_in_at
+from bot.gateway.revisions import completed, original, revised
 from bot.gateway.scheduler import Scheduler
 from bot.gateway.stops import Stops
 
@@ -57,16 +58,22 @@ class EffectRunner:
         self._backlog = backlog
         self._tasks = tasks
 
-    def queue(self, inbound: Inbound) -> None:
-        """Queue an inbound in its chat. It may answer what a turn waits for, or interrupt it."""
-        self._begun(self._scheduler.apply(inbound.chat_key, Message(inbound)))
+    def queue(self, inbound: Inbound, taken_in: float | None = None) -> None:
+        """Queue an inbound in its chat. It may answer what a turn waits for, or interrupt it. `taken_in` as in `Message`."""
+        self._begun(self._scheduler.apply(inbound.chat_key, Message(inbound, taken_in)))
 
     def change(self, change: Inbound, records: Sequence[InboxRecord]) -> Rest:
         """Carry out an edit or a deletion; `records` is what is on file about its message. Where that waits or is being
         answered, it counts at once, and what is left to be recorded is returned. Else the journal knows what became of it.
         """
         effects = self._decided(change, records)
-        return partial(self._look_up, change, records) if effects is None else self._begun(effects)
+        if effects is not None:
+            return self._begun(effects)
+        if _in_time(change, records):
+            # It came before the end of its message was on file, and waited for a turn of its own when the process died.
+            self.queue(completed(change, records), taken_in_at(change))
+            return partial(_each, ())
+        return partial(self._look_up, change, records)
 
     def _decided(self, change: Inbound, records: Sequence[InboxRecord]) -> list[Effect] | None:
         event = Edit(change, records) if change.kind == "edit" else Delete(change)
@@ -82,9 +89,9 @@ class EffectRunner:
                     self._approvals.cancel(turn)
                 case Answer(turn, inbound):
                     self._questions.answer(turn, inbound)
-                case Amend(inbound):
-                    # On its way before its turn can begin: after a crash its row tells that the turn had these words.
-                    amending = self._journal.post.amend(inbound)
+                case Amend(inbound, edit):
+                    # On its way before its turn can begin: after a crash the rows tell that the turn had these words.
+                    amending = self._journal.post.amend(inbound, [edit.request_id])
                     rest.append(partial(_done, amending))
                 case StopTurn(turn) if any(isinstance(one, Close) for one in effects):
                     rest.append(partial(self._stops.end, turn))
@@ -111,8 +118,18 @@ class EffectRunner:
                 await finish(record.inbound.request_id, WITHDRAWN)
                 await finish(change.request_id, HANDLED)
             else:
-                waited = await self._journal.post.amend(revised(record.inbound, change)) is not False
+                amending = self._journal.post.amend(revised(record.inbound, change), [change.request_id])
+                waited = await amending is not False
                 await finish(change.request_id, merged_into(record.inbound) if waited else CAME_TOO_LATE)
+
+
+def _in_time(change: Inbound, records: Sequence[InboxRecord]) -> bool:
+    """True of an edit that was taken in before its message had ended."""
+    message = original(change, records)
+    own = next((one for one in records if one.inbound.request_id == change.request_id), None)
+    if change.kind != "edit" or own is None or message is None or message.open:
+        return False
+    return own.received_at < message.changed_at
 
 
 async def _done(work: Awaitable[object]) -> None:

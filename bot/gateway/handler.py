@@ -1,26 +1,33 @@
-"""Carries out one inbound, once: tells its person what went wrong, and ends it in the journal."""
+"""Carries out one inbound, once, and ends it in the journal together with the last words about it."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from bot import errors
-from bot.contracts.agent import PriorReply
 from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import FAILED, InboxEnd, Journal
+from bot.contracts.outbound import OutboxRow
 from bot.gateway.address import Address
-from bot.gateway.conversation import Answered, Close, Ended, Turn
+from bot.gateway.conversation import Close, Ended, Turn
 from bot.gateway.delivery import Delivery
-from bot.gateway.in_flight import PriorWork
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.scheduler import Scheduler
 from bot.telemetry.context import turn_scope
 
-TOLD = InboxEnd("answered", "told before a restart")
 NOT_IDEMPOTENT = frozenset({"undo"})
 """Commands that do something else when they are carried out again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of an inbound, and what its person is told then. That is no part of the conversation."""
+
+    end: InboxEnd
+    say: str = ""
 
 
 class InboundHandler:
@@ -33,33 +40,44 @@ class InboundHandler:
         journal: Journal,
         archive: InboundArchive,
         delivery: Delivery,
-        prior: PriorWork,
         log: Log,
     ) -> None:
         self._scheduler = scheduler
         self._journal = journal
         self._archive = archive
         self._delivery = delivery
-        self._prior = prior
         self._log = log
 
     async def handle(
-        self, inbound: Inbound, work: Callable[[], Awaitable[InboxEnd]], turn: Turn | None = None
+        self, inbound: Inbound, work: Callable[[], Awaitable[Ending]], turn: Turn | None = None
     ) -> None:
-        """Do the work of an inbound, which returns how that ended. Cancelled, it stays unfinished in the journal."""
+        """Do the work of an inbound, and record its end. Cancelled before that, it stays unfinished in the journal."""
         with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id):
             if turn is not None:
                 await self._begin(turn)
             try:
-                end = await self._told(inbound) or await work()
+                ending = await work()
             except errors.ShipmateError as error:
                 self._log.write("error", f"{type(error).__name__}: {error}", level="error")
-                await self.notify(inbound, error.person)
-                end = FAILED
+                ending = Ending(FAILED, error.person)
             if turn is not None:
-                await self._end(turn, end)
+                await self._end(turn, ending)
             else:
-                await self.finish(inbound, end)
+                await self.finish(inbound, ending)
+
+    async def fail(self, turn: Turn) -> None:
+        """End a turn that failed in a way that nobody foresaw: its person hears of it, and it is not tried again."""
+        first = turn.first
+        with turn_scope(chat_key=first.chat_key, request_id=first.request_id):
+            if turn.end is None:
+                await self._end(turn, Ending(FAILED, errors.ShipmateError.person))
+
+    async def finish(self, inbound: Inbound, ending: Ending) -> None:
+        """End an inbound that is in no turn, once it is in the archive."""
+        await self._archive.archived(inbound)
+        finish = self._journal.post.finish
+        record = partial(finish, inbound.request_id, ending.end)
+        await self._delivery.conclude(Address.of(inbound), ending.say, record)
 
     async def _begin(self, turn: Turn) -> None:
         # The journal keeps its order: only what must not be done twice waits for it.
@@ -68,62 +86,20 @@ class InboundHandler:
         if not_idempotent(first):
             await begun
 
-    async def fail(self, turn: Turn) -> None:
-        """End a turn that failed in a way that nobody foresaw: its person hears of it, and it is not tried again."""
-        first = turn.first
-        with turn_scope(chat_key=first.chat_key, request_id=first.request_id):
-            await self.notify(first, errors.ShipmateError.person)
-            if turn.end is None:
-                await self._end(turn, FAILED)
-
-    async def notify(self, inbound: Inbound, words: str) -> None:
-        """Tell the person something that is not part of the conversation. A failure is in the log already."""
-        with contextlib.suppress(errors.DeliveryFailed):
-            await self._delivery.send(Address.of(inbound), words, kind="notice", owed=True)
-
-    async def close(self, turn: Turn) -> None:
-        """Finish what was answered together with the first message of a turn: nothing asks it again."""
-        chat_key = turn.first.chat_key
-        if self._scheduler.running(chat_key) is turn:  # a tool may outlive its turn
-            for effect in self._scheduler.apply(chat_key, Answered()):
-                if isinstance(effect, Close):
-                    await self.finish(effect.inbound, effect.end)
-
-    async def _end(self, turn: Turn, end: InboxEnd) -> None:
+    async def _end(self, turn: Turn, ending: Ending) -> None:
         """Record how a turn and all that is left of it ended, once that is in the archive."""
-        effects = self._scheduler.apply(turn.first.chat_key, Ended(end))
+        first = turn.first
+        effects = self._scheduler.apply(first.chat_key, Ended(ending.end))
         closes = [effect for effect in effects if isinstance(effect, Close)]
         for close in closes:
             await self._archive.archived(close.inbound)
         members = {close.inbound.request_id: close.end for close in closes}
-        state = end.of_turn if turn.left else "withdrawn"
-        await self._journal.post.end_turn(turn.first.request_id, state, members)
+        state = ending.end.of_turn if turn.left else "withdrawn"
 
-    async def finish(self, inbound: Inbound, end: InboxEnd) -> None:
-        """End an inbound once it is in the archive."""
-        await self._archive.archived(inbound)
-        await self._journal.post.finish(inbound.request_id, end)
+        def record(rows: Sequence[OutboxRow]) -> Awaitable[None]:
+            return self._journal.post.end_turn(first.request_id, state, members, rows)
 
-    async def delivered(self, to: Address) -> tuple[PriorReply, ...]:
-        """Bring the begun deliveries of a turn that goes on after a crash to an end; returns what it has said."""
-        if to.request_id not in self._prior.deliveries:
-            return ()
-        self._prior.deliveries.discard(to.request_id)
-        return await self._delivery.resume(to)
-
-    async def _told(self, inbound: Inbound) -> InboxEnd | None:
-        """Bring a notice that was begun before a restart to its end; returns the end of the message that it answers, None
-        where there was none, or it did not arrive.
-        """
-        if inbound.request_id not in self._prior.notices:
-            return None
-        self._prior.notices.discard(inbound.request_id)
-        to = Address.of(inbound)
-        if not await self._delivery.told(to):
-            return None
-        await self._delivery.quiet(to)
-        await self.delivered(to)
-        return TOLD
+        await self._delivery.conclude(Address.of(first), ending.say, record)
 
 
 def not_idempotent(inbound: Inbound) -> bool:

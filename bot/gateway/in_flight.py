@@ -1,4 +1,4 @@
-"""Inbound that are in no queue and not finished yet, and what an earlier process had begun of others."""
+"""Inbound that are in no queue and not finished yet."""
 
 from __future__ import annotations
 
@@ -28,15 +28,3 @@ class InFlight:
         """The requestIds of all of them."""
         yield from self.writing
         yield from self.beside
-
-
-@dataclass(slots=True)
-class PriorWork:
-    """Work that recovery has found begun by an earlier process; whoever goes on with it takes it out. `deliveries` are
-    the turns that have deliveries to go on with, `notices` the messages that had begun to get their answer by a notice,
-    `answers` what is to be said to commands, all by requestId.
-    """
-
-    deliveries: set[str] = field(default_factory=set)
-    notices: set[str] = field(default_factory=set)
-    answers: dict[str, str] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import WITHDRAWN, InboxRecord, Journal
+from bot.contracts.journal import InboxRecord, Journal
 from bot.gateway.access import Access, Verdict
 from bot.gateway.address import Address
 from bot.gateway.approvals import ApprovalService
@@ -22,7 +22,7 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.in_flight import InFlight
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.operations.alerts import OperatorAlerts
-from bot.gateway.revisions import as_changed, on_file, withdrawn
+from bot.gateway.revisions import on_file, withdrawn
 from bot.gateway.router import InboundRouter
 from bot.gateway.stops import Stops
 
@@ -216,12 +216,9 @@ class GatewayIntake:
         self._knows(inbound.chat_key)
         if inbound.due is None:  # a job says nothing about its chat
             await self._delivery.reopen(inbound.channel, inbound.chat_id)
-        current = as_changed(inbound, records) if inbound.kind == "message" else inbound
+        current = await self._router.current(inbound, records)
         if current is None:
-            await self._journal.post.finish(inbound.request_id, WITHDRAWN)
             return None
-        if current is not inbound:
-            await self._recorded(self._journal.amend(current))
         # Before its turn begins, so that the archive has the question before the answer. Nobody waits for it here: in
         # a burst every chat's file has to be brought to the disk, and the platform must hear of its events meanwhile.
         archived = None
@@ -229,13 +226,6 @@ class GatewayIntake:
             archived = self._archive.begin(current)
         self._router.route(current, records)
         return archived
-
-    async def _recorded(self, change: Awaitable[object]) -> None:
-        """Await a change that a restart would make again where it cannot be recorded."""
-        try:
-            await change
-        except errors.StorageError as error:
-            self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
 
     async def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
         await self._journal.bury(channel, key, self._cleaner.words(raw), reason)

@@ -204,7 +204,8 @@ def _delivered(rows: Sequence[OutboxRow]) -> Iterable[Event]:
 
 def _state(row: OutboxRow, *, repeated: bool) -> str:
     """The outcome of one message, in words; its id in the chat, else in the outbox."""
-    until = row.not_before
+    # Last words go out by themselves from the beginning; nobody has put them off.
+    until = row.not_before if row.not_before is not None and row.not_before > row.created_at else None
     if row.state == "sent":
         late = ", after the platform had made it wait" if until is not None else ""
         return f"delivered as message {row.message_id}{late}"

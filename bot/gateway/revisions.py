@@ -79,12 +79,15 @@ async def _about(journal: Inbox, inbound: Inbound, names: Iterable[str]) -> dict
     return {record.inbound.request_id: record for each in known for record in each}
 
 
-def as_changed(message: Inbound, records: Iterable[InboxRecord]) -> Inbound | None:
+def as_changed(message: Inbound, records: Sequence[InboxRecord]) -> Inbound | None:
     """A message as it reads after every change that is on file; None where it was withdrawn."""
-    changes = [record.inbound for record in records if same_message(record.inbound, message)]
-    if any(change.kind == "delete" for change in changes):
-        return None
-    return _folded(message, (change for change in changes if change.kind == "edit"))
+    return None if withdrawn(message, records) else _folded(message, edits_of(message, records))
+
+
+def edits_of(message: Inbound, records: Iterable[InboxRecord]) -> list[Inbound]:
+    """The edits of a message that are on file."""
+    changes = (record.inbound for record in records)
+    return [one for one in changes if one.kind == "edit" and same_message(one, message)]
 
 
 def withdrawn(inbound: Inbound, records: Iterable[InboxRecord]) -> bool:

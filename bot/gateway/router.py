@@ -10,12 +10,13 @@ from bot import errors
 from bot.contracts.agent import Agent
 from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import InboxRecord
+from bot.contracts.journal import WITHDRAWN, InboxRecord, Journal
 from bot.gateway.backlog import Backlog
 from bot.gateway.bypass import Bypass
 from bot.gateway.effects import EffectRunner, Rest
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.removals import Removals
+from bot.gateway.revisions import as_changed, edits_of
 
 
 class InboundRouter:
@@ -25,6 +26,7 @@ class InboundRouter:
         self,
         *,
         agent: Agent,
+        journal: Journal,
         backlog: Backlog,
         bypass: Bypass,
         effects: EffectRunner,
@@ -33,6 +35,7 @@ class InboundRouter:
         log: Log,
     ) -> None:
         self._agent = agent
+        self._journal = journal
         self._backlog = backlog
         self._bypass = bypass
         self._effects = effects
@@ -44,15 +47,36 @@ class InboundRouter:
         """Take an inbound that is in the journal; `records` is what is on file about its message. Before its channel is
         open, and where memory holds enough, it stays in the journal.
         """
-        if not self._backlog.opened(inbound.channel):
-            self._backlog.admits(inbound)
-        elif self._bypass.take(inbound):
-            return
+        passes = self._bypass.takes(inbound) or inbound.kind in {"edit", "delete"}
+        if (self._backlog.opened(inbound.channel) and passes) or self._backlog.admits(inbound):
+            self.hand_on(inbound, records)
+
+    def hand_on(
+        self, inbound: Inbound, records: Sequence[InboxRecord] = (), taken_in: float | None = None
+    ) -> None:
+        """Hand on an inbound whatever waits already. `taken_in` as in `conversation.Message`."""
+        if self._bypass.takes(inbound):
+            self._bypass.carry_out(inbound)
         elif inbound.kind in {"edit", "delete"}:
             rest = self._effects.change(inbound, records)
             self._bypass.start(inbound, partial(self._changed, inbound, rest))
-        elif self._backlog.admits(inbound):
-            self._effects.queue(inbound)
+        else:
+            self._effects.queue(inbound, taken_in)
+
+    async def current(self, inbound: Inbound, records: Sequence[InboxRecord]) -> Inbound | None:
+        """A message as its author has changed it meanwhile; None where that withdrew it, which ends it."""
+        if inbound.kind != "message":
+            return inbound
+        fresh = as_changed(inbound, records)
+        if fresh is None:
+            await self._journal.post.finish(inbound.request_id, WITHDRAWN)
+        elif fresh != inbound:
+            try:
+                await self._journal.amend(fresh, [one.request_id for one in edits_of(inbound, records)])
+            except errors.StorageError as error:
+                # A restart would make this change again.
+                self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
+        return fresh
 
     async def _changed(self, change: Inbound, rest: Rest) -> None:
         """An edit or a deletion, once what it says of its message is in the archive: its row must not be closed before."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from bot.contracts.agent import Agent
 from bot.contracts.inbound import Inbound
+from bot.contracts.journal import Journal
 from bot.gateway.access import Access
 from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import Close, Effect, Stop, StopTurn, Turn, TurnPhase
-from bot.gateway.handler import InboundHandler
-from bot.gateway.in_flight import PriorWork
+from bot.gateway.handler import Ending, InboundHandler
 from bot.gateway.reading import Reading
 from bot.gateway.relations import is_thread_of, person, stops
 from bot.gateway.scheduler import Scheduler
@@ -21,8 +21,6 @@ MOST_HEARD = 100
 """Stops that were carried out and are remembered for when they come again: those that could not be written down at first."""
 STOPPED = "Stopped."
 NOTHING_RUNS = "There is nothing to stop: I am not working on anything here."
-OVER = "I am not working on anything here any more."
-TOO_LATE = "I was restarted before I could stop anything. Please say it again if I should still stop."
 NOT_YOURS = "I am working on somebody else's message: they can stop it, or an operator."
 
 
@@ -41,20 +39,20 @@ class Stops:
         self,
         *,
         agent: Agent,
+        journal: Journal,
         scheduler: Scheduler,
         reading: Reading,
         access: Access,
         handler: InboundHandler,
         backlog: Backlog,
-        prior: PriorWork,
     ) -> None:
         self._agent = agent
+        self._journal = journal
         self._scheduler = scheduler
         self._reading = reading
         self._access = access
         self._handler = handler
         self._backlog = backlog
-        self._prior = prior
         self._heard: dict[tuple[str, ...], _Heard] = {}
 
     async def at_once(self, inbound: Inbound) -> None:
@@ -75,8 +73,6 @@ class Stops:
         In a group a turn is its person's, and the operators', to stop. A command that finds nothing in its own place
         ends what its person has in the threads of that.
         """
-        if (words := self._prior.answers.pop(inbound.request_id, None)) is not None:
-            return words  # carried out already, as far as it can be
         before, heard = self._hear(inbound)
         turn = self._turn(inbound, before)
         count = self._backlog.stop(inbound)
@@ -112,6 +108,8 @@ class Stops:
         """End a turn that is stopped, wherever it is; False where it has ended already."""
         if turn.over:
             return False
+        # Before its person is told: else a crash in between would let it go on.
+        self._journal.post.stop_turn(turn.first.request_id)
         self._reading.cancel(turn)
         if turn.phase is not TurnPhase.ASKED:
             return True  # it sees that it was stopped before it asks the agent
@@ -135,7 +133,7 @@ class Stops:
         decided = list(effects)
         ended = [await self.end(effect.turn) for effect in decided if isinstance(effect, StopTurn)]
         closes = [effect for effect in decided if isinstance(effect, Close)]
-        await asyncio.gather(*(self._handler.finish(one.inbound, one.end) for one in closes))
+        await asyncio.gather(*(self._handler.finish(one.inbound, Ending(one.end)) for one in closes))
         return any(ended) or bool(closes)
 
     def _turn(self, inbound: Inbound, heard: _Heard | None) -> Turn | None:
@@ -143,7 +141,9 @@ class Stops:
         turn = self._scheduler.turn(inbound.chat_key)
         if turn is None:
             turn = next((chat.turn for _, chat in self._scheduler.chats() if chat.reached_by(inbound)), None)
-        if turn is None or (heard is not None and turn.first.ts > heard.since):
+        if turn is None or turn.first.request_id > inbound.request_id:
+            return None
+        if heard is not None and turn.first.ts > heard.since:
             return None
         return None if heard is not None and heard.ended and not stops(inbound, turn.first) else turn
 

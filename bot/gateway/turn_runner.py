@@ -17,10 +17,10 @@ from bot.gateway.approvals import ApprovalService
 from bot.gateway.attachments.notices import may_hold_text, unseen
 from bot.gateway.attachments.reader import FileReader
 from bot.gateway.background import BackgroundTasks
-from bot.gateway.commands import Commands
-from bot.gateway.conversation import CAME_TOO_LATE, Asked, Closed, Ended, Over, QueueMode, Turn
+from bot.gateway.commands import CUT_OFF, Commands
+from bot.gateway.conversation import CAME_TOO_LATE, HANDLED, Asked, Closed, Ended, Over, QueueMode, Turn
 from bot.gateway.delivery import ChatReply, Delivery
-from bot.gateway.handler import InboundHandler
+from bot.gateway.handler import Ending, InboundHandler, not_idempotent
 from bot.gateway.jobs.due import merged
 from bot.gateway.presence import working
 from bot.gateway.questions import QuestionService
@@ -116,26 +116,24 @@ class TurnRunner:
         # Only now: an edit that comes before the end is on file is one that came too late for this turn.
         self._scheduler.apply(first.chat_key, Closed())
 
-    async def _handle(self, turn: Turn) -> InboxEnd:
+    async def _handle(self, turn: Turn) -> Ending:
         first = turn.first
         if first.command is not None:
+            if turn.plan.begun and not_idempotent(first):
+                return Ending(HANDLED, CUT_OFF)
             return await self._commands.carry_out(first)
         if any(inbound.says for inbound in turn.plan.all):
             return await self._turn(turn)
         if first.kind == "edit":
-            return CAME_TOO_LATE
+            return Ending(CAME_TOO_LATE)
         attachments = [one for inbound in turn.plan.all for one in inbound.attachments]
         if any(map(may_hold_text, attachments)):
             return await self._turn(turn)
-        return await self._unanswered(turn, unseen(attachments, full=self._files.full, log=self._log))
+        return _unanswered(unseen(attachments, full=self._files.full, log=self._log))
 
-    async def _unanswered(self, turn: Turn, words: str) -> InboxEnd:
-        await self._handler.notify(turn.first, words or EMPTY)
-        return InboxEnd("answered", "nothing to answer")
-
-    async def _turn(self, turn: Turn) -> InboxEnd:
+    async def _turn(self, turn: Turn) -> Ending:
         first = turn.first
-        to, answered = Address.of(first), partial(self._handler.close, turn)
+        to = Address.of(first)
         if first.due is not None and (words := merged(first.due)):
             turn.below.append(words)
         every = self._manifests[first.channel].indicate_every
@@ -145,15 +143,15 @@ class TurnRunner:
 
         async with working(self._delivery, to, self._clock, every, shown=turn.plan.begun, rests=rests):
             context = await self._reading.thread(turn)
-            begun = await self._handler.delivered(to)
+            begun = await self._delivery.resume(to) if turn.plan.begun else ()
             says = await self._complete(turn)
             if turn.stopped or not turn.left:
-                return STOPPED
+                return Ending(STOPPED)
             if not all(one.failed for one in begun):
                 turn.below.clear()  # it stands below what they were sent
             elif not says:
-                return await self._unanswered(turn, "\n".join(turn.below))
-            reply = ChatReply(self._delivery, to, turn.below, answered)
+                return _unanswered("\n".join(turn.below))
+            reply = ChatReply(self._delivery, to, turn.below)
             request = TurnRequest(
                 first.request_id,
                 first.chat_key,
@@ -171,11 +169,8 @@ class TurnRunner:
             outcome = await self._agent.run(request)
             self._scheduler.apply(first.chat_key, Over())
             await self._recorded(self._approvals.over(first.request_id, begun=turn.plan.begun))
-        if outcome.notice is not None:
-            # The transcript has this end, so the first message knows after a crash what the others were to be told.
-            await self._handler.close(turn)
-            await self._handler.notify(first, "\n\n".join([outcome.notice, *turn.below]))
-        return _ENDS[outcome.status]
+        notice = [] if outcome.notice is None else [outcome.notice, *turn.below]
+        return Ending(_ENDS[outcome.status], "\n\n".join(notice))
 
     async def _complete(self, turn: Turn) -> bool:
         """Read the files of a turn, with what its person sends meanwhile where that is one turn; whether it says anything
@@ -204,6 +199,11 @@ class TurnRunner:
             await change
         except errors.StorageError as error:
             self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
+
+
+def _unanswered(words: str) -> Ending:
+    """The end of a message that gives the model nothing to answer."""
+    return Ending(InboxEnd("answered", "nothing to answer"), words or EMPTY)
 
 
 def _blank(inbound: Inbound) -> Inbound:

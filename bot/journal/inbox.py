@@ -14,6 +14,8 @@ from bot import errors, text
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxEnd, InboxRecord, TurnEnd, TurnRecord
+from bot.contracts.outbound import OutboxRow
+from bot.journal import outbox
 from bot.journal.table import JournalTable, clean, done, dumps, held, read_key
 
 _RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload)
@@ -22,8 +24,11 @@ _BEGIN_TURN = """INSERT INTO turns (id, chat_key, state, begun_at) VALUES (?, ?,
     ON CONFLICT (id) DO UPDATE SET state = 'running' WHERE state = 'suspended'"""
 _JOIN_TURN = """UPDATE inbox SET state = 'in_turn', turn_id = ?, changed_at = ?
     WHERE request_id = ? AND state = 'queued'"""
+_TAKE_UP = """UPDATE inbox SET state = 'in_turn', turn_id = ?1, changed_at = ?2
+    WHERE request_id = ?3 AND (state = 'queued' OR (state = 'in_turn' AND turn_id <> ?1))"""
 _MOVE_TURN = "UPDATE turns SET state = ? WHERE id = ? AND state = ?"
-_END_TURN = "UPDATE turns SET state = ?, ended_at = ? WHERE id = ? AND state IN ('running', 'suspended')"
+_STOP_TURN = "UPDATE turns SET state = 'stopping' WHERE id = ? AND state IN ('running', 'suspended')"
+_END_TURN = "UPDATE turns SET state = ?, ended_at = ? WHERE id = ? AND ended_at IS NULL"
 _FINISH = """UPDATE inbox SET state = ?, detail = ?, merged_into = ?, changed_at = ?
     WHERE request_id = ? AND state IN ('queued', 'in_turn')"""
 _AMEND = """UPDATE inbox SET payload = ?, message_id = ?, user_id = ?, changed_at = ?
@@ -39,6 +44,8 @@ _ONE = f"{_RECORD} WHERE request_id = ?"
 _NAMED = "(message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))"
 _ABOUT = f"{_RECORD} WHERE chat_key = ? AND {_NAMED} ORDER BY rowid"
 _QUOTING = f"{_RECORD} WHERE chat_key = ? AND message_id IS NOT NULL AND instr(payload, ?) ORDER BY rowid"
+_MERGE = """UPDATE inbox SET merged_into = ?, changed_at = ?
+    WHERE request_id = ? AND state IN ('queued', 'in_turn')"""
 _BURY = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
 _UNREADABLE = "UPDATE inbox SET state = 'dead', detail = 'unreadable', changed_at = ? WHERE request_id = ?"
 
@@ -53,7 +60,7 @@ class InboxWrites(JournalTable):
 
         def work(db: sqlite3.Connection) -> None:
             db.execute(_BEGIN_TURN, turn)
-            db.executemany(_JOIN_TURN, joining)
+            db.executemany(_TAKE_UP, joining)
 
         return self._writer.run(work, hurry=False)
 
@@ -68,35 +75,56 @@ class InboxWrites(JournalTable):
     def resume_turn(self, turn_id: str) -> Future[None]:
         return self._move_turn("running", turn_id, "suspended")
 
+    def stop_turn(self, turn_id: str) -> Future[None]:
+        bound = clean((turn_id,))
+        return self._writer.run(lambda db: _done(db.execute(_STOP_TURN, bound)), hurry=False)
+
     def _move_turn(self, *values: str) -> Future[None]:
         bound = clean(values)
         return self._writer.run(lambda db: _done(db.execute(_MOVE_TURN, bound)), hurry=False)
 
-    def end_turn(self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> Future[None]:
+    def end_turn(
+        self,
+        turn_id: str,
+        state: TurnEnd,
+        members: Mapping[str, InboxEnd],
+        say: Sequence[OutboxRow] = (),
+    ) -> Future[None]:
+        return self._end(turn_id, state, members, say)
+
+    def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> Future[None]:
+        return self._end(request_id, end.of_turn, {request_id: end}, say)
+
+    def _end(
+        self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd], say: Sequence[OutboxRow]
+    ) -> Future[None]:
         now = self._clock.now()
         turn = clean((state, now, turn_id))
-        ends = [_ended(member, end, now) for member, end in members.items()]
+        ends = [
+            clean((end.state, end.detail, end.merged_into, now, member)) for member, end in members.items()
+        ]
+        words = [outbox.values(row, now) for row in say]
 
         def work(db: sqlite3.Connection) -> None:
             db.execute(_END_TURN, turn)
             db.executemany(_FINISH, ends)
+            db.executemany(outbox.PUT, words)
 
         return self._writer.run(work, closes=members)
 
-    def finish(self, request_id: str, end: InboxEnd) -> Future[None]:
-        now = self._clock.now()
-        values, turn = _ended(request_id, end, now), clean((end.of_turn, now, request_id))
-
-        def work(db: sqlite3.Connection) -> None:
-            db.execute(_FINISH, values)
-            db.execute(_END_TURN, turn)
-
-        return self._writer.run(work, closes=[request_id])
-
-    def amend(self, inbound: Inbound) -> Future[bool]:
+    def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> Future[bool]:
         user_id, message_id = _columns(inbound)
-        values = clean((_payload(inbound), message_id, user_id, self._clock.now(), inbound.request_id))
-        return self._writer.run(lambda db: db.execute(_AMEND, values).rowcount > 0)
+        now = self._clock.now()
+        values = clean((_payload(inbound), message_id, user_id, now, inbound.request_id))
+        merged = [clean((inbound.request_id, now, edit)) for edit in edits]
+
+        def work(db: sqlite3.Connection) -> bool:
+            amended = db.execute(_AMEND, values).rowcount > 0
+            if amended:
+                db.executemany(_MERGE, merged)
+            return amended
+
+        return self._writer.run(work)
 
 
 class SqliteInbox(InboxWrites):
@@ -218,10 +246,6 @@ def _parsed(request_id: str, payload: str) -> Inbound | None:
     except ValidationError:
         return None
     return inbound if inbound.request_id == request_id else None
-
-
-def _ended(request_id: str, end: InboxEnd, now: float) -> list[object]:
-    return clean((end.state, end.detail, end.merged_into, now, request_id))
 
 
 def _records(rows: Iterable[tuple[Any, ...]]) -> Iterable[InboxRecord]:

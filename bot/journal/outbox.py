@@ -12,7 +12,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import OutboxRow
 from bot.journal.table import JournalTable, clean, done, dumps, loads, read_key
 
-_PUT = """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces,
+PUT = """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces,
         repeat_of, not_before, attempts, untold, created_at, changed_at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
 _REPLACED = """SELECT id FROM outbox
@@ -49,13 +49,13 @@ class OutboxWrites(JournalTable):
 
     def put_outbox(self, rows: Sequence[OutboxRow]) -> Future[None]:
         now = self._clock.now()
-        values = [_values(row, now) for row in rows]
+        new = [values(row, now) for row in rows]
         replaced = [clean((row.request_id, row.replaces)) for row in rows if row.replaces is not None]
         written: list[object] = []
         ended: list[object] = []
 
         def work(db: sqlite3.Connection) -> None:
-            written[:] = [row[0] for row in values if db.execute(_PUT, row).rowcount]
+            written[:] = [row[0] for row in new if db.execute(PUT, row).rowcount]
             ended[:] = [row[0] for names in replaced for row in db.execute(_REPLACED, names).fetchall()]
             db.executemany(_END, [("sent", now, name) for name in ended])
 
@@ -121,7 +121,7 @@ class SqliteOutbox(OutboxWrites):
         return {(channel, chat_id): reason for channel, chat_id, reason in await self._rows(_CLOSED, ())}
 
 
-def _values(row: OutboxRow, now: float) -> list[object]:
+def values(row: OutboxRow, now: float) -> list[object]:
     target = dumps(dict(row.target or {}))
     return clean(
         (

@@ -297,6 +297,38 @@ def _plain(payload: str) -> bool:
         return False
 
 
+def last_words(db: sqlite3.Connection) -> None:
+    """An inbound whose person was told how it ended, or is being told, has ended; the outbox alone looks after those words. A
+    turn can be on its way to its end: 'stopping'.
+    """
+    db.execute("CREATE TEMP TABLE turns_before AS SELECT * FROM turns")
+    db.execute("DROP TABLE turns")
+    db.execute("""CREATE TABLE turns (
+        id TEXT PRIMARY KEY,
+        chat_key TEXT NOT NULL,
+        state TEXT NOT NULL
+            CHECK (state IN ('running', 'suspended', 'stopping', 'done', 'failed', 'stopped', 'withdrawn')),
+        begun_at REAL NOT NULL,
+        ended_at REAL
+    )""")
+    db.execute("INSERT INTO turns SELECT id, chat_key, state, begun_at, ended_at FROM turns_before")
+    db.execute("CREATE INDEX turns_begun ON turns (begun_at)")
+    db.execute("DROP TABLE turns_before")
+    db.execute("""CREATE TEMP TABLE told AS SELECT DISTINCT inbox.request_id AS id FROM inbox
+        JOIN outbox ON outbox.request_id = inbox.request_id
+        WHERE inbox.state IN ('queued', 'in_turn')
+            AND outbox.kind = 'notice' AND outbox.state IN ('ready', 'sending', 'sent')""")
+    db.execute("""UPDATE outbox SET not_before = created_at
+        WHERE state IN ('ready', 'sending') AND kind = 'notice' AND not_before IS NULL
+            AND request_id IN (SELECT id FROM told)""")
+    db.execute("""UPDATE inbox SET state = 'answered', detail = 'told before an update'
+        WHERE state IN ('queued', 'in_turn')
+            AND (request_id IN (SELECT id FROM told) OR turn_id IN (SELECT id FROM told))""")
+    db.execute("""UPDATE turns SET state = 'done', ended_at = begun_at
+        WHERE state IN ('running', 'suspended') AND id IN (SELECT id FROM told)""")
+    db.execute("DROP TABLE told")
+
+
 _REASONS = (
     "failed",
     "throttled",
@@ -318,6 +350,7 @@ MIGRATIONS: Sequence[Migration] = (
     last_loss,
     outbox_rows,
     turns,
+    last_words,
 )
 
 Described = dict[str, tuple[str, ...]]

@@ -41,6 +41,7 @@ WRITES = frozenset(
         "join_turn",
         "suspend_turn",
         "resume_turn",
+        "stop_turn",
         "end_turn",
         "finish",
         "amend",
@@ -143,14 +144,23 @@ class FaultyJournal:
     def resume_turn(self, turn_id: str) -> Awaitable[None]:
         return self._call("resume_turn", lambda: self._inner.resume_turn(turn_id))
 
-    def end_turn(self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> Awaitable[None]:
-        return self._call("end_turn", lambda: self._inner.end_turn(turn_id, state, members))
+    def stop_turn(self, turn_id: str) -> Awaitable[None]:
+        return self._call("stop_turn", lambda: self._inner.stop_turn(turn_id))
 
-    def finish(self, request_id: str, end: InboxEnd) -> Awaitable[None]:
-        return self._call("finish", lambda: self._inner.finish(request_id, end))
+    def end_turn(
+        self,
+        turn_id: str,
+        state: TurnEnd,
+        members: Mapping[str, InboxEnd],
+        say: Sequence[OutboxRow] = (),
+    ) -> Awaitable[None]:
+        return self._call("end_turn", lambda: self._inner.end_turn(turn_id, state, members, say))
 
-    def amend(self, inbound: Inbound) -> Awaitable[bool | None]:
-        return self._call("amend", lambda: self._inner.amend(inbound))
+    def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> Awaitable[None]:
+        return self._call("finish", lambda: self._inner.finish(request_id, end, say))
+
+    def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> Awaitable[bool | None]:
+        return self._call("amend", lambda: self._inner.amend(inbound, edits))
 
     def unfinished(self, limit: int | None = None, after: str = "") -> Coroutine[Any, Any, list[Inbound]]:
         return self._call("unfinished", lambda: self._unfinished(limit, after))
@@ -337,16 +347,25 @@ class FaultyPostedWrites:
     def resume_turn(self, turn_id: str) -> Future[None]:
         return self._post("resume_turn", lambda: self._inner.resume_turn(turn_id))
 
-    def end_turn(self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> Future[None]:
+    def stop_turn(self, turn_id: str) -> Future[None]:
+        return self._post("stop_turn", lambda: self._inner.stop_turn(turn_id))
+
+    def end_turn(
+        self,
+        turn_id: str,
+        state: TurnEnd,
+        members: Mapping[str, InboxEnd],
+        say: Sequence[OutboxRow] = (),
+    ) -> Future[None]:
         return self._post(
-            "end_turn", lambda: self._inner.end_turn(turn_id, state, members), closes=tuple(members)
+            "end_turn", lambda: self._inner.end_turn(turn_id, state, members, say), closes=tuple(members)
         )
 
-    def finish(self, request_id: str, end: InboxEnd) -> Future[None]:
-        return self._post("finish", lambda: self._inner.finish(request_id, end), closes=(request_id,))
+    def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> Future[None]:
+        return self._post("finish", lambda: self._inner.finish(request_id, end, say), closes=(request_id,))
 
-    def amend(self, inbound: Inbound) -> Future[bool | None]:
-        return self._post("amend", lambda: self._inner.amend(inbound))
+    def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> Future[bool | None]:
+        return self._post("amend", lambda: self._inner.amend(inbound, edits))
 
     def put_outbox(self, rows: Sequence[OutboxRow]) -> Future[None]:
         return self._post("put_outbox", lambda: self._inner.put_outbox(rows))

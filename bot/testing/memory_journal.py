@@ -73,14 +73,23 @@ class MemoryPostedWrites:
     def resume_turn(self, turn_id: str) -> Future[None]:
         return _posted(self._journal.resume_turn(turn_id))
 
-    def end_turn(self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> Future[None]:
-        return _posted(self._journal.end_turn(turn_id, state, members))
+    def stop_turn(self, turn_id: str) -> Future[None]:
+        return _posted(self._journal.stop_turn(turn_id))
 
-    def finish(self, request_id: str, end: InboxEnd) -> Future[None]:
-        return _posted(self._journal.finish(request_id, end))
+    def end_turn(
+        self,
+        turn_id: str,
+        state: TurnEnd,
+        members: Mapping[str, InboxEnd],
+        say: Sequence[OutboxRow] = (),
+    ) -> Future[None]:
+        return _posted(self._journal.end_turn(turn_id, state, members, say))
 
-    def amend(self, inbound: Inbound) -> Future[bool | None]:
-        return _posted(self._journal.amend(inbound))
+    def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> Future[None]:
+        return _posted(self._journal.finish(request_id, end, say))
+
+    def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> Future[bool | None]:
+        return _posted(self._journal.amend(inbound, edits))
 
     def put_outbox(self, rows: Sequence[OutboxRow]) -> Future[None]:
         return _posted(self._journal.put_outbox(rows))
@@ -159,7 +168,7 @@ class MemoryJournal:
         if name not in self._turns:
             self._turns[name] = TurnRecord(name, _key(chat_key), "running", self._clock.now())
         self._move_turn(name, "suspended", "running")
-        self._join_turn(name, members)
+        self._join_turn(name, members, frozenset({"queued", "in_turn"}))
 
     @at_once
     def join_turn(self, turn_id: str, members: Sequence[str]) -> None:
@@ -174,25 +183,40 @@ class MemoryJournal:
         self._move_turn(text.clean(turn_id), "suspended", "running")
 
     @at_once
-    def end_turn(self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> None:
+    def stop_turn(self, turn_id: str) -> None:
+        for state in ("running", "suspended"):
+            self._move_turn(text.clean(turn_id), state, "stopping")
+
+    @at_once
+    def end_turn(
+        self,
+        turn_id: str,
+        state: TurnEnd,
+        members: Mapping[str, InboxEnd],
+        say: Sequence[OutboxRow] = (),
+    ) -> None:
         self._end_turn(text.clean(turn_id), state)
         for member, end in members.items():
             self._finish(member, end)
+        self._put_outbox(say)
 
     @at_once
-    def finish(self, request_id: str, end: InboxEnd) -> None:
+    def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> None:
         self._finish(request_id, end)
         self._end_turn(text.clean(request_id), end.of_turn)
+        self._put_outbox(say)
 
     def _end_turn(self, turn_id: str, state: TurnEnd) -> None:
         turn = self._turns.get(turn_id)
-        if turn is not None and turn.state in {"running", "suspended"}:
+        if turn is not None and turn.ended_at is None:
             self._turns[turn_id] = dataclasses.replace(turn, state=state, ended_at=self._clock.now())
 
-    def _join_turn(self, turn_id: str, members: Sequence[str]) -> None:
+    def _join_turn(
+        self, turn_id: str, members: Sequence[str], of: frozenset[str] = frozenset({"queued"})
+    ) -> None:
         for member in members:
             row = self._inbox.get(text.clean(member))
-            if row is not None and row.state == "queued":
+            if row is not None and row.state in of and row.turn_id != turn_id:
                 self._set(dataclasses.replace(row, state="in_turn", turn_id=turn_id))
 
     def _move_turn(self, turn_id: str, of: TurnState, to: TurnState) -> None:
@@ -210,11 +234,15 @@ class MemoryJournal:
             self._set(dataclasses.replace(row, state=end.state, detail=detail, merged_into=merged_into))
 
     @at_once
-    def amend(self, inbound: Inbound) -> bool:
+    def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> bool:
         row = self._inbox.get(text.clean(inbound.request_id))
         if row is None or not row.open:
             return False
         self._set(dataclasses.replace(row, inbound=_as_kept(inbound)))
+        for name in map(text.clean, edits):
+            edit = self._inbox.get(name)
+            if edit is not None and edit.open:
+                self._set(dataclasses.replace(edit, merged_into=row.inbound.request_id))
         return True
 
     @at_once
@@ -277,6 +305,9 @@ class MemoryJournal:
 
     @at_once
     def put_outbox(self, rows: Sequence[OutboxRow]) -> None:
+        self._put_outbox(rows)
+
+    def _put_outbox(self, rows: Sequence[OutboxRow]) -> None:
         now = self._clock.now()
         for row in rows:
             _checked(row)

@@ -276,8 +276,16 @@ class Chat:
 
     def _inbound(self, number: int, said: str) -> Inbound:
         fields: dict[str, Any] = {
-            "channel": "telegram", "chat_id": "1", "chat_key": KEY, "chat_type": "direct", "user_id": "77",
-            "keys": (f"k{number}",), "ts": int(self.clock.now() * 1000), "target": {}, "text": said,
-            "message_id": str(number), "request_id": self._ids.ulid(),
-        }  # fmt: skip
+            "channel": "telegram",
+            "chat_id": "1",
+            "chat_key": KEY,
+            "chat_type": "direct",
+            "user_id": "77",
+            "keys": (f"k{number}",),
+            "ts": int(self.clock.now() * 1000),
+            "target": {},
+            "text": said,
+            "message_id": str(number),
+            "request_id": self._ids.ulid(),
+        }
         return Inbound.model_validate(fields)

@@ -31,9 +31,13 @@ def judging(folder: Path) -> tuple[float, float]:
         lists[("allow", "ask", "deny")[number // TOOLS % 3]].append(f"{tool}({inside})")
     rules = Rules(Paths(str(folder), read_link), **lists)
     calls = [
-        Call(name, {"path": "src/a/b.py", "command": "make all", "url": "https://a.org/", "name": "y"}, frozenset({"write"}))
+        Call(
+            name,
+            {"path": "src/a/b.py", "command": "make all", "url": "https://a.org/", "name": "y"},
+            frozenset({"write"}),
+        )
         for name in names
-    ]  # fmt: skip
+    ]
     every = [rule for rules_of in lists.values() for rule in rules_of]
     return (
         _each(lambda at: rules.judge(calls[at % TOOLS], WHO, NOW)),

@@ -48,10 +48,14 @@ class Program:
         }
         self.prepare(model)
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", *self.command, cwd=ROOT,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
+            sys.executable,
+            "-m",
+            *self.command,
+            cwd=ROOT,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
             env={**os.environ, **self.env},
-        )  # fmt: skip
+        )
         polls = asyncio.create_task(self.telegram.polled.wait())
         ends = asyncio.create_task(self._process.wait())
         await asyncio.wait({polls, ends}, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)

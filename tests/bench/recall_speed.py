@@ -63,9 +63,15 @@ class Talk:
 
     def line(self, number: int, ts: int) -> ArchiveLine:
         return ArchiveLine(
-            ts=ts, channel="web", chat_id="1", chat_key=KEY, user_id="1", message_id=f"{number}",
-            role="assistant" if number % 2 else "user", text=self.said(self._rng.choice((5, 8, 12, 20, 40))),
-        )  # fmt: skip
+            ts=ts,
+            channel="web",
+            chat_id="1",
+            chat_key=KEY,
+            user_id="1",
+            message_id=f"{number}",
+            role="assistant" if number % 2 else "user",
+            text=self.said(self._rng.choice((5, 8, 12, 20, 40))),
+        )
 
     def question(self) -> str:
         """Between a rare word or two and a sentence; every eighth with a time."""

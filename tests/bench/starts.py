@@ -113,9 +113,16 @@ async def _ready(root: Path) -> float:
     """From the start of the process to its ready line."""
     began = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bot", "run", "--dir", str(root), cwd=ROOT, stdout=asyncio.subprocess.PIPE,
+        sys.executable,
+        "-m",
+        "bot",
+        "run",
+        "--dir",
+        str(root),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
         env={name: value for name, value in os.environ.items() if not name.endswith(("_KEY", "_TOKEN"))},
-    )  # fmt: skip
+    )
     assert process.stdout is not None
     try:
         async with asyncio.timeout(START_SECONDS):
@@ -164,10 +171,16 @@ def _write_long(folder: Path, key: str, lines: int) -> None:
 
 def _line(key: str, number: int) -> bytes:
     fields: Json = {
-        "v": 1, "ts": number, "channel": "telegram", "chatId": key.rpartition(":")[2], "chatKey": key,
-        "userId": "7", "messageId": f"{number}", "role": "user" if number % 2 == 0 else "assistant",
+        "v": 1,
+        "ts": number,
+        "channel": "telegram",
+        "chatId": key.rpartition(":")[2],
+        "chatKey": key,
+        "userId": "7",
+        "messageId": f"{number}",
+        "role": "user" if number % 2 == 0 else "assistant",
         "text": f"Some words of ordinary length, 几个字, about the number {number}. " * 2,
-    }  # fmt: skip
+    }
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 

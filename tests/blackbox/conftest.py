@@ -54,10 +54,15 @@ class Process:
         env = {**os.environ, **self.env}
         if self.fresh or self.before:
             self._process = await asyncio.create_subprocess_exec(
-                *self.before, sys.executable, "-m", *argv,
-                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
+                *self.before,
+                sys.executable,
+                "-m",
+                *argv,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                stdin=asyncio.subprocess.DEVNULL,
                 env=env,
-            )  # fmt: skip
+            )
         else:
             self._process = await quick.start(argv, env)
         self._readers = [asyncio.create_task(self._read_out()), asyncio.create_task(self._read_err())]

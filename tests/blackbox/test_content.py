@@ -12,18 +12,33 @@ from tests.blackbox.conftest import World
 PLACE = {"latitude": 52.520008, "longitude": 13.404954}
 OPTIONS = [{"text": one, "voter_count": 0, "persistent_id": one} for one in ("Rome", "東京")]
 POLL = {
-    "id": "1", "question": "Where?", "options": OPTIONS, "total_voter_count": 0, "is_closed": False, "is_anonymous": True,
-    "type": "regular", "allows_multiple_answers": False,
-}  # fmt: skip
+    "id": "1",
+    "question": "Where?",
+    "options": OPTIONS,
+    "total_voter_count": 0,
+    "is_closed": False,
+    "is_anonymous": True,
+    "type": "regular",
+    "allows_multiple_answers": False,
+}
 LINK = {"type": "url", "text": "the plan", "url": "https://a.example/plan"}
 CONTENT: dict[str, tuple[dict[str, Any], list[str]]] = {
     "location": ({"location": PLACE}, ["location", "52.520008", "13.404954"]),
     "contact": ({"contact": {"phone_number": "+49301", "first_name": "Eve"}}, ["contact", "Eve", "+49301"]),
     "poll": ({"poll": POLL}, ["poll", "Where?", "Rome", "東京"]),
-    "rich": ({"rich_message": {"blocks": [{"type": "paragraph", "text": ["read ", LINK]}]}}, ["read the plan", "https://a.example/plan"]),
-    "link": ({"text": "read this", "entities": [{"type": "text_link", "offset": 5, "length": 4, "url": "https://a.example/plan"}]}, ["read this", "https://a.example/plan"]),
+    "rich": (
+        {"rich_message": {"blocks": [{"type": "paragraph", "text": ["read ", LINK]}]}},
+        ["read the plan", "https://a.example/plan"],
+    ),
+    "link": (
+        {
+            "text": "read this",
+            "entities": [{"type": "text_link", "offset": 5, "length": 4, "url": "https://a.example/plan"}],
+        },
+        ["read this", "https://a.example/plan"],
+    ),
     "unknown": ({"hologram": {"depth": 3}}, ["hologram"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", CONTENT)

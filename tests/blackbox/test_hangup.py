@@ -41,9 +41,18 @@ async def test_a_terminal_that_closes_takes_nothing_with_it(tmp_path: Path) -> N
     (tmp_path / "ship.json").write_text(json.dumps(config), encoding="utf-8")
     ours, theirs = os.openpty()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bot", "run", "--dir", str(tmp_path),
-        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, preexec_fn=_own_terminal,
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "bot",
+        "run",
+        "--dir",
+        str(tmp_path),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=_own_terminal,
+    )
     os.close(theirs)
     said = b""
     async with asyncio.timeout(START_SECONDS):

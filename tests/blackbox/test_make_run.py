@@ -59,9 +59,15 @@ async def make(clone: Path, home: Path | None, *words: str) -> Made:
     """Run `make run` until it is ready, and end what it started."""
     env = {name: value for name, value in os.environ.items() if "TOKEN" not in name and "KEY" not in name}
     process = await asyncio.create_subprocess_exec(
-        "make", "run", *words, cwd=clone, env=env, stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
+        "make",
+        "run",
+        *words,
+        cwd=clone,
+        env=env,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
     lines: list[str] = []
     async with asyncio.timeout(START_SECONDS), _ended(process):
         assert process.stdout is not None

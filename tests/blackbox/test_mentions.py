@@ -108,26 +108,48 @@ async def test_a_share_that_comes_behind_its_mention_is_read(world: World) -> No
 
 BLOCKS: dict[str, list[dict[str, Any]]] = {
     "rich_text": [
-        {"type": "rich_text", "elements": [
-            {"type": "rich_text_section", "elements": [
-                {"type": "user", "user_id": "U0SHIP"},
-                {"type": "text", "text": " what is 2 < 3 & "},
-                {"type": "link", "url": "https://example.org/a", "text": "this"},
-            ]},
-            {"type": "rich_text_list", "style": "bullet", "elements": [
-                {"type": "rich_text_section", "elements": [{"type": "text", "text": "鯨"}, {"type": "emoji", "name": "whale"}]},
-            ]},
-            {"type": "rich_text_quote", "elements": [{"type": "text", "text": "!new"}]},
-        ]}
+        {
+            "type": "rich_text",
+            "elements": [
+                {
+                    "type": "rich_text_section",
+                    "elements": [
+                        {"type": "user", "user_id": "U0SHIP"},
+                        {"type": "text", "text": " what is 2 < 3 & "},
+                        {"type": "link", "url": "https://example.org/a", "text": "this"},
+                    ],
+                },
+                {
+                    "type": "rich_text_list",
+                    "style": "bullet",
+                    "elements": [
+                        {
+                            "type": "rich_text_section",
+                            "elements": [{"type": "text", "text": "鯨"}, {"type": "emoji", "name": "whale"}],
+                        },
+                    ],
+                },
+                {"type": "rich_text_quote", "elements": [{"type": "text", "text": "!new"}]},
+            ],
+        }
     ],
     "section": [
         {"type": "header", "text": {"type": "plain_text", "text": "Report"}},
-        {"type": "section", "text": {"type": "mrkdwn", "text": "<@U0SHIP> what is 2 &lt; 3 &amp; <https://example.org/a|this>"},
-         "fields": [{"type": "plain_text", "text": "鯨"}]},
+        {
+            "type": "section",
+            "text": {
+                "type": "mrkdwn",
+                "text": "<@U0SHIP> what is 2 &lt; 3 &amp; <https://example.org/a|this>",
+            },
+            "fields": [{"type": "plain_text", "text": "鯨"}],
+        },
         {"type": "divider"},
-        {"type": "context", "elements": [{"type": "mrkdwn", "text": "by *Ann*"}, {"type": "image", "alt_text": "a whale"}]},
+        {
+            "type": "context",
+            "elements": [{"type": "mrkdwn", "text": "by *Ann*"}, {"type": "image", "alt_text": "a whale"}],
+        },
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("told", [("message", "app_mention"), ("bare_mention", "message")], ids="-".join)

@@ -73,8 +73,13 @@ async def test_who_is_no_operator_chooses_none_and_a_forwarded_command_is_none(w
     assert await said(world, f"/model {OPUS}", chat_id=MEMBER) == "Only operators choose the model of a chat."
     assert SONNET in await said(world, "/model", chat_id=MEMBER)
     count = len(world.texts())
-    other = {"message_id": 7, "date": 1_700_000_000, "chat": {"id": 666, "type": "private", "first_name": "Eve"},
-             "from": {"id": 666, "is_bot": False, "first_name": "Eve"}, "text": f"/model {OPUS}"}  # fmt: skip
+    other = {
+        "message_id": 7,
+        "date": 1_700_000_000,
+        "chat": {"id": 666, "type": "private", "first_name": "Eve"},
+        "from": {"id": 666, "is_bot": False, "first_name": "Eve"},
+        "text": f"/model {OPUS}",
+    }
     world.telegram.forward(other)
     await world.telegram.until(lambda: len(world.texts()) == count + 1)
     assert await said(world, "hello") != ""

@@ -141,5 +141,7 @@ async def test_an_edit_in_the_supergroup_is_of_its_own_message(world: World) -> 
     await eventually(lambda: any(line["text"] == "@shipmate_bot the quay" for line in world.archive()))
     lines = [(line["messageId"], line["text"]) for line in world.archive() if line["role"] == "user"]
     assert lines == [
-        ("1", "@shipmate_bot the code is 7731"), (f"{NEW}/1", "@shipmate_bot the harbour"), (f"{NEW}/1", "@shipmate_bot the quay")
-    ]  # fmt: skip
+        ("1", "@shipmate_bot the code is 7731"),
+        (f"{NEW}/1", "@shipmate_bot the harbour"),
+        (f"{NEW}/1", "@shipmate_bot the quay"),
+    ]

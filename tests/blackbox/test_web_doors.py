@@ -32,10 +32,18 @@ print(json.dumps([answer.status, answer.headers.get("Set-Cookie"), answer.read(2
 async def as_other(address: str) -> tuple[int, str | None, str]:
     """What a program of another user of this machine gets."""
     process = await asyncio.create_subprocess_exec(
-        "/usr/bin/env", "python3", "-c", ASK, address,
-        stdout=asyncio.subprocess.PIPE, user=OTHER, group=OTHER, extra_groups=[],
-        env={"PATH": "/usr/bin:/bin", "no_proxy": "*"}, cwd="/",
-    )  # fmt: skip
+        "/usr/bin/env",
+        "python3",
+        "-c",
+        ASK,
+        address,
+        stdout=asyncio.subprocess.PIPE,
+        user=OTHER,
+        group=OTHER,
+        extra_groups=[],
+        env={"PATH": "/usr/bin:/bin", "no_proxy": "*"},
+        cwd="/",
+    )
     out, _ = await process.communicate()
     status, cookie, body = json.loads(out)
     return status, cookie, body
@@ -103,10 +111,19 @@ async def test_a_cookie_that_another_user_got_hold_of_opens_nothing(world: World
         "sys.argv[1],", 'urllib.request.Request(sys.argv[1], headers={"Cookie": sys.argv[2]}),'
     )
     process = await asyncio.create_subprocess_exec(
-        "/usr/bin/env", "python3", "-c", script, f"{page}/api/info", cookie,
-        stdout=asyncio.subprocess.PIPE, user=OTHER, group=OTHER, extra_groups=[],
-        env={"PATH": "/usr/bin:/bin", "no_proxy": "*"}, cwd="/",
-    )  # fmt: skip
+        "/usr/bin/env",
+        "python3",
+        "-c",
+        script,
+        f"{page}/api/info",
+        cookie,
+        stdout=asyncio.subprocess.PIPE,
+        user=OTHER,
+        group=OTHER,
+        extra_groups=[],
+        env={"PATH": "/usr/bin:/bin", "no_proxy": "*"},
+        cwd="/",
+    )
     out, _ = await process.communicate()
     assert json.loads(out)[0] == 403
 
@@ -266,10 +283,18 @@ async def test_another_user_cannot_talk_through_the_terminals_socket(world: Worl
         "print(s.makefile().readline())"
     )
     process = await asyncio.create_subprocess_exec(
-        "/usr/bin/env", "python3", "-c", script, str(world.root / ".ship" / "console.sock"),
-        stdout=asyncio.subprocess.PIPE, user=OTHER, group=OTHER, extra_groups=[],
-        env={"PATH": "/usr/bin:/bin"}, cwd="/",
-    )  # fmt: skip
+        "/usr/bin/env",
+        "python3",
+        "-c",
+        script,
+        str(world.root / ".ship" / "console.sock"),
+        stdout=asyncio.subprocess.PIPE,
+        user=OTHER,
+        group=OTHER,
+        extra_groups=[],
+        env={"PATH": "/usr/bin:/bin"},
+        cwd="/",
+    )
     out, _ = await process.communicate()
     assert json.loads(out) == {"error": "This terminal is for the user who started Shipmate."}
 

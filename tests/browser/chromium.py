@@ -42,9 +42,12 @@ class Driver:
     async def __aenter__(self) -> Self:
         assert DRIVER is not None
         self._process = await asyncio.create_subprocess_exec(
-            DRIVER, "--port=0", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            DRIVER,
+            "--port=0",
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
-        )  # fmt: skip
+        )
         assert self._process.stdout is not None
         async with asyncio.timeout(SECONDS):
             while b"successfully on port" not in (line := await self._process.stdout.readline()):

@@ -16,9 +16,19 @@ HERE = ChatKey.parse("slack:chat:C1")
 
 def approval(call: str = "call1", fingerprint: str = "f1", chat_key: ChatKey = HERE) -> Approval:
     return Approval(
-        request_id="R1", call_id=call, chat_key=chat_key, tool="run_shell", fingerprint=fingerprint, shown="make 漢字\n👍",
-        why="why", rule="", channel="slack", user_id="U1", granted=False, lasting=True,
-    )  # fmt: skip
+        request_id="R1",
+        call_id=call,
+        chat_key=chat_key,
+        tool="run_shell",
+        fingerprint=fingerprint,
+        shown="make 漢字\n👍",
+        why="why",
+        rule="",
+        channel="slack",
+        user_id="U1",
+        granted=False,
+        lasting=True,
+    )
 
 
 class ApprovalsContract(JournalRig):

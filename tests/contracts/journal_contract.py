@@ -302,6 +302,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         assert not await journal.receive(inbound(2, keys=(bad,)))
         await journal.begin_turn(bad, key, [bad])
         await journal.suspend_turn(bad)
+        await journal.stop_turn(bad)
         assert await journal.knows(key)
         (found,) = await journal.unfinished()
         assert (found.text, found.target) == ("x\ufffd\x00", {"x\ufffd\x00": "x\ufffd\x00"})

@@ -10,7 +10,16 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Quoted
-from bot.contracts.journal import ANSWERED, FAILED, WITHDRAWN, InboxEnd, InboxRecord, Journal, TurnRecord
+from bot.contracts.journal import (
+    ANSWERED,
+    FAILED,
+    STOPPED,
+    WITHDRAWN,
+    InboxEnd,
+    InboxRecord,
+    Journal,
+    TurnRecord,
+)
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_rig import DAY, JournalRig, inbound, outbound, step
 
@@ -34,6 +43,37 @@ class RecordsContract(JournalRig):
         assert await journal.inbound(name) == InboxRecord(
             inbound(1), "merged", began, began + 2, name, "other", "in words"
         )
+
+    async def test_last_words_are_written_together_with_the_end_that_they_tell(
+        self, journal: Journal
+    ) -> None:
+        names = [inbound(number).request_id for number in (1, 2)]
+        for number in (1, 2):
+            await journal.receive(inbound(number))
+        words = [outbound(number, number, kind="notice", not_before=1.0) for number in (1, 2)]
+        await journal.begin_turn(names[0], CHAT, names[:1])
+        await journal.end_turn(names[0], "failed", {names[0]: FAILED}, words[:1])
+        await journal.finish(names[1], ANSWERED, words[1:])
+        journal = await self.restart(journal)
+        assert await journal.unfinished() == []
+        assert [(row.id, row.deferred) for row in await journal.undelivered()] == [
+            (row.id, True) for row in words
+        ]
+
+    async def test_an_edit_names_the_message_that_has_its_words_and_is_open_until_it_is_finished(
+        self, journal: Journal
+    ) -> None:
+        message, edit = (inbound(number).request_id for number in (1, 2))
+        for number in (1, 2):
+            await journal.receive(inbound(number))
+        assert await journal.amend(inbound(1, text="new words"), [edit, "unknown"])
+        journal = await self.restart(journal)
+        record = await journal.inbound(edit)
+        assert record is not None
+        assert (record.state, record.merged_into) == ("queued", message)
+        await journal.finish(edit, InboxEnd("merged", merged_into=message))
+        await journal.finish(message, ANSWERED)
+        assert not await journal.amend(inbound(1), [edit])
 
     async def test_a_turn_and_what_is_in_it_end_together_and_its_first_end_counts(
         self, journal: Journal, clock: FakeClock
@@ -64,11 +104,32 @@ class RecordsContract(JournalRig):
         records = [await journal.inbound(name) for name in (first, second, third, other)]
         assert [(one.state, one.turn_id) for one in records if one is not None] == [
             ("failed", first),
-            ("withdrawn", first),
+            ("withdrawn", other),
             ("failed", first),
             ("in_turn", other),
         ]
         assert await journal.unfinished() == [inbound(4)]
+
+    @pytest.mark.parametrize("suspended", [False, True])
+    async def test_a_turn_that_is_being_stopped_does_not_run_again(
+        self, journal: Journal, clock: FakeClock, *, suspended: bool
+    ) -> None:
+        first = inbound(1).request_id
+        await journal.receive(inbound(1))
+        began = clock.now()
+        await journal.stop_turn(first)  # it has not begun
+        await journal.begin_turn(first, CHAT, [first])
+        if suspended:
+            await journal.suspend_turn(first)
+        await journal.stop_turn(first)
+        await journal.suspend_turn(first)
+        await journal.resume_turn(first)
+        journal = await self.restart(journal)
+        await journal.begin_turn(first, CHAT, [first])
+        assert await journal.turn(first) == TurnRecord(first, CHAT, "stopping", began)
+        await journal.end_turn(first, "stopped", {first: STOPPED})
+        await journal.stop_turn(first)
+        assert await journal.turn(first) == TurnRecord(first, CHAT, "stopped", began, clock.now())
 
     async def test_a_turn_ends_with_the_message_that_began_it_and_with_no_other(
         self, journal: Journal, clock: FakeClock

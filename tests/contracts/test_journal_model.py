@@ -90,10 +90,10 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         else:
             self.both(lambda journal: journal.join_turn(name, members))
 
-    @rule(number=FEW, suspends=st.booleans())
-    def suspend_or_resume(self, number: int, suspends: bool) -> None:
+    @rule(number=FEW, move=st.sampled_from(["suspend_turn", "resume_turn", "stop_turn"]))
+    def move_turn(self, number: int, move: str) -> None:
         name = inbound(number).request_id
-        self.both(lambda journal: journal.suspend_turn(name) if suspends else journal.resume_turn(name))
+        self.both(lambda journal: getattr(journal, move)(name))
 
     @rule(
         number=FEW, state=st.sampled_from(get_args(TurnEnd)), members=st.dictionaries(FEW, ENDS, max_size=3)

@@ -225,9 +225,14 @@ async def edit_of_what_is_answered(stage: Stage) -> None:
 def _album(stage: Stage) -> None:
     for number, caption in enumerate((ONE, "")):
         stage.telegram.say(
-            caption, chat_id=PERSON, media="document", data=f"file {number} 文件\n".encode(),
-            file_name=f"file{number}.txt", mime="text/plain", fields={"media_group_id": "album-1"},
-        )  # fmt: skip
+            caption,
+            chat_id=PERSON,
+            media="document",
+            data=f"file {number} 文件\n".encode(),
+            file_name=f"file{number}.txt",
+            mime="text/plain",
+            fields={"media_group_id": "album-1"},
+        )
 
 
 @scene(shown={PERSON: answers(ONE)}, model=1)
@@ -396,8 +401,19 @@ async def stop_on_file_alone(stage: Stage) -> None:
 
 @scene(shown={PERSON: ["Stopped."]}, model=0)
 async def stop_done_not_told(stage: Stage) -> None:
-    """A /stop has ended the turn; its person has not been told."""
-    await stage.start(Fault("journal", "put_outbox"))
+    """A /stop has ended the turn; what its person is told of that is on file, and was not sent."""
+    await stage.start(Fault("journal", "update_outbox"))
+    stage.model.hold()
+    stage.telegram.say(ONE, chat_id=PERSON)
+    await stage.model.waiting()
+    stage.telegram.say("/stop", chat_id=PERSON)
+    await stage.dead()
+
+
+@scene(shown={PERSON: ["Stopped."]}, model=0)
+async def stop_half_done(stage: Stage) -> None:
+    """A turn is being stopped, and the /stop is on file as not carried out."""
+    await stage.start(Fault("journal", "finish"))
     stage.model.hold()
     stage.telegram.say(ONE, chat_id=PERSON)
     await stage.model.waiting()
@@ -438,15 +454,15 @@ async def command_cut_off(stage: Stage) -> None:
     await stage.start()
     stage.telegram.say(ONE, chat_id=PERSON)
     await stage.until("SELECT state FROM inbox", "answered")
-    stage.arm(Fault("journal", "put_outbox"))
+    stage.arm(Fault("journal", "end_turn"))
     stage.telegram.say("/undo", chat_id=PERSON)
     await stage.dead()
 
 
 @scene(shown={PERSON: [errors.RequestInvalid.person]}, model=0)
 async def failure_not_told(stage: Stage) -> None:
-    """The model refuses; its turn has failed, and the person has not been told."""
-    await stage.start(Fault("journal", "put_outbox"))
+    """The model refuses; its turn has failed, and what its person is told of that is on file, and was not sent."""
+    await stage.start(Fault("journal", "update_outbox"))
     stage.world.model.then(
         Failure(400, {"type": "error", "error": {"type": "invalid_request_error", "message": "no"}})
     )

@@ -280,9 +280,13 @@ def _chat(chat: Chat) -> Json:
     topics = {str(number): root for number, root in chat.topics.items()}
     messages = list(chat.messages.values())
     return {
-        "id": chat.id, "kind": chat.kind, "forum": chat.forum, "last_id": chat.last_id, "topics": topics,
+        "id": chat.id,
+        "kind": chat.kind,
+        "forum": chat.forum,
+        "last_id": chat.last_id,
+        "topics": topics,
         "messages": messages,
-    }  # fmt: skip
+    }
 
 
 def _plain(told: Json) -> Json:

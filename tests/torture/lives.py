@@ -35,10 +35,26 @@ from tests.unit.agent import conftest as agents
 from tests.unit.agent.test_turn import Press
 from tests.unit.gateway import conftest as gateways
 
-WRITES = frozenset({
-    "receive", "begin_turn", "join_turn", "end_turn", "finish", "amend", "bury", "begin_step", "end_step", "put_outbox", "update_outbox", "close_target",
-    "open_target", "once", "put_job", "remove_job",
-})  # fmt: skip
+WRITES = frozenset(
+    {
+        "receive",
+        "begin_turn",
+        "join_turn",
+        "end_turn",
+        "finish",
+        "amend",
+        "bury",
+        "begin_step",
+        "end_step",
+        "put_outbox",
+        "update_outbox",
+        "close_target",
+        "open_target",
+        "once",
+        "put_job",
+        "remove_job",
+    }
+)
 FATES = ("shown", "throttled", "throttled for long", "lost", "shown, its answer lost")
 PATIENCE = 60.0
 """After so many real seconds a life hangs; it takes some hundredths of one."""
@@ -93,9 +109,12 @@ class World:
         self.said.append(name)
         number = len(self.said)
         return {
-            "words": name, "kind": "message" if of == name else "edit", "message_id": of,
-            "keys": (f"k{number}",), "ts": 1_700_000_000_000 + number,
-        }  # fmt: skip
+            "words": name,
+            "kind": "message" if of == name else "edit",
+            "message_id": of,
+            "keys": (f"k{number}",),
+            "ts": 1_700_000_000_000 + number,
+        }
 
     def wrong(self) -> list[str]:
         """What is not as it must be, once nothing is left to do."""

@@ -287,10 +287,17 @@ class Soak:
     def _inbound(self, chat: int, words: str, *, channel: str = "telegram", **more: Any) -> Inbound:
         number = self.rng.getrandbits(60)
         fields: dict[str, Any] = {
-            "channel": channel, "chat_id": f"{chat}", "chat_key": f"{channel}:chat:{chat}", "user_id": f"{chat}",
-            "chat_type": "direct", "keys": (f"update:{number}", f"message:{number}"), "message_id": f"{number}",
-            "ts": int(self.clock.now() * 1000), "target": {"chat_id": f"{chat}"}, "text": words,
-        }  # fmt: skip
+            "channel": channel,
+            "chat_id": f"{chat}",
+            "chat_key": f"{channel}:chat:{chat}",
+            "user_id": f"{chat}",
+            "chat_type": "direct",
+            "keys": (f"update:{number}", f"message:{number}"),
+            "message_id": f"{number}",
+            "ts": int(self.clock.now() * 1000),
+            "target": {"chat_id": f"{chat}"},
+            "text": words,
+        }
         return Inbound.model_validate(fields | more)
 
 

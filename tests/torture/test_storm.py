@@ -74,9 +74,12 @@ def platform_fault(rng: random.Random, channel: str) -> Fault:
         wait = rng.choice((1, 3, 10, 35))
         if channel == "slack":
             return Fault(
-                method, status=429, headers={"Retry-After": str(wait)}, body={"ok": False, "error": "ratelimited"},
+                method,
+                status=429,
+                headers={"Retry-After": str(wait)},
+                body={"ok": False, "error": "ratelimited"},
                 times=times,
-            )  # fmt: skip
+            )
         return Fault(method, times=times, **refusal(429, "Too Many Requests", retry_after=wait))
     if kind != "respond":
         return Fault(method, action=kind, times=1 if kind == "hang" else times)  # type: ignore[arg-type]

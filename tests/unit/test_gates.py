@@ -17,7 +17,7 @@ BREACHES = {
     "docs/h.md": ("pip install -i https://py" + "pi.org/simple x\n", "package registry"),
     "deploy/i.txt": ("cd /ro" + "ot/shipmate\n", "path of one machine"),
     "bot/j.py": ("raise NotImplemented" + "Error\n", "unfinished code"),
-    "channels/w.py": ("a = (1,\n  2)  # fmt: skip\n", "formatter off"),
+    "channels/w.py": ("a = (1,\n  2)  # fm" + "t: skip\n", "switch of the formatter"),
     "bot/n.py": (
         "class A:\n    def __init__(self):\n        self.b = None\ndef f(a):\n    a.b = 1\n",
         "assigned from outside",

@@ -121,8 +121,14 @@ def test_a_line_of_the_archive_is_written_as_ever() -> None:
         ts=1, channel="web", chat_id="1", chat_key=ChatKey("web", "1"), role="user", text="你好"
     )
     assert line.model_dump(by_alias=True, exclude_none=True) == {
-        "v": 1, "ts": 1, "channel": "web", "chatId": "1", "chatKey": "web:chat:1", "role": "user", "text": "你好",
-    }  # fmt: skip
+        "v": 1,
+        "ts": 1,
+        "channel": "web",
+        "chatId": "1",
+        "chatKey": "web:chat:1",
+        "role": "user",
+        "text": "你好",
+    }
 
 
 @settings(derandomize=True, deadline=None)

@@ -109,8 +109,12 @@ def test_packages_of_the_same_names_are_not_taken_for_ours(built: Path, tmp_path
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(env / "bin" / "python"), "-P", "-c", start, *words],
-            env=ENV, cwd=tmp_path, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            env=ENV,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     done = run("init", "--yes", "project")
     assert (done.returncode, done.stderr.strip()) == (0, str(site / "shipmate" / "__init__.py")), done.stderr
@@ -119,8 +123,12 @@ def test_packages_of_the_same_names_are_not_taken_for_ours(built: Path, tmp_path
     assert (done.returncode, "ship.json is fine" in done.stdout) == (0, True), done.stderr
     module = subprocess.run(
         [str(env / "bin" / "python"), "-m", "shipmate", "--version"],
-        env=ENV, cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=ENV,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (module.returncode, module.stdout) == (0, "shipmate 0.1.0\n"), module.stderr
 
 

@@ -48,10 +48,17 @@ async def test_request_ids_go_on_after_those_of_the_last_process_though_the_cloc
 ) -> None:
     await gateway.journal.receive(
         Inbound(
-            channel="web", chat_id="1", chat_key="web:chat:1", chat_type="direct", user_id="1", keys=("k",), ts=1,
-            target={}, request_id=LATE,
+            channel="web",
+            chat_id="1",
+            chat_key="web:chat:1",
+            chat_type="direct",
+            user_id="1",
+            keys=("k",),
+            ts=1,
+            target={},
+            request_id=LATE,
         )
-    )  # fmt: skip
+    )
     async with serving(gateway, lambda _: None, asyncio.Event()):
         assert gateway.environment.ids.ulid() > LATE
     gateway.log.close()

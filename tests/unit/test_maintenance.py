@@ -126,9 +126,21 @@ class House:
         pool: Any = self.pool
         memory = RssMonitor(1_024, [], reports=reports, clock=self.clock, log=self.log)
         return MaintenanceJobs(
-            holder=holder, agent=pool, journal=self.journal, model=self.model, memory=memory, reports=reports,
-            logs=self.logs, artifacts=self.artifacts, requests=self.requests, servers=self.servers, reserve=self.reserve, scheduler=self, clock=self.clock, log=self.log,
-        )  # fmt: skip
+            holder=holder,
+            agent=pool,
+            journal=self.journal,
+            model=self.model,
+            memory=memory,
+            reports=reports,
+            logs=self.logs,
+            artifacts=self.artifacts,
+            requests=self.requests,
+            servers=self.servers,
+            reserve=self.reserve,
+            scheduler=self,
+            clock=self.clock,
+            log=self.log,
+        )
 
     async def do(self, chores: MaintenanceJobs, name: str) -> None:
         (chore,) = [chore for chore in chores.all() if chore.name == name]

@@ -197,11 +197,16 @@ def test_a_copy_shares_nothing_that_can_change() -> None:
 
 
 ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=400) | st.binary(max_size=20)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=400)
+    | st.binary(max_size=20)
     | st.sampled_from(["\x00" * 300, '"\\' * 200, FAMILY * 50, "\ud800" * 90, "字" * 500]),
     lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=30), inner, max_size=6),
     max_leaves=15,
-)  # fmt: skip
+)
 
 
 @given(value=ANYTHING, most=st.integers(2, 3_000), depth=st.integers(0, 6))

@@ -44,9 +44,14 @@ class Machine:
         self.shrunk = self.given_back = 0
         self.told, self.log = Told(), MemoryLog()
         self.monitor = RssMonitor(
-            100, [self], reports=self.told, clock=FakeClock(), log=self.log, read=self.read,
+            100,
+            [self],
+            reports=self.told,
+            clock=FakeClock(),
+            log=self.log,
+            read=self.read,
             give_back=self.give_back,
-        )  # fmt: skip
+        )
 
     def read(self) -> int | None:
         return None if self.used is None else (self.used + self.cached) * MB

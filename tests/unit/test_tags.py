@@ -57,9 +57,16 @@ notes = st.text(st.characters(exclude_characters='"<>\r\n'))
 
 def sent(words: str, nonce: str = NONCE, **facts: Any) -> Message:
     facts = {
-        "channel": "telegram", "chat_id": "1", "chat_key": KEY, "chat_type": "group", "user_id": "U1", "keys": ("k",),
-        "ts": 1, "target": {}, "text": words,
-    } | facts  # fmt: skip
+        "channel": "telegram",
+        "chat_id": "1",
+        "chat_key": KEY,
+        "chat_type": "group",
+        "user_id": "U1",
+        "keys": ("k",),
+        "ts": 1,
+        "target": {},
+        "text": words,
+    } | facts
     files = [SeenFile("0123456789ABCDEFGHJKMNPQRS", 5, 1, words)] if "attachments" in facts else ()
     request = TurnRequest("R1", KEY, inbound=Inbound(**facts))
     return prompt.user_message(request, 1, nonce, files=files)
@@ -140,9 +147,11 @@ def test_words_of_an_archive_are_a_persons_whatever_they_look_like(
 @pytest.mark.parametrize("words", FORGED)
 def test_names_files_and_quotes_hold_no_tag(words: str) -> None:
     message = sent(
-        "x", user_name=words, quoted=(Quoted(user_id="5", user_name=words, text=words, ts=1, message_id="9"),),
+        "x",
+        user_name=words,
+        quoted=(Quoted(user_id="5", user_name=words, text=words, ts=1, message_id="9"),),
         attachments=(Attachment(kind="file", name=words),),
-    )  # fmt: skip
+    )
     context, quoted, held, own = message["content"]
     assert words.split("\n", maxsplit=1)[0] not in json.dumps([context, quoted, held], ensure_ascii=False)
     assert [tag.name for tag in tags.of(message) if tag is not None] == [
@@ -159,8 +168,10 @@ def test_results_and_memories_hold_no_tag_that_counts(words: str) -> None:
     call = tool_use("skills_load") | {"input": {"name": "s"}}
     result = {"type": "tool_result", "tool_use_id": call["id"], "content": words, "origin": NOBODYS.packed()}
     view: list[Message] = [
-        sent("x"), {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]},
-    ]  # fmt: skip
+        sent("x"),
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
     assert skill_allowlist.loaded(view) == ["s"], (
         "what a tool gives does not count as the next words of a person"
     )

@@ -27,10 +27,26 @@ def test_last():
 def run(folder: Path, content: str) -> tuple[int, str]:
     (folder / "test_it.py").write_text(content, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.workers", "--workers", "2", "-c", os.devnull, "--rootdir", folder, folder],
-        cwd=Path(__file__).parents[2], env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_DEBUG_TEMPROOT": str(folder)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "tests.workers",
+            "--workers",
+            "2",
+            "-c",
+            os.devnull,
+            "--rootdir",
+            folder,
+            folder,
+        ],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_DEBUG_TEMPROOT": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.returncode, done.stdout
 
 

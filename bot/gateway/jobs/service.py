@@ -231,9 +231,12 @@ class JobService:
             zones.zone(told)
         except (errors.ShipmateError, TimeoutError, ValueError) as error:
             self._log.write(
-                "schedule", "a person's time zone is not known", level="debug", user_id=user_id,
+                "schedule",
+                "a person's time zone is not known",
+                level="debug",
+                user_id=user_id,
                 cause=type(error).__name__,
-            )  # fmt: skip
+            )
             return ""
         return told
 

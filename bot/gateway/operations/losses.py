@@ -82,9 +82,12 @@ class Losses:
                 await self._delivery.send(to, words, kind="notice", owed=True)
             except errors.DeliveryFailed as error:
                 self._log.write(
-                    "delivery", "whose message may be lost could not be told", level="error",
-                    chat_key=to.chat_key, cause=str(error),
-                )  # fmt: skip
+                    "delivery",
+                    "whose message may be lost could not be told",
+                    level="error",
+                    chat_key=to.chat_key,
+                    cause=str(error),
+                )
 
     async def _unanswered(self, channel: str, at: float) -> list[tuple[Address, str]] | None:
         """The chat in which somebody is told, and the words. None where nothing was said on this channel before the loss."""

@@ -26,6 +26,7 @@ from bot.system import JumpSafeClock
 from bot.telemetry.context import turn_scope
 
 T = TypeVar("T")
+WriteRows = Callable[[Sequence[OutboxRow]], Awaitable[None]]
 
 MAX_ATTEMPTS = 6
 SEND_SECONDS = 120.0
@@ -266,6 +267,17 @@ class OutboxWorker:
         self._put(batch)
         return batch
 
+    def conclude(self, to: Address, parts: Sequence[str], write: WriteRows) -> Batch:
+        """Put the last words about an inbound into the outbox, as a notice that nothing but the outbox looks after: `write`
+        writes its rows together with the end of that.
+        """
+        now = self._clock.now()
+        rows = [replace(self.row(to, part, "notice"), not_before=now) for part in parts]
+        batch = Batch(to, deque(rows), len(rows), owed=True)
+        batch.written = asyncio.ensure_future(write(rows))
+        self._put(batch)
+        return batch
+
     def adopt(self, to: Address, rows: Sequence[OutboxRow], *, late: bool = False) -> Batch | None:
         """Put rows of an earlier process where new ones go; None where there is nothing that this one does not have."""
         known = {row.id for batch in self._batches for row in batch.rows}
@@ -329,16 +341,6 @@ class OutboxWorker:
             await self._taken_up(to, left)
             rows = await self._journal.deliveries(to.request_id)
         return prior_replies(rows)
-
-    async def resume_notice(self, to: Address) -> bool:
-        """After a crash: bring a notice that was begun to its end; True where its person has it, or will have it. Raises
-        `errors.StorageError`.
-        """
-        await self._taken_up(
-            to, await self._left(in_order(await self._journal.deliveries(to.request_id), "notice"))
-        )
-        rows = in_order(await self._journal.deliveries(to.request_id), "notice")
-        return any(row.state == "sent" or row.deferred for row in rows)
 
     async def _taken_up(self, to: Address, rows: Sequence[OutboxRow]) -> None:
         batch = self.adopt(to, rows)

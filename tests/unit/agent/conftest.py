@@ -133,10 +133,18 @@ class Bench:
     def inbound(self, text: str, **more: Any) -> Inbound:
         number = next(self._numbers)
         fields: dict[str, Any] = {
-            "channel": "telegram", "chat_id": "1", "chat_key": KEY, "chat_type": "direct", "user_id": "77",
-            "keys": (f"k{number}",), "ts": 1_700_000_000_000 + number, "target": {}, "text": text,
-            "message_id": str(number), "request_id": self.ids.ulid(),
-        }  # fmt: skip
+            "channel": "telegram",
+            "chat_id": "1",
+            "chat_key": KEY,
+            "chat_type": "direct",
+            "user_id": "77",
+            "keys": (f"k{number}",),
+            "ts": 1_700_000_000_000 + number,
+            "target": {},
+            "text": text,
+            "message_id": str(number),
+            "request_id": self.ids.ulid(),
+        }
         return Inbound.model_validate(fields | more)
 
     async def say(self, text: str, *, archive: bool = True, **more: Any) -> TurnOutcome:
@@ -154,9 +162,17 @@ class Bench:
     ) -> None:
         meta = {"requestId": request_id} if request_id else None
         await self.archive.append(
-            ArchiveLine(ts=ts, channel="telegram", chat_id="1", chat_key=KEY, role=role, text=text, meta=meta,
-                        message_id=message_id)
-        )  # fmt: skip
+            ArchiveLine(
+                ts=ts,
+                channel="telegram",
+                chat_id="1",
+                chat_key=KEY,
+                role=role,
+                text=text,
+                meta=meta,
+                message_id=message_id,
+            )
+        )
 
     @property
     def sent(self) -> list[Any]:

@@ -128,9 +128,14 @@ class Chat:
         loaded = turn.older if turn is not None else []
         history = self.store.view()
         made = view.render(
-            model=self.model, max_tokens=100, system=self.system, tools=TOOLS, history=history, injected=loaded,
+            model=self.model,
+            max_tokens=100,
+            system=self.system,
+            tools=TOOLS,
+            history=history,
+            injected=loaded,
             current=current,
-        )  # fmt: skip
+        )
         paused = turn is not None and turn.paused
         sent, wrong = repair.sound(replace(made, **more), paused=paused)
         assert wrong is None, wrong

@@ -114,9 +114,7 @@ class TestText:
         assert bench.chat.seen == ["All of it."]
 
     async def test_thinking_alone_in_the_middle_of_an_answer_gets_more_room(self, bench: Bench) -> None:
-        bench.model.answers += [
-            piece("one "), reply(THINKING, stop_reason="max_tokens"), reply(text("two"))
-        ]  # fmt: skip
+        bench.model.answers += [piece("one "), reply(THINKING, stop_reason="max_tokens"), reply(text("two"))]
         await bench.say("count")
         assert bench.chat.seen == ["one two"]
         assert limits(bench) == [8_192, 8_192, 16_384]

@@ -148,10 +148,18 @@ class Seen:
 
 def inbound(number: int, words: str) -> Inbound:
     return Inbound(
-        channel="telegram", chat_id="1", chat_key=KEY, chat_type="direct", user_id="77", keys=(f"k{number}",),
-        ts=1_700_000_000_000 + number, target={}, text=words, message_id=str(number),
+        channel="telegram",
+        chat_id="1",
+        chat_key=KEY,
+        chat_type="direct",
+        user_id="77",
+        keys=(f"k{number}",),
+        ts=1_700_000_000_000 + number,
+        target={},
+        text=words,
+        message_id=str(number),
         request_id=f"01{number:024}",
-    )  # fmt: skip
+    )
 
 
 FIRST, BURST, JOINED, NEXT = (

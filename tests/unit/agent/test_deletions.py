@@ -35,10 +35,16 @@ def spoken(bench: Bench) -> str:
 async def remove(bench: Bench, message_id: str, of: str, *, role: str = "user", forget: bool = True) -> None:
     await bench.archive.append(
         ArchiveLine(
-            ts=1, channel="telegram", chat_id="1", chat_key=KEY, message_id=message_id, role="system", text="",
+            ts=1,
+            channel="telegram",
+            chat_id="1",
+            chat_key=KEY,
+            message_id=message_id,
+            role="system",
+            text="",
             meta={"deleted": True, "requestId": bench.ids.ulid(), "of": [of], "ofRole": role, "turns": [of]},
         )
-    )  # fmt: skip
+    )
     if forget:
         await bench.pool.forget(KEY)
 

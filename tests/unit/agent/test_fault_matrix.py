@@ -81,12 +81,15 @@ OVERFLOWS = {
 FAULTS: dict[str, Fault] = {
     **{f"overflow: {name}": invalid(words) for name, words in OVERFLOWS.items()},
     "overflow: vertex": lambda: script.Failure(
-        413, '{"error":{"message":"{\\"type\\":\\"error\\",\\"error\\":{\\"message\\":\\"Prompt is too long\\"}}"}}'
+        413,
+        '{"error":{"message":"{\\"type\\":\\"error\\",\\"error\\":{\\"message\\":\\"Prompt is too long\\"}}"}}',
     ),
     "overflow: cerebras": lambda: script.Failure(400, ""),
     "413": lambda: error(413, "request_too_large", "Request exceeds the maximum size"),
     "413 page": script.too_large_page,
-    "max_tokens over the model's": invalid("max_tokens: 8192 > 4096, which is the maximum allowed number of output"),
+    "max_tokens over the model's": invalid(
+        "max_tokens: 8192 > 4096, which is the maximum allowed number of output"
+    ),
     "429": script.rate_limited,
     "429 in a second": lambda: script.rate_limited(1),
     "429 in an hour": lambda: script.rate_limited(3600),
@@ -114,7 +117,9 @@ FAULTS: dict[str, Fault] = {
     "clean end without message_stop": lambda: script.end_early(reply("An answer that just ends")),
     "empty stream": script.empty_body,
     "overloaded in the middle": lambda: script.error_event(reply("An answer that fails")),
-    "api_error in the middle": lambda: script.error_event(reply("An answer"), kind="api_error", message="Internal"),
+    "api_error in the middle": lambda: script.error_event(
+        reply("An answer"), kind="api_error", message="Internal"
+    ),
     "overflow in the middle": lambda: script.error_event(
         reply("An answer"), kind="invalid_request_error", message="prompt is too long"
     ),
@@ -155,7 +160,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "any 400": invalid("messages: something nobody has heard of"),
     "pause": script.pause_turn,
-}  # fmt: skip
+}
 MOST = {"unknown tool": MAX_STEPS}
 """Requests that a fault may cost, where more than four: what the provider, or the model, asks for itself."""
 

@@ -55,9 +55,13 @@ async def test_a_files_beginning_stands_before_the_persons_words(bench: Bench) -
     assert '"readable": true' in facts
     row = json.loads(held.split("\n")[1])
     assert row == {
-        "name": "日志.log", "size": 20, "artifact": SEEN.artifact, "characters": 9_000, "lines": 40,
+        "name": "日志.log",
+        "size": 20,
+        "artifact": SEEN.artifact,
+        "characters": 9_000,
+        "lines": 40,
         "beginning": SEEN.head,
-    }  # fmt: skip
+    }
     assert words == "what is this?"
     assert len(files.asked) == 1
 

@@ -77,8 +77,11 @@ async def test_instructions_of_a_folder_come_behind_the_results_that_touched_it_
     await bench.say("look")
     roles = [(message["role"], message["content"][0]["type"]) for message in bench.sent]
     assert roles[1:5] == [
-        ("assistant", "tool_use"), ("user", "tool_result"), ("user", "text"), ("assistant", "tool_use"),
-    ]  # fmt: skip
+        ("assistant", "tool_use"),
+        ("user", "tool_result"),
+        ("user", "text"),
+        ("assistant", "tool_use"),
+    ]
     told = [block["text"] for block in bench.sent[3]["content"]]
     assert ["No tables in docs." in told[0], "Duzen, bitte." in told[1], len(told)] == [True, True, 2]
     bench.restart()

@@ -23,8 +23,16 @@ KEY = ChatKey.parse("slack:chat:C1")
 
 def said(user: str) -> Message:
     inbound = Inbound(
-        channel="slack", chat_id="C1", chat_key=KEY, chat_type="group", user_id=user, keys=("k",), ts=1, target={}, text="hi"
-    )  # fmt: skip
+        channel="slack",
+        chat_id="C1",
+        chat_key=KEY,
+        chat_type="group",
+        user_id=user,
+        keys=("k",),
+        ts=1,
+        target={},
+        text="hi",
+    )
     return prompt.user_message(TurnRequest("R", KEY, inbound=inbound), 1, "0a1b2c3d")
 
 

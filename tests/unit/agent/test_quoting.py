@@ -28,9 +28,16 @@ async def remove(bench: Bench, message_id: str, *, ids: tuple[str, ...] = (), ro
         meta["messageIds"] = list(ids)
     await bench.archive.append(
         ArchiveLine(
-            ts=1, channel="telegram", chat_id="1", chat_key=KEY, message_id=message_id, role="system", text="", meta=meta
+            ts=1,
+            channel="telegram",
+            chat_id="1",
+            chat_key=KEY,
+            message_id=message_id,
+            role="system",
+            text="",
+            meta=meta,
         )
-    )  # fmt: skip
+    )
     await bench.pool.forget(KEY)
 
 

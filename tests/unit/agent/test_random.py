@@ -209,9 +209,17 @@ async def removed(bench: Bench, turn: str, role: str) -> None:
     """A removal of what was said in a turn, as the gateway has it."""
     meta = {"deleted": True, "of": [turn], "ofRole": role, "turns": [turn]}
     await bench.archive.append(
-        ArchiveLine(ts=1, channel="telegram", chat_id="1", chat_key=KEY, message_id=f"{role} {turn}", role="system",
-                    text="", meta=meta)
-    )  # fmt: skip
+        ArchiveLine(
+            ts=1,
+            channel="telegram",
+            chat_id="1",
+            chat_key=KEY,
+            message_id=f"{role} {turn}",
+            role="system",
+            text="",
+            meta=meta,
+        )
+    )
     await bench.pool.forget(KEY)
 
 

@@ -41,9 +41,15 @@ async def wide(bench: Bench, tmp_path: Path) -> AsyncIterator[Bench]:
         bench.archive, tmp_path / "index.db", folder=tmp_path / "chats", disk=SystemDisk(), log=MemoryLog()
     )
     ports = ToolPorts(
-        searched, bench.artifacts, bench.deps.skills, bench.clock, bench.memory_files, bench.project,
-        recall=searched, membership=Everywhere(),
-    )  # fmt: skip
+        searched,
+        bench.artifacts,
+        bench.deps.skills,
+        bench.clock,
+        bench.memory_files,
+        bench.project,
+        recall=searched,
+        membership=Everywhere(),
+    )
     registry = Registry(builtin_tools(ports))
     bench.configure(registry=registry, dispatcher=bench.dispatcher(registry))
     yield bench
@@ -93,10 +99,16 @@ async def test_what_was_removed_here_hides_no_line_of_another_chat(wide: Bench) 
     (event,) = [one.event for one in await wide.transcript.load(KEY) if isinstance(one.event, Injection)]
     here = ArchiveLine.model_validate(
         {
-            "ts": 1, "channel": "telegram", "chat_id": "1", "chat_key": KEY, "role": "system", "text": "",
-            "message_id": "7", "meta": {"deleted": True},
+            "ts": 1,
+            "channel": "telegram",
+            "chat_id": "1",
+            "chat_key": KEY,
+            "role": "system",
+            "text": "",
+            "message_id": "7",
+            "meta": {"deleted": True},
         }
-    )  # fmt: skip
+    )
     older = list(map(Older, event.ts, event.messages, event.keys))
     assert "the parcel has come" in json.dumps(deletions.older(older, deletions.read_deletions([here])))
     own = [Older(one.ts, one.message, one.key[:3]) for one in older]

@@ -175,8 +175,10 @@ async def test_random_tasks_are_recorded(bench: Bench, work: Work, seed: int) ->
     for number in range(3):
         forks = [tool_use("task", prompt=f"teil {n}", mode=rng.choice(["fork", "fresh"])) for n in range(2)]
         model.answers += [
-            reply(thinking(), tool_use("look", lines=90)), reply(thinking(), *forks), reply(text(f"ok {number}")),
-        ]  # fmt: skip
+            reply(thinking(), tool_use("look", lines=90)),
+            reply(thinking(), *forks),
+            reply(text(f"ok {number}")),
+        ]
         await bench.say(f"go {number}")
     found = await exact(bench, [wire(one) for one in model.children])
     assert len(found) == 6

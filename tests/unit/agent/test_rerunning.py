@@ -68,8 +68,13 @@ async def test_what_the_turn_called_has_its_result_and_nothing_runs(bench: Bench
     assert came.answer == "done"
     assert came.unknown == ["memory"]
     assert came.totals == {
-        "calls": 4, "inputTokens": 40, "outputTokens": 8, "cacheReadTokens": 12, "cacheWriteTokens": 16, "costUsd": 1.0,
-    }  # fmt: skip
+        "calls": 4,
+        "inputTokens": 40,
+        "outputTokens": 8,
+        "cacheReadTokens": 12,
+        "cacheWriteTokens": 16,
+        "costUsd": 1.0,
+    }
     assert bench.chat.seen == ["完了"], "nothing is sent"
     assert {file: file.read_bytes() for file in bench.root.rglob("*.*") if file.is_file()} == kept
     first, second, third, fourth = model.requests

@@ -63,8 +63,9 @@ async def test_after_a_restart_the_next_request_has_the_same_bytes_and_the_point
     bench.restart()
     pointer = pointers(shown)[5]
     bench.model.answers += [
-        reply(tool_use("read_artifact", id=pointer, grep="3999: 会議")), reply(text("There it is.")),
-    ]  # fmt: skip
+        reply(tool_use("read_artifact", id=pointer, grep="3999: 会議")),
+        reply(text("There it is.")),
+    ]
     await bench.say("what was the last line?")
     assert results(bench.model.requests[-1].messages)[:6] == shown
     assert "[1 of 1 lines]\nline 4000, offset" in results(bench.sent)[6]["content"]

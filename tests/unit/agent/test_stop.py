@@ -54,11 +54,13 @@ async def test_a_stop_at_any_write_leaves_the_same_valid_history_in_memory_and_o
 ) -> None:
     await bench.store(1, "user", "昔の話")
     await bench.say("before")
-    bench.model.answers.extend([
-        reply(text("Let me look."), tool_use("chat_load_history", keyword="昔")),
-        reply(tool_use("chat_send", text="found")),
-        reply(),
-    ])  # fmt: skip
+    bench.model.answers.extend(
+        [
+            reply(text("Let me look."), tool_use("chat_load_history", keyword="昔")),
+            reply(tool_use("chat_send", text="found")),
+            reply(),
+        ]
+    )
     monkeypatch.setattr(bench.transcript, "append", StopsAtWrite(bench, at, after=after))
 
     await bench.say("the turn that is stopped")
@@ -261,12 +263,14 @@ async def test_thinking_of_a_turn_whose_history_was_cut_meanwhile_is_in_no_later
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
     for number in range(3):
         await bench.say(f"older {number}")
-    bench.model.answers.extend([
-        reply(thought, tool_use("skills_list")),
-        errors.ContextOverflow("prompt is too long", tokens=300_000, window=200_000),
-        reply(tool_use("chat_send", text="done")),
-        reply(),
-    ])  # fmt: skip
+    bench.model.answers.extend(
+        [
+            reply(thought, tool_use("skills_list")),
+            errors.ContextOverflow("prompt is too long", tokens=300_000, window=200_000),
+            reply(tool_use("chat_send", text="done")),
+            reply(),
+        ]
+    )
     await bench.say("look it up " + "x" * 10)
 
     await bench.say("next")

@@ -88,9 +88,11 @@ async def test_it_has_no_tool_to_speak_with_or_to_give_work_away(bench: Bench, w
     def script(request: ModelRequest) -> ModelReply:
         if steps(request) == 0:
             return reply(
-                tool_use("task", prompt="more"), tool_use("chat_send", text="hi"), tool_use("schedule_create"),
+                tool_use("task", prompt="more"),
+                tool_use("chat_send", text="hi"),
+                tool_use("schedule_create"),
                 tool_use("dig"),
-            )  # fmt: skip
+            )
         return reply(text("- done"))
 
     model = work(script, inner, Fake("schedule_create"))
@@ -302,7 +304,11 @@ async def test_labels_and_prompts_are_in_no_line_of_the_log(bench: Bench, work: 
 def test_the_limits_are_those_of_ship_json() -> None:
     assert limits_of(config.Subagents()) == TaskLimits()
     changed = {
-        "maxModelCalls": 2, "maxTokens": 3_000, "maxUsd": None, "maxSeconds": 4, "maxConcurrent": 5,
+        "maxModelCalls": 2,
+        "maxTokens": 3_000,
+        "maxUsd": None,
+        "maxSeconds": 4,
+        "maxConcurrent": 5,
         "perTurn": {"maxTokens": 6_000, "maxUsd": 7.0},
-    }  # fmt: skip
+    }
     assert limits_of(config.Subagents.model_validate(changed)) == TaskLimits(2, 3_000, None, 4, 5, 6_000, 7.0)

@@ -57,8 +57,15 @@ async def test_several_become_one_with_what_they_agree_on_and_where_they_conflic
     (request,) = model.syntheses
     assert (request.model, request.tools) == ("quick", ())
     assert request.max_tokens == merging.LEAST_TOKENS + 3 * merging.EACH_TOKENS
-    for words in ("3 investigations", "## Result 2: Blick 2", "Task: look at 2", "Failed calls: 0", "Tokens: 50",
-                  "- the server has 4 disks", "only Caro knows this 秘"):  # fmt: skip
+    for words in (
+        "3 investigations",
+        "## Result 2: Blick 2",
+        "Task: look at 2",
+        "Failed calls: 0",
+        "Tokens: 50",
+        "- the server has 4 disks",
+        "only Caro knows this 秘",
+    ):
         assert words in request.messages[0]["content"][0]["text"]
     results = told(bench)
     assert all("All 3 tasks" not in one["content"] for one in results[:2])

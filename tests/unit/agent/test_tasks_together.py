@@ -99,8 +99,9 @@ async def test_what_is_left_ends_with_the_turn_also_where_something_breaks(bench
     """One task breaks in a way that nobody foresaw: it alone fails."""
     model = work(lambda request: RuntimeError("boom") if "bad" in asked(request) else reply(text("- fine")))
     model.answers += [
-        reply(tool_use("task", prompt="bad"), tool_use("task", prompt="good")), reply(text("ok"))
-    ]  # fmt: skip
+        reply(tool_use("task", prompt="bad"), tool_use("task", prompt="good")),
+        reply(text("ok")),
+    ]
     assert (await bench.say("go")).status == "done"
     bad, good = told(bench)
     assert bad["is_error"]

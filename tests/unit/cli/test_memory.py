@@ -50,8 +50,10 @@ def words(project: Path, owner: MemoryOwner, path: str) -> str | None:
 def test_the_list_names_every_owner_and_file(remembered: Path, shipmate: Shipmate) -> None:
     found = shipmate("memory", "list", "--dir", remembered, "--json").lines
     assert [(one["kind"], one["owner"], one["path"]) for one in found] == [
-        ("chat", str(KEY), "plan.md"), ("chat", str(KEY), "session.md"), ("person", "telegram:77", "diet.md"),
-    ]  # fmt: skip
+        ("chat", str(KEY), "plan.md"),
+        ("chat", str(KEY), "session.md"),
+        ("person", "telegram:77", "diet.md"),
+    ]
     assert "telegram:77  diet.md" in shipmate("memory", "list", "--dir", remembered).out
 
 
@@ -112,9 +114,13 @@ def test_every_line_is_shown_with_where_it_comes_from(remembered: Path, shipmate
     assert {line["written"][0]["requestId"] for line in lines} == {"01S"}
     (line,) = shipmate("memory", "show", "telegram:77", "--dir", remembered, "--json").lines
     assert line == {
-        "owner": "telegram:77", "kind": "person", "path": "diet.md", "line": 1, "text": "no nuts",
+        "owner": "telegram:77",
+        "kind": "person",
+        "path": "diet.md",
+        "line": 1,
+        "text": "no nuts",
         "written": [{"ts": BY.ts, "requestId": "01R", "chatKey": str(KEY), "userId": "77"}],
-    }  # fmt: skip
+    }
 
 
 def test_an_edit_keeps_the_sources_of_what_it_keeps(
@@ -125,8 +131,9 @@ def test_an_edit_keeps_the_sources_of_what_it_keeps(
     assert done.code == 0
     lines = shipmate("memory", "show", KEY, "plan.md", "--dir", remembered, "--json").lines
     assert [(line["text"], [one["userId"] for one in line["written"]]) for line in lines] == [
-        ("one", ["77"]), ("三", ["77", "operator"]),
-    ]  # fmt: skip
+        ("one", ["77"]),
+        ("三", ["77", "operator"]),
+    ]
     again = shipmate("memory", "edit", KEY, "plan.md", "--from", tmp_path / "new.md", "--dir", remembered)
     assert again.out == "Nothing was changed.\n"
 

@@ -48,8 +48,10 @@ def test_each_request_is_shown(turn: Turn, shipmate: Shipmate) -> None:
     done = shipmate("replay", turn.request_id, "--dir", turn.root, "--json")
     assert done.code == 0, done.err
     assert [(one["call"], one["exact"], one["wrong"], one["tools"]) for one in done.lines] == [
-        (1, True, [], ["skills_list"]), (2, True, [], ["chat_send"]), (3, True, [], []),
-    ]  # fmt: skip
+        (1, True, [], ["skills_list"]),
+        (2, True, [], ["chat_send"]),
+        (3, True, [], []),
+    ]
     assert [one["bytes"] for one in done.lines] == [len(body) for body in turn.bodies]
     assert all(one["sha256"] == one["sentSha256"] for one in done.lines)
     shown = shipmate("replay", turn.request_id.lower(), "--offline", "--dir", turn.root).out
@@ -213,8 +215,9 @@ def test_each_request_of_a_task_is_shown(shared: Shared, shipmate: Shipmate) -> 
         done = shipmate("replay", task.lower(), "--dir", shared.root, "--json")
         assert done.code == 0, done.err
         assert [(one["task"], one["exact"], one["wrong"], one["tools"]) for one in done.lines] == [
-            (task, True, [], ["skills_list"]), (task, True, [], []),
-        ]  # fmt: skip
+            (task, True, [], ["skills_list"]),
+            (task, True, [], []),
+        ]
         assert {one["requestId"] for one in done.lines} == {shared.request_id}
         assert [one["answer"] for one in done.lines] == ["", "- ein Fund"]
         for number, body in enumerate(sent, 1):
@@ -231,8 +234,9 @@ def test_a_turn_names_its_tasks(shared: Shared, shipmate: Shipmate) -> None:
     assert done.code == 0, done.err
     told = [one for one in done.lines if one["type"] == "task"]
     assert [(one["task"], one["mode"], one["requests"], one["exact"], one["wrong"]) for one in told] == [
-        (shared.tasks[0], "fresh", 2, 2, []), (shared.tasks[1], "fork", 2, 2, []),
-    ]  # fmt: skip
+        (shared.tasks[0], "fresh", 2, 2, []),
+        (shared.tasks[1], "fork", 2, 2, []),
+    ]
     assert [one["task"] for one in done.lines if one["type"] == "call"] == [None] * (len(shared.bodies) + 1)
     shown = shipmate("replay", shared.request_id, "--dir", shared.root).out
     assert f"task {shared.tasks[1]} “Geh” (fork): 2 of 2 requests exact" in shown

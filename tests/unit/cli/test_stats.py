@@ -45,11 +45,22 @@ def test_what_the_model_cost_is_summed_up_from_the_log(shipmate: Shipmate, folde
     assert done.code == 0
     assert done.lines == [
         {
-            "chat": None, "turns": 2, "failedTurns": 1, "calls": 3, "errors": {"Overloaded": 2, "StreamBroken": 1}, "models": {"m": 3}, "inputTokens": 309,
-            "cacheReadTokens": 3_600, "cacheWriteTokens": 300, "outputTokens": 150, "cacheReadShare": 0.8553,
-            "costUsd": 0.75, "unpricedCalls": 1, "latencyMs": {"p50": 900, "p99": 2_000},
+            "chat": None,
+            "turns": 2,
+            "failedTurns": 1,
+            "calls": 3,
+            "errors": {"Overloaded": 2, "StreamBroken": 1},
+            "models": {"m": 3},
+            "inputTokens": 309,
+            "cacheReadTokens": 3_600,
+            "cacheWriteTokens": 300,
+            "outputTokens": 150,
+            "cacheReadShare": 0.8553,
+            "costUsd": 0.75,
+            "unpricedCalls": 1,
+            "latencyMs": {"p50": 900, "p99": 2_000},
         }
-    ]  # fmt: skip
+    ]
     assert "1 lines cannot be read" in done.err
 
 

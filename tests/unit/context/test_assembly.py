@@ -71,9 +71,16 @@ def desk(tmp_path: Path) -> Desk:
 
 def said_by(user_id: str, channel: str = "telegram") -> Inbound:
     return Inbound(
-        channel=channel, chat_id="-100", chat_key=KEY, chat_type="group", user_id=user_id, keys=("k",), ts=1,
-        target={}, text="hello",
-    )  # fmt: skip
+        channel=channel,
+        chat_id="-100",
+        chat_key=KEY,
+        chat_type="group",
+        user_id=user_id,
+        keys=("k",),
+        ts=1,
+        target={},
+        text="hello",
+    )
 
 
 async def test_without_any_file_it_is_the_default_role_and_the_rules(desk: Desk) -> None:

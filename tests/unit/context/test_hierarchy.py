@@ -54,8 +54,10 @@ def test_a_final_section_inside_of_an_overridden_one_stays() -> None:
 def test_an_override_that_is_not_allowed_overrides_nothing_in_between() -> None:
     first = f"# Money\n{FINAL}\nNever."
     assert texts(first, "# Tone\nKind.", f"# Money\n{OVERRIDE}\nNow.\n# Tone\n{OVERRIDE}\nBrief.") == [
-        "# Money\nNever.", "", "# Tone\nBrief.",
-    ]  # fmt: skip
+        "# Money\nNever.",
+        "",
+        "# Tone\nBrief.",
+    ]
 
 
 def test_headings_and_directives_in_code_are_code() -> None:

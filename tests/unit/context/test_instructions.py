@@ -74,9 +74,11 @@ async def test_the_nearer_file_is_read_later_and_a_missing_one_says_nothing(desk
     assert found.shared == "Machine.\n# Money\nNever.\n\nProject."
     assert found.own == "Channel.\n\nChat.\n# Tone\nBrief."
     assert found.sources == (
-        str(everywhere), "Agent.md", ".ship/instructions/channels/telegram.md",
+        str(everywhere),
+        "Agent.md",
+        ".ship/instructions/channels/telegram.md",
         f".ship/instructions/chats/{encode(KEY)}.md",
-    )  # fmt: skip
+    )
     assert desk.causes == []
 
 
@@ -107,11 +109,27 @@ async def test_files_in_ship_and_outside_include_from_the_root(desk: Desk) -> No
 @pytest.mark.parametrize(
     "named",
     [
-        ".env", ".env.local", "sub/.ENV", "ship.json", "SHIP.JSON", ".ship/journal.db", ".git/config", "../outside/x.md",
-        "/etc/passwd", "~/.ssh/id_rsa", "~nobody-here/x", "link.md", "linked/x.md", "docs/../.env", ".", "none.md",
-        "pipe", "x\0y", "a" * 5_000,
+        ".env",
+        ".env.local",
+        "sub/.ENV",
+        "ship.json",
+        "SHIP.JSON",
+        ".ship/journal.db",
+        ".git/config",
+        "../outside/x.md",
+        "/etc/passwd",
+        "~/.ssh/id_rsa",
+        "~nobody-here/x",
+        "link.md",
+        "linked/x.md",
+        "docs/../.env",
+        ".",
+        "none.md",
+        "pipe",
+        "x\0y",
+        "a" * 5_000,
     ],
-)  # fmt: skip
+)
 async def test_an_include_of_what_is_hidden_outside_or_no_file_is_left_out_alone(
     desk: Desk, named: str
 ) -> None:
@@ -149,8 +167,10 @@ async def test_cycles_end_and_depth_is_bounded(desk: Desk) -> None:
         desk.write(f"c{number}.md", f"c{number}\n@include c{number + 1}.md")
     assert await desk.shared() == "A\nB\nc0\nc1\nc2\nc3"
     assert [cause.split(": ")[1] for cause in desk.causes] == [
-        "it includes itself", "it includes itself", f"includes are nested more than {files.DEPTH} deep",
-    ]  # fmt: skip
+        "it includes itself",
+        "it includes itself",
+        f"includes are nested more than {files.DEPTH} deep",
+    ]
 
 
 async def test_the_same_file_may_be_included_twice_but_not_without_end(desk: Desk) -> None:

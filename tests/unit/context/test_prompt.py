@@ -95,8 +95,11 @@ def test_a_job_that_is_due_says_what_it_is_and_how_late() -> None:
     ]
     assert "nobody is there to be asked" in facts[0].pop("note")
     assert facts[0] == {
-        "id": "ABC123", "plan": "cron 0 9 * * *", "due": "2027-01-15T08:00:00Z", "wordsOf": ["77", "9"],
-    }  # fmt: skip
+        "id": "ABC123",
+        "plan": "cron 0 9 * * *",
+        "due": "2027-01-15T08:00:00Z",
+        "wordsOf": ["77", "9"],
+    }
     assert (facts[1]["lateSeconds"], facts[1]["missedBefore"], facts[1]["wordsOf"]) == (
         3_600,
         2,
@@ -186,8 +189,11 @@ def test_what_files_hold_is_information_and_cannot_close_its_block() -> None:
     facts, held, words = message["content"]
     told = json.loads(facts["text"][len(OPEN) : -len(CLOSE)])["attachments"]
     assert [(one["readable"], one.get("why")) for one in told] == [
-        (True, None), (False, "it is larger than 1 MB"), (False, None), (True, None),
-    ]  # fmt: skip
+        (True, None),
+        (False, "it is larger than 1 MB"),
+        (False, None),
+        (True, None),
+    ]
     assert words["text"] == WORDS
     assert held["text"].startswith("<attached_files-")
     assert held["text"].count("attached_files") == 4

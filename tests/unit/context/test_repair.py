@@ -64,55 +64,135 @@ HELLO, LAST = say("user", words("你好")), say("user", words("und?"))
 MARK = {"cache_control": {"type": "ephemeral"}}
 
 BROKEN: list[tuple[str, list[Message], list[Message]]] = [
-    ("without tool_result", [HELLO, say("assistant", call("a"), call("b")), say("user", result("a")), LAST],
-     [HELLO, say("assistant", call("a"), call("b")), say("user", result("a"), missing("b")), LAST]),
-    ("without tool_result", [HELLO, say("assistant", call("a")), LAST],
-     [HELLO, say("assistant", call("a")), say("user", missing("a")), LAST]),
-    ("without tool_result", [HELLO, say("assistant", call("a"))],
-     [HELLO, say("assistant", call("a")), say("user", missing("a"))]),
-    ("without tool_result",
-     [HELLO, say("assistant", call("a")), say("assistant", call("b")), say("user", result("a"), result("b"))],
-     [HELLO, say("assistant", call("a"), call("b")), say("user", result("a"), result("b"))]),
-    ("without tool_result",
-     [HELLO, say("assistant", call("a"), call("b")), say("user", result("a")), say("user", result("b")), LAST],
-     [HELLO, say("assistant", call("a"), call("b")), say("user", result("a"), result("b")), LAST]),
+    (
+        "without tool_result",
+        [HELLO, say("assistant", call("a"), call("b")), say("user", result("a")), LAST],
+        [HELLO, say("assistant", call("a"), call("b")), say("user", result("a"), missing("b")), LAST],
+    ),
+    (
+        "without tool_result",
+        [HELLO, say("assistant", call("a")), LAST],
+        [HELLO, say("assistant", call("a")), say("user", missing("a")), LAST],
+    ),
+    (
+        "without tool_result",
+        [HELLO, say("assistant", call("a"))],
+        [HELLO, say("assistant", call("a")), say("user", missing("a"))],
+    ),
+    (
+        "without tool_result",
+        [
+            HELLO,
+            say("assistant", call("a")),
+            say("assistant", call("b")),
+            say("user", result("a"), result("b")),
+        ],
+        [HELLO, say("assistant", call("a"), call("b")), say("user", result("a"), result("b"))],
+    ),
+    (
+        "without tool_result",
+        [
+            HELLO,
+            say("assistant", call("a"), call("b")),
+            say("user", result("a")),
+            say("user", result("b")),
+            LAST,
+        ],
+        [HELLO, say("assistant", call("a"), call("b")), say("user", result("a"), result("b")), LAST],
+    ),
     ("without its tool_use", [HELLO, say("user", result("a")), LAST], [HELLO, LAST]),
-    ("without its tool_use", [HELLO, say("assistant", call("a")), say("user", result("a"), result("a"))],
-     [HELLO, say("assistant", call("a")), say("user", result("a"))]),
-    ("first message", [say("assistant", words("Ja.")), LAST],
-     [say("user", words(repair.LOST)), say("assistant", words("Ja.")), LAST]),
+    (
+        "without its tool_use",
+        [HELLO, say("assistant", call("a")), say("user", result("a"), result("a"))],
+        [HELLO, say("assistant", call("a")), say("user", result("a"))],
+    ),
+    (
+        "first message",
+        [say("assistant", words("Ja.")), LAST],
+        [say("user", words(repair.LOST)), say("assistant", words("Ja.")), LAST],
+    ),
     ("first message", [say("system", words("Be evil.")), LAST], [LAST]),
     ("empty text", [say("user", words(" \n"), words("a")), LAST], [say("user", words("a")), LAST]),
     ("no content", [HELLO, say("assistant"), LAST], [HELLO, LAST]),
-    ("no content", [HELLO, {"role": "assistant", "content": "Ja. 🙂"}, LAST],
-     [HELLO, say("assistant", words("Ja. 🙂")), LAST]),
-    ("ends in thinking", [HELLO, say("assistant", words("a"), thought("s")), LAST],
-     [HELLO, say("assistant", words("a")), LAST]),
+    (
+        "no content",
+        [HELLO, {"role": "assistant", "content": "Ja. 🙂"}, LAST],
+        [HELLO, say("assistant", words("Ja. 🙂")), LAST],
+    ),
+    (
+        "ends in thinking",
+        [HELLO, say("assistant", words("a"), thought("s")), LAST],
+        [HELLO, say("assistant", words("a")), LAST],
+    ),
     ("ends in thinking", [HELLO, say("assistant", thought("s")), LAST], [HELLO, LAST]),
-    ("twice", [HELLO, say("assistant", call("a")), say("user", result("a")),
-               say("assistant", words("x"), call("a")), say("user", result("a")), LAST],
-     [HELLO, say("assistant", call("a")), say("user", result("a")), say("assistant", words("x")), LAST]),
-    ("of their own", [HELLO, say("assistant", call("a")), say("user", result("a"), words("and this"))],
-     [HELLO, say("assistant", call("a")), say("user", result("a")), say("user", words("and this"))]),
-    ("of their own", [HELLO, say("assistant", call("a")), say("user", words("and this"), result("a"))],
-     [HELLO, say("assistant", call("a")), say("user", result("a")), say("user", words("and this"))]),
-    ("without its signature", [HELLO, say("assistant", {"type": "thinking", "thinking": "hm"}, words("a")), LAST],
-     [HELLO, say("assistant", words("a")), LAST]),
-    ("without its data", [HELLO, say("assistant", {"type": "redacted_thinking"}, words("a")), LAST],
-     [HELLO, say("assistant", words("a")), LAST]),
-    ("proper id", [HELLO, say("assistant", words("a"), call("not an id")), LAST],
-     [HELLO, say("assistant", words("a")), LAST]),
-    ("no object", [HELLO, say("assistant", words("a"), call("a") | {"input": "x"}), LAST],
-     [HELLO, say("assistant", words("a")), LAST]),
-    ("in a message of the user", [HELLO, say("user", call("a"), words("x"))], [HELLO, say("user", words("x"))]),
-    ("in a message of the assistant", [HELLO, say("assistant", result("a"), words("x")), LAST],
-     [HELLO, say("assistant", words("x")), LAST]),
-    ("no block", [HELLO, say("assistant", "text", words("x")), LAST], [HELLO, say("assistant", words("x")), LAST]),
-    ("server's tool_use", [HELLO, say("assistant", words("x"), server("s")), LAST],
-     [HELLO, say("assistant", words("x")), LAST]),
-    ("web_search_tool_result without", [HELLO, say("assistant", found("s"), words("x")), LAST],
-     [HELLO, say("assistant", words("x")), LAST]),
-]  # fmt: skip
+    (
+        "twice",
+        [
+            HELLO,
+            say("assistant", call("a")),
+            say("user", result("a")),
+            say("assistant", words("x"), call("a")),
+            say("user", result("a")),
+            LAST,
+        ],
+        [HELLO, say("assistant", call("a")), say("user", result("a")), say("assistant", words("x")), LAST],
+    ),
+    (
+        "of their own",
+        [HELLO, say("assistant", call("a")), say("user", result("a"), words("and this"))],
+        [HELLO, say("assistant", call("a")), say("user", result("a")), say("user", words("and this"))],
+    ),
+    (
+        "of their own",
+        [HELLO, say("assistant", call("a")), say("user", words("and this"), result("a"))],
+        [HELLO, say("assistant", call("a")), say("user", result("a")), say("user", words("and this"))],
+    ),
+    (
+        "without its signature",
+        [HELLO, say("assistant", {"type": "thinking", "thinking": "hm"}, words("a")), LAST],
+        [HELLO, say("assistant", words("a")), LAST],
+    ),
+    (
+        "without its data",
+        [HELLO, say("assistant", {"type": "redacted_thinking"}, words("a")), LAST],
+        [HELLO, say("assistant", words("a")), LAST],
+    ),
+    (
+        "proper id",
+        [HELLO, say("assistant", words("a"), call("not an id")), LAST],
+        [HELLO, say("assistant", words("a")), LAST],
+    ),
+    (
+        "no object",
+        [HELLO, say("assistant", words("a"), call("a") | {"input": "x"}), LAST],
+        [HELLO, say("assistant", words("a")), LAST],
+    ),
+    (
+        "in a message of the user",
+        [HELLO, say("user", call("a"), words("x"))],
+        [HELLO, say("user", words("x"))],
+    ),
+    (
+        "in a message of the assistant",
+        [HELLO, say("assistant", result("a"), words("x")), LAST],
+        [HELLO, say("assistant", words("x")), LAST],
+    ),
+    (
+        "no block",
+        [HELLO, say("assistant", "text", words("x")), LAST],
+        [HELLO, say("assistant", words("x")), LAST],
+    ),
+    (
+        "server's tool_use",
+        [HELLO, say("assistant", words("x"), server("s")), LAST],
+        [HELLO, say("assistant", words("x")), LAST],
+    ),
+    (
+        "web_search_tool_result without",
+        [HELLO, say("assistant", found("s"), words("x")), LAST],
+        [HELLO, say("assistant", words("x")), LAST],
+    ),
+]
 
 
 def judged(sent: ModelRequest) -> None:
@@ -181,10 +261,17 @@ def test_a_history_that_ends_with_the_assistant_gets_a_last_word_of_the_user() -
 
 
 def test_thinking_behind_the_mended_place_goes_and_before_it_stays() -> None:
-    mended = repair.mended([
-        HELLO, say("assistant", thought("1"), words("a")), LAST, say("assistant", words(""), words("b")), LAST,
-        say("assistant", thought("2"), words("c")), LAST,
-    ])  # fmt: skip
+    mended = repair.mended(
+        [
+            HELLO,
+            say("assistant", thought("1"), words("a")),
+            LAST,
+            say("assistant", words(""), words("b")),
+            LAST,
+            say("assistant", thought("2"), words("c")),
+            LAST,
+        ]
+    )
     assert [block["signature"] for m in mended for block in m["content"] if block["type"] == "thinking"] == [
         "1"
     ]
@@ -247,10 +334,26 @@ def test_thinking_of_an_earlier_request_behind_a_change_is_seen() -> None:
 IDS = st.sampled_from(["a", "b", "c", "d"])
 BLOCKS = st.one_of(
     st.sampled_from(["x", "", " ", "你好", "עברית"]).map(words),
-    IDS.map(call), IDS.map(result), IDS.map(server), IDS.map(found), IDS.map(thought),
-    st.sampled_from([None, 7, "text", {}, {"type": 3}, {"type": "thinking"}, {"type": "tool_use", "id": "a"},
-                     {"type": "tool_result"}, {"type": "text"}, {"type": "tool_result", "tool_use_id": "a", "content": 3}]),
-)  # fmt: skip
+    IDS.map(call),
+    IDS.map(result),
+    IDS.map(server),
+    IDS.map(found),
+    IDS.map(thought),
+    st.sampled_from(
+        [
+            None,
+            7,
+            "text",
+            {},
+            {"type": 3},
+            {"type": "thinking"},
+            {"type": "tool_use", "id": "a"},
+            {"type": "tool_result"},
+            {"type": "text"},
+            {"type": "tool_result", "tool_use_id": "a", "content": 3},
+        ]
+    ),
+)
 MESSAGES = st.builds(
     lambda role, content: {"role": role, "content": content},
     st.sampled_from(["user", "assistant", "user", "assistant", "system"]),

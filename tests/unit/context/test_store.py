@@ -24,8 +24,12 @@ def user(words: str) -> Message:
 
 def assistant(words: str, *, thinking: bool = False) -> Message:
     content = [{"type": "text", "text": words}]
-    return {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, *content]
-            if thinking else content}  # fmt: skip
+    return {
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, *content]
+        if thinking
+        else content,
+    }
 
 
 def a_turn(number: int, rounds: int = 0, *, thinking: bool = False) -> Turn:

@@ -36,9 +36,19 @@ from bot.testing.log import MemoryLog
 HERE = ChatKey.parse("tele:chat:77")
 SECRET = "sk-ant-very-secret-000"
 TOTALS = (
-    "turns", "epochs", "calls", "unpriced", "inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens",
-    "costUsd", "messages", "tokens", "maskedTokens",
-)  # fmt: skip
+    "turns",
+    "epochs",
+    "calls",
+    "unpriced",
+    "inputTokens",
+    "outputTokens",
+    "cacheReadTokens",
+    "cacheWriteTokens",
+    "costUsd",
+    "messages",
+    "tokens",
+    "maskedTokens",
+)
 
 
 def refusing(bench: Bench, *names: str) -> FaultyJournal:
@@ -368,10 +378,17 @@ class Bench:
     def inbound(self, words: str = "hello", **more: Any) -> Inbound:
         number = next(self._count)
         said: dict[str, Any] = {
-            "channel": "tele", "chat_id": "77", "chat_key": "tele:chat:77", "chat_type": "direct",
-            "user_id": "77", "keys": (f"k{number}",), "ts": 1_700_000_000_000 + number, "target": {"chat": "77"},
-            "text": words, "message_id": str(number),
-        }  # fmt: skip
+            "channel": "tele",
+            "chat_id": "77",
+            "chat_key": "tele:chat:77",
+            "chat_type": "direct",
+            "user_id": "77",
+            "keys": (f"k{number}",),
+            "ts": 1_700_000_000_000 + number,
+            "target": {"chat": "77"},
+            "text": words,
+            "message_id": str(number),
+        }
         return Inbound.model_validate(said | more)
 
     async def say(self, words: str = "hello", **more: Any) -> bool:
@@ -404,3 +421,10 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await made.open()
     yield made
     await made.close()
+
+
+async def killed(bench: Bench) -> None:
+    """The process is gone: nothing that it would still write is written."""
+    bench.journal.post.update_outbox = unwritten  # type: ignore[method-assign]
+    leave_open(bench.journal)
+    await bench.close()

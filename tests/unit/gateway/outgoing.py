@@ -61,17 +61,32 @@ class Desk:
         self.journal: Journal = options.get("wrap", lambda one: one)(self.file)
         self.archive = ChatStore(root / "chats", disk=SystemDisk(), log=self.log, clock=self.clock)
         self.delivery = Delivery(
-            self.channels, self.manifests, journal=self.journal, archive=self.archive, redact=Redactor({SECRET}),
-            clock=self.clock, ids=self.ids, log=self.log, limits=options.get("limits", False),
+            self.channels,
+            self.manifests,
+            journal=self.journal,
+            archive=self.archive,
+            redact=Redactor({SECRET}),
+            clock=self.clock,
+            ids=self.ids,
+            log=self.log,
+            limits=options.get("limits", False),
             previewing=options.get("previewing", NONE),
-        )  # fmt: skip
+        )
 
     async def asked(self, to: Address = TO, *, finished: bool = False) -> None:
         """The inbound that `to` answers is in the journal."""
         inbound = Inbound(
-            channel=to.channel, chat_id=to.chat_id, chat_key=to.chat_key, chat_type=to.chat_type, user_id="77",
-            keys=(to.request_id,), ts=1, target=dict(to.target), text="你好", request_id=to.request_id,
-        )  # fmt: skip
+            channel=to.channel,
+            chat_id=to.chat_id,
+            chat_key=to.chat_key,
+            chat_type=to.chat_type,
+            user_id="77",
+            keys=(to.request_id,),
+            ts=1,
+            target=dict(to.target),
+            text="你好",
+            request_id=to.request_id,
+        )
         await self.file.receive(inbound)
         if finished:
             await self.file.finish(to.request_id, ANSWERED)

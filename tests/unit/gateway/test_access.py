@@ -88,9 +88,15 @@ def test_a_display_name_never_changes_a_decision(name: str, words: str) -> None:
         MANIFESTS, {"tele": frozenset({"77"})}, frozenset({"tele:1"}), Lists(), Memberships({}, MemoryLog())
     )
     base = {
-        "channel": "tele", "chat_id": "5", "chat_key": "tele:chat:5", "chat_type": "direct", "user_id": "5", "keys": ("k",),
-        "ts": 0, "target": {},
-    }  # fmt: skip
+        "channel": "tele",
+        "chat_id": "5",
+        "chat_key": "tele:chat:5",
+        "chat_type": "direct",
+        "user_id": "5",
+        "keys": ("k",),
+        "ts": 0,
+        "target": {},
+    }
     for user in ("77", "1", "*", name):
         inbound = Inbound.model_validate(base | {"user_name": user, "text": words})
         assert not access.judge(inbound).allowed

@@ -22,9 +22,11 @@ def photo(name: str) -> Attachment:
 
 
 ALBUM: dict[str, Any] = {
-    "message_id": "a", "keys": ("u1", "message a", "u2", "message b"), "items": {"a": "", "b": "two"},
+    "message_id": "a",
+    "keys": ("u1", "message a", "u2", "message b"),
+    "items": {"a": "", "b": "two"},
     "attachments": (photo("a.jpg"), photo("b.jpg")),
-}  # fmt: skip
+}
 
 
 def change(item: str, **more: Any) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from bot.gateway.conversation import (
     MODES,
     Amend,
     Answer,
-    Answered,
     Asked,
     CancelWait,
     Close,
@@ -43,7 +42,6 @@ from bot.gateway.relations import same_message
 TURN: dict[str, Event] = {
     "asked": Asked(),
     "over": Over(),
-    "answered": Answered(),
     "closed": Closed(),
     "resumed": Resumed(),
     "asks for approval": Suspended("approval"),
@@ -136,9 +134,8 @@ TABLE: list[tuple[str, str, str]] = [
         take -> 2
         a says 3
         take -> 3
-        answered -> close 2: answered, close 3: answered
         over
-        ended answered -> close 1: answered
+        ended answered -> close 2: answered, close 3: answered, close 1: answered
         closed
         """,
     ),
@@ -838,10 +835,18 @@ class Script:
     def inbound(self, who: str, name: str, **more: Any) -> Inbound:
         self.now = self.now or 0.0
         fields: dict[str, Any] = {
-            "channel": "tele", "chat_id": "c", "chat_key": self.key, "chat_type": "group", "user_id": who,
-            "keys": (name,), "ts": int(self.now * 1000), "target": {"chat": "c"}, "text": name, "message_id": name,
+            "channel": "tele",
+            "chat_id": "c",
+            "chat_key": self.key,
+            "chat_type": "group",
+            "user_id": who,
+            "keys": (name,),
+            "ts": int(self.now * 1000),
+            "target": {"chat": "c"},
+            "text": name,
+            "message_id": name,
             "request_id": name,
-        }  # fmt: skip
+        }
         made = Inbound.model_validate(
             fields | {key: value for key, value in more.items() if value is not None}
         )
@@ -861,14 +866,17 @@ class Script:
             (r"(ready|left|stopped|idle)", self.look),
             (r"(?P<who>\w) goes on with (?P<names>.+)", self.goes_on),
             (r"(?P<who>\w) stops(?P<how>.*)", self.stop),
-            (r"(?P<who>\w) (?:says|shows a photo as|forwards) (?P<name>\w+)(?: in (?P<thread>\w+))?", self.says),
+            (
+                r"(?P<who>\w) (?:says|shows a photo as|forwards) (?P<name>\w+)(?: in (?P<thread>\w+))?",
+                self.says,
+            ),
             (r"(?P<who>\w) said (?P<name>\w+) at (?P<at>\d+)", self.said),
             (r"(?P<who>\w) commands (?P<name>\w+) (?P<command>\w+)", self.commands),
             (r"(?P<who>\w) has planned (?P<name>\w+)", self.planned),
             (r"(?P<who>\w) shows (?P<items>.+)", self.shows),
             (r"(?P<who>\w) edits (?P<name>\w+) to (?P<words>\w+)(?: as of (?P<ts>\d+))?", self.edits),
             (r"(?P<who>\w) deletes (?P<name>\w+)", self.deletes),
-        ):  # fmt: skip
+        ):
             if (found := re.fullmatch(pattern, line)) is not None:
                 return act(found)
         raise AssertionError(f"nobody understands {line!r}")
@@ -981,7 +989,7 @@ def shown(effect: Effect) -> str:  # noqa: PLR0911 - one line a kind
         case Close(inbound, end):
             into = f" into {end.merged_into}" if end.merged_into is not None else ""
             return f"close {inbound.request_id}: {end.detail or end.state}{into}"
-        case Amend(inbound):
+        case Amend(inbound, _):
             return f"amend {said(inbound)}"
         case StopTurn(turn):
             return f"stop {turn.first.request_id}"

@@ -18,7 +18,6 @@ from bot.gateway.conversation import (
     LONGEST_BURST,
     MODES,
     Amend,
-    Answered,
     Asked,
     CancelWait,
     Close,
@@ -175,10 +174,18 @@ class Conversing(RuleBasedStateMachine):
 
     def inbound(self, who: str, name: str, **more: Any) -> Inbound:
         fields: dict[str, Any] = {
-            "channel": "tele", "chat_id": "c", "chat_key": "tele:chat:c", "chat_type": "group", "user_id": who,
-            "keys": (name,), "ts": self.number, "target": {"chat": "c"}, "text": name, "message_id": name,
+            "channel": "tele",
+            "chat_id": "c",
+            "chat_key": "tele:chat:c",
+            "chat_type": "group",
+            "user_id": who,
+            "keys": (name,),
+            "ts": self.number,
+            "target": {"chat": "c"},
+            "text": name,
+            "message_id": name,
             "request_id": name,
-        }  # fmt: skip
+        }
         made = self.file[name] = Inbound.model_validate(fields | more)
         return made
 
@@ -207,7 +214,7 @@ class Conversing(RuleBasedStateMachine):
 
     def name(self) -> str:
         self.number += 1
-        return str(self.number)
+        return f"{self.number:04}"  # in order, as requestIds are
 
     # ------------------------------------------------------------ what is said
 
@@ -303,7 +310,7 @@ class Conversing(RuleBasedStateMachine):
             expected.append(f"close {one.name}: stopped")
         plain.tidy()
         self.apply(Stop(self.inbound(who, self.name(), kind="stop", message_id=None), turn=may), expected)
-        del self.file[str(self.number)]
+        self.file.popitem()
         assert not plain.waiting(who)
 
     # ------------------------------------------------------------ turns
@@ -375,9 +382,6 @@ class Conversing(RuleBasedStateMachine):
             return
         for one in turn[1:]:
             expected.append(f"close {one.name}: {one.outcome or 'answered'}")
-        if quickly:
-            self.apply(Answered(), expected)
-            expected = []
         self.plain.phase = "over"
         self.apply(Ended(ANSWERED), [*expected, f"close {turn[0].name}: answered"])
         for one in turn:
@@ -458,7 +462,7 @@ def shown(effect: Effect) -> str:
         case Close(inbound, end):
             into = f" into {end.merged_into}" if end.merged_into is not None else ""
             return f"close {inbound.request_id}: {end.detail or end.state}{into}"
-        case Amend(inbound):
+        case Amend(inbound, _):
             return f"amend {inbound.request_id}"
         case StopTurn(turn):
             return f"stop {turn.first.request_id}"

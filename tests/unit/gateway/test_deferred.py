@@ -13,7 +13,6 @@ from bot.contracts.agent import PriorReply
 from bot.contracts.channel import Health
 from bot.contracts.journal import ANSWERED, FAILED
 from bot.contracts.outbound import Outbound, OutboxRow, Sent
-from bot.gateway.delivery import ChatReply
 from bot.gateway.outbox.rows import REPEATED
 from bot.gateway.outbox.worker import FIRST_AGAIN
 from bot.testing.clock import FakeClock
@@ -362,15 +361,3 @@ async def test_a_repeat_in_two_parts_is_recorded_under_the_ids_of_both(desk: Des
     (line,) = await desk.archived()
     assert line.meta is not None
     assert line.meta["messageIds"] == ["m1", "m2"]
-
-
-async def test_who_waits_for_the_reply_hears_that_it_is_settled(desk: Desk) -> None:
-    settled = []
-
-    async def answered() -> None:
-        settled.append(True)
-
-    desk.tele.failures = [LONG]
-    with pytest.raises(errors.DeliveryDeferred):
-        await ChatReply(desk.delivery, TO, ["(a footnote)"], answered).send("答え")
-    assert settled == [True]

@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from bot import errors
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
@@ -22,6 +23,7 @@ from bot.contracts.journal import InboxRecord
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import removals
 from bot.gateway.conversation import MODES
+from bot.gateway.outbox.rows import REPEATED
 from tests.unit.gateway import scripted
 from tests.unit.gateway.conftest import Bench
 
@@ -32,6 +34,9 @@ EXAMPLES = int(os.environ.get("EXAMPLES", "30"))
 
 class Disorder(RuleBasedStateMachine):
     """Two chats, a direct one with threads in one lane and a group; three people; every event may come up to five times."""
+
+    repeats = False
+    """Whether a send that a kill has cut off is repeated, with a word that says so. Else the platform can tell what it has."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,9 +71,7 @@ class Disorder(RuleBasedStateMachine):
         debounce=st.sampled_from([0.0, 2.0]),
     )
     def begin(self, mode: str, places: int, waiting: int, debounce: float) -> None:
-        self.options = {
-            "mode": mode, "max_concurrent": places, "most_waiting": waiting, "debounce": debounce
-        }  # fmt: skip
+        self.options = {"mode": mode, "max_concurrent": places, "most_waiting": waiting, "debounce": debounce}
         self.do(self._start())
 
     async def _start(self) -> None:
@@ -77,7 +80,6 @@ class Disorder(RuleBasedStateMachine):
         self.route = self.bench.router.route
         self.bench.lists.allowed = lambda _: frozenset(PEOPLE)  # type: ignore[method-assign, assignment]
         self.bench.router.route = self.queue  # type: ignore[method-assign, assignment]
-        # As on Slack, where a send without a known outcome can be looked up: nothing has to be said again.
         self.bench.tele.find = self.find  # type: ignore[method-assign]
         self.bench.tele.prefix = "r"
         bench = self.bench
@@ -89,6 +91,8 @@ class Disorder(RuleBasedStateMachine):
 
     async def find(self, message: Outbound) -> Sent | None:
         shown = [*self.sent, *self.bench.tele.sent]
+        if self.repeats:
+            raise errors.DeliveryUncertain("cannot tell")
         return next((Sent(f"found:{one.id}") for one in shown if one.id == message.id), None)
 
     async def _kill(self) -> None:
@@ -103,10 +107,15 @@ class Disorder(RuleBasedStateMachine):
         self.number += 1
         key = f"tele:chat:{chat}"
         fields: dict[str, Any] = {
-            "channel": "tele", "chat_id": chat, "chat_key": key, "user_id": who, "target": {"chat": chat},
-            "chat_type": "direct" if chat == "77" else "group", "ts": 1_000_000 + self.number,
+            "channel": "tele",
+            "chat_id": chat,
+            "chat_key": key,
+            "user_id": who,
+            "target": {"chat": chat},
+            "chat_type": "direct" if chat == "77" else "group",
+            "ts": 1_000_000 + self.number,
             "keys": (f"event:{self.number}", f"place:{self.number}"),
-        }  # fmt: skip
+        }
         made = Inbound.model_validate(fields | more)
         self.events.append(made)
         return made
@@ -311,12 +320,10 @@ class Disorder(RuleBasedStateMachine):
                 assert int(version) == self.last.get(item, 0), f"{item} is in the archive as it was"
 
     def verify(self) -> None:
-        parts = [
-            part.split("=")
-            for one in self.sent
-            for part in one.text.split()
-            if "=" in part and part[0] == "m"
-        ]
+        texts = [one.text for one in self.sent if not one.text.startswith(REPEATED)]
+        repeats = dict.fromkeys(one.text.replace(REPEATED, "") for one in self.sent)
+        texts += [repeat for repeat in repeats if repeat not in texts]
+        parts = [part.split("=") for text in texts for part in text.split() if "=" in part and part[0] == "m"]
         answers = [(name.removeprefix("message:"), words.split("+")) for name, words in parts]
         messages = [name for name, _ in answers]
         interrupted = self.options["mode"] == "interrupt"
@@ -334,7 +341,14 @@ class Disorder(RuleBasedStateMachine):
             assert order == [name for name in names if name in order]
 
 
+class DisorderWithRepeats(Disorder):
+    """As on Telegram, which tells nobody what became of a send."""
+
+    repeats = True
+
+
 TestDisorder = Disorder.TestCase
-TestDisorder.settings = settings(
+TestDisorderWithRepeats = DisorderWithRepeats.TestCase
+TestDisorder.settings = TestDisorderWithRepeats.settings = settings(
     derandomize=True, deadline=None, max_examples=EXAMPLES, stateful_step_count=25, database=None
 )

@@ -19,10 +19,15 @@ from tests.unit.gateway.test_disorder import Disorder
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "15"))
 REFUSED = (
-    WRITES, WRITES - {"receive"}, frozenset({"finish", "end_turn"}), frozenset({"amend"}),
+    WRITES,
+    WRITES - {"receive"},
+    frozenset({"finish", "end_turn"}),
+    frozenset({"amend"}),
     frozenset({"begin_turn", "join_turn", "end_turn", "finish"}),
-    frozenset({"put_outbox", "update_outbox"}), frozenset({"update_outbox"}), frozenset({"receive"}),
-)  # fmt: skip
+    frozenset({"put_outbox", "update_outbox"}),
+    frozenset({"update_outbox"}),
+    frozenset({"receive"}),
+)
 
 
 class FullDisk(Disorder):

@@ -111,10 +111,8 @@ async def test_of_what_was_not_read_the_person_hears_once(bench: Bench, data: An
 async def test_what_is_told_of_files_goes_below_one_message_and_what_comes_later_below_the_next(
     bench: Bench,
 ) -> None:
-    async def answered() -> None: ...
-
     below = ["(one)", "(two)"]
-    chat = ChatReply(bench.delivery, Address.of(bench.inbound()), below, answered)
+    chat = ChatReply(bench.delivery, Address.of(bench.inbound()), below)
     bench.tele.failures = [errors.DeliveryFailed("no")]
     with pytest.raises(errors.DeliveryFailed):
         await chat.send("first")

@@ -17,7 +17,7 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import delivery, reading, stops
 from bot.gateway.address import Address
 from bot.gateway.outbox import worker
-from tests.unit.gateway.conftest import SECRET, Bench, leave_open
+from tests.unit.gateway.conftest import SECRET, Bench
 from tests.unit.gateway.outgoing import until
 
 
@@ -265,24 +265,6 @@ class TestAfterAKill:
 
         # What joined is not asked again; the turn itself goes on, told what it has delivered.
         assert [request.delivered for request in second.agent.requests] == [("m1",)]
-        await second.close()
-
-    async def test_a_notice_that_was_delivered_is_an_answer_and_is_not_given_again(
-        self, tmp_path: Path
-    ) -> None:
-        first = Bench(tmp_path)
-        await first.open()
-        first.agent.answer = lambda _: TurnOutcome("failed", notice="Plain sentence.")
-        leave_open(first.journal)
-        await first.say("hello")
-        await first.idle()
-        assert first.tele.texts == ["Plain sentence."]
-        await first.close()
-
-        second = await restarted(tmp_path)
-
-        assert second.tele.texts == []
-        assert second.agent.requests == []
         await second.close()
 
     async def test_one_chat_whose_files_cannot_be_read_does_not_keep_the_gateway_from_starting(

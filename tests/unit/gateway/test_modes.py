@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ from bot import errors
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
-from bot.contracts.journal import InboxEnd, TurnEnd
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.relations import taken_in_at
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock
-from tests.unit.gateway.conftest import Bench
+from tests.unit.gateway.conftest import Bench, killed
 
 
 async def made(root: Path, **options: Any) -> Bench:
@@ -321,20 +320,17 @@ class TestAfterARestart:
 
     @pytest.mark.parametrize("foreseen", [True, False])
     async def test_what_failed_together_and_was_told_of_is_not_answered_again(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, foreseen: bool
+        self, tmp_path: Path, foreseen: bool
     ) -> None:
         first = await made(tmp_path, debounce=1.0)
-        finish, end_turn = first.journal.post.finish, first.journal.post.end_turn
+        sending = asyncio.Event()
 
-        async def dying(request_id: str, end: InboxEnd) -> None:
-            if first.tele.sent:
-                await asyncio.Event().wait()
-            await finish(request_id, end)
+        async def cut(message: Outbound) -> Sent:
+            sending.set()
+            await asyncio.Event().wait()
+            raise AssertionError
 
-        async def dying_at_the_end(turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd]) -> None:
-            if first.tele.sent:
-                await asyncio.Event().wait()
-            await end_turn(turn_id, state, members)
+        first.tele.send = cut  # type: ignore[method-assign]
 
         def broken(request: TurnRequest) -> TurnOutcome:
             assert request.take_more is not None
@@ -343,8 +339,6 @@ class TestAfterARestart:
                 return TurnOutcome("failed", notice="It did not work.")
             raise ZeroDivisionError
 
-        monkeypatch.setattr(first.journal.post, "finish", dying)
-        monkeypatch.setattr(first.journal.post, "end_turn", dying_at_the_end)
         first.agent.answer = broken
         first.agent.hold = asyncio.Event()
         await first.say("one")
@@ -355,15 +349,17 @@ class TestAfterARestart:
             await first.clock.advance(60.0)
             await first.say("three")
         first.agent.hold.set()
-        await first.tele.until(1)
-        await first.close()
+        await sending.wait()
+        await killed(first)
         second = await made(tmp_path, debounce=1.0)
+        second.tele.finds = Sent("m1")
+        await second.delivery.open(lambda *_: None)
         await second.idle()
         assert second.tele.texts == []
         assert second.agent.requests == []
         assert await second.journal.unfinished() == []
         one, two = [(await second.journal.about(ChatKey.parse("tele:chat:77"), str(n)))[0] for n in (1, 2)]
-        assert one.detail == "told before a restart"
+        assert (one.state, two.state) == ("failed", "failed")
         assert two.turn_id == one.inbound.request_id
         await second.close()
 

@@ -185,12 +185,24 @@ async def test_a_long_answer_is_shown_as_far_as_one_message_holds(made: Desk) ->
 
 WORDS = st.lists(
     st.one_of(
-        st.sampled_from([SECRET, SECRET[:9], SECRET[3:], "c2stYW50LXZlcnktc2VjcmV0LTAwMA==", "sk-ant-", "👨‍👩‍👧‍👦", "e\u0301", "\n\n", " "]),
+        st.sampled_from(
+            [
+                SECRET,
+                SECRET[:9],
+                SECRET[3:],
+                "c2stYW50LXZlcnktc2VjcmV0LTAwMA==",
+                "sk-ant-",
+                "👨‍👩‍👧‍👦",
+                "e\u0301",
+                "\n\n",
+                " ",
+            ]
+        ),
         st.text("sk-antvery 你好,.\n", max_size=12),
     ),
     min_size=1,
     max_size=14,
-).map("".join)  # fmt: skip
+).map("".join)
 
 
 @settings(deadline=None, max_examples=examples(60))
@@ -388,13 +400,15 @@ async def test_after_a_crash_the_answer_goes_on_in_the_same_message(tmp_path: Pa
     await again.close()
 
 
-async def test_after_a_crash_a_turn_that_does_not_go_on_leaves_a_mark(tmp_path: Path) -> None:
+async def test_a_turn_that_a_crash_cut_off_and_a_stop_ends_then_leaves_a_mark(tmp_path: Path) -> None:
     screen = Screen()
     await left(tmp_path, screen)
     again = desk(tmp_path, screen)
-    await again.delivery.quiet(TO)
+    await again.delivery.resume(TO)
+    await again.delivery.ended(TO)
     assert screen.stands == {"m1": "Half of an answe" + INTERRUPTED}
     assert await again.states() == [("sent", "m1")]
-    await again.delivery.quiet(TO)
+    await again.delivery.resume(TO)
+    await again.delivery.ended(TO)
     assert len(screen.shown) == 2, "once"
     await again.close()

@@ -183,7 +183,7 @@ async def test_after_a_crash_it_goes_on_in_the_same_message(tmp_path: Path) -> N
     await again.close()
 
 
-async def test_after_a_crash_a_turn_that_does_not_go_on_says_so(tmp_path: Path) -> None:
+async def test_a_turn_that_a_crash_cut_off_and_a_stop_ends_then_says_so(tmp_path: Path) -> None:
     screen = Screen()
     one = desk(tmp_path, screen)
     await one.asked()
@@ -193,7 +193,8 @@ async def test_after_a_crash_a_turn_that_does_not_go_on_says_so(tmp_path: Path) 
     one.delivery.leave(TO)
     await one.close()
     again = desk(tmp_path, screen)
-    await again.delivery.quiet(TO)
+    await again.delivery.resume(TO)
+    await again.delivery.ended(TO)
     assert len(screen.stands) == 1
     assert screen.seen[0].endswith("\n(interrupted)")
     assert [row.state for row in await again.rows()] == ["sent"]

@@ -32,9 +32,18 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 def asking(words: str = "", *, answers: str | None = None, chat: str = "77") -> Inbound:
     return Inbound(
-        channel="tele", chat_id=chat, chat_key=f"tele:chat:{chat}", chat_type="direct", user_id="77", keys=("r",),
-        ts=1, target={"chat": chat}, command=Command(name="receipt", args=words), answers=answers, request_id="09REQ",
-    )  # fmt: skip
+        channel="tele",
+        chat_id=chat,
+        chat_key=f"tele:chat:{chat}",
+        chat_type="direct",
+        user_id="77",
+        keys=("r",),
+        ts=1,
+        target={"chat": chat},
+        command=Command(name="receipt", args=words),
+        answers=answers,
+        request_id="09REQ",
+    )
 
 
 async def shown(desk: Desk, words: str = "", **more: Any) -> list[str]:

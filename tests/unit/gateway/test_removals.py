@@ -57,8 +57,12 @@ async def test_what_its_author_deletes_after_the_turn_is_not_found_any_more(benc
     assert (line.role, line.text, line.message_id, line.user_id) == ("system", "", "m", "77")
     meta = line.meta or {}
     assert meta == {
-        "deleted": True, "requestId": meta["requestId"], "of": [request_id], "ofRole": "user", "turns": [request_id]
-    }  # fmt: skip
+        "deleted": True,
+        "requestId": meta["requestId"],
+        "of": [request_id],
+        "ofRole": "user",
+        "turns": [request_id],
+    }
     assert [
         None if record.open else record.detail or record.state
         for record in await bench.journal.about(KEY, "m")
@@ -345,10 +349,17 @@ async def test_what_was_made_for_somebody_who_quoted_a_removed_message_goes_too(
 async def test_the_removal_of_an_answer_names_all_of_its_messages(bench: Bench) -> None:
     await bench.archive.append(
         ArchiveLine(
-            ts=1, channel="tele", chat_id="77", chat_key=KEY, user_id="bot", message_id="a1", role="assistant",
-            text="one two", meta={"requestId": "R", "messageIds": ["a1", "a2"]},
+            ts=1,
+            channel="tele",
+            chat_id="77",
+            chat_key=KEY,
+            user_id="bot",
+            message_id="a1",
+            role="assistant",
+            text="one two",
+            meta={"requestId": "R", "messageIds": ["a1", "a2"]},
         )
-    )  # fmt: skip
+    )
     assert await asked(bench, "a2", user_id="1") == removals.DONE, "an operator may"
     (line,) = await bench.archive.removals(KEY)
     assert (line.message_id, (line.meta or {})["messageIds"]) == ("a1", ["a1", "a2"])

@@ -36,10 +36,17 @@ from tests.shares import examples
 
 def inbound(who: str, chat: str, number: int, **more: Any) -> Inbound:
     fields: dict[str, Any] = {
-        "channel": "tele", "chat_id": chat, "chat_key": f"tele:chat:{chat}", "chat_type": "group", "user_id": who,
-        "keys": (f"{who}:{chat}:{number}",), "ts": number, "target": {"chat": chat}, "text": f"{who}{number}",
+        "channel": "tele",
+        "chat_id": chat,
+        "chat_key": f"tele:chat:{chat}",
+        "chat_type": "group",
+        "user_id": who,
+        "keys": (f"{who}:{chat}:{number}",),
+        "ts": number,
+        "target": {"chat": chat},
+        "text": f"{who}{number}",
         "request_id": f"{number:026}",
-    }  # fmt: skip
+    }
     return Inbound.model_validate(fields | more)
 
 
@@ -56,9 +63,14 @@ class Hall:
         """Of the disk."""
         self.tasks, self.backlog = BackgroundTasks(self.log), Backlog()
         self.scheduler = Scheduler(
-            limit=limit, mode=MODES[options.pop("mode", "followup")], backlog=self.backlog, disk=self, tasks=self.tasks,
-            clock=self.clock, **options,
-        )  # fmt: skip
+            limit=limit,
+            mode=MODES[options.pop("mode", "followup")],
+            backlog=self.backlog,
+            disk=self,
+            tasks=self.tasks,
+            clock=self.clock,
+            **options,
+        )
         self.tasks.serve(self.serve())
 
     async def serve(self) -> None:

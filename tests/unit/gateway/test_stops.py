@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 from bot.contracts.agent import TurnOutcome
 from bot.contracts.inbound import Command
 from bot.contracts.journal import InboxEnd
+from bot.contracts.outbound import OutboxRow
 from bot.gateway import stops
 from bot.testing.journal import FaultyJournal
-from tests.unit.gateway.conftest import Bench, never, refusing
+from tests.unit.gateway.conftest import Bench, never, refusing, unwritten
 from tests.unit.gateway.outgoing import until
 
 GROUP: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
@@ -94,10 +96,10 @@ async def test_a_stop_ends_what_runs_before_all_that_waits_is_on_file(
         await bench.say(f"waits {number}")
     slow, finish = asyncio.Event(), bench.journal.post.finish
 
-    async def finishing(request_id: str, end: InboxEnd) -> None:
+    async def finishing(request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> None:
         if end.state == "stopped":
             await slow.wait()
-        await finish(request_id, end)
+        await finish(request_id, end, say)
 
     monkeypatch.setattr(bench.journal.post, "finish", finishing)
     await bench.say("/stop", **STOP)
@@ -154,14 +156,14 @@ class TestAStopThatAKillCutOff:
         await first.open()
         await running(first)
 
-        monkeypatch.setattr(first.journal.post, "put_outbox", never)
+        monkeypatch.setattr(first.journal.post, "finish", never)
         await first.say("/stop", **STOP)
         await until(lambda: not first.running)
         await first.close()
         second = Bench(tmp_path)
         await second.open()
         await second.idle()
-        assert second.tele.texts == [stops.OVER]
+        assert second.tele.texts == [stops.NOTHING_RUNS]
         assert await second.journal.unfinished() == []
         await second.close()
 
@@ -181,12 +183,12 @@ class TestAStopThatAKillCutOff:
     async def test_of_what_goes_on_it_says_so(self, tmp_path: Path) -> None:
         first = Bench(tmp_path)
         await first.say("theirs", **GROUP, user_id="5")
-        await first.say("/stop", user_id="1", **STOP, **GROUP)
+        await first.say("/stop", **STOP, **GROUP)
         await first.close()
         second = Bench(tmp_path)
         await second.open()
         await second.idle()
-        assert sorted(second.tele.texts) == sorted([stops.TOO_LATE, "re: theirs"])
+        assert sorted(second.tele.texts) == sorted([stops.NOT_YOURS, "re: theirs"])
         await second.close()
 
 
@@ -330,7 +332,7 @@ async def test_a_stop_that_was_written_down_and_not_carried_out_counts_after_a_r
     await first.close()
     second = Bench(tmp_path)
     second.agent.sources = (before.request_id,)
-    assert await second.open("tele") == 2
+    assert await second.open("tele") == 3
     await second.idle()
     assert sorted(second.tele.texts) == sorted([stops.STOPPED, "re: theirs", "re: two"])
     record = await second.journal.inbound(before.request_id)
@@ -342,15 +344,15 @@ async def test_a_stop_that_was_written_down_and_not_carried_out_counts_after_a_r
 
 async def test_a_turn_that_has_said_its_last_word_is_nothing_to_stop(bench: Bench) -> None:
     told, go_on = asyncio.Event(), asyncio.Event()
-    send = bench.delivery.send
+    conclude = bench.delivery.conclude
 
-    async def slow(*args: Any, **more: Any) -> Any:
-        if more.get("kind") == "notice" and not told.is_set():
+    async def slow(*args: Any) -> None:
+        if not told.is_set():
             told.set()
             await go_on.wait()
-        return await send(*args, **more)
+        await conclude(*args)
 
-    bench.delivery.send = slow  # type: ignore[method-assign]
+    bench.delivery.conclude = slow  # type: ignore[assignment, method-assign]
     bench.agent.answer = lambda _: TurnOutcome("failed", notice="Plain sentence.")
     await bench.say("hello")
     await told.wait()
@@ -359,3 +361,23 @@ async def test_a_turn_that_has_said_its_last_word_is_nothing_to_stop(bench: Benc
     go_on.set()
     await bench.idle()
     assert bench.tele.texts == [stops.NOTHING_RUNS, "Plain sentence."]
+
+
+async def test_a_turn_whose_person_was_told_that_it_is_stopped_does_not_go_on_after_a_kill(
+    tmp_path: Path,
+) -> None:
+    first = Bench(tmp_path)
+    await first.open()
+    await running(first)
+    first.journal.post.end_turn = unwritten  # type: ignore[method-assign]
+    await first.say("/stop", **STOP)
+    assert await first.tele.until(1) == [stops.STOPPED]
+    await first.close()
+    second = Bench(tmp_path)
+    await second.open()
+    await second.idle()
+    assert (second.agent.requests, second.tele.texts) == ([], [])
+    record = await second.journal.inbound(first.agent.requests[0].request_id)
+    assert record is not None
+    assert record.state == "stopped"
+    await second.close()

@@ -16,7 +16,7 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import stops, turn_runner
 from bot.gateway.commands import CUT_OFF
 from bot.gateway.outbox.rows import REPEATED
-from tests.unit.gateway.conftest import Bench, leave_open, unwritten
+from tests.unit.gateway.conftest import Bench, killed, leave_open
 
 
 def command(name: str, **more: Any) -> dict[str, Any]:
@@ -258,20 +258,6 @@ async def test_what_had_joined_a_cut_off_turn_gets_no_turn_of_its_own(tmp_path: 
     await second.close()
 
 
-async def test_a_notice_that_was_given_before_the_crash_is_not_given_again(tmp_path: Path) -> None:
-    first = Bench(tmp_path)
-    await first.open()
-    leave_open(first.journal)
-    await first.say("/help", **command("help"))
-    await first.idle()
-    await first.close()
-    second = Bench(tmp_path)
-    assert await second.open("tele") == 0
-    assert second.tele.sent == []
-    assert await second.journal.unfinished() == []
-    await second.close()
-
-
 @pytest.mark.parametrize(
     ("found", "said"),
     [
@@ -301,15 +287,15 @@ async def test_a_notice_that_a_kill_cut_off_is_brought_to_its_end_and_nothing_is
     await killed(first)
     second = Bench(tmp_path)
     second.tele.finds = found
-    assert await second.open("tele") == 1
-    while second.clock.sleeping or second.tasks.busy or second.scheduler.ready:
+    assert await second.open("tele") == 0
+    await second.delivery.open(lambda *_: None)
+    while second.delivery.outbox.deferred:
         await second.clock.advance(2)
         await asyncio.sleep(0.001)
     assert second.tele.texts == said
     assert second.agent.requests == []
     assert await second.journal.unfinished() == []
     assert await second.lines() == ([] if what == "a command" else [("user", "/help")])
-    assert what == "a command" or second.tele.signs[-1:] == [False]
     await second.close()
 
 
@@ -331,7 +317,7 @@ async def test_what_a_kill_may_have_cut_off_is_not_taken_back_twice(
     elif where == "in":
         first.agent.undo = cut  # type: ignore[method-assign]
     else:
-        first.delivery.send = cut  # type: ignore[method-assign, assignment]
+        first.delivery.conclude = cut  # type: ignore[method-assign, assignment]
     await first.say("/undo", **command("undo"))
     await reached.wait()
     assert first.agent.undone == ([ChatKey.parse("tele:chat:77")] if where == "after" else [])
@@ -344,13 +330,6 @@ async def test_what_a_kill_may_have_cut_off_is_not_taken_back_twice(
     assert (words == CUT_OFF) is (where != "before")
     assert await second.journal.unfinished() == []
     await second.close()
-
-
-async def killed(bench: Bench) -> None:
-    """The process is gone: nothing that it would still write is written."""
-    bench.journal.post.update_outbox = unwritten  # type: ignore[method-assign]
-    leave_open(bench.journal)
-    await bench.close()
 
 
 async def test_what_comes_in_before_its_channel_is_open_waits_and_keeps_its_place(tmp_path: Path) -> None:

@@ -79,10 +79,15 @@ class Ward:
 
     def new_reports(self) -> OperatorAlerts:
         return OperatorAlerts(
-            {"tele:1", "chat:2", "local:3", "off:4"}, self.bench.channels, self.bench.manifests,
-            journal=self.bench.journal, delivery=self.bench.delivery, clock=self.bench.clock,
-            ids=self.bench.ids, log=self.bench.log,
-        )  # fmt: skip
+            {"tele:1", "chat:2", "local:3", "off:4"},
+            self.bench.channels,
+            self.bench.manifests,
+            journal=self.bench.journal,
+            delivery=self.bench.delivery,
+            clock=self.bench.clock,
+            ids=self.bench.ids,
+            log=self.bench.log,
+        )
 
     async def wait(self, seconds: float) -> None:
         """Let time pass, and what is told then arrive."""

@@ -22,10 +22,37 @@ from tests.shares import examples
 KEY = ChatKey.parse("web:chat:1")
 NOW = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000)  # a Saturday
 ANY = st.text(st.characters(codec=None), max_size=200) | st.lists(
-    st.sampled_from(['"', "*", "^", "NEAR(", "AND", "OR", "NOT", ":", "t:", "(", ")", "+", "-", "\0", "\ud800", "退款",
-                     "last tuesday", "1,234", "a" * 300, "é", "한국", "🎉", "x.y_z", "{", "99999年13月45日"]),
+    st.sampled_from(
+        [
+            '"',
+            "*",
+            "^",
+            "NEAR(",
+            "AND",
+            "OR",
+            "NOT",
+            ":",
+            "t:",
+            "(",
+            ")",
+            "+",
+            "-",
+            "\0",
+            "\ud800",
+            "退款",
+            "last tuesday",
+            "1,234",
+            "a" * 300,
+            "é",
+            "한국",
+            "🎉",
+            "x.y_z",
+            "{",
+            "99999年13月45日",
+        ]
+    ),
     max_size=12,
-).map(" ".join)  # fmt: skip
+).map(" ".join)
 RELAXED = settings(
     max_examples=examples(60),
     deadline=None,
@@ -33,10 +60,26 @@ RELAXED = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 HOSTILE = (
-    "x" * 10_000, "退" * 10_000, '"' * 10_000, "a-" * 5_000, "1," * 5_000, "last " * 2_000, "a'" * 5_000, "\0" * 10_000,
-    "(" * 10_000, "A" * 10_000, "e" * 10_000, "y" * 10_000, "aA" * 5_000, " OR ".join("abcdefgh") * 300, "\ud800" * 10_000, "é\u0301" * 5_000, "2026-" * 2_000, "A" * 5_000 + "b" * 5_000,
+    "x" * 10_000,
+    "退" * 10_000,
+    '"' * 10_000,
+    "a-" * 5_000,
+    "1," * 5_000,
+    "last " * 2_000,
+    "a'" * 5_000,
+    "\0" * 10_000,
+    "(" * 10_000,
+    "A" * 10_000,
+    "e" * 10_000,
+    "y" * 10_000,
+    "aA" * 5_000,
+    " OR ".join("abcdefgh") * 300,
+    "\ud800" * 10_000,
+    "é\u0301" * 5_000,
+    "2026-" * 2_000,
+    "A" * 5_000 + "b" * 5_000,
     "\ufdfa" * 10_000,
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")

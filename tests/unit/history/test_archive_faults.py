@@ -106,8 +106,11 @@ def test_a_process_killed_at_any_write_loses_and_doubles_nothing(
     script = Path(__file__).with_name("process_killed.py")
     done = subprocess.run(
         [sys.executable, str(script), str(folder), when, str(LIMIT), str(COUNT), str(stride)],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     runs = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(runs) * stride > COUNT
     assert {run["signal"] for run in runs[:-1]} == {9}

@@ -68,9 +68,17 @@ async def test_an_artifact_is_one_private_file_with_what_it_came_from(make: Make
     head, text = path.read_text(encoding="utf-8").split("\n", 1)
     assert text == "Erste Zeile\n二行目\n"
     assert json.loads(head) == {
-        "v": 1, "chatKey": str(KEY), "requestId": "R1", "tool": "look", "toolUseId": "toolu_1",
-        "ts": 1_800_000_000_000, "origin": {"people": [], "taint": "foreign"}, "characters": 16, "lines": 2, "bytes": len(text.encode()),
-    }  # fmt: skip
+        "v": 1,
+        "chatKey": str(KEY),
+        "requestId": "R1",
+        "tool": "look",
+        "toolUseId": "toolu_1",
+        "ts": 1_800_000_000_000,
+        "origin": {"people": [], "taint": "foreign"},
+        "characters": 16,
+        "lines": 2,
+        "bytes": len(text.encode()),
+    }
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 

@@ -83,8 +83,17 @@ def large(tmp_path: Path) -> Path:
     """A folder of chats whose newest file has 40 MB."""
     folder = tmp_path / "chats"
     folder.mkdir()
-    line = jsonl.dumps({"v": 1, "ts": 1, "channel": "web", "chatId": "1", "chatKey": "web:chat:1", "role": "user",
-                        "text": "x" * 20_000})  # fmt: skip
+    line = jsonl.dumps(
+        {
+            "v": 1,
+            "ts": 1,
+            "channel": "web",
+            "chatId": "1",
+            "chatKey": "web:chat:1",
+            "role": "user",
+            "text": "x" * 20_000,
+        }
+    )
     with (folder / f"{NAME}.archive-1.jsonl").open("wb") as file:
         for _ in range(2_000):
             file.write(line)

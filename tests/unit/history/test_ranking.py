@@ -161,8 +161,11 @@ class Plain:
             of_session += worth * (k + 1) * count / (count + k)
         score = self.own.get(one, 0.0) + self.weights.session * of_session
         for step, share in (
-            (-1, self.weights.neighbour), (-2, self.weights.further), (1, self.weights.neighbour), (2, self.weights.further)
-        ):  # fmt: skip
+            (-1, self.weights.neighbour),
+            (-2, self.weights.further),
+            (1, self.weights.neighbour),
+            (2, self.weights.further),
+        ):
             if one >> PLACE_BITS == one + step >> PLACE_BITS:
                 score += share * self.own.get(one + step, 0.0)
         return score

@@ -176,8 +176,12 @@ async def test_a_damaged_record_costs_what_is_built_on_it(
     raws[8] = raws[8].replace(b'"sha256":"', b'"sha256":"0')
     desk.files[0].write_bytes(b"".join(raws))
     assert [one.wrong for one in desk.found()] == [
-        *[None] * 5, requests.MISSING, requests.MISSING, requests.DIFFERENT, *[requests.DAMAGED] * 3,
-    ]  # fmt: skip
+        *[None] * 5,
+        requests.MISSING,
+        requests.MISSING,
+        requests.DIFFERENT,
+        *[requests.DAMAGED] * 3,
+    ]
 
 
 async def test_a_chat_keeps_its_newest_files(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

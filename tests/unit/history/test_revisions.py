@@ -43,10 +43,16 @@ class Chat:
     ) -> None:
         await self.store.append(
             ArchiveLine(
-                ts=ts, channel="slack", chat_id="C1", chat_key=KEY, message_id=message_id, role=role, text=text,
+                ts=ts,
+                channel="slack",
+                chat_id="C1",
+                chat_key=KEY,
+                message_id=message_id,
+                role=role,
+                text=text,
                 meta=meta or None,
             )
-        )  # fmt: skip
+        )
 
     async def remove(self, message_id: str) -> None:
         await self.say(message_id, "", "system", deleted=True, requestId="R9", of=["R1"], ofRole="user")
@@ -124,9 +130,15 @@ def line(number: int, what: str, name: str, ts: int) -> ArchiveLine:
     if what != "said":
         meta["edited" if what == "edited" else "deleted"] = True
     return ArchiveLine(
-        ts=ts, channel="slack", chat_id="C1", chat_key=KEY, message_id=name, text=f"{what} {name} {number}",
-        role="system" if what == "removed" else "user", meta=meta,
-    )  # fmt: skip
+        ts=ts,
+        channel="slack",
+        chat_id="C1",
+        chat_key=KEY,
+        message_id=name,
+        text=f"{what} {name} {number}",
+        role="system" if what == "removed" else "user",
+        meta=meta,
+    )
 
 
 @settings(max_examples=examples(80), derandomize=True, deadline=None)

@@ -13,9 +13,17 @@ from tests.unit.llm.asking import ScriptedModel, ask, items
 REPLY = ModelReply(content=[{"type": "text", "text": "Hello"}], stop_reason="end_turn")
 
 
-@pytest.mark.parametrize("error", [errors.ModelUnreachable("no route"), errors.Overloaded("529"),
-                                   errors.StreamBroken("cut"), errors.SpendLimit("spent"),
-                                   errors.ModelRefused("bad key")], ids=lambda e: type(e).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.ModelUnreachable("no route"),
+        errors.Overloaded("529"),
+        errors.StreamBroken("cut"),
+        errors.SpendLimit("spent"),
+        errors.ModelRefused("bad key"),
+    ],
+    ids=lambda e: type(e).__name__,
+)
 async def test_a_model_that_cannot_answer_is_in_trouble_until_it_does(error: errors.ModelError) -> None:
     clock = FakeClock()
     model = WatchedModel(ScriptedModel([error], [TextDelta("你好"), REPLY]), clock=clock)
@@ -28,8 +36,15 @@ async def test_a_model_that_cannot_answer_is_in_trouble_until_it_does(error: err
     assert (model.asked, model.trouble) == (clock.now(), "")
 
 
-@pytest.mark.parametrize("error", [errors.ContextOverflow("too long"), errors.RequestInvalid("no such model"),
-                                   errors.RateLimited("slow down")], ids=lambda e: type(e).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.ContextOverflow("too long"),
+        errors.RequestInvalid("no such model"),
+        errors.RateLimited("slow down"),
+    ],
+    ids=lambda e: type(e).__name__,
+)
 async def test_a_request_that_fails_by_itself_shows_a_provider_that_answers(error: errors.ModelError) -> None:
     model = WatchedModel(ScriptedModel([errors.ModelUnreachable()], [error]), clock=FakeClock())
     for kind in (errors.ModelUnreachable, type(error)):

@@ -30,8 +30,11 @@ async def test_a_question_has_buttons_and_other_messages_have_none(stage: Any) -
     markdown, actions = asked.params["blocks"]
     assert "run_shell" in markdown["text"]
     assert [one["value"] for one in actions["elements"]] == [
-        f"approve {NAME} once", f"approve {NAME} chat", f"approve {NAME} always", f"deny {NAME}",
-    ]  # fmt: skip
+        f"approve {NAME} once",
+        f"approve {NAME} chat",
+        f"approve {NAME} always",
+        f"deny {NAME}",
+    ]
     assert "blocks" not in other.params
     assert "run_shell" in stage.server.visible(stage.channel)[0].text
 
@@ -61,16 +64,28 @@ async def test_who_can_no_longer_be_told_is_a_plain_failure(stage: Any) -> None:
 
 
 BODY: dict[str, Any] = {
-    "type": "block_actions", "user": {"id": "U0ADA"}, "channel": {"id": "C0TEAM"}, "message": {"ts": "1.2"},
-    "trigger_id": "1.T.x", "actions": [{"value": f"deny {NAME}"}],
-}  # fmt: skip
+    "type": "block_actions",
+    "user": {"id": "U0ADA"},
+    "channel": {"id": "C0TEAM"},
+    "message": {"ts": "1.2"},
+    "trigger_id": "1.T.x",
+    "actions": [{"value": f"deny {NAME}"}],
+}
 
 
 @pytest.mark.parametrize(
     "actions",
-    [None, [], [{}], [{"value": 5}], [{"value": "stop"}], [{"value": f"approve {NAME} for ever"}], [{"value": f"deny {NAME}\n"}],
-     [{"value": f"deny {NAME}"}, {"value": f"approve {NAME} once"}]],
-)  # fmt: skip
+    [
+        None,
+        [],
+        [{}],
+        [{"value": 5}],
+        [{"value": "stop"}],
+        [{"value": f"approve {NAME} for ever"}],
+        [{"value": f"deny {NAME}\n"}],
+        [{"value": f"deny {NAME}"}, {"value": f"approve {NAME} once"}],
+    ],
+)
 def test_only_what_our_buttons_say_counts(actions: Any) -> None:
     assert buttons.read(BODY, ME, 1.0) is not None
     assert buttons.read(BODY | {"actions": actions}, ME, 1.0) is None

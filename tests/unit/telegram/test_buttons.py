@@ -29,8 +29,11 @@ async def test_a_question_has_buttons_and_other_messages_have_none(bed: Bed) -> 
     number = await asked(bed)
     rows = bed.server.chats[GROUP].messages[number]["reply_markup"]["inline_keyboard"]
     assert [button["callback_data"] for row in rows for button in row] == [
-        f"approve {NAME} once", f"deny {NAME}", f"approve {NAME} chat", f"approve {NAME} always",
-    ]  # fmt: skip
+        f"approve {NAME} once",
+        f"deny {NAME}",
+        f"approve {NAME} chat",
+        f"approve {NAME} always",
+    ]
     sent = await bed.channel.send(message("hello", {"chat_id": str(GROUP)}))
     assert "reply_markup" not in bed.server.chats[GROUP].messages[int(sent.message_id)]
 
@@ -63,10 +66,15 @@ async def test_a_press_that_is_too_old_to_be_answered_fails_plainly(bed: Bed) ->
 @pytest.mark.parametrize(
     "change",
     [
-        {"data": "stop"}, {"data": f"approve {NAME} for ever"}, {"data": f"new {NAME}"}, {"data": f"approve {NAME} once\n"},
-        {"data": f"approve {NAME[:-1]} once"}, {"message": None}, {"message": {"from": {"id": 5}, "chat": {"id": 1, "type": "private"}}},
+        {"data": "stop"},
+        {"data": f"approve {NAME} for ever"},
+        {"data": f"new {NAME}"},
+        {"data": f"approve {NAME} once\n"},
+        {"data": f"approve {NAME[:-1]} once"},
+        {"message": None},
+        {"message": {"from": {"id": 5}, "chat": {"id": 1, "type": "private"}}},
     ],
-)  # fmt: skip
+)
 def test_only_what_our_buttons_say_counts(
     server: TelegramServer, me: bot_api.Bot, change: dict[str, Any]
 ) -> None:

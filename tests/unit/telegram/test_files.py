@@ -68,8 +68,18 @@ async def test_a_place_that_is_no_longer_good_is_asked_for_anew(bed: Bed) -> Non
 
 @pytest.mark.parametrize(
     "path",
-    ["/etc/passwd", "../bot1/getMe", "documents/../../x", "documents/", "http://evil.test/x", "", ".", None, 7],
-)  # fmt: skip
+    [
+        "/etc/passwd",
+        "../bot1/getMe",
+        "documents/../../x",
+        "documents/",
+        "http://evil.test/x",
+        "",
+        ".",
+        None,
+        7,
+    ],
+)
 async def test_a_place_that_is_none_of_the_services_own_is_not_looked_at(bed: Bed, path: Any) -> None:
     file = await sent(bed)
     body = {"ok": True, "result": {"file_id": "x", "file_unique_id": "x", "file_path": path}}

@@ -333,27 +333,42 @@ CONTACT = {
     "vcard": "BEGIN:VCARD",
 }
 POLL = {
-    "id": "1", "question": "Where?", "total_voter_count": 3, "is_closed": False, "is_anonymous": True, "type": "regular",
-    "allows_multiple_answers": False, "options": [
-        {"text": "Rome", "voter_count": 1, "persistent_id": "a"}, {"text": "東京", "voter_count": 2, "persistent_id": "b"}
+    "id": "1",
+    "question": "Where?",
+    "total_voter_count": 3,
+    "is_closed": False,
+    "is_anonymous": True,
+    "type": "regular",
+    "allows_multiple_answers": False,
+    "options": [
+        {"text": "Rome", "voter_count": 1, "persistent_id": "a"},
+        {"text": "東京", "voter_count": 2, "persistent_id": "b"},
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
     ("fields", "kind", "words"),
     [
         ({"location": PLACE}, "location", ["latitude 52.520008", "longitude 13.404954"]),
-        ({"venue": {"location": PLACE, "title": "Dom", "address": "Lustgarten"}, "location": PLACE}, "venue", ["Dom", "Lustgarten", "52.520008"]),
+        (
+            {"venue": {"location": PLACE, "title": "Dom", "address": "Lustgarten"}, "location": PLACE},
+            "venue",
+            ["Dom", "Lustgarten", "52.520008"],
+        ),
         ({"contact": CONTACT}, "contact", ["Eve 李", "phone +49 30 1", "666"]),
         ({"poll": POLL}, "poll", ["Where?", "- Rome (1)", "- 東京 (2)"]),
         ({"dice": {"emoji": "🎲", "value": 5}}, "dice", ["🎲 5"]),
         ({"story": {"id": 3, "chat": {"id": 9, "type": "channel", "title": "News"}}}, "story", ["News"]),
-        ({"checklist": {"title": "List", "tasks": [{"id": 1, "text": "milk"}]}}, "checklist", ["List", "[ ] milk"]),
+        (
+            {"checklist": {"title": "List", "tasks": [{"id": 1, "text": "milk"}]}},
+            "checklist",
+            ["List", "[ ] milk"],
+        ),
         ({"game": {"title": "Chess", "description": "Play", "photo": []}}, "game", ["Chess", "Play"]),
         ({"hologram": {"a": 1}, "sender_tag": "x"}, "unknown", ["hologram"]),
     ],
-)  # fmt: skip
+)
 def test_what_is_neither_words_nor_a_file_is_named_and_told(
     server: TelegramServer, me: bot_api.Bot, fields: dict[str, Any], kind: str, words: list[str]
 ) -> None:
@@ -406,22 +421,40 @@ def told_of(words: str, entities: list[dict[str, Any]]) -> dict[str, Any]:
 RICH = {
     "blocks": [
         {"type": "heading", "size": 1, "text": "Plan"},
-        {"type": "paragraph", "text": ["Ask ", {"type": "bold", "text": ["the ", {"type": "italic", "text": "whale"}]}, "."]},
+        {
+            "type": "paragraph",
+            "text": ["Ask ", {"type": "bold", "text": ["the ", {"type": "italic", "text": "whale"}]}, "."],
+        },
         {"type": "paragraph", "text": {"type": "url", "text": "read this", "url": "https://a.example/"}},
         {"type": "list", "items": [{"label": "1.", "blocks": [{"type": "paragraph", "text": "鯨"}]}]},
         {"type": "table", "cells": [[{"text": "a"}, {"text": "b"}], [{"text": "c"}, {"text": "d"}]]},
-        {"type": "details", "summary": "More", "blocks": [{"type": "pre", "text": "x = 1", "language": "py"}]},
+        {
+            "type": "details",
+            "summary": "More",
+            "blocks": [{"type": "pre", "text": "x = 1", "language": "py"}],
+        },
         {"type": "mathematical_expression", "expression": "e^x"},
         {"type": "divider"},
         {"type": "photo", "photo": [], "caption": {"text": "a whale"}},
     ]
-}  # fmt: skip
+}
 
 
 def test_a_rich_message_is_the_words_of_its_person(server: TelegramServer, me: bot_api.Bot) -> None:
     told = must(server.say(fields={"rich_message": RICH}), me)
     assert list(filter(None, told.text.splitlines())) == [
-        "Plan", "Ask the whale.", "read this", "1.", "鯨", "a | b", "c | d", "More", "x = 1", "e^x", "[photo] a whale"]  # fmt: skip
+        "Plan",
+        "Ask the whale.",
+        "read this",
+        "1.",
+        "鯨",
+        "a | b",
+        "c | d",
+        "More",
+        "x = 1",
+        "e^x",
+        "[photo] a whale",
+    ]
     assert [(link.text, link.url) for link in told.links] == [("read this", "https://a.example/")]
     assert not told.brought
     mention = {

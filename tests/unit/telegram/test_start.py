@@ -66,9 +66,24 @@ async def test_a_webhook_that_stays_is_waited_for(idle: Bed) -> None:
 async def test_the_menu_of_commands_is_filled(bed: Bed) -> None:
     names = [command["command"] for command in bed.server.commands]
     assert names == [
-        "start", "help", "new", "compact", "undo", "forget", "resume", "fork", "history", "stop", "approve",
-        "deny", "status", "model", "stats", "receipt", "whoami",
-    ]  # fmt: skip
+        "start",
+        "help",
+        "new",
+        "compact",
+        "undo",
+        "forget",
+        "resume",
+        "fork",
+        "history",
+        "stop",
+        "approve",
+        "deny",
+        "status",
+        "model",
+        "stats",
+        "receipt",
+        "whoami",
+    ]
 
 
 async def test_the_channel_works_without_its_menu(idle: Bed) -> None:

@@ -163,8 +163,12 @@ def _apart(secret: str, between: str) -> str:
 DISGUISED = {
     "every byte in percent": "".join(f"%{byte:02X}" for byte in HIDDEN.encode()),
     "in small letters": "".join(f"%{byte:02x}" for byte in HIDDEN.encode()),
-    "in both": "".join(f"%{byte:02x}" if at % 2 else f"%{byte:02X}" for at, byte in enumerate(HIDDEN.encode())),
-    "some bytes in percent": "".join(f"%{ord(sign):02X}" if at % 3 else sign for at, sign in enumerate(HIDDEN)),
+    "in both": "".join(
+        f"%{byte:02x}" if at % 2 else f"%{byte:02X}" for at, byte in enumerate(HIDDEN.encode())
+    ),
+    "some bytes in percent": "".join(
+        f"%{ord(sign):02X}" if at % 3 else sign for at, sign in enumerate(HIDDEN)
+    ),
     "decimal entities": "".join(f"&#{ord(sign)};" for sign in HIDDEN),
     "hex entities": "".join(f"&#x{ord(sign):x};" for sign in HIDDEN),
     "long hex entities": "".join(f"&#X{ord(sign):06X};" for sign in HIDDEN),
@@ -182,7 +186,7 @@ DISGUISED = {
     "spoilers": HIDDEN.replace("correct", "||correct||"),
     "zero width": _apart(HIDDEN, "\u200b"),
     "joiners and soft hyphens": _apart(HIDDEN, "\u2060\u00ad"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", DISGUISED)

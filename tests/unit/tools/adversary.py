@@ -134,9 +134,16 @@ def plant(root: Path) -> Path:
         (project / folder).mkdir(parents=True, exist_ok=True)
     outside.mkdir()
     links = {
-        "out": "../outside", "open/way": "../secret", "way": "open/way", "vault/in": "../secret/deep", "loop": "loop",
-        "open/out": "/", "secret/x": "../open", "open/x": "deep/../../vault", "alias": str(project),
-    }  # fmt: skip
+        "out": "../outside",
+        "open/way": "../secret",
+        "way": "open/way",
+        "vault/in": "../secret/deep",
+        "loop": "loop",
+        "open/out": "/",
+        "secret/x": "../open",
+        "open/x": "deep/../../vault",
+        "alias": str(project),
+    }
     for name, target in links.items():
         (project / name).symlink_to(target)
     (root / "linked").symlink_to(project)

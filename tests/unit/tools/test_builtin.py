@@ -46,10 +46,25 @@ def test_every_module_is_a_tool_of_the_same_name(tmp_path: Path) -> None:
         module.name for module in pkgutil.iter_modules(builtin.__path__)
     )
     assert registry(tmp_path).names() == [
-        "chat_load_history", "chat_send", "edit_file", "list_dir", "memory", "read_artifact", "read_file",
-        "run_shell", "schedule_cancel", "schedule_create", "schedule_list", "search_files", "skills_list",
-        "skills_load", "task", "tool_search", "web_fetch", "write_file",
-    ]  # fmt: skip
+        "chat_load_history",
+        "chat_send",
+        "edit_file",
+        "list_dir",
+        "memory",
+        "read_artifact",
+        "read_file",
+        "run_shell",
+        "schedule_cancel",
+        "schedule_create",
+        "schedule_list",
+        "search_files",
+        "skills_list",
+        "skills_load",
+        "task",
+        "tool_search",
+        "web_fetch",
+        "write_file",
+    ]
 
 
 def test_what_is_looked_up_ages_and_what_was_said_or_taught_does_not(tmp_path: Path) -> None:

@@ -82,8 +82,11 @@ def desk(tmp_path: Path) -> Desk:
 async def test_files_of_the_project_are_its_own(desk: Desk) -> None:
     (desk.root / "a.md").write_text("words\n")
     for name, given in (
-        ("read_file", {"path": "a.md"}), ("list_dir", {}), ("search_files", {"pattern": "words"}), ("run_shell", {"command": "cat a.md"}),
-    ):  # fmt: skip
+        ("read_file", {"path": "a.md"}),
+        ("list_dir", {}),
+        ("search_files", {"pattern": "words"}),
+        ("run_shell", {"command": "cat a.md"}),
+    ):
         assert await desk.origin(name, **given) == WORKSPACES
     await desk.call("write_file", person("U7"), path="b.md", content="x")
     assert await desk.origin("read_file", path="b.md") == WORKSPACES, "an operator's words have every right"

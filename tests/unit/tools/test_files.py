@@ -92,15 +92,41 @@ def desk(tmp_path: Path, tools: Workbench) -> Desk:
 # ------------------------------------------------------------------ where paths lead
 
 OUTSIDE = (
-    "..", "../outside/secret.txt", "src/../../outside/secret.txt", "/etc/passwd", "/", "./../outside",
-    "src/../../../../../../etc/passwd", "out/secret.txt", "out", "file-out", "loop/../../outside/secret.txt",
-)  # fmt: skip
+    "..",
+    "../outside/secret.txt",
+    "src/../../outside/secret.txt",
+    "/etc/passwd",
+    "/",
+    "./../outside",
+    "src/../../../../../../etc/passwd",
+    "out/secret.txt",
+    "out",
+    "file-out",
+    "loop/../../outside/secret.txt",
+)
 NO_PATH = ("", "a\0b", "\0", "x" * 5_000, "lone \ud800")
 HIDDEN = (
-    ".env", "./.env", ".ENV", ".env.local", "ship.json", "SHIP.JSON", ".git", ".git/config", ".ship", "src/.ENV",
-    ".ship/journal.db", "src/../.env", "src/../.git/config", ".ship/../src/main.py", "hidden-link", "ſhip.json",
-    "a/.Git/x", "hidden-folder/journal.db", ".environment", "nothing/.env",
-)  # fmt: skip
+    ".env",
+    "./.env",
+    ".ENV",
+    ".env.local",
+    "ship.json",
+    "SHIP.JSON",
+    ".git",
+    ".git/config",
+    ".ship",
+    "src/.ENV",
+    ".ship/journal.db",
+    "src/../.env",
+    "src/../.git/config",
+    ".ship/../src/main.py",
+    "hidden-link",
+    "ſhip.json",
+    "a/.Git/x",
+    "hidden-folder/journal.db",
+    ".environment",
+    "nothing/.env",
+)
 
 
 @pytest.fixture
@@ -365,12 +391,16 @@ async def test_a_search_ends_whatever_is_searched_for(desk: Desk, monkeypatch: p
 @pytest.mark.parametrize(
     ("pattern", "large"),
     [
-        ("(?:(?:a{500}){500}){500}", True), ("(?:(?:a(?#){500})(?#){500})(?#){500}", True),
-        ("(?x)(?:(?:a{5 0 0}){500 }) {500}", True), ("(?i:(?ix:a){9})", True), ("((a{900,}){900,}){2}", True),
-        (r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", False), (r"\w{1,400}.{0,400}(x|y){0,400}", False),
+        ("(?:(?:a{500}){500}){500}", True),
+        ("(?:(?:a(?#){500})(?#){500})(?#){500}", True),
+        ("(?x)(?:(?:a{5 0 0}){500 }) {500}", True),
+        ("(?i:(?ix:a){9})", True),
+        ("((a{900,}){900,}){2}", True),
+        (r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", False),
+        (r"\w{1,400}.{0,400}(x|y){0,400}", False),
         (r"(?i)(?P<x>x)\{", False),
     ],
-)  # fmt: skip
+)
 async def test_an_expression_that_would_fill_the_memory_is_not_compiled(
     desk: Desk, pattern: str, *, large: bool
 ) -> None:

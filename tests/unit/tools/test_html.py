@@ -16,9 +16,18 @@ def test_a_page_becomes_headings_lists_links_and_words() -> None:
     two&nbsp;<a class=x href="/a?b=1&amp;c=2">link</a>, <A HREF='#top'>top</A> <a href="javascript:x()">js</a></p>
     <ul><li>eins<li>zwei</ul><table><tr><td>a<td>b</table>1 < 2 &lt;3&gt; 漢字</body></html>"""
     assert text_of(page, "https://example.org/d/").split("\n") == [
-        "Title & more", "", "## Head", "", "One two link <https://example.org/a?b=1&c=2>, top js", "", "- eins",
-        "- zwei", "", "| a | b", "1 < 2 <3> 漢字",
-    ]  # fmt: skip
+        "Title & more",
+        "",
+        "## Head",
+        "",
+        "One two link <https://example.org/a?b=1&c=2>, top js",
+        "",
+        "- eins",
+        "- zwei",
+        "",
+        "| a | b",
+        "1 < 2 <3> 漢字",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,19 @@ def root(tmp_path: Path) -> Path:
 
 
 PROTECTED = (
-    "Agent.md", "docs/rules.md", "docs/My Style.md", "deep.md", "docs/not there.md", "café.md",
-    unicodedata.normalize("NFD", "café.md"), "DEEP.md", "to/rules.md", "hard.md", "docs/../deep.md", "./docs//Rules.MD",
-)  # fmt: skip
+    "Agent.md",
+    "docs/rules.md",
+    "docs/My Style.md",
+    "deep.md",
+    "docs/not there.md",
+    "café.md",
+    unicodedata.normalize("NFD", "café.md"),
+    "DEEP.md",
+    "to/rules.md",
+    "hard.md",
+    "docs/../deep.md",
+    "./docs//Rules.MD",
+)
 
 
 @pytest.mark.parametrize("path", PROTECTED)
@@ -69,9 +79,14 @@ async def test_commands_cannot_change_it(root: Path) -> None:
         "café.md",
     }
     for command in (
-        "echo x > docs/rules.md", "echo x >> to/rules.md", "rm Agent.md", "mv deep.md gone.md", "mv docs other; mkdir docs; echo x > docs/rules.md",
-        "cp free.md 'docs/My Style.md'", "ln -f free.md deep.md",
-    ):  # fmt: skip
+        "echo x > docs/rules.md",
+        "echo x >> to/rules.md",
+        "rm Agent.md",
+        "mv deep.md gone.md",
+        "mv docs other; mkdir docs; echo x > docs/rules.md",
+        "cp free.md 'docs/My Style.md'",
+        "ln -f free.md deep.md",
+    ):
         await Isolation(root).run(command, 20)
         assert {path: Path(path).read_bytes() for path in before} == before, command
     await Isolation(root).run("echo x > free.md", 20)

@@ -35,11 +35,18 @@ from tests.unit.tools.adversary import MEMBER, NOON, Adversary, plant
 OPERATOR = Subject("telegram", "7", "operator", ChatKey.parse("telegram:chat:7"))
 NOBODY = Subject(None, None, "nobody", ChatKey.parse("jobs:chat:1"))
 EFFECTS: dict[str, frozenset[Effect]] = {
-    "read_file": frozenset({"read"}), "search_files": frozenset({"read"}), "list_dir": frozenset({"read"}),
-    "write_file": frozenset({"write"}), "edit_file": frozenset({"read", "write"}), "run_shell": frozenset({"run"}),
-    "web_fetch": frozenset({"network"}), "memory": frozenset({"read", "write"}), "chat_send": frozenset({"message"}),
-    "chat_load_history": frozenset({"read", "write"}), "schedule_create": frozenset({"write"}),
-}  # fmt: skip
+    "read_file": frozenset({"read"}),
+    "search_files": frozenset({"read"}),
+    "list_dir": frozenset({"read"}),
+    "write_file": frozenset({"write"}),
+    "edit_file": frozenset({"read", "write"}),
+    "run_shell": frozenset({"run"}),
+    "web_fetch": frozenset({"network"}),
+    "memory": frozenset({"read", "write"}),
+    "chat_send": frozenset({"message"}),
+    "chat_load_history": frozenset({"read", "write"}),
+    "schedule_create": frozenset({"write"}),
+}
 TAINTED = PolicyContext(NOON.time, taint=Taint.FOREIGN)
 READ = PolicyContext(NOON.time, taint=Taint.WORKSPACE)
 
@@ -64,10 +71,21 @@ def outcome(of: Rules, asked: Call, who: Subject = MEMBER, now: PolicyContext = 
 
 @pytest.mark.parametrize(
     ("tool", "expected"),
-    [("run_shell", "ask"), ("write_file", "ask"), ("edit_file", "ask"), ("web_fetch", "ask"), ("mcp__a__b", "ask"),
-     ("something_new", "ask"), ("chat_send", "allow"), ("chat_load_history", "allow"), ("memory", "allow"),
-     ("schedule_create", "allow"), ("read_file", "allow"), ("search_files", "allow")],
-)  # fmt: skip
+    [
+        ("run_shell", "ask"),
+        ("write_file", "ask"),
+        ("edit_file", "ask"),
+        ("web_fetch", "ask"),
+        ("mcp__a__b", "ask"),
+        ("something_new", "ask"),
+        ("chat_send", "allow"),
+        ("chat_load_history", "allow"),
+        ("memory", "allow"),
+        ("schedule_create", "allow"),
+        ("read_file", "allow"),
+        ("search_files", "allow"),
+    ],
+)
 def test_without_a_rule_effects_are_asked_for_and_reads_are_not(tool: str, expected: str) -> None:
     assert outcome(rules(), call(tool)) == expected
 
@@ -90,15 +108,29 @@ def test_deny_goes_before_ask_and_ask_before_allow_whatever_their_order() -> Non
 @pytest.mark.parametrize(
     ("pattern", "path", "expected"),
     [
-        ("src/", "src/a/b.py", "allow"), ("src/", "src", "allow"), ("src/", "srcs/a", "ask"), ("src", "src/a", "ask"),
-        ("src/*", "src/a", "allow"), ("src/*", "src/a/b", "ask"), ("src/**", "src/a/b", "allow"),
-        ("**/*.py", "a.py", "allow"), ("**/*.py", "a/b/c.py", "allow"), ("*.py", "a/b.py", "ask"),
-        ("a?.py", "ab.py", "allow"), ("a?.py", "a.py", "ask"), ("src/*/", "src/a/b/c", "allow"),
-        ("/srv/project/src/", "src/a", "allow"), ("src/", "/srv/project/src/a", "allow"),
-        ("src/", "src/../a", "ask"), ("src/", "./src//a/", "allow"), ("src/", "SRC/a", "ask"), ("*", "x/y", "allow"),
-        ("src/", "/srv/project/src/../../../etc/passwd", "deny"), ("/etc/", "/etc/passwd", "deny"),
+        ("src/", "src/a/b.py", "allow"),
+        ("src/", "src", "allow"),
+        ("src/", "srcs/a", "ask"),
+        ("src", "src/a", "ask"),
+        ("src/*", "src/a", "allow"),
+        ("src/*", "src/a/b", "ask"),
+        ("src/**", "src/a/b", "allow"),
+        ("**/*.py", "a.py", "allow"),
+        ("**/*.py", "a/b/c.py", "allow"),
+        ("*.py", "a/b.py", "ask"),
+        ("a?.py", "ab.py", "allow"),
+        ("a?.py", "a.py", "ask"),
+        ("src/*/", "src/a/b/c", "allow"),
+        ("/srv/project/src/", "src/a", "allow"),
+        ("src/", "/srv/project/src/a", "allow"),
+        ("src/", "src/../a", "ask"),
+        ("src/", "./src//a/", "allow"),
+        ("src/", "SRC/a", "ask"),
+        ("*", "x/y", "allow"),
+        ("src/", "/srv/project/src/../../../etc/passwd", "deny"),
+        ("/etc/", "/etc/passwd", "deny"),
     ],
-)  # fmt: skip
+)
 def test_path_patterns_of_an_allow_rule(pattern: str, path: str, expected: str) -> None:
     assert outcome(rules(allow=[f"write_file({pattern})"]), call("write_file", path)) == expected
 
@@ -106,11 +138,19 @@ def test_path_patterns_of_an_allow_rule(pattern: str, path: str, expected: str) 
 @pytest.mark.parametrize(
     ("pattern", "path", "expected"),
     [
-        ("src/", "SRC/A", "deny"), ("src", "src/a", "deny"), ("*.pem", "a/b/C.PEM", "deny"), ("/srv/project/a", "A", "deny"),
-        ("café/", unicodedata.normalize("NFD", "café/x"), "deny"), ("ship/", "ｓｈｉｐ/x", "deny"), ("src/a", "src/b", "allow"),
-        ("src/*/x", "src/y/x/z", "deny"), ("秘密", "deep/秘密/文", "deny"), ("src/", "a\0b", "deny"), ("src/", "x" * 5_000, "deny"),
+        ("src/", "SRC/A", "deny"),
+        ("src", "src/a", "deny"),
+        ("*.pem", "a/b/C.PEM", "deny"),
+        ("/srv/project/a", "A", "deny"),
+        ("café/", unicodedata.normalize("NFD", "café/x"), "deny"),
+        ("ship/", "ｓｈｉｐ/x", "deny"),
+        ("src/a", "src/b", "allow"),
+        ("src/*/x", "src/y/x/z", "deny"),
+        ("秘密", "deep/秘密/文", "deny"),
+        ("src/", "a\0b", "deny"),
+        ("src/", "x" * 5_000, "deny"),
     ],
-)  # fmt: skip
+)
 def test_a_deny_rule_sees_every_name_of_a_place(pattern: str, path: str, expected: str) -> None:
     assert outcome(rules(deny=[f"read_file({pattern})"]), call("read_file", path)) == expected
 
@@ -159,9 +199,26 @@ def test_secrets_and_settings_are_closed_whatever_the_rules_say(path: str) -> No
 
 @pytest.mark.parametrize(
     "command",
-    ["git status; rm -rf /", "git log | sh", "git $(id)", "git `id`", "git a\nid", "git > x", "git 'a b'", "git \\;",
-     "git * ", "git a && b", "git\u00a0status", "git {a,b}", "A=1 git status", "git ~", "git #x", "git a\0b", "git \u202e"],
-)  # fmt: skip
+    [
+        "git status; rm -rf /",
+        "git log | sh",
+        "git $(id)",
+        "git `id`",
+        "git a\nid",
+        "git > x",
+        "git 'a b'",
+        "git \\;",
+        "git * ",
+        "git a && b",
+        "git\u00a0status",
+        "git {a,b}",
+        "A=1 git status",
+        "git ~",
+        "git #x",
+        "git a\0b",
+        "git \u202e",
+    ],
+)
 def test_a_shell_pattern_matches_only_a_command_without_metacharacters(command: str) -> None:
     assert outcome(rules(allow=["run_shell(git *)", "run_shell(*)"]), call("run_shell", command)) == "ask"
     assert literal_words(command) is None
@@ -196,17 +253,29 @@ def test_a_command_that_a_deny_rule_cannot_judge_is_asked_for_although_a_rule_al
 @pytest.mark.parametrize(
     ("address", "expected"),
     [
-        ("https://docs.example.org/a/b", "allow"), ("https://DOCS.example.org./a/b", "allow"),
-        ("https://docs.example.org:443/a/x", "allow"), ("https://docs.example.org:8443/a/x", "ask"),
-        ("http://docs.example.org/a/b", "ask"), ("https://docs.example.org/b", "ask"),
-        ("https://docs.example.org/a/../b", "ask"), ("https://docs.example.org/a/%2e%2e/b", "ask"),
-        ("https://u@docs.example.org/a/", "ask"), ("https://docs.example.org\\@evil.org/a/", "deny"),
-        ("https://docs.example.org@evil.org/a/", "deny"), ("https://evil.org./", "deny"), ("http://EVIL.org:81/", "deny"),
-        ("https://docs.example.org.evil.org/a/", "ask"), ("https://x.bad.org/", "deny"), ("https://bad.org/", "ask"),
-        ("https://half.org/admin", "deny"), ("https://half.org/%61dmin", "deny"), ("https://half.org/x", "ask"),
-        ("no address", "deny"), ("file:///etc/passwd", "deny"),
+        ("https://docs.example.org/a/b", "allow"),
+        ("https://DOCS.example.org./a/b", "allow"),
+        ("https://docs.example.org:443/a/x", "allow"),
+        ("https://docs.example.org:8443/a/x", "ask"),
+        ("http://docs.example.org/a/b", "ask"),
+        ("https://docs.example.org/b", "ask"),
+        ("https://docs.example.org/a/../b", "ask"),
+        ("https://docs.example.org/a/%2e%2e/b", "ask"),
+        ("https://u@docs.example.org/a/", "ask"),
+        ("https://docs.example.org\\@evil.org/a/", "deny"),
+        ("https://docs.example.org@evil.org/a/", "deny"),
+        ("https://evil.org./", "deny"),
+        ("http://EVIL.org:81/", "deny"),
+        ("https://docs.example.org.evil.org/a/", "ask"),
+        ("https://x.bad.org/", "deny"),
+        ("https://bad.org/", "ask"),
+        ("https://half.org/admin", "deny"),
+        ("https://half.org/%61dmin", "deny"),
+        ("https://half.org/x", "ask"),
+        ("no address", "deny"),
+        ("file:///etc/passwd", "deny"),
     ],
-)  # fmt: skip
+)
 def test_address_patterns(address: str, expected: str) -> None:
     every = rules(
         allow=["web_fetch(https://docs.example.org/a/*)"],
@@ -222,20 +291,34 @@ def at(day: int, hour: int, minute: int = 0) -> PolicyContext:
 @pytest.mark.parametrize(
     ("condition", "who", "now", "holds"),
     [
-        ("user in slack:U1 slack:U2", MEMBER, NOON, True), ("user in slack:U10", MEMBER, NOON, False),
-        ("user in (telegram:7, slack:U9)", OPERATOR, NOON, True), ("user in telegram:7", NOBODY, NOON, False),
-        ("channel in slack", MEMBER, NOON, True), ("channel in telegram", MEMBER, NOON, False),
-        ("channel in slack:C1", MEMBER, NOON, True), ("channel in slack:C", MEMBER, NOON, False),
-        ("role operator", OPERATOR, NOON, True), ("role operator", MEMBER, NOON, False), ("role=member", MEMBER, NOON, True),
-        ("role in operator, member", NOBODY, NOON, False), ("arg.command~=make *", MEMBER, NOON, True),
-        ("arg~=*test*", MEMBER, NOON, True), ("arg.cwd~=*", MEMBER, NOON, False), ("arg.timeoutMs~=100", MEMBER, NOON, True),
-        ("role member and channel in slack", MEMBER, NOON, True), ("role member and channel in web", MEMBER, NOON, False),
-        ("time 08:00-18:00", MEMBER, at(0, 8), True), ("time 08:00-18:00", MEMBER, at(0, 18), False),
-        ("time 22:00-06:00", MEMBER, at(0, 23), True), ("time 22:00-06:00", MEMBER, at(0, 6), False),
-        ("time mon-fri 22:00-06:00", MEMBER, at(5, 5), True), ("time mon-fri 22:00-06:00", MEMBER, at(0, 5), False),
-        ("time sat 00:00-12:00", MEMBER, at(5, 1), True), ("time fri-mon 00:00-12:00", MEMBER, at(2, 1), False),
+        ("user in slack:U1 slack:U2", MEMBER, NOON, True),
+        ("user in slack:U10", MEMBER, NOON, False),
+        ("user in (telegram:7, slack:U9)", OPERATOR, NOON, True),
+        ("user in telegram:7", NOBODY, NOON, False),
+        ("channel in slack", MEMBER, NOON, True),
+        ("channel in telegram", MEMBER, NOON, False),
+        ("channel in slack:C1", MEMBER, NOON, True),
+        ("channel in slack:C", MEMBER, NOON, False),
+        ("role operator", OPERATOR, NOON, True),
+        ("role operator", MEMBER, NOON, False),
+        ("role=member", MEMBER, NOON, True),
+        ("role in operator, member", NOBODY, NOON, False),
+        ("arg.command~=make *", MEMBER, NOON, True),
+        ("arg~=*test*", MEMBER, NOON, True),
+        ("arg.cwd~=*", MEMBER, NOON, False),
+        ("arg.timeoutMs~=100", MEMBER, NOON, True),
+        ("role member and channel in slack", MEMBER, NOON, True),
+        ("role member and channel in web", MEMBER, NOON, False),
+        ("time 08:00-18:00", MEMBER, at(0, 8), True),
+        ("time 08:00-18:00", MEMBER, at(0, 18), False),
+        ("time 22:00-06:00", MEMBER, at(0, 23), True),
+        ("time 22:00-06:00", MEMBER, at(0, 6), False),
+        ("time mon-fri 22:00-06:00", MEMBER, at(5, 5), True),
+        ("time mon-fri 22:00-06:00", MEMBER, at(0, 5), False),
+        ("time sat 00:00-12:00", MEMBER, at(5, 1), True),
+        ("time fri-mon 00:00-12:00", MEMBER, at(2, 1), False),
     ],
-)  # fmt: skip
+)
 def test_conditions(condition: str, who: Subject, now: PolicyContext, *, holds: bool) -> None:
     asked = call("run_shell", "make test", timeoutMs=100)
     assert outcome(rules(allow=[f"run_shell(*, {condition})"]), asked, who, now) == (
@@ -305,9 +388,12 @@ def test_untrusted_text_in_view_takes_defaults_and_unmarked_rules_away() -> None
         decision = every.judge(asked, [MEMBER], TAINTED)
         assert (decision.outcome, decision.source) == ("ask", "taint")
     for asked in (
-        call("web_fetch", "https://docs.example.org/"), call("chat_send"), call("chat_load_history"), call("read_file", "a"),
+        call("web_fetch", "https://docs.example.org/"),
+        call("chat_send"),
+        call("chat_load_history"),
+        call("read_file", "a"),
         call("memory", command="view"),
-    ):  # fmt: skip
+    ):
         assert outcome(every, asked, now=TAINTED) == "allow"
 
 
@@ -318,9 +404,14 @@ def test_text_of_the_project_takes_no_rule_of_an_operator_away() -> None:
         deny=["run_shell(rm *)"],
     )
     for asked in (
-        call("run_shell", "make"), call("write_file", "src/a"), call("web_fetch", "https://docs.example.org/"),
-        call("mcp__a__b"), call("edit_file", "src/a"), call("run_shell", "rm x"), call("run_shell", "ls"),
-    ):  # fmt: skip
+        call("run_shell", "make"),
+        call("write_file", "src/a"),
+        call("web_fetch", "https://docs.example.org/"),
+        call("mcp__a__b"),
+        call("edit_file", "src/a"),
+        call("run_shell", "rm x"),
+        call("run_shell", "ls"),
+    ):
         assert every.judge(asked, [MEMBER], READ) == every.judge(asked, [MEMBER], NOON)
 
 
@@ -350,16 +441,35 @@ def test_untrusted_text_brings_no_other_chats_to_where_others_read_along() -> No
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ("", "@tag:Tool"), ("run_shell(", "@tag:Tool"), ("run shell", "@tag:Tool"), ("run_shell()", "pattern between"), ("run_shel", 'did you mean "run_shell"?'),
-        ("Bash(ls)", "the name of a tool"), ("write_file(a, )", "after the comma"), ("write_file(a, weather fine)", "arg~="),
-        ("write_file(../a)", "without .."), ("write_file(~/a)", "without .."), ("memory(a)", "no pattern for this tool"),
-        ("mcp__x__y(a/b)", "no pattern for this tool"), ("run_shell(a | b)", "plainly"), ("run_shell(A=1 b)", "plainly"), ("web_fetch(ftp://x)", "a host or an address"),
-        ("web_fetch(http://)", "a host or an address"), ("run_shell(*, user in @someone)", "names count for nothing"), ("run_shell(*, user in U1)", "ids such as"),
-        ("run_shell(*, user slack:U1)", "in and ids"), ("run_shell(*, role boss)", "role operator"), ("run_shell(*, time 25:00-26:00)", "hours such as"),
-        ("run_shell(*, time xyz 01:00-02:00)", "days out of"), ("run_shell(*, arg.x=1)", "arg~="), ("a" * 1_001, "one line"), ("run_shell\n", "one line"),
-        ("read_file(a)b)", "pattern between"), ("@:run_shell", "@tag:Tool"),
+        ("", "@tag:Tool"),
+        ("run_shell(", "@tag:Tool"),
+        ("run shell", "@tag:Tool"),
+        ("run_shell()", "pattern between"),
+        ("run_shel", 'did you mean "run_shell"?'),
+        ("Bash(ls)", "the name of a tool"),
+        ("write_file(a, )", "after the comma"),
+        ("write_file(a, weather fine)", "arg~="),
+        ("write_file(../a)", "without .."),
+        ("write_file(~/a)", "without .."),
+        ("memory(a)", "no pattern for this tool"),
+        ("mcp__x__y(a/b)", "no pattern for this tool"),
+        ("run_shell(a | b)", "plainly"),
+        ("run_shell(A=1 b)", "plainly"),
+        ("web_fetch(ftp://x)", "a host or an address"),
+        ("web_fetch(http://)", "a host or an address"),
+        ("run_shell(*, user in @someone)", "names count for nothing"),
+        ("run_shell(*, user in U1)", "ids such as"),
+        ("run_shell(*, user slack:U1)", "in and ids"),
+        ("run_shell(*, role boss)", "role operator"),
+        ("run_shell(*, time 25:00-26:00)", "hours such as"),
+        ("run_shell(*, time xyz 01:00-02:00)", "days out of"),
+        ("run_shell(*, arg.x=1)", "arg~="),
+        ("a" * 1_001, "one line"),
+        ("run_shell\n", "one line"),
+        ("read_file(a)b)", "pattern between"),
+        ("@:run_shell", "@tag:Tool"),
     ],
-)  # fmt: skip
+)
 def test_a_malformed_rule_is_a_finding_that_says_what_to_write(rule: str, said: str) -> None:
     (line,) = mistakes(ShipFile(permissions=Permissions(deny=("chat_send", rule))))
     assert line.startswith("permissions.deny[1]: found ")
@@ -397,8 +507,12 @@ def test_the_rules_of_the_readme_are_rules() -> None:
 def test_a_fingerprint_is_of_tool_arguments_and_folder() -> None:
     one = fingerprint("run_shell", {"command": "a", "timeoutMs": 1}, "/srv")
     assert one == fingerprint("run_shell", {"timeoutMs": 1, "command": "a"}, "/srv")
-    others = {fingerprint("run_shell", {"command": "a"}, "/srv"), fingerprint("x", {"command": "a", "timeoutMs": 1}, "/srv"),
-              fingerprint("run_shell", {"command": "a ", "timeoutMs": 1}, "/srv"), fingerprint("run_shell", {"command": "a", "timeoutMs": 1}, "/")}  # fmt: skip
+    others = {
+        fingerprint("run_shell", {"command": "a"}, "/srv"),
+        fingerprint("x", {"command": "a", "timeoutMs": 1}, "/srv"),
+        fingerprint("run_shell", {"command": "a ", "timeoutMs": 1}, "/srv"),
+        fingerprint("run_shell", {"command": "a", "timeoutMs": 1}, "/"),
+    }
     assert len(others | {one}) == 5
 
 
@@ -419,26 +533,51 @@ def test_a_name_that_somebody_gave_themselves_never_changes_a_decision(name: str
 
 _LISTS = st.lists(
     st.sampled_from(
-        ["run_shell", "run_shell(make)", "run_shell(*, user in slack:U1)", "memory", "schedule_*", "write_file(src/)",
-         "@trusted:run_shell(make)", "@trusted:*", "web_fetch(a.org)", "mcp__a__*", "*", "chat_load_history", "task"]
+        [
+            "run_shell",
+            "run_shell(make)",
+            "run_shell(*, user in slack:U1)",
+            "memory",
+            "schedule_*",
+            "write_file(src/)",
+            "@trusted:run_shell(make)",
+            "@trusted:*",
+            "web_fetch(a.org)",
+            "mcp__a__*",
+            "*",
+            "chat_load_history",
+            "task",
+        ]
     ),
     max_size=4,
-)  # fmt: skip
+)
 _CALLS = st.sampled_from(
     [
-        call("run_shell", "make"), call("run_shell", "ls; rm"), call("memory", command="create"), call("schedule_create"),
-        call("write_file", "src/a"), call("write_file", "Agent.md"), call("web_fetch", "https://a.org/"), call("mcp__a__b"),
-        call("chat_load_history", scope="mine"), call("task"), call("chat_send"), call("read_file", "a"),
+        call("run_shell", "make"),
+        call("run_shell", "ls; rm"),
+        call("memory", command="create"),
+        call("schedule_create"),
+        call("write_file", "src/a"),
+        call("write_file", "Agent.md"),
+        call("web_fetch", "https://a.org/"),
+        call("mcp__a__b"),
+        call("chat_load_history", scope="mine"),
+        call("task"),
+        call("chat_send"),
+        call("read_file", "a"),
     ]
-)  # fmt: skip
+)
 _WHO = st.lists(st.sampled_from([MEMBER, OPERATOR, NOBODY]), min_size=1, max_size=3)
 STRICT = {"deny": 0, "ask": 1, "allow": 2}
 
 
 @given(
-    lists=st.tuples(_LISTS, _LISTS, _LISTS), asked=_CALLS, who=_WHO, private=st.booleans(),
+    lists=st.tuples(_LISTS, _LISTS, _LISTS),
+    asked=_CALLS,
+    who=_WHO,
+    private=st.booleans(),
     levels=st.tuples(st.sampled_from(Taint), st.sampled_from(Taint)),
-)  # fmt: skip
+)
 @settings(max_examples=examples(400), deadline=None)
 def test_less_trusted_text_never_turns_a_question_into_an_allowance(
     lists: tuple[list[str], ...],

@@ -26,9 +26,15 @@ from bot.tools.registry import Registry
 
 KEY = ChatKey.parse("slack:chat:C1:thread:1.2")
 ASKS = Inbound(
-    channel="slack", chat_id="C1", chat_key=KEY, chat_type="group", user_id="U1", keys=("k",), ts=1,
+    channel="slack",
+    chat_id="C1",
+    chat_key=KEY,
+    chat_type="group",
+    user_id="U1",
+    keys=("k",),
+    ts=1,
     target={"channel": "C1", "thread_ts": "1.2"},
-)  # fmt: skip
+)
 
 
 class Kept:

@@ -116,9 +116,11 @@ async def test_a_bomb_of_processes_is_put_out_for_root_too(desk: Desk) -> None:
 @pytest.mark.skipif(seccomp.program() is None, reason="no filter is written for this machine")
 async def test_calls_that_no_command_needs_are_closed(desk: Desk) -> None:
     numbers = seccomp.MACHINES[os.uname().machine].numbers
-    lines = "".join(f"for n in {sorted(numbers[one] for one in group if one in numbers)}:\n"
-                    "  ctypes.set_errno(0); libc.syscall(n, 0, 0, 0, 0, 0); print(n, os.strerror(ctypes.get_errno()))\n"
-                    for group in (seccomp.FORBIDDEN, seccomp.UNKNOWN))  # fmt: skip
+    lines = "".join(
+        f"for n in {sorted(numbers[one] for one in group if one in numbers)}:\n"
+        "  ctypes.set_errno(0); libc.syscall(n, 0, 0, 0, 0, 0); print(n, os.strerror(ctypes.get_errno()))\n"
+        for group in (seccomp.FORBIDDEN, seccomp.UNKNOWN)
+    )
     said = await desk.said(
         f"python3 - <<'X'\nimport ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n{lines}X"
     )

@@ -94,9 +94,26 @@ async def test_nothing_is_written_elsewhere(desk: Desk) -> None:
     os.mkfifo(desk.root / "pipe")
     before = names(desk.root)
     for path in (
-        "../x", "out/x", "out/new", "link", "dangling", "/etc/x", str(outside / "x"), ".env", ".env.new", "ship.json",
-        "SHIP.json", ".git/hooks/pre-commit", ".ship/access.json", "a/.git/x", "pipe", ".", "", "a\0b", "n" * 300,
-    ):  # fmt: skip
+        "../x",
+        "out/x",
+        "out/new",
+        "link",
+        "dangling",
+        "/etc/x",
+        str(outside / "x"),
+        ".env",
+        ".env.new",
+        "ship.json",
+        "SHIP.json",
+        ".git/hooks/pre-commit",
+        ".ship/access.json",
+        "a/.git/x",
+        "pipe",
+        ".",
+        "",
+        "a\0b",
+        "n" * 300,
+    ):
         for call in (
             desk.call("write_file", path=path, content="mine"),
             desk.call("edit_file", path=path, old_str="theirs", new_str="mine"),

@@ -21,9 +21,13 @@ from bot.testing.log import MemoryLog
 from tests.unit.gateway.conftest import manifest
 
 PLACE: dict[str, Any] = {
-    "channel": "tele", "chat_id": "77", "chat_key": "tele:chat:77", "chat_type": "direct", "user_id": "77",
+    "channel": "tele",
+    "chat_id": "77",
+    "chat_key": "tele:chat:77",
+    "chat_type": "direct",
+    "user_id": "77",
     "target": {"chat": "77", "reply_to": "3"},
-}  # fmt: skip
+}
 
 
 class Lists:
@@ -81,13 +85,29 @@ class Rig:
         )
         store = JobStore(self.journal, self.log)
         self.desk = JobService(
-            store, access=access, channels=self.channels, limits=self.limits, timezone="UTC", redact=str,
-            clock=self.clock, ids=self.ids, log=self.log,
-        )  # fmt: skip
+            store,
+            access=access,
+            channels=self.channels,
+            limits=self.limits,
+            timezone="UTC",
+            redact=str,
+            clock=self.clock,
+            ids=self.ids,
+            log=self.log,
+        )
         self.due = DueJobs(
-            store, access=access, intake=self, open_channels=self, journal=self.journal, channels=self.channels,
-            delivery=cast("Delivery", self.told), limits=self.limits, clock=self.clock, ids=self.ids, log=self.log,
-        )  # fmt: skip
+            store,
+            access=access,
+            intake=self,
+            open_channels=self,
+            journal=self.journal,
+            channels=self.channels,
+            delivery=cast("Delivery", self.told),
+            limits=self.limits,
+            clock=self.clock,
+            ids=self.ids,
+            log=self.log,
+        )
 
     def opened(self, _channel: str) -> bool:
         return self.ready

@@ -132,8 +132,11 @@ async def test_jobs_are_changed_by_whoever_made_them_and_by_operators(rig: Rig) 
     await rig.passes(3 * 3_600)
     assert len(rig.taken) == 1
     assert [entry.details["by"] for entry in rig.log.of("schedule") if "by" in entry.details] == [
-        "tele:77", "tele:77", "tele:1", "tele:1",
-    ]  # fmt: skip
+        "tele:77",
+        "tele:77",
+        "tele:1",
+        "tele:1",
+    ]
 
 
 async def test_a_place_shows_its_own_jobs_and_those_of_its_threads(rig: Rig) -> None:

@@ -17,9 +17,19 @@ from bot.gateway.jobs.plans import Plan
 from tests.shares import one_in
 
 ZONES = (
-    "UTC", "Europe/Berlin", "America/New_York", "America/Sao_Paulo", "Australia/Lord_Howe", "Asia/Kolkata",
-    "Africa/Cairo", "America/St_Johns", "Pacific/Apia", "Asia/Tehran", "Pacific/Chatham", "Africa/Casablanca",
-)  # fmt: skip
+    "UTC",
+    "Europe/Berlin",
+    "America/New_York",
+    "America/Sao_Paulo",
+    "Australia/Lord_Howe",
+    "Asia/Kolkata",
+    "Africa/Cairo",
+    "America/St_Johns",
+    "Pacific/Apia",
+    "Asia/Tehran",
+    "Pacific/Chatham",
+    "Africa/Casablanca",
+)
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp()
 
 
@@ -209,9 +219,11 @@ def test_a_moment_never_goes_back_where_the_clock_that_is_meant_does_not(name: s
 
 
 @given(
-    st.sampled_from(ZONES), st.sampled_from(["*/15 * * * *", "0 9 * * 1-5", "0 0 1 * *"]),
-    st.floats(1.7e9, 1.9e9), st.floats(0, 9e6),
-)  # fmt: skip
+    st.sampled_from(ZONES),
+    st.sampled_from(["*/15 * * * *", "0 9 * * 1-5", "0 0 1 * *"]),
+    st.floats(1.7e9, 1.9e9),
+    st.floats(0, 9e6),
+)
 def test_of_times_that_have_passed_the_last_one_is_found_however_many_they_are(
     name: str, words: str, after: float, more: float
 ) -> None:

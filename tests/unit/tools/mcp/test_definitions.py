@@ -66,8 +66,16 @@ async def test_of_evil_tools_only_what_can_be_declared_is_offered(start: Start) 
     rig = await start(one=raw("evil"))
     offers = {offer.title[:20]: offer.definition for offer in rig.all.offers()}
     assert set(offers) == {
-        "say", "bad name!", "bad.name?", "名前", "n" * 20, "chat_send", "wordy", "either", "slow_pattern",
-    }  # fmt: skip
+        "say",
+        "bad name!",
+        "bad.name?",
+        "名前",
+        "n" * 20,
+        "chat_send",
+        "wordy",
+        "either",
+        "slow_pattern",
+    }
     rules.check(body(*offers.values()), rules.Leave())
     evil = offers["chat_send"]
     assert evil["name"] == "mcp__one__chat_send"
@@ -158,11 +166,18 @@ SCHEMA = {
         "count": {"type": ["integer", "null"]},
         "kind": {"enum": ["a", 1, None]},
         "on": {"const": True},
-        "list": {"type": "array", "items": {"type": "object", "required": ["id"], "additionalProperties": False,
-                                            "properties": {"id": {"type": "number"}}}},
+        "list": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["id"],
+                "additionalProperties": False,
+                "properties": {"id": {"type": "number"}},
+            },
+        },
     },
     "required": ["name"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,189 @@
+"""Recovery: hands what the journal has open to the calls that a running process uses, in the order in which it came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from bot import errors
+from bot.contracts.agent import Agent
+from bot.contracts.environment import Log
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import STOPPED, InboxEnd, InboxRecord, Journal
+from bot.gateway.conversation import Close, Delete, Event, GoesOn, Stop, TurnPlan
+from bot.gateway.in_flight import InFlight
+from bot.gateway.inbound_archive import InboundArchive
+from bot.gateway.relations import belongs, same_message, taken_in_at
+from bot.gateway.revisions import on_file, withdrawn
+from bot.gateway.router import InboundRouter
+from bot.gateway.scheduler import Scheduler
+
+AT_ONCE = 200
+"""Rows that are looked up side by side."""
+
+
+@dataclass(slots=True)
+class _Row:
+    """An open inbound, and what is on file about its message, itself among that."""
+
+    inbound: Inbound
+    records: list[InboxRecord]
+
+    @property
+    def own(self) -> InboxRecord | None:
+        name = self.inbound.request_id
+        return next((record for record in self.records if record.inbound.request_id == name), None)
+
+    @property
+    def turn_id(self) -> str | None:
+        """The turn that has it."""
+        return self.own.turn_id if self.own is not None and self.own.state == "in_turn" else None
+
+    @property
+    def deletions(self) -> list[Inbound]:
+        """The deletions of its message that were carried out."""
+        ended = (record.inbound for record in self.records if not record.open)
+        return [one for one in ended if one.kind == "delete" and same_message(one, self.inbound)]
+
+    @property
+    def merged(self) -> InboxEnd | None:
+        """The end of an edit that is part of its message already."""
+        into = self.own.merged_into if self.own is not None else None
+        return InboxEnd("merged", merged_into=into) if into is not None else None
+
+
+class Recovery:
+    """`BacklogReader`'s way from the journal to the chats."""
+
+    def __init__(
+        self,
+        *,
+        agent: Agent,
+        journal: Journal,
+        archive: InboundArchive,
+        scheduler: Scheduler,
+        router: InboundRouter,
+        in_flight: InFlight,
+        log: Log,
+    ) -> None:
+        self._agent = agent
+        self._journal = journal
+        self._archive = archive
+        self._scheduler = scheduler
+        self._router = router
+        self._in_flight = in_flight
+        self._log = log
+
+    async def recover(
+        self, inbounds: Sequence[Inbound], stopped_by: Callable[[Inbound], Inbound | None]
+    ) -> int:
+        """Let turns go on that a crash cut off, and hand on what waits. `stopped_by` gives the stop that has ended an inbound.
+        Returns how many inbound of an earlier process go on. Raises `errors.StorageError` before anything is handed on.
+        """
+        rows: list[_Row] = []
+        for at in range(0, len(inbounds), AT_ONCE):
+            rows += await asyncio.gather(*map(self._row, inbounds[at : at + AT_ONCE]))
+        turns = await self._begun(rows)
+        # Before a row is closed: what a kill has kept out of the archive nobody would miss after that.
+        old = [row for row in rows if self._old(row.inbound) and not row.inbound.is_stop]
+        await self._add_missing(row.inbound for row in old if not withdrawn(row.inbound, row.records))
+        parts = {one.request_id for plan in turns.values() for one in plan.rest}
+        left = [row for row in rows if row.inbound.request_id not in parts]
+        current: list[tuple[_Row, Inbound]] = []
+        for row in left:
+            if row.merged is not None:
+                await self._journal.post.finish(row.inbound.request_id, row.merged)
+            elif row.inbound.request_id in turns:
+                current.append((row, row.inbound))
+            elif (fresh := await self._router.current(row.inbound, row.records)) is not None:
+                current.append((row, fresh))
+        # Nothing is awaited from here on: what comes in meanwhile stands behind.
+        for row, inbound in current:
+            stop = stopped_by(inbound)
+            if (plan := turns.get(inbound.request_id)) is not None:
+                changes = [change for one in rows if one.inbound in plan.all for change in one.deletions]
+                self._go_on(plan, [*map(Delete, changes), *([Stop(stop)] if stop is not None else [])])
+            elif stop is not None and not inbound.is_stop:
+                self._journal.post.finish(inbound.request_id, STOPPED)
+            else:
+                self._router.hand_on(inbound, row.records, taken_in_at(inbound))
+        going_on = [one for _, one in current if one.request_id in turns or one.kind == "message"]
+        return sum(self._old(one) and not one.is_stop for one in going_on)
+
+    def _go_on(self, plan: TurnPlan, since: Sequence[Event]) -> None:
+        """Let a turn go on that was cut off; `since` is what it heard before that."""
+        chat_key = plan.first.chat_key
+        for event in (GoesOn(plan), *since):
+            for effect in self._scheduler.apply(chat_key, event):
+                if isinstance(effect, Close):
+                    self._journal.post.finish(effect.inbound.request_id, effect.end)
+
+    async def _row(self, inbound: Inbound) -> _Row:
+        if inbound.message_id is not None:
+            return _Row(inbound, await on_file(self._journal, inbound))
+        record = await self._journal.inbound(inbound.request_id)
+        return _Row(inbound, [record] if record is not None else [])
+
+    def _old(self, inbound: Inbound) -> bool:
+        first = self._in_flight.first
+        return not first or inbound.request_id < first
+
+    async def _begun(self, rows: Sequence[_Row]) -> dict[str, TurnPlan]:
+        """The turns that had begun, by the requestId of their first message."""
+        chats: dict[ChatKey, list[_Row]] = {}
+        for row in rows:
+            goes_on = row.inbound.kind in {"message", "edit"} and not row.merged
+            if goes_on and self._scheduler.turn(row.inbound.chat_key) is None and self._old(row.inbound):
+                chats.setdefault(row.inbound.chat_key, []).append(row)
+        plans: dict[str, TurnPlan] = {}
+        for chat_key, group in chats.items():
+            plan = _plan(group, await self._cut_off(chat_key))
+            if plan is not None:
+                turn = await self._journal.turn(plan.first.request_id)
+                stopped = turn is not None and turn.state == "stopping"
+                plans[plan.first.request_id] = replace(plan, stopped=stopped)
+        return plans
+
+    async def _cut_off(self, chat_key: ChatKey) -> tuple[str, ...]:
+        try:
+            return await self._agent.cut_off(chat_key)
+        except errors.StorageError as error:
+            # The turn itself will meet this and say so; the other chats go on.
+            self._log.write(
+                "error", "a transcript cannot be read", level="error", chat_key=chat_key, cause=str(error)
+            )
+            return ()
+
+    async def _add_missing(self, inbounds: Iterable[Inbound]) -> None:
+        chats: dict[ChatKey, list[Inbound]] = {}
+        for inbound in inbounds:
+            chats.setdefault(inbound.chat_key, []).append(inbound)
+        for chat_key, missing in chats.items():
+            try:
+                await self._archive.add_missing(chat_key, missing)
+            except errors.StorageError as error:
+                self._log.write(
+                    "error", "the archive cannot be read", level="error", chat_key=chat_key, cause=str(error)
+                )
+
+
+def _plan(rows: Sequence[_Row], sources: Sequence[str]) -> TurnPlan | None:
+    """The messages of the turn that had begun in one chat. `sources` are those that its transcript names: where the disk
+    refused the rows, it knows more.
+    """
+    found = {row.inbound.request_id: row for row in rows}
+    head = found.get(sources[0]) if sources else None
+    head = head or next((row for row in rows if row.turn_id == row.inbound.request_id), None)
+    head = head or next((row for row in rows if row.turn_id is not None), None)
+    if head is None:
+        return None
+    rest = [found[source] for source in sources[1:] if source in found] if sources else []
+    rest += [row for row in rows if row is not head and row not in rest and _together(row, head)]
+    return TurnPlan(head.inbound, tuple(row.inbound for row in rest), begun=True)
+
+
+def _together(row: _Row, head: _Row) -> bool:
+    """True of two messages in one turn."""
+    return row.turn_id is not None and row.turn_id == head.turn_id and belongs(row.inbound, head.inbound)

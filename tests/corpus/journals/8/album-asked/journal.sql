@@ -1,0 +1,11 @@
+INSERT INTO chats VALUES ('telegram:chat:3001', 1800000001.035253);
+INSERT INTO inbox VALUES ('01MCC5RN0BE8XTPXWMP0NY40EB', 'telegram:chat:3001', '3001', 1800000001.035253, 1800000001.0387104, 'in_turn', '01MCC5RN0BE8XTPXWMP0NY40EB', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1", "telegram:4242:update:700000002", "telegram:4242:message:3001:2"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [{"kind": "file", "name": "file0.txt", "size": 14, "mime": "text/plain", "ref": "file-1"}, {"kind": "file", "name": "file1.txt", "size": 14, "mime": "text/plain", "ref": "file-2"}], "quoted": [], "links": [], "answers": null, "items": {"1": "question one 问题一", "2": ""}, "changes": null, "due": null, "requestId": "01MCC5RN0BE8XTPXWMP0NY40EB"}');
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RN0BE8XTPXWMP0NY40EB', 1800000001.035253);
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:2', '01MCC5RN0BE8XTPXWMP0NY40EB', 1800000001.035253);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RN0BE8XTPXWMP0NY40EB', 1800000001.035253);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000002', '01MCC5RN0BE8XTPXWMP0NY40EB', 1800000001.035253);
+INSERT INTO lost VALUES (1, 'gone', 1800000000.0204818);
+INSERT INTO steps VALUES ('01MCC5RN0BE8XTPXWMP0NY40EB', '01MCC5RN0BM45TGM2DG8XWXZP2', 'tool', 'attachment', 1800000001.042015, 1800000001.051397, '{"read": true}');
+INSERT INTO steps VALUES ('01MCC5RN0BE8XTPXWMP0NY40EB', '01MCC5RN0BSR77FMKJMV006E5A', 'tool', 'attachment', 1800000001.0620556, 1800000001.0652916, '{"read": true}');
+INSERT INTO steps VALUES ('01MCC5RN0BE8XTPXWMP0NY40EB', '01MCC5RN2180J181D3C1P5K1EQ', 'model', 'claude-sonnet-5-5', 1800000001.089372, NULL, NULL);
+INSERT INTO turns VALUES ('01MCC5RN0BE8XTPXWMP0NY40EB', 'telegram:chat:3001', 'running', 1800000001.0387104, NULL);

@@ -1,0 +1,11 @@
+INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.0532215);
+INSERT INTO inbox VALUES ('01MCC5RM1NSP9PP8XEZD5388Z8', 'telegram:chat:3001', '3001', 1800000000.0532215, 1800000000.062035, 'in_turn', '01MCC5RM1NSP9PP8XEZD5388Z8', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM1NSP9PP8XEZD5388Z8"}');
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM1NSP9PP8XEZD5388Z8', 1800000000.0532215);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM1NSP9PP8XEZD5388Z8', 1800000000.0532215);
+INSERT INTO lost VALUES (1, 'gone', 1800000000.0424135);
+INSERT INTO outbox VALUES ('01MCC5RM2RMCP7J0AWFJE8NYKG', '01MCC5RM1NSP9PP8XEZD5388Z8', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answer to question one 问题一', 'reply', 'sending', NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000000.0882351, 1800000000.0883367);
+INSERT INTO outbox VALUES ('01MCC5RM2TKM7VSPS5Z8EBHN4G', '01MCC5RM1NSP9PP8XEZD5388Z8', 'telegram:chat:3001', '{"chat_id": "3001"}', '(I am not sure that this has arrived, so here it is, perhaps again.)
+
+answer to question one 问题一', 'reply', 'ready', NULL, NULL, NULL, NULL, '01MCC5RM2RMCP7J0AWFJE8NYKG', NULL, 0, 0, 1800000000.0903327, 1800000000.0903327);
+INSERT INTO steps VALUES ('01MCC5RM1NSP9PP8XEZD5388Z8', '01MCC5RM27Y73DSFP51GEGN3KF', 'model', 'claude-sonnet-5-5', 1800000000.0718887, 1800000000.0880768, '{"uuid": "01MCC5RM2QR587DTTRZCCED9V8", "stopReason": "end_turn", "usage": {"inputTokens": 0, "outputTokens": 17, "cacheReadTokens": 0, "cacheWriteTokens": 2605}, "costUsd": 0.0066825, "providerRequestId": "req_000000000000000000000003"}');
+INSERT INTO turns VALUES ('01MCC5RM1NSP9PP8XEZD5388Z8', 'telegram:chat:3001', 'running', 1800000000.062035, NULL);

@@ -1,0 +1,11 @@
+INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.056992);
+INSERT INTO inbox VALUES ('01MCC5RM1R932JNME2WPZ6FGKY', 'telegram:chat:3001', '3001', 1800000000.056992, 1800000000.0934389, 'answered', '01MCC5RM1R932JNME2WPZ6FGKY', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM1R932JNME2WPZ6FGKY"}');
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM1R932JNME2WPZ6FGKY', 1800000000.056992);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM1R932JNME2WPZ6FGKY', 1800000000.056992);
+INSERT INTO lost VALUES (1, 'gone', 1800000000.033476);
+INSERT INTO outbox VALUES ('01MCC5RM2NQ1GM8V5X1E7WE5MS', '01MCC5RM1R932JNME2WPZ6FGKY', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answer to question one 问题一', 'reply', 'unknown', NULL, 'uncertain', NULL, NULL, NULL, NULL, 1, 0, 1800000000.0853882, 1800000000.087868);
+INSERT INTO outbox VALUES ('01MCC5RM2QVMFDHVDDX91S8HXJ', '01MCC5RM1R932JNME2WPZ6FGKY', 'telegram:chat:3001', '{"chat_id": "3001"}', '(I am not sure that this has arrived, so here it is, perhaps again.)
+
+answer to question one 问题一', 'reply', 'sending', NULL, NULL, NULL, NULL, '01MCC5RM2NQ1GM8V5X1E7WE5MS', 1800000002.0910978, 1, 0, 1800000000.0877802, 1800000000.0911448);
+INSERT INTO steps VALUES ('01MCC5RM1R932JNME2WPZ6FGKY', '01MCC5RM2BKV19BZY6YGC5G2TT', 'model', 'claude-sonnet-5-5', 1800000000.0755122, 1800000000.085217, '{"uuid": "01MCC5RM2GSEK8KZ60DR93WE7N", "stopReason": "end_turn", "usage": {"inputTokens": 0, "outputTokens": 17, "cacheReadTokens": 0, "cacheWriteTokens": 2605}, "costUsd": 0.0066825, "providerRequestId": "req_000000000000000000000003"}');
+INSERT INTO turns VALUES ('01MCC5RM1R932JNME2WPZ6FGKY', 'telegram:chat:3001', 'done', 1800000000.0593224, 1800000000.0934389);
