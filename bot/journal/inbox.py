@@ -24,8 +24,8 @@ _BEGIN_TURN = """INSERT INTO turns (id, chat_key, state, begun_at) VALUES (?, ?,
     ON CONFLICT (id) DO UPDATE SET state = 'running' WHERE state = 'suspended'"""
 _JOIN_TURN = """UPDATE inbox SET state = 'in_turn', turn_id = ?, changed_at = ?
     WHERE request_id = ? AND state = 'queued'"""
-_TAKE_UP = """UPDATE inbox SET state = 'in_turn', turn_id = ?1, changed_at = ?2
-    WHERE request_id = ?3 AND (state = 'queued' OR (state = 'in_turn' AND turn_id <> ?1))"""
+_TAKE_UP = """UPDATE inbox SET state = 'in_turn', turn_id = ?, changed_at = ?
+    WHERE request_id = ? AND state IN ('queued', 'in_turn') AND turn_id IS NOT ?"""
 _MOVE_TURN = "UPDATE turns SET state = ? WHERE id = ? AND state = ?"
 _STOP_TURN = "UPDATE turns SET state = 'stopping' WHERE id = ? AND state IN ('running', 'suspended')"
 _END_TURN = "UPDATE turns SET state = ?, ended_at = ? WHERE id = ? AND ended_at IS NULL"
@@ -56,7 +56,7 @@ class InboxWrites(JournalTable):
     def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Future[None]:
         now = self._clock.now()
         turn = clean((turn_id, str(chat_key), now))
-        joining = [clean((turn_id, now, member)) for member in members]
+        joining = [clean((turn_id, now, member, turn_id)) for member in members]
 
         def work(db: sqlite3.Connection) -> None:
             db.execute(_BEGIN_TURN, turn)
