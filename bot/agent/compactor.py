@@ -2,7 +2,7 @@
 
 A compaction takes the memory where that knows what is to go, else it asks a fork for a summary. It happens between
 turns, but where the running turn would no longer fit. What fails costs nothing but the attempt: the history stays, and
-what is too large in the end is halved (`bot.agent.recovery`).
+what is too large in the end is halved (`bot.agent.overflow`).
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ async def ask(prefix: Prefix, directive: Message, deps: AgentDeps, *, purpose: s
         plain = in_words(prefix)
         if plain.messages == prefix.messages:
             raise
-        # As in a turn (`bot.agent.recovery`); the next one will declare it.
+        # As in a turn (`bot.agent.overflow`); the next one will declare it.
         cause = f"{type(error).__name__}: {error}"
         deps.log.write("memory", "a fork goes without what was refused", level="warn", cause=cause)
         asked = request(plain, deps, purpose=purpose, directive=directive)

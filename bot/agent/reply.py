@@ -1,4 +1,4 @@
-"""The reply of the running turn."""
+"""`TrackedReply`: what the running turn says to its person, and what a turn that goes on has said before."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
 from bot.agent.ledger import Ledger
 from bot.agent.memory_writer import MemoryWriter
-from bot.agent.recovery import HistoryCleared, TurnTooLarge
+from bot.agent.overflow import HistoryCleared, TurnTooLarge
 from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
 from bot.agent.view_changes import ViewChanges

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from bot import errors
-from bot.agent import recovery
+from bot.agent import overflow
 from bot.agent.active import ActiveTurn
 from bot.agent.continuing import LENGTH, ContinuationPolicy
 from bot.agent.deps import AgentDeps
@@ -63,7 +63,7 @@ async def _steps(
     for step in range(1, MAX_STEPS + 1):
         with step_scope(step):
             try:
-                reply = continuation.taken(await recovery.ask(turn, system, continuation.deps, continuation))
+                reply = continuation.taken(await overflow.ask(turn, system, continuation.deps, continuation))
             except errors.ShipmateError as error:
                 return await _say_what_came(turn, continuation, error)
             calls = turn.add_reply(reply, continuation.continued)
@@ -168,7 +168,7 @@ def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
 
 def _make_room(turn: ActiveTurn, reply: ModelReply) -> bool:
     """Make the history smaller if the window itself ended the answer; returns True if it was."""
-    return reply.stop_reason == "model_context_window_exceeded" and recovery.make_room(turn)
+    return reply.stop_reason == "model_context_window_exceeded" and overflow.make_room(turn)
 
 
 async def _say_what_came(

@@ -1,4 +1,4 @@
-"""The address of a message."""
+"""`Address`: where an answer goes, and which message it belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs by id."""
+"""The table of scheduled jobs. What is in a job is the scheduler's matter (`bot.gateway.jobs`)."""
 
 from __future__ import annotations
 

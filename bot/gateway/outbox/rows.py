@@ -1,4 +1,6 @@
-"""Reads the outbox rows of one turn: their order, those left to send, those that its person has."""
+"""Reads the outbox rows of one turn: their order, those left to send, those that its person has. And `REPEATED`, the sentence
+that stands before a repeat.
+"""
 
 from __future__ import annotations
 

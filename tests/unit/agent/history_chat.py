@@ -150,7 +150,7 @@ class Chat:
             return self.request(turn, [GO_ON] if turn.piece else tail, **more)
 
     def recovered(self, turn: Running, refused: str) -> bool:
-        """Whether the next try is another one (`bot.agent.recovery`)."""
+        """Whether the next try is another one (`bot.agent.overflow`)."""
         if self.damaged and "bound to a different conversation" in refused:
             # A turn that is lost is not missed by anybody but what was thought behind it.
             self.view_changes.apply("thinking", Boundary())

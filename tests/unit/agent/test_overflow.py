@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from bot import errors
-from bot.agent.recovery import HistoryCleared, TurnTooLarge
+from bot.agent.overflow import HistoryCleared, TurnTooLarge
 from bot.context.estimate import Estimator
 from bot.contracts.agent import TurnRequest
 from bot.contracts.model import ModelReply, ModelRequest

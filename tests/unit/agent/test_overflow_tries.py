@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from bot import errors
-from bot.agent.recovery import HistoryCleared, TurnTooLarge
+from bot.agent.overflow import HistoryCleared, TurnTooLarge
 from bot.context import estimate
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.model import ModelReply, ModelRequest

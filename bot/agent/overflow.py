@@ -1,4 +1,4 @@
-"""One model call that ends in an answer, in something smaller, or in the truth.
+"""Asks the model, and recovers where its context window overflows: with less output, then less of what is shown.
 
 Each try is strictly smaller than the one before, and the tries end. A time-out or a rate limit is no overflow:
 it passes through untouched.
@@ -37,7 +37,7 @@ OUTPUT_MARGIN = 64  # tokens; the provider's own count may differ a little betwe
 
 
 class HistoryCleared(errors.ShipmateError):
-    """The history did not fit even after three halvings, and was set aside."""
+    """The history did not fit even after three tries with less of it, and was set aside."""
 
     person = (
         "Our conversation no longer fitted into what the language model can read, even shortened. I have set it "
@@ -174,7 +174,6 @@ def _lower_output(tries: _Tries, error: errors.OutputOverflow) -> bool:
         return False
     tries.max_tokens = fitting
     tries.lowered += 1
-    tries.smaller += 1
     return True
 
 
