@@ -16,7 +16,8 @@ A file that is missing says nothing; one that cannot be read is told to operator
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,14 +99,15 @@ class InstructionFiles:
         return self._folder / "chats" / f"{self._encode(str(chat_key))}.md"
 
     async def _all(self, paths: Sequence[Path | None]) -> list[Source]:
-        """The files, read side by side."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(asyncio.to_thread(self._source, path)) for path in paths]
-        return [task.result() for task in tasks]
+        """The files, in their order. No thread is asked for those that are not there, as most are not."""
+        there = _there(paths)
+        found = dict(zip(there, await asyncio.to_thread(self._read, there), strict=True)) if there else {}
+        return [found.get(path, Source("", "")) if path is not None else Source("", "") for path in paths]
 
-    def _source(self, path: Path | None) -> Source:
-        if path is None:
-            return Source("", "")
+    def _read(self, paths: Sequence[Path]) -> list[Source]:
+        return [self._source(path) for path in paths]
+
+    def _source(self, path: Path) -> Source:
         inside = path.is_relative_to(self._root)
         name = str(path.relative_to(self._root)) if inside else str(path)
         try:
@@ -129,6 +131,11 @@ class InstructionFiles:
                 "prompt", "a section of the instructions is left out", level="debug", section=note
             )
         return resolved
+
+
+def _there(paths: Iterable[Path | None]) -> list[Path]:
+    """Those that exist. A look takes microseconds, the way to a thread and back a hundred times that."""
+    return [path for path in paths if path is not None and os.path.lexists(path)]
 
 
 def _joined(texts: Sequence[str]) -> str:

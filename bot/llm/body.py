@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from bot.contracts.base import Json
@@ -99,5 +100,9 @@ _DUMPED = IdentityCache[Sequence[Json], str](lambda tools: json.dumps(list(tools
 
 def prefix_digest(system: Sequence[Json], tools: Sequence[Json]) -> str:
     """Digest of what stands before the messages of a request: what is kept of it tells whether it has changed."""
-    dumped = f"[{json.dumps(list(system), ensure_ascii=False)}, {_DUMPED(tools)}]"
-    return hashlib.sha256(dumped.encode("utf-8", "replace")).hexdigest()[:16]
+    return _digest(json.dumps(list(system), ensure_ascii=False), _DUMPED(tools))
+
+
+@lru_cache(maxsize=32)
+def _digest(system: str, tools: str) -> str:
+    return hashlib.sha256(f"[{system}, {tools}]".encode("utf-8", "replace")).hexdigest()[:16]

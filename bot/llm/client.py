@@ -22,11 +22,12 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm import classify, prices
-from bot.llm.body import COMPACTION, body_of, headers_of
+from bot.llm.body import COMPACTION, body_of, headers_of, wire
 from bot.llm.log import usage_object
 from bot.llm.quote_filter import withhold_quotes
 from bot.llm.sse import EventStream, endless
 from bot.llm.stream import Accumulator
+from bot.llm.transport import AiohttpTransport
 
 __all__ = ["AnthropicModel", "Timeouts", "body_of"]
 
@@ -62,12 +63,6 @@ class Timeouts:
     total: float = 600.0
     connect: float = 5.0
     idle: float = 60.0
-
-
-CONNECTIONS = httpx2.Limits(max_connections=1_000, max_keepalive_connections=20, keepalive_expiry=30.0)
-"""Few that are idle, since each request looks at every one of them; for longer than the library's 5 s, so that a
-conversation does not begin with a new connection at every message.
-"""
 
 
 class AnthropicModel:
@@ -146,8 +141,12 @@ class AnthropicModel:
             response = await self._client.post(
                 "/v1/messages",
                 cast_to=object,
-                body=body_of(request),
-                options={"headers": headers_of(request)},
+                content=wire(request),
+                # Without a key of ours the library makes one, and never sends it.
+                options={
+                    "headers": {"content-type": "application/json", **headers_of(request)},
+                    "idempotency_key": "",
+                },
                 stream=True,
                 stream_cls=anthropic.AsyncStream[object],
             )
@@ -303,19 +302,18 @@ async def _drain(events: AsyncIterator[Json]) -> None:
 
 
 def _http_client(url: str, timeout: httpx2.Timeout) -> httpx2.AsyncClient:
-    # No redirects: they would carry the key to wherever the answer points.
-    if _is_loopback(url):
-        # A proxy of the environment cannot know this machine's loopback. Where nothing is encrypted no certificates need
-        # be read, which takes longer than all else of a start: without any, none would be believed.
-        plain = urlsplit(url).scheme == "http"
-        return httpx2.AsyncClient(
-            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True,
-            timeout=timeout,
-            trust_env=False,
-            follow_redirects=False,
-            limits=CONNECTIONS,
-        )
-    return anthropic.DefaultAsyncHttpxClient(timeout=timeout, follow_redirects=False, limits=CONNECTIONS)
+    # A proxy of the environment cannot know this machine's loopback. Where nothing is encrypted no certificates need be
+    # read, which takes longer than all else of a start: without any, none would be believed.
+    local = _is_loopback(url)
+    plain = local and urlsplit(url).scheme == "http"
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else httpx2.create_ssl_context()
+    return httpx2.AsyncClient(
+        transport=AiohttpTransport(tls, trust_env=not local),
+        timeout=timeout,
+        trust_env=False,
+        # They would carry the key to wherever the answer points.
+        follow_redirects=False,
+    )
 
 
 def _is_loopback(url: str) -> bool:

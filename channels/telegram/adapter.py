@@ -6,19 +6,14 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import asdict
 
-from telegram import (
-    BotCommand,
-    InlineKeyboardButton,
-    InlineKeyboardMarkup,
-    LinkPreviewOptions,
-    MessageEntity,
-    ReplyParameters,
-)
+from telegram import BotCommand
 from telegram.error import BadRequest, ChatMigrated, InvalidToken, TelegramError
 
 from bot import errors, text
 from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Json
 from bot.contracts.channel import ChannelDeps, Health, Intake
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
@@ -208,13 +203,7 @@ class TelegramChannel:
             raise errors.EditRefused("this is a message of a group that is a supergroup now")
         while True:
             try:
-                await bot.edit_message_text(
-                    shown.text,
-                    _chat(place),
-                    int(number),
-                    entities=_entities(shown),
-                    link_preview_options=LinkPreviewOptions(is_disabled=True),
-                )
+                await bot.change(_content(place, shown) | {"message_id": int(number)})
             except BadRequest as exc:
                 refusal = exc.message.lower()
                 if "message is not modified" in refusal:
@@ -240,25 +229,18 @@ class TelegramChannel:
         bot = self._connected()
         try:
             async with self._signs:
-                await bot.send_chat_action(_chat(target), "typing", message_thread_id=_thread(target))
+                await bot.sign("typing", _chat(target), _thread(target))
         except TelegramError as exc:
             raise self._undelivered(exc, target) from None
 
     async def _post(self, bot: bot_api.Bot, place: Mapping[str, str], shown: render.Rendered) -> Sent:
-        answered = place.get("reply_to", "")
-        reply = (
-            ReplyParameters(int(answered), allow_sending_without_reply=True) if answered.isdecimal() else None
-        )
-        sent = await bot.send_message(
-            _chat(place),
-            shown.text,
-            entities=_entities(shown),
-            link_preview_options=LinkPreviewOptions(is_disabled=True),
-            message_thread_id=_thread(place),
-            reply_parameters=reply,
-            reply_markup=_buttons(place),
-        )
-        return Sent(self._migrations.named(place["chat_id"], str(sent.message_id)))
+        message = _content(place, shown) | {
+            "message_thread_id": _thread(place),
+            "reply_markup": _buttons(place),
+        }
+        if (answered := place.get("reply_to", "")).isdecimal():
+            message["reply_parameters"] = {"message_id": int(answered), "allow_sending_without_reply": True}
+        return Sent(self._migrations.named(place["chat_id"], str(await bot.say(message))))
 
     async def _moved(self, place: Mapping[str, str], exc: ChatMigrated) -> bool:
         """True if the new id of a group is on disk. Raises `errors.DeliveryThrottled` where the disk refuses, so that
@@ -331,25 +313,28 @@ def _shown(message: Outbound) -> render.Rendered:
     return shown
 
 
-def _entities(shown: render.Rendered) -> list[MessageEntity]:
-    return [
-        MessageEntity(entity.type, entity.offset, entity.length, url=entity.url, language=entity.language)
+def _content(place: Mapping[str, str], shown: render.Rendered) -> Json:
+    """The chat and the words of a message, in the names of the Bot API."""
+    entities = [
+        {name: value for name, value in asdict(entity).items() if value is not None}
         for entity in shown.entities[:ENTITIES]
     ]
+    return {
+        "chat_id": _chat(place),
+        "text": shown.text,
+        "entities": entities or None,
+        "link_preview_options": {"is_disabled": True},
+    }
 
 
-def _buttons(place: Mapping[str, str]) -> InlineKeyboardMarkup | None:
+def _buttons(place: Mapping[str, str]) -> Json | None:
     """The buttons of a message that asks for an approval; None where it does not."""
     offered = approval_buttons.offered(place)
     rows = [
-        [
-            InlineKeyboardButton(offered[one][0], callback_data=offered[one][1])
-            for one in row
-            if one in offered
-        ]
+        [{"text": offered[one][0], "callback_data": offered[one][1]} for one in row if one in offered]
         for row in _ROWS
     ]
-    return InlineKeyboardMarkup([row for row in rows if row]) if offered else None
+    return {"inline_keyboard": [row for row in rows if row]} if offered else None
 
 
 def _chat(target: Mapping[str, str]) -> int:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 import httpx
@@ -63,6 +63,8 @@ PROOFS = 8
 """Connections at once that are made for repeats."""
 PROOF_SECONDS = 10.0
 """Seconds a new connection gets to answer `getMe`."""
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 _LONGEST_WAIT = 24 * 3600.0
 
@@ -170,8 +172,14 @@ class HttpTransport(BaseRequest):
             sock_connect=connecting,
             sock_read=patience,
         )
+        body = _body(sent)
         async with self._session.request(
-            method, url, data=_body(sent), timeout=timeout, allow_redirects=False
+            method,
+            url,
+            data=body,
+            headers=FORM if isinstance(body, bytes) else None,
+            timeout=timeout,
+            allow_redirects=False,
         ) as answer:
             return answer.status, await answer.read()
 
@@ -180,9 +188,11 @@ def _seconds(given: Any, pace: float, otherwise: float) -> float:
     return float(given) * pace if isinstance(given, int | float) else otherwise
 
 
-def _body(sent: RequestData | None) -> aiohttp.FormData | None:
+def _body(sent: RequestData | None) -> aiohttp.FormData | bytes | None:
     if sent is None:
         return None
+    if not sent.contains_files:
+        return urlencode(sent.json_parameters).encode()
     form = aiohttp.FormData(sent.json_parameters)
     for name, (file_name, content, mime) in sent.multipart_data.items():
         form.add_field(name, content, filename=file_name, content_type=mime)
@@ -222,7 +232,24 @@ def _wait(body: Json) -> float:
 
 
 class Bot(telegram.Bot):
-    """The library's bot, with updates as raw JSON: one that cannot be decoded must not hide the others."""
+    """The library's bot. Updates are raw JSON: one that cannot be decoded must not hide the others. So are messages that are
+    sent: of the answer nothing is needed but the number, and the library's objects cost more CPU than the request.
+    """
+
+    async def say(self, message: Json) -> int:
+        """Send a message, whose fields are those of `sendMessage`; returns its number. Raises a `TelegramError`."""
+        found = await self._post("sendMessage", message)
+        if not (isinstance(found, dict) and type(found.get("message_id")) is int and "chat" in found):
+            raise OutcomeUnknown("sendMessage answered without a message")
+        return int(found["message_id"])
+
+    async def change(self, message: Json) -> None:
+        """Change a message, with the fields of `editMessageText`. Raises a `TelegramError`."""
+        await self._post("editMessageText", message)
+
+    async def sign(self, action: str, chat: int, thread: int | None) -> None:
+        """Show an action of `sendChatAction`. Raises a `TelegramError`."""
+        await self._post("sendChatAction", {"chat_id": chat, "action": action, "message_thread_id": thread})
 
     async def raw_updates(
         self, offset: int | None, *, hold: int, patience: float, kinds: list[str], limit: int = 100

@@ -132,6 +132,10 @@ _SAYINGS = (
 
 ENGLISH = Language(
     name="en",
+    deed=compiled(
+        rf"\b(?:{_TELL}|know|{_SEND}|{_SAVE}|{_EDIT}|{_DELETE}|{_REMOVE}|{_RUN}|{_ACT}|"
+        r"scheduled|rescheduled|paused|set|configured|arranged|placed)\b"
+    ),
     sayings=_SAYINGS,
     before=compiled(
         r"\b(?:yesterday|last (?:week|month|year|night|time)|earlier|previously|back then|if|when|whenever|once|after|before|until|unless|whether|would|could|should|might|may|must|can|cannot|will|won['’]t|shall|"

@@ -86,6 +86,12 @@ _SAYINGS = (
 
 GERMAN = Language(
     name="de",
+    deed=compiled(
+        rf"{_SEND}|benachrichtigt|gemailt|angeschrieben|informiert|gespeichert|gelegt|gesichert|hinterlegt|erstellt|"
+        r"aktualisiert|geändert|bearbeitet|geschrieben|ergänzt|umbenannt|verschoben|kopiert|getragen|angepasst|gelöscht|"
+        r"entfernt|geleert|ausgeführt|lassen|gerichtet|gestellt|geplant|gesetzt|vereinbart|abgesagt|installiert|gebucht|"
+        r"bestellt|bezahlt|überwiesen|deployt|gerollt|gestartet|committet|gepusht|geladen|reserviert|storniert"
+    ),
     sayings=_SAYINGS,
     before=compiled(
         r"\b(?:gestern|vorgestern|neulich|damals|letzte\w*|früher|wenn|falls|sobald|nachdem|bevor|bis|ob|würde\w*|könnte\w*|sollte\w*|möchte\w*|werde|wird|werden|kann|laut|sagt\w*|schreibt|schrieb|meint\w*|"

@@ -36,6 +36,8 @@ class Language:
     """
 
     name: str
+    deed: Pattern
+    """Some word of each saying: a sentence without one is not read further."""
     sayings: tuple[Saying, ...]
     before: Pattern
     around: Pattern

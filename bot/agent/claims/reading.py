@@ -53,8 +53,8 @@ def claims(words: str, person: str = "") -> list[Claim]:
     """Return the claims in a reply to the words of a `person`, each kind once."""
     found: dict[Kind, Claim] = {}
     person = _ends(person)
-    for sentence, shown in _sentences(_ends(words)):
-        for language in _languages(sentence):
+    for sentence, shown in sentences(_ends(words)):
+        for language in languages(sentence):
             for claim in _claimed(sentence, shown, language, person):
                 found.setdefault(claim.kind, claim)
     return list(found.values())
@@ -62,7 +62,7 @@ def claims(words: str, person: str = "") -> list[Claim]:
 
 def admits(words: str) -> bool:
     """True if a reply says that something went wrong."""
-    return any(language.admits.search(words) for language in _languages(words))
+    return any(language.admits.search(words) for language in languages(words))
 
 
 def loaded(*texts: str) -> bool:
@@ -76,8 +76,8 @@ def _ends(words: str) -> str:
     return words if len(words) <= HEAD + TAIL else f"{words[:HEAD]}\n{words[-TAIL:]}"
 
 
-def _languages(words: str) -> tuple[Language, ...]:
-    """The import of a language compiles its phrases, so each is imported when it is first met."""
+def languages(words: str) -> tuple[Language, ...]:
+    """Return the languages that a text may be in. The import of a language compiles its phrases, so each is imported when it is first met."""
     match _modules(words):
         case ("japanese",):
             from bot.agent.claims.japanese import JAPANESE
@@ -100,7 +100,7 @@ def _modules(words: str) -> tuple[str, ...]:
     return ("chinese",) if _HAN.search(words) else ("english", "german")
 
 
-def _sentences(words: str) -> Iterator[tuple[str, str]]:
+def sentences(words: str) -> Iterator[tuple[str, str]]:
     """Each sentence of a text's own words, as it is read and as it stands there."""
     plain = _FENCED.sub("\n", words)
     for line in plain.split("\n"):
@@ -108,7 +108,7 @@ def _sentences(words: str) -> Iterator[tuple[str, str]]:
             continue
         bare = _ITEM.sub("", line)
         read = _MARKS.sub("", _QUOTED.sub("□", _LINK.sub("□", _CODE.sub(_named, bare)))).strip()
-        if any(language.draft.search(read) for language in _languages(read)):
+        if any(language.draft.search(read) for language in languages(read)):
             return  # what follows is a text that is shown
         for sentence in filter(None, map(str.strip, _SENTENCES.split(read))):
             yield sentence[:SENTENCE], sentence
@@ -120,7 +120,7 @@ def _named(code: regex.Match[str]) -> str:
 
 
 def _claimed(sentence: str, shown: str, language: Language, person: str) -> Iterator[Claim]:
-    if _ASKS.search(sentence):
+    if not language.deed.search(sentence) or _ASKS.search(sentence):
         return
     for saying in language.sayings:
         match = saying.pattern.search(sentence)
@@ -148,14 +148,14 @@ def _asked_otherwise(saying: Saying, person: str) -> bool:
         if not _order(saying.kind, person):
             return True
         asks = bool(_PERSONS.search(person)) and not _any(person, "requests")
-        if asks or any(language.done[saying.kind].search(person) for language in _languages(person)):
+        if asks or any(language.done[saying.kind].search(person) for language in languages(person)):
             return True
     return bool(person) and _any(person, "composing") and not _order(saying.kind, person)
 
 
 def _order(kind: Kind, person: str) -> bool:
-    return any(language.orders[kind].search(person) for language in _languages(person))
+    return any(language.orders[kind].search(person) for language in languages(person))
 
 
 def _any(person: str, what: str) -> bool:
-    return any(getattr(language, what).search(person) for language in _languages(person))
+    return any(getattr(language, what).search(person) for language in languages(person))

@@ -263,3 +263,16 @@ class Stopping:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+def test_each_saying_has_a_word_by_which_it_is_looked_for() -> None:
+    """Else a sentence that says so is not even read."""
+    found = 0
+    for case in cases():
+        for sentence, _ in reading.sentences(case.reply):
+            for language in reading.languages(sentence):
+                for saying in language.sayings:
+                    if saying.pattern.search(sentence):
+                        found += 1
+                        assert language.deed.search(sentence), (sentence, saying.pattern.pattern)
+    assert found > 150

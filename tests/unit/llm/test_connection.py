@@ -58,7 +58,7 @@ async def test_check_on_other_endpoints(
 async def test_check_tells_a_cut_connection_as_unreachable(
     server: AnthropicServer, model: AnthropicModel
 ) -> None:
-    server.fail("models", action="cut")
+    server.fail("models", action="cut", times=2)  # asked for again once, as a GET may be
     with pytest.raises(errors.ModelUnreachable):
         await model.check()
 
@@ -99,7 +99,7 @@ async def test_a_provider_that_fails_is_no_provider_that_knows_nothing(
     server.fail("model", status=500, body="")
     with pytest.raises(errors.Overloaded):
         await model.facts("claude-sonnet-5-5")
-    server.fail("model", action="cut")
+    server.fail("model", action="cut", times=2)
     with pytest.raises(errors.ModelUnreachable):
         await model.facts("claude-sonnet-5-5")
 
@@ -170,7 +170,7 @@ async def test_an_answer_is_there_though_its_connection_stays_open(
     assert (await reply_of(model)).content == [{"type": "text", "text": "Whole."}]
 
 
-async def test_after_a_crowd_few_connections_are_kept_and_used_again(
+async def test_after_a_crowd_its_connections_are_used_again(
     server: AnthropicServer, model: AnthropicModel
 ) -> None:
     async def crowd() -> set[int]:
@@ -189,7 +189,7 @@ async def test_after_a_crowd_few_connections_are_kept_and_used_again(
     first = await crowd()
     second = await crowd()
     assert len(first) == 40
-    assert 1 <= len(first & second) <= 20
+    assert len(first & second) >= 20
 
 
 async def test_the_provider_is_asked_whether_a_model_summarizes(
