@@ -109,6 +109,11 @@ class ActiveTurn:
         last = silent_answer(self._recorded, self._running.on_file)
         return ModelReply([], last.get("stopReason")) if last is not None else None
 
+    def answers(self) -> bool:
+        """True if a resumed turn has its answer, and has only to say it."""
+        last = self.last_reply()
+        return last is not None and not any(block.get("type") == "tool_use" for block in last.content)
+
     def known_results(self, calls: Sequence[Json]) -> dict[str, Json]:
         """The results of calls of a cut-off step that must not run again: they did run, or may have."""
         before = self._running.written if self._running is not None else ()
@@ -252,8 +257,9 @@ class ActiveTurn:
         self._ended = True
         self.steps.failed(status)
         self.unpause()
+        owed = ""
         if status == "stopped":
-            self._keep_partial()
+            owed = self._keep_partial()
         elif self._entries and blocks.tool_uses(self._entries[-1].message):
             self._add(blocks.interrupted_results(self._entries[-1].message, INTERRUPTED))
         for inbound in self._late:
@@ -261,23 +267,27 @@ class ActiveTurn:
                 inbound, prompt.user_message(self._joining(inbound), self._now(), fresh_nonce(self._deps))
             )
         self.view_changes.tally.turn(status, wrong)
-        ended = TurnEnd(status=status, notice=notice, owed=self.owed, totals=self.view_changes.tally.facts)
+        ended = TurnEnd(status=status, notice=notice, owed=owed, totals=self.view_changes.tally.facts)
         self.view_changes.end_turn(ended)
         if status != "withdrawn":
             self.view_changes.within_cap(self.compactor.cut)
         await self._ledger.flush()
 
-    def _keep_partial(self) -> None:
+    def _keep_partial(self) -> str:
         """Keep what the model had said when it was stopped, with a mark. Where nobody has seen anything of this turn
-        it is owed to the person.
+        it is owed to the person. Returns what is owed where the process dies now: then a message that was begun, but is in
+        no outbox yet, is lost.
         """
         partial = self._deps.redact(self._deps.settled(self._partial.words())).strip()
         begun = self.reply.begun if self.reply is not None else ""
         added, owed = assistant_text.last_of_stopped(self._entries, partial, begun)
         for message in added:
             self._add(message)
-        if self.reply is not None and not self.reply.attempted and not self.reply.delivered:
+        if self.reply is None or self.reply.delivered:
+            return ""
+        if not self.reply.attempted:
             self.owed = owed
+        return owed
 
     async def strip_thinking(self, reason: Reason) -> None:
         """Declare an epoch in which all thinking goes."""

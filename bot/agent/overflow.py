@@ -174,6 +174,7 @@ def _lower_output(tries: _Tries, error: errors.OutputOverflow) -> bool:
         return False
     tries.max_tokens = fitting
     tries.lowered += 1
+    tries.smaller += 1
     return True
 
 

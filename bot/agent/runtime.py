@@ -22,7 +22,7 @@ from bot.agent.view_changes import ViewChanges
 from bot.agent.waiting import ends_within
 from bot.context import blocks, prompt, replay, undo
 from bot.context.assembly import Frozen
-from bot.context.store import AgentContextStore
+from bot.context.store import AgentContextStore, RunningTurn
 from bot.contracts.agent import Reply, TurnOutcome, TurnRequest
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
@@ -89,13 +89,13 @@ class AgentRuntime:
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
         """One turn, as `contracts.agent.Agent.run`."""
-        self._stopping = self._ending = False
+        self._stopping, self._ending = request.stopped, False
         with turn_scope(chat_key=self.chat_key, request_id=request.request_id):
             self._task = asyncio.create_task(self._turn(request))
             try:
                 return await self._task
             except asyncio.CancelledError:
-                if self._stopping:
+                if self._stopping and not request.stopped:
                     return TurnOutcome("stopped")
                 raise
             finally:
@@ -321,13 +321,19 @@ class AgentRuntime:
             end = self._ended.get(request.request_id) or await self._ledger.ended(request.request_id)
             if end is not None:
                 return await self._ended_before(request, end)
+            if request.stopped and not self._cut_off(request):
+                return TurnOutcome("stopped")  # it never began
             await self.compactor.before_turn(request.request_id)
             system = await self._system(request)
             await self._begin(turn, system)
+            if request.stopped and not turn.answers():
+                outcome = await self._stopped(turn)
+                self._log_end(outcome, began)
+                return outcome
             outcome = await self._work(turn, system)
             wrong = UNANSWERED if outcome.notice else None
         except asyncio.CancelledError:
-            if not self._stopping:
+            if not self._stopping or request.stopped:
                 raise
             outcome = await self._stopped(turn)
             self._log_end(outcome, began)
@@ -365,14 +371,19 @@ class AgentRuntime:
             )
         self._switch(None)
 
+    def _cut_off(self, request: TurnRequest) -> RunningTurn | None:
+        """The part of a turn that is in its transcript already, because a crash cut it off."""
+        running = self.store.running
+        same = running is not None and running.request_id == request.request_id and bool(running.entries)
+        return running if same else None
+
     async def _begin(self, turn: ActiveTurn, system: list[Json]) -> None:
         """Begin a turn, or go on with it where a crash cut it off."""
-        cut_off, request_id = self.store.running, turn.request.request_id
-        again = cut_off is not None and cut_off.request_id == request_id and bool(cut_off.entries)
-        recorded = await self._deps.history.steps.steps(request_id) if again else []
-        message = "a turn that was cut off goes on" if again else "a turn begins"
+        cut_off, request_id = self._cut_off(turn.request), turn.request.request_id
+        recorded = await self._deps.history.steps.steps(request_id) if cut_off is not None else []
+        message = "a turn that was cut off goes on" if cut_off is not None else "a turn begins"
         self._deps.log.write("turn_start", message, messages=len(self.store))
-        if again and cut_off is not None:
+        if cut_off is not None:
             cut_off.older = await self._deletions.older(cut_off.older)
             await turn.resume(cut_off, recorded)
             self.view_changes.settle(system)

@@ -63,6 +63,8 @@ class TurnRequest:
     """Results for the files of a message of this turn, in their order; asked again, it gives the same."""
     take_more: Callable[[], list[Inbound]] | None = None
     """Takes what the same person has sent since the turn began; what is taken belongs to this turn."""
+    stopped: bool = False
+    """It was stopped, and a crash came before it was closed: it is closed now, and says what it still owes."""
 
     @property
     def delivered(self) -> tuple[str, ...]:

@@ -123,7 +123,7 @@ class InboxWrites(Protocol):
 
     def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Awaitable[None]:
         """Write that a turn runs and has these inbound (requestIds), its first one among them. One that has ended stays as it
-        is; one of another turn, which then no longer goes on, is of this one. Begun again, a suspended turn runs.
+        is; one of another turn, which ends with that, is of this one. Begun again, a suspended turn runs.
         """
         ...
 

@@ -152,7 +152,7 @@ class ApprovalService:
         the same question.
         """
         name, first = waiting.record.id, waiting.first
-        # Under a name of its own: a notice of the turn would say that the turn was answered.
+        # Under a name of its own: it is no part of what the turn answers.
         here = replace(Address.of(first), request_id=name)
         words, done = _question(waiting.record, first), set[ChatKey]()
         try:

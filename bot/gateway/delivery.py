@@ -114,8 +114,7 @@ class Delivery:
 
     async def conclude(self, to: Address, words: str, write: WriteRows) -> None:
         """Say the last words about an inbound, as a notice: `write` writes its end and the rows of that in one transaction.
-        Returns once they are in the chat, or go out by themselves, or never will. Cancelled before it writes, it has done
-        nothing.
+        Returns once they are in the chat, or go out by themselves, or never will. Cancelled, it writes all the same.
         """
         if not words:
             await write(())

@@ -12,7 +12,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import FAILED, InboxEnd, Journal
 from bot.contracts.outbound import OutboxRow
 from bot.gateway.address import Address
-from bot.gateway.conversation import Close, Ended, Turn
+from bot.gateway.conversation import Close, Closed, Ended, Turn
 from bot.gateway.delivery import Delivery
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.scheduler import Scheduler
@@ -83,6 +83,8 @@ class InboundHandler:
         # The journal keeps its order: only what must not be done twice waits for it.
         first, members = turn.first, [one.request_id for one in turn.plan.all]
         begun = self._journal.post.begin_turn(first.request_id, first.chat_key, members)
+        if turn.stopped:  # a stop came before it
+            self._journal.post.stop_turn(first.request_id)
         if not_idempotent(first):
             await begun
 
@@ -96,8 +98,11 @@ class InboundHandler:
         members = {close.inbound.request_id: close.end for close in closes}
         state = ending.end.of_turn if turn.left else "withdrawn"
 
-        def record(rows: Sequence[OutboxRow]) -> Awaitable[None]:
-            return self._journal.post.end_turn(first.request_id, state, members, rows)
+        async def record(rows: Sequence[OutboxRow]) -> None:
+            await self._journal.post.end_turn(first.request_id, state, members, rows)
+            # Only now: an edit that comes before the end is on file is one that came too late for this turn.
+            if self._scheduler.running(first.chat_key) is turn:
+                self._scheduler.apply(first.chat_key, Closed())
 
         await self._delivery.conclude(Address.of(first), ending.say, record)
 

@@ -53,7 +53,7 @@ class QuestionService:
         self._waiting[key] = waiting
         try:
             with self._suspension.waiting(turn, "question"):
-                # Under a name of its own: a notice of the turn would say that the turn was answered.
+                # Under a name of its own: it is no part of what the turn answers.
                 to = replace(Address.of(turn.first), request_id=self._ids.ulid())
                 await self._delivery.send(to, question.words, kind="notice")
                 self._log.write("question", "the person is asked something", request_id=question.request_id)

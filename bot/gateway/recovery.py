@@ -12,10 +12,10 @@ from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import STOPPED, InboxEnd, InboxRecord, Journal
-from bot.gateway.conversation import Close, Delete, Event, GoesOn, Stop, TurnPlan
+from bot.gateway.conversation import Close, Delete, Event, GoesOn, Stop, StopTurn, TurnPlan
 from bot.gateway.in_flight import InFlight
 from bot.gateway.inbound_archive import InboundArchive
-from bot.gateway.relations import belongs, same_message, taken_in_at
+from bot.gateway.relations import same_message, taken_in_at
 from bot.gateway.revisions import on_file, withdrawn
 from bot.gateway.router import InboundRouter
 from bot.gateway.scheduler import Scheduler
@@ -80,7 +80,7 @@ class Recovery:
         self, inbounds: Sequence[Inbound], stopped_by: Callable[[Inbound], Inbound | None]
     ) -> int:
         """Let turns go on that a crash cut off, and hand on what waits. `stopped_by` gives the stop that has ended an inbound.
-        Returns how many inbound of an earlier process go on. Raises `errors.StorageError` before anything is handed on.
+        Returns how many turns and messages of an earlier process there were. Raises `errors.StorageError` before anything is handed on.
         """
         rows: list[_Row] = []
         for at in range(0, len(inbounds), AT_ONCE):
@@ -89,7 +89,7 @@ class Recovery:
         # Before a row is closed: what a kill has kept out of the archive nobody would miss after that.
         old = [row for row in rows if self._old(row.inbound) and not row.inbound.is_stop]
         await self._add_missing(row.inbound for row in old if not withdrawn(row.inbound, row.records))
-        parts = {one.request_id for plan in turns.values() for one in plan.rest}
+        parts = {one.request_id for plan in turns.values() for one in plan.rest} - set(turns)
         left = [row for row in rows if row.inbound.request_id not in parts]
         current: list[tuple[_Row, Inbound]] = []
         for row in left:
@@ -105,7 +105,7 @@ class Recovery:
             if (plan := turns.get(inbound.request_id)) is not None:
                 changes = [change for one in rows if one.inbound in plan.all for change in one.deletions]
                 self._go_on(plan, [*map(Delete, changes), *([Stop(stop)] if stop is not None else [])])
-            elif stop is not None and not inbound.is_stop:
+            elif stop is not None and not inbound.is_stop and inbound.kind != "delete":
                 self._journal.post.finish(inbound.request_id, STOPPED)
             else:
                 self._router.hand_on(inbound, row.records, taken_in_at(inbound))
@@ -119,6 +119,8 @@ class Recovery:
             for effect in self._scheduler.apply(chat_key, event):
                 if isinstance(effect, Close):
                     self._journal.post.finish(effect.inbound.request_id, effect.end)
+                elif isinstance(effect, StopTurn):
+                    self._journal.post.stop_turn(effect.turn.first.request_id)
 
     async def _row(self, inbound: Inbound) -> _Row:
         if inbound.message_id is not None:
@@ -141,8 +143,9 @@ class Recovery:
         for chat_key, group in chats.items():
             plan = _plan(group, await self._cut_off(chat_key))
             if plan is not None:
-                turn = await self._journal.turn(plan.first.request_id)
-                stopped = turn is not None and turn.state == "stopping"
+                names = {row.turn_id for row in group if row.inbound in plan.all and row.turn_id is not None}
+                found = [await self._journal.turn(name) for name in sorted(names)]
+                stopped = any(turn is not None and turn.state == "stopping" for turn in found)
                 plans[plan.first.request_id] = replace(plan, stopped=stopped)
         return plans
 
@@ -179,11 +182,11 @@ def _plan(rows: Sequence[_Row], sources: Sequence[str]) -> TurnPlan | None:
     head = head or next((row for row in rows if row.turn_id is not None), None)
     if head is None:
         return None
-    rest = [found[source] for source in sources[1:] if source in found] if sources else []
+    rest = [found[source] for source in sources[1:] if source in found and found[source] is not head]
     rest += [row for row in rows if row is not head and row not in rest and _together(row, head)]
     return TurnPlan(head.inbound, tuple(row.inbound for row in rest), begun=True)
 
 
 def _together(row: _Row, head: _Row) -> bool:
     """True of two messages in one turn."""
-    return row.turn_id is not None and row.turn_id == head.turn_id and belongs(row.inbound, head.inbound)
+    return row.turn_id is not None and row.turn_id == head.turn_id

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bot.contracts.agent import Agent
 from bot.contracts.inbound import Inbound
+from bot.contracts.journal import STOPPED as STOPPED_END
 from bot.contracts.journal import Journal
 from bot.gateway.access import Access
 from bot.gateway.backlog import Backlog
@@ -19,6 +20,8 @@ from bot.gateway.scheduler import Scheduler
 
 MOST_HEARD = 100
 """Stops that were carried out and are remembered for when they come again: those that could not be written down at first."""
+PAGE = 500
+"""Rows of the journal that are looked at together."""
 STOPPED = "Stopped."
 NOTHING_RUNS = "There is nothing to stop: I am not working on anything here."
 NOT_YOURS = "I am working on somebody else's message: they can stop it, or an operator."
@@ -77,6 +80,8 @@ class Stops:
         turn = self._turn(inbound, before)
         count = self._backlog.stop(inbound)
         ended = await self._here(inbound, turn, before) or bool(count)
+        if count:
+            await self._in_the_journal(inbound)
         if turn is not None and not (ended or heard.ended):
             return NOTHING_RUNS if self._may(inbound, turn) else NOT_YOURS
         heard.ended = ended or heard.ended or await self._below(inbound, before)
@@ -104,16 +109,27 @@ class Stops:
             for effect in self._scheduler.apply(key, Stop(inbound, turn=key == ends, since=since))
         )
 
+    async def _in_the_journal(self, stop: Inbound) -> None:
+        """End what the journal alone has of a person: after a crash nobody knows of the stop any more."""
+        waiting, after = set(self._scheduler.known()), ""
+        while rows := await self._journal.unfinished(PAGE, after):
+            after = rows[-1].request_id
+            for row in rows:
+                ends = row.kind != "delete" and not row.is_stop and row.request_id < stop.request_id
+                if ends and stops(stop, row) and row.request_id not in waiting:
+                    await self._handler.finish(row, Ending(STOPPED_END))
+
     async def end(self, turn: Turn) -> bool:
         """End a turn that is stopped, wherever it is; False where it has ended already."""
         if turn.over:
             return False
-        # Before its person is told: else a crash in between would let it go on.
-        self._journal.post.stop_turn(turn.first.request_id)
         self._reading.cancel(turn)
-        if turn.phase is not TurnPhase.ASKED:
-            return True  # it sees that it was stopped before it asks the agent
-        return await self._agent.stop(turn.first.chat_key)
+        # Before it has asked the agent, it sees by itself that it was stopped.
+        took = turn.phase is not TurnPhase.ASKED or await self._agent.stop(turn.first.chat_key)
+        if took:
+            # Before its person is told: else a crash in between would let it go on.
+            self._journal.post.stop_turn(turn.first.request_id)
+        return took
 
     async def _below(self, inbound: Inbound, heard: _Heard | None) -> bool:
         """Stop what a person has in the threads of a place: some platforms take commands outside of threads only."""

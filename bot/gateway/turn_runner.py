@@ -97,24 +97,25 @@ class TurnRunner:
 
     async def _failed(self, turn: Turn) -> None:
         await self._handler.fail(turn)
-        self._scheduler.apply(turn.first.chat_key, Closed())
+        self._close(turn)
 
     def _released(self, turn: Turn, well: bool) -> None:  # noqa: FBT001 - a callback
         if not well:
             # Its end is not on file: the next start takes it up again.
             if turn.end is None:
                 self._scheduler.apply(turn.first.chat_key, Ended(FAILED))
-            self._scheduler.apply(turn.first.chat_key, Closed())
+            self._close(turn)
         self._scheduler.give_back()
+
+    def _close(self, turn: Turn) -> None:
+        if self._scheduler.running(turn.first.chat_key) is turn:
+            self._scheduler.apply(turn.first.chat_key, Closed())
 
     # ------------------------------------------------------------ work
 
     async def _run(self, turn: Turn) -> None:
         """One turn from `begin_turn` to `end_turn`. Cancelled, it stays unfinished in the journal."""
-        first = turn.first
-        await self._handler.handle(first, partial(self._handle, turn), turn)
-        # Only now: an edit that comes before the end is on file is one that came too late for this turn.
-        self._scheduler.apply(first.chat_key, Closed())
+        await self._handler.handle(turn.first, partial(self._handle, turn), turn)
 
     async def _handle(self, turn: Turn) -> Ending:
         first = turn.first
@@ -145,11 +146,12 @@ class TurnRunner:
             context = await self._reading.thread(turn)
             begun = await self._delivery.resume(to) if turn.plan.begun else ()
             says = await self._complete(turn)
-            if turn.stopped or not turn.left:
+            stopped = turn.stopped or not turn.left
+            if stopped and not turn.plan.begun:
                 return Ending(STOPPED)
             if not all(one.failed for one in begun):
                 turn.below.clear()  # it stands below what they were sent
-            elif not says:
+            elif not says and not stopped:
                 return _unanswered("\n".join(turn.below))
             reply = ChatReply(self._delivery, to, turn.below)
             request = TurnRequest(
@@ -164,6 +166,7 @@ class TurnRunner:
                 preview=partial(self._delivery.preview, to),
                 begun=begun,
                 written=lambda: reply.written,
+                stopped=stopped,
             )
             self._scheduler.apply(first.chat_key, Asked())
             outcome = await self._agent.run(request)

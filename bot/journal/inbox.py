@@ -26,6 +26,8 @@ _JOIN_TURN = """UPDATE inbox SET state = 'in_turn', turn_id = ?, changed_at = ?
     WHERE request_id = ? AND state = 'queued'"""
 _TAKE_UP = """UPDATE inbox SET state = 'in_turn', turn_id = ?, changed_at = ?
     WHERE request_id = ? AND state IN ('queued', 'in_turn') AND turn_id IS NOT ?"""
+_LEAVE_TURN = """UPDATE turns SET state = 'done', ended_at = ? WHERE ended_at IS NULL AND id IN
+    (SELECT turn_id FROM inbox WHERE request_id = ? AND state = 'in_turn' AND turn_id IS NOT ?)"""
 _MOVE_TURN = "UPDATE turns SET state = ? WHERE id = ? AND state = ?"
 _STOP_TURN = "UPDATE turns SET state = 'stopping' WHERE id = ? AND state IN ('running', 'suspended')"
 _END_TURN = "UPDATE turns SET state = ?, ended_at = ? WHERE id = ? AND ended_at IS NULL"
@@ -57,9 +59,11 @@ class InboxWrites(JournalTable):
         now = self._clock.now()
         turn = clean((turn_id, str(chat_key), now))
         joining = [clean((turn_id, now, member, turn_id)) for member in members]
+        leaving = [clean((now, member, turn_id)) for member in members]
 
         def work(db: sqlite3.Connection) -> None:
             db.execute(_BEGIN_TURN, turn)
+            db.executemany(_LEAVE_TURN, leaving)
             db.executemany(_TAKE_UP, joining)
 
         return self._writer.run(work, hurry=False)

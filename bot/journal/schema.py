@@ -327,6 +327,24 @@ def last_words(db: sqlite3.Connection) -> None:
     db.execute("""UPDATE turns SET state = 'done', ended_at = begun_at
         WHERE state IN ('running', 'suspended') AND id IN (SELECT id FROM told)""")
     db.execute("DROP TABLE told")
+    _edits_that_are_part_of_a_turn(db)
+
+
+def _edits_that_are_part_of_a_turn(db: sqlite3.Connection) -> None:
+    """An open edit names the message, or the edit, of a turn that has its words. Nothing but the words told that before."""
+    of_turns: dict[tuple[object, ...], str] = {}
+    rows = db.execute("""SELECT request_id, state, chat_key, user_id, message_id, payload FROM inbox
+        WHERE state IN ('queued', 'in_turn') AND message_id IS NOT NULL ORDER BY rowid""").fetchall()
+    for request_id, state, chat_key, user_id, message_id, payload in rows:
+        try:
+            kept = json.loads(payload)
+        except ValueError:
+            continue
+        what = (chat_key, user_id, message_id, kept.get("text"))
+        if state == "in_turn":
+            of_turns.setdefault(what, request_id)
+        elif kept.get("kind") == "edit" and what in of_turns:
+            db.execute("UPDATE inbox SET merged_into = ? WHERE request_id = ?", (of_turns[what], request_id))
 
 
 _REASONS = (

@@ -168,6 +168,10 @@ class MemoryJournal:
         if name not in self._turns:
             self._turns[name] = TurnRecord(name, _key(chat_key), "running", self._clock.now())
         self._move_turn(name, "suspended", "running")
+        for member in members:
+            row = self._inbox.get(text.clean(member))
+            if row is not None and row.state == "in_turn" and row.turn_id not in {None, name}:
+                self._end_turn(row.turn_id or "", "done")
         self._join_turn(name, members, frozenset({"queued", "in_turn"}))
 
     @at_once

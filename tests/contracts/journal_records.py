@@ -85,7 +85,7 @@ class RecordsContract(JournalRig):
         assert await journal.turn(first) is None
         await journal.begin_turn(first, CHAT, [first, second])
         await journal.join_turn(first, [third, "unknown"])
-        await journal.begin_turn(other, CHAT, [other, second])
+        await journal.begin_turn(other, CHAT, [other])
         assert await journal.turn(first) == TurnRecord(first, CHAT, "running", began)
         await journal.suspend_turn(first)
         journal = await self.restart(journal)
@@ -104,11 +104,32 @@ class RecordsContract(JournalRig):
         records = [await journal.inbound(name) for name in (first, second, third, other)]
         assert [(one.state, one.turn_id) for one in records if one is not None] == [
             ("failed", first),
-            ("withdrawn", other),
+            ("withdrawn", first),
             ("failed", first),
             ("in_turn", other),
         ]
         assert await journal.unfinished() == [inbound(4)]
+
+    async def test_a_turn_that_takes_over_what_another_had_ends_that(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        first, second = inbound(1).request_id, inbound(2).request_id
+        for number in (1, 2):
+            await journal.receive(inbound(number))
+        began = clock.now()
+        await journal.begin_turn(first, CHAT, [first, second])
+        await clock.advance(1)
+        await journal.begin_turn(second, CHAT, [second])
+        assert await journal.turn(first) == TurnRecord(first, CHAT, "done", began, began + 1)
+        records = [await journal.inbound(name) for name in (first, second)]
+        assert [(one.state, one.turn_id) for one in records if one is not None] == [
+            ("in_turn", first),
+            ("in_turn", second),
+        ]
+        await journal.begin_turn(second, CHAT, [first, second])
+        record = await journal.inbound(first)
+        assert record is not None
+        assert record.turn_id == second
 
     @pytest.mark.parametrize("suspended", [False, True])
     async def test_a_turn_that_is_being_stopped_does_not_run_again(

@@ -419,7 +419,8 @@ class OutboxWorker:
                 chat_key=batch.to.chat_key,
                 request_id=batch.to.request_id,
             )
-            if batch.late:
+            if batch.late or (batch.rows and batch.rows[0].deferred):
+                batch.late = True
                 self.limits.hold(batch.to, RETRY_SECONDS)
             else:
                 self._batches.discard(line.batches.popleft())

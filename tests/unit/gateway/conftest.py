@@ -211,6 +211,8 @@ class FakeAgent:
 
     async def _run(self, request: TurnRequest) -> TurnOutcome:
         self.began.set()
+        if request.stopped:
+            return TurnOutcome("stopped")
         if self.hold is not None:
             await self.hold.wait()
         answer = self.answer(request)

@@ -35,6 +35,8 @@ class Desk(Bench):
     async def _ask(self, request: TurnRequest) -> TurnOutcome:
         assert request.inbound is not None
         assert request.reply is not None
+        if request.stopped:
+            return TurnOutcome("stopped")
         if request.inbound.text.startswith("quick"):
             if self.agent.hold is not None:
                 await self.agent.hold.wait()

@@ -44,6 +44,9 @@ class Scripted:
         assert request.chat_key not in self.running
         if request.request_id in self.ended:
             return TurnOutcome("done")
+        if request.stopped:
+            self.ended |= {request.request_id, *self.cut.pop(request.chat_key, ())}
+            return TurnOutcome("stopped")
         task = self.running[request.chat_key] = asyncio.ensure_future(self._run(request))
         try:
             return await task

@@ -308,7 +308,7 @@ async def test_the_sign_of_a_turn_that_does_not_go_on_after_a_restart_is_taken_a
     await second.say("", keys=("late",), **change)
     await second.open()
     await second.idle()
-    assert (second.agent.requests, second.tele.texts) == ([], [])
+    assert ([one.stopped for one in second.agent.requests], second.tele.texts) == ([True], [])
     assert second.tele.signs == [False]
     assert await second.journal.unfinished() == []
     await second.close()

@@ -143,7 +143,8 @@ async def test_a_stop_that_was_written_down_behind_a_flood_counts_for_all_of_it_
     bench = Bench(tmp_path, most_waiting=20)
     await bench.open()
     await bench.idle()
-    assert bench.tele.texts == [stops.STOPPED, "re: after"]
+    assert set(bench.tele.texts) == {stops.STOPPED, "re: after"}
+    assert len(bench.tele.texts) == 2
     assert await bench.journal.unfinished() == []
     await bench.close()
 
@@ -293,7 +294,7 @@ class TestAStopWhileATurnBegins:
         await second.say("/stop", keys=("stop",), **STOP)
         await second.idle()
         assert second.tele.texts == [stops.STOPPED]
-        assert second.agent.requests == []
+        assert [one.stopped for one in second.agent.requests] == [True]
         assert await second.journal.unfinished() == []
         await second.close()
 
@@ -376,7 +377,7 @@ async def test_a_turn_whose_person_was_told_that_it_is_stopped_does_not_go_on_af
     second = Bench(tmp_path)
     await second.open()
     await second.idle()
-    assert (second.agent.requests, second.tele.texts) == ([], [])
+    assert ([one.stopped for one in second.agent.requests], second.tele.texts) == ([True], [])
     record = await second.journal.inbound(first.agent.requests[0].request_id)
     assert record is not None
     assert record.state == "stopped"

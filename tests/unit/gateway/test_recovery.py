@@ -1,0 +1,429 @@
+"""What a kill at a bad moment leaves is finished by the next start as life would have finished it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.contracts.agent import TurnOutcome
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Command
+from bot.contracts.model import ModelReply, ModelRequest
+from bot.contracts.outbound import Outbound, Sent
+from bot.gateway import stops
+from bot.testing.model import reply, text, tool_use
+from tests.unit.agent.conftest import Bench as AgentBench
+from tests.unit.gateway.conftest import HERE, Bench, killed, never, unwritten
+from tests.unit.gateway.desk import GROUP, MEMBER, Desk
+from tests.unit.gateway.outgoing import until
+
+STOP: dict[str, Any] = {"command": Command(name="stop"), "addressed": "command"}
+
+
+async def told(bench: Bench) -> None:
+    """Wait until all that was said is on file as sent."""
+    async with asyncio.timeout(30):
+        while await bench.journal.undelivered():  # noqa: ASYNC110 - the journal tells nobody
+            await asyncio.sleep(0)
+
+
+async def reopened(root: Path, **options: Any) -> Bench:
+    bench = Bench(root, **options)
+    await bench.open()
+    return bench
+
+
+async def test_rest_of_turn_whose_first_row_is_gone_is_answered(tmp_path: Path) -> None:
+    first = Bench(tmp_path, mode="collect")
+    await first.say("one")
+    await first.say("two")
+    ids = [one.request_id for one in await first.journal.unfinished()]
+    first.agent.hold = asyncio.Event()
+    await first.open()
+    await first.agent.began.wait()
+    assert len(first.agent.requests[0].also) == 1
+    await killed(first)
+    with sqlite3.connect(tmp_path / "journal.db") as db:
+        db.execute("UPDATE inbox SET payload = '{' WHERE request_id = ?", (ids[0],))
+    db.close()
+    second = Bench(tmp_path, mode="collect")
+    second.agent.sources = tuple(ids)
+    await second.open()
+    await second.idle()
+    assert second.tele.texts == ["re: two"]
+    assert await second.journal.unfinished() == []
+    await second.close()
+
+
+async def test_deletion_in_the_journal_alone_is_carried_out_though_a_stop_came_after_it(
+    tmp_path: Path,
+) -> None:
+    zero = Bench(tmp_path)
+    await zero.open()
+    await zero.say("my secret is X", message_id="secret")
+    await zero.idle()
+    await zero.close()
+    first = Bench(tmp_path)  # not open: all of it stays in the journal
+    for number in range(10):
+        await first.say(f"flood {number}", message_id=f"f{number}", keys=(f"f{number}",))
+    await first.say("", kind="delete", message_id="secret", keys=("del",))
+    await first.close()
+    second = Bench(tmp_path, most_waiting=20)
+    second.agent.hold = asyncio.Event()
+    await second.open()
+    await second.agent.began.wait()
+    await second.say("/stop", **STOP, keys=("stop",), message_id="stop")
+    second.agent.hold.set()
+    await second.idle()
+    assert await second.journal.unfinished() == []
+    assert stops.STOPPED in second.tele.texts
+    assert [line.message_id for line in await second.archive.removals(HERE)] == ["secret"]
+    await second.close()
+
+
+async def test_what_was_in_the_journal_alone_stays_stopped_after_a_kill(tmp_path: Path) -> None:
+    first = Bench(tmp_path, most_waiting=20)
+    await first.open()
+    first.agent.hold = asyncio.Event()
+    for number in range(10):
+        await first.say(f"flood {number}")
+    await first.agent.began.wait()
+    await first.say("/stop", **STOP)
+    assert await first.tele.until(1) == [stops.STOPPED]
+    await until(lambda: not first.running)
+    await killed(first)
+    second = await reopened(tmp_path)
+    await second.idle()
+    assert second.tele.texts == []
+    await second.close()
+
+
+async def test_stop_that_reaches_a_turn_before_its_beginning_is_on_file(tmp_path: Path) -> None:
+    zero = Bench(tmp_path)
+    await zero.say("long work")
+    await zero.say("/stop", **STOP)
+    await zero.close()
+    first = Bench(tmp_path)
+    first.journal.post.end_turn = never  # type: ignore[method-assign]
+    await first.open()
+    assert await first.tele.until(1) == [stops.STOPPED]
+    await told(first)
+    await asyncio.sleep(0.05)
+    assert len(await first.journal.unfinished()) == 1
+    await killed(first)
+    second = await reopened(tmp_path)
+    await second.idle()
+    assert second.tele.texts == []
+    assert await second.journal.unfinished() == []
+    await second.close()
+
+
+@pytest.mark.parametrize("kill", [False, True])
+async def test_an_edit_comes_too_late_once_the_end_is_on_file_whatever_is_still_said(
+    tmp_path: Path, *, kill: bool
+) -> None:
+    first = Bench(tmp_path)
+    await first.open()
+    first.agent.answer = lambda _: TurnOutcome("failed", notice="no model today")
+    sending, go_on, send = asyncio.Event(), asyncio.Event(), first.tele.send
+
+    async def hangs(message: Outbound) -> Sent:
+        sending.set()
+        await go_on.wait()
+        return await send(message)
+
+    first.tele.send = hangs  # type: ignore[method-assign]
+    await first.say("teh", message_id="m")
+    await sending.wait()
+    await first.clock.advance(1)
+    await first.say("the", message_id="m", kind="edit")
+    if kill:
+        await killed(first)
+    go_on.set()
+    second = await reopened(tmp_path) if kill else first
+    await second.idle()
+    assert len(first.agent.requests) == 1
+    assert (second is first) or second.agent.requests == []
+    records = await second.journal.about(HERE, "m")
+    assert [one.detail for one in records] == [None, "came too late"]
+    await second.close()
+
+
+@pytest.mark.parametrize("what", ["command", "turn"])
+async def test_last_words_go_out_though_a_channel_fails_unforeseen_once(bench: Bench, what: str) -> None:
+    bench.agent.answer = lambda _: TurnOutcome("failed", notice="no model today")
+    bench.tele.failures.append(RuntimeError("a bug of the channel"))  # type: ignore[arg-type]
+    await bench.delivery.open(lambda *_: None)
+    await bench.say("/whoami", **({"command": Command(name="whoami")} if what == "command" else {}))
+    for _ in range(50):
+        await bench.clock.advance(10)
+        await asyncio.sleep(0.001)
+    assert len(bench.tele.texts) == 1
+
+
+async def test_a_stop_that_says_nothing_runs_costs_no_answer(tmp_path: Path) -> None:
+    """The agent is ending its turn (`AgentRuntime._ending`) and refuses the stop."""
+    first = Bench(tmp_path)
+    await first.open()
+    first.agent.hold = asyncio.Event()
+    await first.say("work")
+    await first.agent.began.wait()
+
+    async def refuses(_: ChatKey) -> bool:
+        return False
+
+    first.agent.stop = refuses  # type: ignore[method-assign, assignment]
+    await first.say("/stop", **STOP)
+    assert await first.tele.until(1) == [stops.NOTHING_RUNS]
+    await told(first)
+    await killed(first)
+    second = await reopened(tmp_path)
+    await second.idle()
+    assert second.tele.texts[-1:] == ["re: work"]
+    await second.close()
+
+
+# ------------------------------------------------------------ with the real agent
+
+
+async def test_words_that_a_stopped_turn_owes_outlive_a_kill(tmp_path: Path) -> None:
+    """docs/internals/messages.md: what is still owed stands in the transcript's `turn_end`, so a crash in between does not
+    lose it.
+    """
+    agent = AgentBench(tmp_path / "agent")
+
+    def half(_: ModelRequest) -> ModelReply:
+        agent.model.hold = asyncio.Event()
+        return reply(text("the first half"), stop_reason="max_tokens")
+
+    agent.model.answers.append(half)
+    first = Bench(tmp_path, agent=agent.pool)
+    await first.open()
+    sends, say = [], first.delivery.send
+
+    async def dies(to: Any, words: str, **more: Any) -> Any:
+        if more.get("kind") == "notice":
+            return await say(to, words, **more)
+        sends.append(words)
+        return await asyncio.Event().wait()
+
+    first.delivery.send = dies  # type: ignore[method-assign]
+    await first.say("work")
+    await until(lambda: len(agent.model.requests) == 2)
+    await first.say("/stop", **STOP)
+    await until(lambda: bool(sends))
+    assert sends == ["the first half\n\n(stopped)"]
+    assert await first.tele.until(1) == [stops.STOPPED]
+    await told(first)
+    await killed(first)
+    agent.model.hold = None
+    agent.restart()
+    second = Bench(tmp_path, agent=agent.pool)
+    await second.open()
+    await second.idle()
+    assert second.tele.texts == ["the first half\n\n(stopped)"]
+    await second.close()
+    await agent.close()
+
+
+async def test_a_finished_answer_outlives_a_stop_and_a_kill(tmp_path: Path) -> None:
+    """docs/promises.md: a finished answer outlives a `/stop` at any moment once the model has given it whole."""
+    agent = AgentBench(tmp_path / "agent")
+    agent.model.answers.append(reply(text("the whole answer")))
+    first = Bench(tmp_path, agent=agent.pool)
+    await first.open()
+    sends, say = list[str](), first.delivery.send
+    first.journal.post.end_turn = never  # type: ignore[method-assign]
+
+    async def dies(to: Any, words: str, **more: Any) -> Any:  # killed just before the outbox has it
+        if more.get("kind") == "notice":
+            return await say(to, words, **more)
+        sends.append(words)
+        return await asyncio.Event().wait()
+
+    first.delivery.send = dies  # type: ignore[method-assign]
+    await first.say("work")
+    await until(lambda: bool(sends))
+    await first.say("/stop", **STOP)
+    await first.tele.until(1)
+    await told(first)
+    await killed(first)
+    agent.restart()
+    second = Bench(tmp_path, agent=agent.pool)
+    await second.open()
+    await second.idle()
+    assert [one.removesuffix("\n\n(stopped)") for one in second.tele.texts] == ["the whole answer"]
+    await second.close()
+    await agent.close()
+
+
+async def test_the_question_of_a_turn_that_a_stop_and_a_kill_ended_is_closed(tmp_path: Path) -> None:
+
+    first = Desk(tmp_path)
+    await first.open()
+    await first.asked()
+    first.agent.stop = lambda _: asyncio.sleep(0, True)  # type: ignore[method-assign, assignment]
+    await first.say("/stop", user_id=MEMBER, **STOP, **GROUP)
+    await until(lambda: stops.STOPPED in first.tele.texts)
+    await told(first)
+    await killed(first)
+    second = Desk(tmp_path)
+    await second.open()
+    await second.idle()
+    assert await second.journal.unfinished() == []
+    assert [one.id for one in await second.journal.open_approvals()] == []
+    await second.close()
+
+
+async def test_an_edit_that_its_message_had_in_version_7_is_not_answered_again(tmp_path: Path) -> None:
+    """Version 7: `amend` on file, the turn begun with the new words, the edit's own end not on file yet (it waits for the
+    archive). Version 7 told that by the message's words; version 8 looks at `merged_into` alone, which is NULL.
+    """
+    first = Bench(tmp_path)
+    await first.open()
+    first.agent.hold = asyncio.Event()
+    await first.say("busy", message_id="busy", chat_id="77")
+    await first.agent.began.wait()
+    await first.say("teh", message_id="m")
+    first.journal.post.finish = unwritten  # type: ignore[method-assign]
+    await first.say("the", message_id="m", kind="edit")
+    first.agent.hold.set()
+    first.agent.hold = asyncio.Event()
+    await until(lambda: len(first.agent.requests) == 2)
+    assert first.agent.requests[1].inbound is not None
+    assert first.agent.requests[1].inbound.text == "the"
+    await killed(first)
+    with sqlite3.connect(tmp_path / "journal.db") as db:
+        # as version 7 had it
+        db.execute("UPDATE inbox SET merged_into = NULL")
+        db.execute("ALTER TABLE turns RENAME TO x")
+        db.execute("DROP INDEX turns_begun")
+        db.execute("""CREATE TABLE turns (
+        id TEXT PRIMARY KEY,
+        chat_key TEXT NOT NULL,
+        state TEXT NOT NULL
+            CHECK (state IN ('running', 'suspended', 'done', 'failed', 'stopped', 'withdrawn')),
+        begun_at REAL NOT NULL,
+        ended_at REAL
+    )""")
+        db.execute("INSERT INTO turns SELECT * FROM x")
+        db.execute("DROP TABLE x")
+        db.execute("CREATE INDEX turns_begun ON turns (begun_at)")
+        db.execute("PRAGMA user_version = 7")
+    db.close()
+    second = Bench(tmp_path, mode="followup")
+    await second.open()
+    await second.idle()
+    assert "damaged" not in str([e.message for e in second.log.at("error")])
+    assert second.tele.texts == ["re: the"]
+    await second.close()
+
+
+async def test_the_turn_that_another_took_over_is_ended(tmp_path: Path) -> None:
+    first = Bench(tmp_path, mode="collect")
+    await first.say("one")
+    await first.say("two")
+    ids = [one.request_id for one in await first.journal.unfinished()]
+    first.agent.hold = asyncio.Event()
+    await first.open()
+    await first.agent.began.wait()
+    await killed(first)
+    second = Bench(tmp_path, mode="collect")
+    second.agent.sources = (ids[1], ids[0])  # whatever made another message the first one
+    await second.open()
+    await second.idle()
+    assert await second.journal.unfinished() == []
+    turn = await second.journal.turn(ids[0])
+    assert turn is not None
+    assert turn.ended_at is not None
+    await second.close()
+
+
+async def test_an_edit_that_had_joined_a_turn_is_stopped_with_it(tmp_path: Path) -> None:
+    """In life a stop ends the turn with all that joined it. The transcript does not name the edit yet."""
+    first = Bench(tmp_path)
+    await first.open()
+    first.agent.hold = asyncio.Event()
+    await first.say("work", message_id="m")
+    await first.agent.began.wait()
+    await first.say("work, please", message_id="m", kind="edit")
+    take = first.agent.requests[0].take_more
+    assert take is not None
+    assert len(take()) == 1
+    first.journal.post.end_turn = never  # type: ignore[method-assign]
+    await first.say("/stop", **STOP)
+    assert await first.tele.until(1) == [stops.STOPPED]
+    await told(first)
+    ids = [one.request_id for one in await first.journal.unfinished()]
+    await killed(first)
+    second = Bench(tmp_path)
+    second.agent.sources = (ids[0],)
+    await second.open()
+    await second.idle()
+    assert second.tele.texts == []
+    await second.close()
+
+
+async def test_nobody_is_told_that_a_tool_of_a_stopped_turn_runs_now(tmp_path: Path) -> None:
+
+    first = Desk(tmp_path)
+    await first.open()
+    name = await first.asked()
+    first.agent.stop = lambda _: asyncio.sleep(0, True)  # type: ignore[method-assign, assignment]
+    await first.say("/stop", user_id=MEMBER, **STOP, **GROUP)
+    await until(lambda: stops.STOPPED in first.tele.texts)
+    await told(first)
+    await killed(first)
+    second = Desk(tmp_path)
+    await second.open()
+    await second.idle()
+    await second.press("approve", name, keys=("press",), message_id="press")
+    await second.idle()
+    assert not [one for one in second.tele.texts if one.startswith("Approved: run_shell runs now.")]
+    await second.close()
+
+
+@pytest.mark.parametrize("kill", [False, True])
+async def test_a_stopped_turn_stays_in_the_conversation(tmp_path: Path, *, kill: bool) -> None:
+    """In life (`kill` False, passes) the model sees the stopped turn in the next one; after a kill it is gone from the view,
+    with all that it had said and done: nobody closes it in the transcript.
+    """
+    agent = AgentBench(tmp_path / "agent")
+
+    def says(_: ModelRequest) -> ModelReply:
+        agent.model.hold = asyncio.Event()
+        return reply(text("I begin with it."), tool_use("chat_load_history", keyword="x"))
+
+    agent.model.answers.append(says)
+    first = Bench(tmp_path, agent=agent.pool)
+    await first.open()
+    await first.say("work")
+    await until(lambda: len(agent.model.requests) == 2)
+    stop = agent.pool.stop
+    if kill:
+        agent.pool.stop = lambda _: asyncio.sleep(0, True)  # type: ignore[method-assign, assignment]
+    await first.say("/stop", **STOP)
+    await until(lambda: stops.STOPPED in first.tele.texts)
+    await told(first)
+    agent.model.hold = None
+    if kill:
+        await killed(first)
+        agent.pool.stop = stop  # type: ignore[method-assign]
+        agent.restart()
+        second = Bench(tmp_path, agent=agent.pool)
+        await second.open()
+    else:
+        second = first
+    await second.idle()
+    await second.say("next", keys=("n1",), message_id="n1")
+    await second.idle()
+    seen = json.dumps(agent.model.requests[-1].messages)
+    await second.close()
+    await agent.close()
+    assert "work" in seen
+    assert "I begin with it." in seen
