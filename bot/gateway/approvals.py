@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from bot import errors, text
 from bot.contracts.approvals import Approval, ApprovalBook, ApprovalRecord, OpenQuestion, Scope, Verdict
@@ -302,11 +302,14 @@ class ApprovalService:
         args = inbound.command.args.strip() if inbound.command is not None else ""
         return await self._decide(inbound, args, "denied", "once")
 
-    async def _decide(self, inbound: Inbound, name: str, ended: str, scope: Scope) -> str:
+    async def _decide(
+        self, inbound: Inbound, name: str, ended: Literal["approved", "denied"], scope: Scope
+    ) -> str:
+        by = f"{inbound.channel}:{inbound.user_id}"
+        verdict = Verdict(ended, by, scope)
         record = await self._named(inbound, name)
         if isinstance(record, str):
-            return record
-        by = f"{inbound.channel}:{inbound.user_id}"
+            return await self._told_before(inbound, name, verdict) or record
         operator = by in self._operators
         asker = record.asked.granted and by == f"{record.asked.channel}:{record.asked.user_id}"
         if not operator and not asker:
@@ -315,7 +318,6 @@ class ApprovalService:
         if scope == "always" and not operator:
             self._note(record, inbound, "refused")
             return NOT_ALWAYS
-        verdict = Verdict("approved" if ended == "approved" else "denied", by, scope)
         if not await self._book.settle(record.id, verdict):
             return UNKNOWN
         self._note(record, inbound, ended, scope=scope)
@@ -324,6 +326,14 @@ class ApprovalService:
         else:
             self._close(record.id, verdict)
         return _told(record, verdict)
+
+    async def _told_before(self, inbound: Inbound, name: str, verdict: Verdict) -> str:
+        """What there is to say where this very inbound has decided before a kill; "" where it has not."""
+        record = await self._book.approval(name.upper()) if name else None
+        press = await self._journal.inbound(inbound.request_id)
+        if record is None or record.verdict != verdict or record.decided_at is None or press is None:
+            return ""
+        return _told(record, verdict) if record.decided_at >= press.received_at else ""
 
     async def _named(self, inbound: Inbound, name: str) -> ApprovalRecord | str:
         """The approval that is meant: by name, or the only one of this chat; else what to say."""

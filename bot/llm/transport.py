@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import httpx2
-from yarl import URL
 
 MOST = 1_000
 """Connections at once."""
@@ -45,7 +44,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             async with asyncio.timeout(waits.get("write")):
                 answer = await self._session.request(
                     request.method,
-                    URL(str(request.url), encoded=True),
+                    str(request.url),
                     headers=[
                         (name.decode("ascii"), value.decode("latin-1")) for name, value in request.headers.raw
                     ],

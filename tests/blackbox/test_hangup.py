@@ -56,7 +56,7 @@ async def test_a_terminal_that_closes_takes_nothing_with_it(tmp_path: Path) -> N
     os.close(theirs)
     said = b""
     async with asyncio.timeout(START_SECONDS):
-        while b"ready" not in said:
+        while b"\nready " not in said:
             said += await asyncio.to_thread(os.read, ours, 4096)
     os.close(ours)
     logs = tmp_path / ".ship" / "logs"

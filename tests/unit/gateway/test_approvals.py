@@ -131,6 +131,8 @@ async def test_who_asked_decides_where_a_rule_grants_it_but_not_always(tmp_path:
 async def test_a_second_press_has_no_effect(desk: Desk) -> None:
     name = await desk.asked()
     await desk.press("approve", name)
+    await until(lambda: bool(desk.ran))
+    await desk.clock.advance(1)
     await desk.press("deny", name)
     await desk.press("approve", name)
     await desk.idle()

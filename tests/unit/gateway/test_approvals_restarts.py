@@ -12,6 +12,7 @@ from bot.contracts.approvals import Verdict
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import approvals
+from tests.unit.gateway.conftest import killed, never
 from tests.unit.gateway.desk import GROUP, MEMBER, Desk
 from tests.unit.gateway.outgoing import until
 
@@ -78,4 +79,23 @@ async def test_its_time_goes_on_over_a_restart(tmp_path: Path) -> None:
     await again.press("approve", name)
     await again.idle()
     assert again.ran == [Verdict("expired")]
+    await again.close()
+
+
+async def test_a_press_that_a_kill_cut_off_behind_its_decision_is_told_what_it_has_done(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path)
+    await desk.open()
+    name = await desk.asked()
+    desk.agent.hold = asyncio.Event()
+    desk.journal.post.finish = never  # type: ignore[method-assign]
+    await desk.press("approve", name, keys=("press",), message_id="press")
+    await until(lambda: bool(desk.ran))
+    await killed(desk)
+    again = Desk(tmp_path)
+    await again.open()
+    await again.idle()
+    assert "Approved: run_shell runs now." in again.tele.texts
+    assert approvals.UNKNOWN not in again.tele.texts
     await again.close()
