@@ -104,15 +104,19 @@ class ViewChanges:
         """True if the provider's cache of this chat has expired, or there never was one."""
         return self.asked_at is None or self._deps.clock.monotonic() - self.asked_at > COLD_AFTER
 
+    def _same(self, system: Sequence[Json], tools: Sequence[Json]) -> bool:
+        """True if the last turn had this before its messages too."""
+        return tools is self.tools and system == self.system
+
     def settle(self, system: Sequence[Json]) -> None:
         """A turn is about to ask, with this before its messages: what has changed there since the last one, and what
         costs nothing while the cache is cold, is done now.
         """
-        self.system = system
         tools, model = self._deps.declared(), self._deps.models.name
-        self.tools = tools
+        known = self.frame.digest if self.frame is not None and self._same(system, tools) else None
+        self.system, self.tools = system, tools
         self._frame_tokens = self._deps.models.estimator.frame(model, system, tools)
-        before, self.frame = self.frame, PrefixDigest(model, body.prefix_digest(system, tools))
+        before, self.frame = self.frame, PrefixDigest(model, known or body.prefix_digest(system, tools))
         bound = memory.condensed(self.store.head)
         shown = bool(len(self.store)) or self.live or bound
         if before != self.frame and shown and (before is not None or bound):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bot.contracts.base import Json
@@ -55,44 +54,57 @@ _DEEP = 8
 
 
 def wire(request: ModelRequest) -> bytes:
-    """Return the bytes of that, as the provider's library writes them. Raises ValueError or TypeError for what is no JSON.
-    Dumps a piece at a time: on another thread, a body of 25 MB must not keep the interpreter from the event loop.
-    """
-    pieces: list[bytes] = []
+    """Return the bytes of that, as they are sent. Raises ValueError or TypeError for what is no JSON."""
+    return b"".join(pieces(request))
+
+
+def pieces(request: ModelRequest) -> Iterator[bytes]:
+    """The same, piece by piece: a body of 25 MB must not keep anybody waiting until all of it is dumped."""
     opening = b"{"
     for key, value in body_of(request).items():
-        pieces += (opening, _dumps(key), b":")
+        yield opening + _dumps(key) + b":"
         if key == "tools":
-            pieces.append(_TOOLS(request.tools))
+            yield _TOOLS(request.tools)
+        elif isinstance(value, list):
+            yield from _items(value)
         else:
-            _dump(value, pieces)
+            yield _dumps(value)
         opening = b","
-    pieces.append(b"}")
-    return b"".join(pieces)
+    yield b"}"
 
 
-def _dump(value: Any, pieces: list[bytes], deep: int = _DEEP) -> None:
+def _items(values: Sequence[Any]) -> Iterator[bytes]:
+    opening = b"["
+    for value in values:
+        dumped = [opening]
+        _dump(value, dumped)
+        yield b"".join(dumped)
+        opening = b","
+    yield b"]" if values else b"[]"
+
+
+def _dump(value: Any, dumped: list[bytes], deep: int = _DEEP) -> None:
     """Add the dump of a value, in pieces that are made at once."""
     if isinstance(value, dict) and value and deep:
         opening = b"{"
         for key, one in value.items():
-            pieces += (opening, _dumps(key), b":")
-            _dump(one, pieces, deep - 1)
+            dumped += (opening, _dumps(key), b":")
+            _dump(one, dumped, deep - 1)
             opening = b","
-        pieces.append(b"}")
+        dumped.append(b"}")
     elif isinstance(value, list) and value and deep:
         opening = b"["
         for one in value:
-            pieces.append(opening)
-            _dump(one, pieces, deep - 1)
+            dumped.append(opening)
+            _dump(one, dumped, deep - 1)
             opening = b","
-        pieces.append(b"]")
+        dumped.append(b"]")
     elif isinstance(value, str) and len(value) > _LONG:
-        pieces.append(b'"')
-        pieces += (_dumps(value[at : at + _LONG])[1:-1] for at in range(0, len(value), _LONG))
-        pieces.append(b'"')
+        dumped.append(b'"')
+        dumped += (_dumps(value[at : at + _LONG])[1:-1] for at in range(0, len(value), _LONG))
+        dumped.append(b'"')
     else:
-        pieces.append(_dumps(value))
+        dumped.append(_dumps(value))
 
 
 _DUMPED = IdentityCache[Sequence[Json], str](lambda tools: json.dumps(list(tools), ensure_ascii=False))
@@ -100,9 +112,5 @@ _DUMPED = IdentityCache[Sequence[Json], str](lambda tools: json.dumps(list(tools
 
 def prefix_digest(system: Sequence[Json], tools: Sequence[Json]) -> str:
     """Digest of what stands before the messages of a request: what is kept of it tells whether it has changed."""
-    return _digest(json.dumps(list(system), ensure_ascii=False), _DUMPED(tools))
-
-
-@lru_cache(maxsize=32)
-def _digest(system: str, tools: str) -> str:
-    return hashlib.sha256(f"[{system}, {tools}]".encode("utf-8", "replace")).hexdigest()[:16]
+    dumped = f"[{json.dumps(list(system), ensure_ascii=False)}, {_DUMPED(tools)}]"
+    return hashlib.sha256(dumped.encode("utf-8", "replace")).hexdigest()[:16]

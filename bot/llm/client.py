@@ -22,7 +22,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm import classify, prices
-from bot.llm.body import COMPACTION, body_of, headers_of, wire
+from bot.llm.body import COMPACTION, body_of, headers_of, pieces
 from bot.llm.log import usage_object
 from bot.llm.quote_filter import withhold_quotes
 from bot.llm.sse import EventStream, endless
@@ -33,6 +33,8 @@ __all__ = ["AnthropicModel", "Timeouts", "body_of"]
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 DRAIN_SECONDS = 0.25
+AT_ONCE = 0.01
+"""Seconds of work on one request between which others have their turn."""
 NO_SUCH_PAGE = frozenset({404, 405, 501})
 
 _NOTHING = ModelRequest(model="", max_tokens=0, system=(), messages=())
@@ -141,7 +143,7 @@ class AnthropicModel:
             response = await self._client.post(
                 "/v1/messages",
                 cast_to=object,
-                content=wire(request),
+                content=await self._body(request),
                 # Without a key of ours the library makes one, and never sends it.
                 options={
                     "headers": {"content-type": "application/json", **headers_of(request)},
@@ -160,6 +162,17 @@ class AnthropicModel:
                 request_id=_request_id(response.response.headers),
             )
         return response
+
+    async def _body(self, request: ModelRequest) -> bytes:
+        """The bytes of a request. Whatever its size, others have their turn meanwhile."""
+        made: list[bytes] = []
+        latest = self._clock.monotonic() + AT_ONCE
+        for piece in pieces(request):
+            made.append(piece)
+            if self._clock.monotonic() > latest:
+                await asyncio.sleep(0)
+                latest = self._clock.monotonic() + AT_ONCE
+        return b"".join(made)
 
     async def _events(self, response: httpx2.Response, started: float) -> AsyncIterator[Json]:
         events = EventStream(**self._limit)

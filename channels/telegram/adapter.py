@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import asdict
 
 from telegram import BotCommand
 from telegram.error import BadRequest, ChatMigrated, InvalidToken, TelegramError
@@ -316,7 +315,9 @@ def _shown(message: Outbound) -> render.Rendered:
 def _content(place: Mapping[str, str], shown: render.Rendered) -> Json:
     """The chat and the words of a message, in the names of the Bot API."""
     entities = [
-        {name: value for name, value in asdict(entity).items() if value is not None}
+        {"type": entity.type, "offset": entity.offset, "length": entity.length}
+        | ({"url": entity.url} if entity.url is not None else {})
+        | ({"language": entity.language} if entity.language is not None else {})
         for entity in shown.entities[:ENTITIES]
     ]
     return {
