@@ -1,7 +1,7 @@
 """Measurements: `python -m tests.bench`, with `--json` one more line for machines.
 
-Times depend on the machine; the ratios to something plain that runs beside it should not. Fails only where a
-message was not answered.
+Times depend on the machine; the ratios to something plain that runs beside it should not. Writes `bench.json`. Fails where
+a message was not answered, and where a ratio is worse than the stored one (`limits.py`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tests.bench import (
     context_report,
     figures,
     gateway,
+    limits,
     load,
     recall_report,
     recall_speed,
@@ -36,6 +37,7 @@ from tests.bench.servers import Board, TimedModel
 
 BLOCKED = 50.0
 """Milliseconds for which nothing may keep the event loop."""
+REPORT = Path("bench.json")
 ACKED = 3.0
 """Seconds after which Slack counts an event as not confirmed and sends it again."""
 
@@ -104,6 +106,7 @@ async def bench(folder: Path, scale: Scale) -> dict[str, Any]:
         found |= _told_one(await gateway.one_chat(both, model, scale.pairs))
         found |= _told_crowd(await gateway.crowd(both, model, scale.rounds))
         _told_tool(await gateway.by_tool(shipmate, model, scale.tools))
+        found |= _told_rush(await load.rush(both, model, scale.load), scale.load)
         found |= _told_load(await load.load(both, model, scale.load), scale.load)
     finally:
         for program in both:
@@ -145,6 +148,22 @@ def _told_crowd(crowds: list[gateway.Crowd]) -> dict[str, Any]:
     if ours.cpu and theirs.cpu:
         rows["cpuMs"] = ("processor time a message", ours.cpu, theirs.cpu)
     return {"crowd": _rows(rows)}
+
+
+def _told_rush(rushes: list[load.Rush], size: load.Size) -> dict[str, Any]:
+    ours, theirs = rushes
+    say()
+    say(figures.heading(f"{size.chats:,} chats, {size.total:,} messages, no thinking, ms"))
+    rows = {
+        "messageMs": (
+            "time a message",
+            [1_000 / rate for rate in ours.rates],
+            [1_000 / rate for rate in theirs.rates],
+        )
+    }
+    if ours.cpu and theirs.cpu:
+        rows["cpuMs"] = ("processor time a message", ours.cpu, theirs.cpu)
+    return {"rush": _rows(rows)}
 
 
 def _told_load(loads: list[load.Load], size: load.Size) -> dict[str, Any]:
@@ -259,6 +278,9 @@ def main() -> int:
     parser.add_argument(
         "--json", action="store_true", help="print the figures as one line of JSON at the end"
     )
+    parser.add_argument(
+        "--store", action="store_true", help="keep the ratios of this run as those to compare with"
+    )
     how_much = parser.add_mutually_exclusive_group()
     how_much.add_argument("--quick", action="store_true", help="few rounds: does it run at all?")
     how_much.add_argument("--full", action="store_true", help="everything at full size: half an hour")
@@ -282,9 +304,16 @@ def main() -> int:
             sys.stderr.write(f"bench failed: {error}\n")
             return 1
     say(f"\ntook {time.monotonic() - began:.0f} s")
+    REPORT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if wanted.json:
         say(json.dumps(found))
-    return 0
+    ratios = limits.ratios(found)
+    if wanted.store:
+        limits.store(ratios)
+    worse = [] if wanted.quick else limits.regressions(ratios, limits.stored())
+    for line in worse:
+        say(f"worse than before: {line}")
+    return bool(worse)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -55,6 +56,29 @@ async def load(programs: Sequence[Program], model: TimedModel, size: Size) -> li
     for program, mine in zip(programs, chats, strict=True):
         check(program.name, {chat: len(program.telegram.visible(chat)) for chat in mine}, size.messages)
     return loads
+
+
+@dataclass(slots=True)
+class Rush:
+    """Of one program and each round without thinking: messages a second, and milliseconds of processor time a message."""
+
+    rates: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+
+async def rush(programs: Sequence[Program], model: TimedModel, size: Size) -> list[Rush]:
+    """Every chat says one thing as soon as there is room among those that wait; the model answers at once."""
+    model.thinking, model.longest = 0.0, 0.0
+    found = [Rush() for _ in programs]
+    chats = [program.new_chats(size.chats) for program in programs]
+    for _ in range(size.messages):
+        for program, mine, one in zip(programs, chats, found, strict=True):
+            before, began = program.cpu(), time.perf_counter()
+            await _round(program, mine, Load())
+            one.rates.append(len(mine) / (time.perf_counter() - began))
+            if before is not None and (after := program.cpu()) is not None:
+                one.cpu.append((after - before) * 1000 / len(mine))
+    return found
 
 
 async def _round(program: Program, chats: Sequence[int], found: Load) -> None:
