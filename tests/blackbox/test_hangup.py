@@ -29,6 +29,7 @@ async def test_sighup_is_ignored_and_logged_and_turns_go_on(world: World) -> Non
 
 
 def _own_terminal() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever these tests were started under
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 

@@ -93,7 +93,7 @@ def test_a_hangup_ends_nothing(moment: str) -> None:
 
 
 async def test_the_last_resort_is_set_off_by_the_first_stop_alone() -> None:
-    before = {number: signal.getsignal(number) for number in shutdown_signals.STOPS}
+    before = {number: signal.getsignal(number) for number in (*shutdown_signals.STOPS, signal.SIGHUP)}
     left, stop = threading.Event(), asyncio.Event()
     try:
         with shutdown_signals.draining(stop, leave=left.set, seconds=0.01):
