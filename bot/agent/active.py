@@ -112,7 +112,7 @@ class ActiveTurn:
     def answers(self) -> bool:
         """True if a resumed turn has its answer, and has only to say it."""
         last = self.last_reply()
-        return last is not None and not any(block.get("type") == "tool_use" for block in last.content)
+        return last is not None and last.stop_reason in {"end_turn", "stop_sequence"}
 
     def known_results(self, calls: Sequence[Json]) -> dict[str, Json]:
         """The results of calls of a cut-off step that must not run again: they did run, or may have."""

@@ -35,7 +35,7 @@ WITHDRAWN = (Refused, TurnTooLarge, HistoryCleared, errors.RequestInvalid)
 """Errors caused by the turn itself: kept in the history, it would fail every later turn too."""
 STOP_SECONDS = 0.4
 """Seconds that a tool or the model gets to end when its turn is stopped."""
-LAST_WORDS_SECONDS = 0.4
+LAST_WORDS_SECONDS = 3.0
 """Seconds that a stop waits for the delivery of the last words, which goes on after that."""
 GONE = (
     "The provider does not have the model “{}”, which was chosen for this chat. From now on {} answers here again. "
@@ -321,15 +321,11 @@ class AgentRuntime:
             end = self._ended.get(request.request_id) or await self._ledger.ended(request.request_id)
             if end is not None:
                 return await self._ended_before(request, end)
-            if request.stopped and not self._cut_off(request):
-                return TurnOutcome("stopped")  # it never began
+            if request.stopped and (closed := await self._closed(turn, began)) is not None:
+                return closed
             await self.compactor.before_turn(request.request_id)
             system = await self._system(request)
             await self._begin(turn, system)
-            if request.stopped and not turn.answers():
-                outcome = await self._stopped(turn)
-                self._log_end(outcome, began)
-                return outcome
             outcome = await self._work(turn, system)
             wrong = UNANSWERED if outcome.notice else None
         except asyncio.CancelledError:
@@ -379,17 +375,39 @@ class AgentRuntime:
 
     async def _begin(self, turn: ActiveTurn, system: list[Json]) -> None:
         """Begin a turn, or go on with it where a crash cut it off."""
-        cut_off, request_id = self._cut_off(turn.request), turn.request.request_id
-        recorded = await self._deps.history.steps.steps(request_id) if cut_off is not None else []
-        message = "a turn that was cut off goes on" if cut_off is not None else "a turn begins"
+        message = "a turn that was cut off goes on" if self._cut_off(turn.request) else "a turn begins"
         self._deps.log.write("turn_start", message, messages=len(self.store))
-        if cut_off is not None:
-            cut_off.older = await self._deletions.older(cut_off.older)
-            await turn.resume(cut_off, recorded)
+        if turn.request.stopped or await self._resumed(turn):
             self.view_changes.settle(system)
         else:
             self.view_changes.settle(system)
             await turn.begin()
+
+    async def _closed(self, turn: ActiveTurn, began: float) -> TurnOutcome | None:
+        """Close a turn that was stopped before a crash; None where it has its answer, and has only to say it."""
+        outcome = TurnOutcome("stopped")
+        try:
+            if await self._resumed(turn):
+                if turn.answers():
+                    return None
+                outcome = await self._stopped(turn)
+        except errors.ShipmateError as error:
+            # Its person knows that it is stopped, and needs nothing else.
+            self._deps.log.write(
+                "error", "a stopped turn could not be closed", level="error", cause=f"{error}"
+            )
+        self._log_end(outcome, began)
+        return outcome
+
+    async def _resumed(self, turn: ActiveTurn) -> bool:
+        """Take up what a crash left of a turn; False where that is nothing."""
+        cut_off = self._cut_off(turn.request)
+        if cut_off is None:
+            return False
+        recorded = await self._deps.history.steps.steps(turn.request.request_id)
+        cut_off.older = await self._deletions.older(cut_off.older)
+        await turn.resume(cut_off, recorded)
+        return True
 
     async def _work(self, turn: ActiveTurn, system: list[Json]) -> TurnOutcome:
         """The turn itself. Stopped, it is left behind where a tool or a platform takes its time to end; closed then,

@@ -270,6 +270,7 @@ def build_gateway(
         access=access,
         handler=handler,
         backlog=backlog,
+        log=log,
     )
     commands = Commands(
         name=settings.name,

@@ -12,7 +12,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import FAILED, InboxEnd, Journal
 from bot.contracts.outbound import OutboxRow
 from bot.gateway.address import Address
-from bot.gateway.conversation import Close, Closed, Ended, Turn
+from bot.gateway.conversation import Close, Ended, Turn
 from bot.gateway.delivery import Delivery
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.scheduler import Scheduler
@@ -98,11 +98,8 @@ class InboundHandler:
         members = {close.inbound.request_id: close.end for close in closes}
         state = ending.end.of_turn if turn.left else "withdrawn"
 
-        async def record(rows: Sequence[OutboxRow]) -> None:
-            await self._journal.post.end_turn(first.request_id, state, members, rows)
-            # Only now: an edit that comes before the end is on file is one that came too late for this turn.
-            if self._scheduler.running(first.chat_key) is turn:
-                self._scheduler.apply(first.chat_key, Closed())
+        def record(rows: Sequence[OutboxRow]) -> Awaitable[None]:
+            return self._journal.post.end_turn(first.request_id, state, members, rows)
 
         await self._delivery.conclude(Address.of(first), ending.say, record)
 

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from bot import errors
 from bot.contracts.agent import Agent
+from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import STOPPED as STOPPED_END
 from bot.contracts.journal import Journal
@@ -48,6 +50,7 @@ class Stops:
         access: Access,
         handler: InboundHandler,
         backlog: Backlog,
+        log: Log,
     ) -> None:
         self._agent = agent
         self._journal = journal
@@ -56,6 +59,7 @@ class Stops:
         self._access = access
         self._handler = handler
         self._backlog = backlog
+        self._log = log
         self._heard: dict[tuple[str, ...], _Heard] = {}
 
     async def at_once(self, inbound: Inbound) -> None:
@@ -111,13 +115,21 @@ class Stops:
 
     async def _in_the_journal(self, stop: Inbound) -> None:
         """End what the journal alone has of a person: after a crash nobody knows of the stop any more."""
-        waiting, after = set(self._scheduler.known()), ""
-        while rows := await self._journal.unfinished(PAGE, after):
-            after = rows[-1].request_id
-            for row in rows:
-                ends = row.kind != "delete" and not row.is_stop and row.request_id < stop.request_id
-                if ends and stops(stop, row) and row.request_id not in waiting:
-                    await self._handler.finish(row, Ending(STOPPED_END))
+        after = ""
+        try:
+            while rows := await self._journal.unfinished(PAGE, after):
+                after = rows[-1].request_id
+                known = set(self._scheduler.known())
+                reached = [
+                    row
+                    for row in rows
+                    if row.kind != "delete" and not row.is_stop and row.request_id < stop.request_id
+                    if stops(stop, row) and row.request_id not in known
+                ]
+                await asyncio.gather(*(self._handler.finish(row, Ending(STOPPED_END)) for row in reached))
+        except errors.StorageError as error:
+            # This process knows of the stop all the same.
+            self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
 
     async def end(self, turn: Turn) -> bool:
         """End a turn that is stopped, wherever it is; False where it has ended already."""

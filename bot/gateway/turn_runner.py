@@ -116,6 +116,8 @@ class TurnRunner:
     async def _run(self, turn: Turn) -> None:
         """One turn from `begin_turn` to `end_turn`. Cancelled, it stays unfinished in the journal."""
         await self._handler.handle(turn.first, partial(self._handle, turn), turn)
+        # Only now: what comes next in this chat stands below its last words.
+        self._scheduler.apply(turn.first.chat_key, Closed())
 
     async def _handle(self, turn: Turn) -> Ending:
         first = turn.first

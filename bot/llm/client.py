@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import anthropic
 import httpx2
@@ -65,6 +66,10 @@ class Timeouts:
     total: float = 600.0
     connect: float = 5.0
     idle: float = 60.0
+
+
+CONNECTIONS = httpx2.Limits(max_connections=1_000, max_keepalive_connections=20, keepalive_expiry=30.0)
+"""Few that are idle, since each request looks at every one of them; for longer than the library's 5 s."""
 
 
 class AnthropicModel:
@@ -315,17 +320,24 @@ async def _drain(events: AsyncIterator[Json]) -> None:
 
 
 def _http_client(url: str, timeout: httpx2.Timeout) -> httpx2.AsyncClient:
+    # No redirects: they would carry the key to wherever the answer points.
+    local = _is_loopback(url)
+    if not local and _behind_proxy(url):
+        return anthropic.DefaultAsyncHttpxClient(timeout=timeout, follow_redirects=False, limits=CONNECTIONS)
     # A proxy of the environment cannot know this machine's loopback. Where nothing is encrypted no certificates need be
     # read, which takes longer than all else of a start: without any, none would be believed.
-    local = _is_loopback(url)
     plain = local and urlsplit(url).scheme == "http"
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else httpx2.create_ssl_context()
     return httpx2.AsyncClient(
-        transport=AiohttpTransport(tls, trust_env=not local),
-        timeout=timeout,
-        trust_env=False,
-        # They would carry the key to wherever the answer points.
-        follow_redirects=False,
+        transport=AiohttpTransport(tls), timeout=timeout, trust_env=False, follow_redirects=False
+    )
+
+
+def _behind_proxy(url: str) -> bool:
+    """True where the environment names a proxy for an address: that needs the provider's own transport, which knows all kinds."""
+    found = getproxies()
+    return bool({urlsplit(url).scheme, "all"} & found.keys()) and not proxy_bypass(
+        urlsplit(url).hostname or ""
     )
 
 

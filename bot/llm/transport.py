@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import ssl
 from collections.abc import AsyncIterator
+from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 import httpx2
@@ -14,21 +16,22 @@ MOST = 1_000
 KEEP_SECONDS = 30.0
 """An idle connection is kept for so long, so that a conversation does not begin with a new one at every message."""
 
+LINE = 64 * 1024
+"""Bytes of a header line, as with the provider's own transport."""
+LARGE = 512 * 1024
+
 _NOT_CONNECTED = (
     aiohttp.ClientConnectorError,
     aiohttp.InvalidURL,
     aiohttp.ConnectionTimeoutError,
-    aiohttp.ClientProxyConnectionError,
-    aiohttp.ClientHttpProxyError,
 )
 
 
 class AiohttpTransport(httpx2.AsyncBaseTransport):
-    """`httpx2.AsyncBaseTransport` over one pool of aiohttp's. Raises `httpx2.TransportError`s alone."""
+    """`httpx2.AsyncBaseTransport` over one pool of aiohttp's. Raises `httpx2.TransportError`s alone. Knows no proxy."""
 
-    def __init__(self, tls: ssl.SSLContext, *, trust_env: bool) -> None:
+    def __init__(self, tls: ssl.SSLContext) -> None:
         self._tls = tls
-        self._trust_env = trust_env
         self._session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -37,29 +40,34 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
                 connector=aiohttp.TCPConnector(limit=MOST, keepalive_timeout=KEEP_SECONDS, ssl=self._tls),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
-                trust_env=self._trust_env,
+                max_line_size=LINE,
+                max_field_size=LINE,
             )
         waits = request.extensions.get("timeout", {})
+        connect, read = waits.get("connect"), waits.get("read")
+        body = await request.aread()
         try:
             async with asyncio.timeout(waits.get("write")):
                 answer = await self._session.request(
                     request.method,
-                    str(request.url),
+                    _address(request.url),
                     headers=[
                         (name.decode("ascii"), value.decode("latin-1")) for name, value in request.headers.raw
                     ],
-                    data=await request.aread() or None,
+                    # A large one is written a piece at a time.
+                    data=io.BytesIO(body) if len(body) > LARGE else body or None,
                     allow_redirects=False,
                     timeout=aiohttp.ClientTimeout(
                         total=None,
-                        connect=waits.get("pool"),
-                        sock_connect=waits.get("connect"),
-                        sock_read=waits.get("read"),
+                        # The look-up of the name has no time-out of its own.
+                        connect=2 * connect if connect is not None else None,
+                        sock_connect=connect,
+                        sock_read=read,
                     ),
                 )
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _failure(error) from error
-        return httpx2.Response(answer.status, headers=list(answer.raw_headers), stream=_Body(answer))
+        return httpx2.Response(answer.status, headers=list(answer.raw_headers), stream=_Body(answer, read))
 
     async def aclose(self) -> None:
         session, self._session = self._session, None
@@ -70,18 +78,30 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
 class _Body(httpx2.AsyncByteStream):
     """The body of an answer as it comes. Closed before its end, its connection is not used again."""
 
-    def __init__(self, answer: aiohttp.ClientResponse) -> None:
+    def __init__(self, answer: aiohttp.ClientResponse, seconds: float | None) -> None:
         self._answer = answer
+        self._seconds = seconds
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            async for chunk in self._answer.content.iter_any():
+            while True:
+                # What breaks the protocol ends aiohttp's own time-out, and wakes nobody.
+                async with asyncio.timeout(self._seconds):
+                    chunk = await self._answer.content.readany()
+                if not chunk:
+                    return
                 yield chunk
         except (aiohttp.ClientError, OSError) as error:
             raise _failure(error) from error
 
     async def aclose(self) -> None:
         self._answer.close()
+
+
+def _address(url: httpx2.URL) -> str:
+    """Without the name and the password, which stand in a header already."""
+    parts = urlsplit(str(url))
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _failure(error: Exception) -> httpx2.TransportError:
@@ -93,4 +113,6 @@ def _failure(error: Exception) -> httpx2.TransportError:
         return httpx2.ConnectError(said)
     if isinstance(error, TimeoutError):
         return httpx2.ReadTimeout(said)
+    if isinstance(error, ValueError):
+        return httpx2.UnsupportedProtocol(said)
     return httpx2.ReadError(said)

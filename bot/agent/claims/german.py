@@ -88,7 +88,7 @@ GERMAN = Language(
     name="de",
     deed=compiled(
         rf"{_SEND}|benachrichtigt|gemailt|angeschrieben|informiert|gespeichert|gelegt|gesichert|hinterlegt|erstellt|"
-        r"aktualisiert|geändert|bearbeitet|geschrieben|ergänzt|umbenannt|verschoben|kopiert|getragen|angepasst|gelöscht|"
+        r"aktualisiert|geändert|bearbeitet|schrieben|ergänzt|umbenannt|verschoben|kopiert|getragen|angepasst|gelöscht|"
         r"entfernt|geleert|ausgeführt|lassen|gerichtet|gestellt|geplant|gesetzt|vereinbart|abgesagt|installiert|gebucht|"
         r"bestellt|bezahlt|überwiesen|deployt|gerollt|gestartet|committet|gepusht|geladen|reserviert|storniert"
     ),

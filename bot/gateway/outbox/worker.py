@@ -419,9 +419,11 @@ class OutboxWorker:
                 chat_key=batch.to.chat_key,
                 request_id=batch.to.request_id,
             )
-            if batch.late or (batch.rows and batch.rows[0].deferred):
-                batch.late = True
+            if batch.late or (batch.rows and batch.head.deferred):
                 self.limits.hold(batch.to, RETRY_SECONDS)
+                if not batch.late:  # what nothing but the outbox looks after goes on by itself
+                    batch.late = True
+                    batch.end(errors.DeliveryDeferred("a delivery failed", wait=RETRY_SECONDS))
             else:
                 self._batches.discard(line.batches.popleft())
                 batch.end(error)

@@ -276,3 +276,8 @@ def test_each_saying_has_a_word_by_which_it_is_looked_for() -> None:
                         found += 1
                         assert language.deed.search(sentence), (sentence, saying.pattern.pattern)
     assert found > 150
+
+
+def test_a_verb_with_a_prefix_is_found_too() -> None:
+    (claim,) = reading.claims("Ich habe die Datei config.yml überschrieben.", "Überschreib sie")
+    assert claim.kind == "saved"

@@ -51,13 +51,13 @@ async def test_compactions_that_hang_are_not_waited_for_at_every_turn(bench: Ben
     answers.hold["compaction"] = asyncio.Event()
     said, clock = 0, asyncio.get_running_loop().time
     latest = clock() + 60
-    # Each begins beside a turn, and its disk may be slower than many turns.
-    while said < 12 or (clock() < latest and answers.forks("compaction") < 3):
+    # Each begins beside a turn. Where the disk is slow, one is given up before it has asked.
+    while said < 12 or (clock() < latest and not answers.forks("compaction")):
         said += 1
         await pushed(bench, asyncio.create_task(bench.say(f"message {said} {LONG}")))
         await ran()
     passed = bench.clock.monotonic()
-    assert 3 <= answers.forks("compaction") <= 3 + passed // 600
+    assert 1 <= answers.forks("compaction") <= 3 + passed // 600
     assert len(bench.chat.seen) == said
     await bench.pool.close()
 

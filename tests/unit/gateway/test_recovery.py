@@ -14,7 +14,6 @@ from bot.contracts.agent import TurnOutcome
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import stops
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import Bench as AgentBench
@@ -120,37 +119,6 @@ async def test_stop_that_reaches_a_turn_before_its_beginning_is_on_file(tmp_path
     await second.idle()
     assert second.tele.texts == []
     assert await second.journal.unfinished() == []
-    await second.close()
-
-
-@pytest.mark.parametrize("kill", [False, True])
-async def test_an_edit_comes_too_late_once_the_end_is_on_file_whatever_is_still_said(
-    tmp_path: Path, *, kill: bool
-) -> None:
-    first = Bench(tmp_path)
-    await first.open()
-    first.agent.answer = lambda _: TurnOutcome("failed", notice="no model today")
-    sending, go_on, send = asyncio.Event(), asyncio.Event(), first.tele.send
-
-    async def hangs(message: Outbound) -> Sent:
-        sending.set()
-        await go_on.wait()
-        return await send(message)
-
-    first.tele.send = hangs  # type: ignore[method-assign]
-    await first.say("teh", message_id="m")
-    await sending.wait()
-    await first.clock.advance(1)
-    await first.say("the", message_id="m", kind="edit")
-    if kill:
-        await killed(first)
-    go_on.set()
-    second = await reopened(tmp_path) if kill else first
-    await second.idle()
-    assert len(first.agent.requests) == 1
-    assert (second is first) or second.agent.requests == []
-    records = await second.journal.about(HERE, "m")
-    assert [one.detail for one in records] == [None, "came too late"]
     await second.close()
 
 
