@@ -21,6 +21,8 @@ MOST_NOISE = 200
 """Lines that are no message, before a server counts as broken: some print what they do."""
 GRACE = 0.3
 """Seconds for a server to end by itself, and as many after it was told to."""
+REAP = 5.0
+"""Seconds for the system to say that a server which was killed has ended."""
 INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 """All that a server gets of our environment: no secret is among it."""
 
@@ -85,6 +87,9 @@ async def process(
             await asyncio.gather(*tasks, return_exceptions=True)
             for stream in (heard, read, write, spoken):
                 stream.close()
+            # Else nobody hears of its end, and it stays as a zombie.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(watch.exited.wait(), REAP)
             transport.close()
 
 
