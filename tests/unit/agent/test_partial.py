@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.agent import runtime
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.model import ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.telemetry import Redactor
@@ -213,7 +214,7 @@ async def test_a_slow_platform_does_not_hold_up_a_stop(bench: Bench) -> None:
     await bench.pool.stop(KEY)
     await slow.asked.wait()
     assert (await bench.transcript.load(KEY))[-1].type == "turn_end", "it is closed first"
-    await bench.clock.advance(0.5)
+    await bench.clock.advance(runtime.LAST_WORDS_SECONDS + 0.1)
     assert await running == TurnOutcome("stopped")
     slow.go_on.set()
     await settled(lambda: bool(slow.seen))
