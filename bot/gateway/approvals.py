@@ -328,7 +328,7 @@ class ApprovalService:
         return _told(record, verdict)
 
     async def _told_before(self, inbound: Inbound, name: str, verdict: Verdict) -> str:
-        """What there is to say where this very inbound has decided before a kill; "" where it has not."""
+        """Return the answer to a press that has decided before a kill; "" where it has not."""
         record = await self._book.approval(name.upper()) if name else None
         press = await self._journal.inbound(inbound.request_id)
         if record is None or record.verdict != verdict or record.decided_at is None or press is None:

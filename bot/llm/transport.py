@@ -1,4 +1,4 @@
-"""Sends the provider's library's requests with aiohttp: with less than half the CPU of the library's own transport."""
+"""`AiohttpTransport`: sends the requests of the provider's library with aiohttp, which takes a quarter less CPU a request."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ KEEP_SECONDS = 30.0
 LINE = 64 * 1024
 """Bytes of a header line, as with the provider's own transport."""
 LARGE = 512 * 1024
+"""Bytes of a body from which on it is written a piece at a time."""
 
 _NOT_CONNECTED = (
     aiohttp.ClientConnectorError,
@@ -54,7 +55,6 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
                     headers=[
                         (name.decode("ascii"), value.decode("latin-1")) for name, value in request.headers.raw
                     ],
-                    # A large one is written a piece at a time.
                     data=io.BytesIO(body) if len(body) > LARGE else body or None,
                     allow_redirects=False,
                     timeout=aiohttp.ClientTimeout(

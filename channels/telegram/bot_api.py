@@ -232,8 +232,8 @@ def _wait(body: Json) -> float:
 
 
 class Bot(telegram.Bot):
-    """The library's bot. Updates are raw JSON: one that cannot be decoded must not hide the others. So are messages that are
-    sent: of the answer nothing is needed but the number, and the library's objects cost more CPU than the request.
+    """The library's bot. Updates are raw JSON: one that cannot be decoded must not hide the others. Messages are sent as plain
+    objects: of the answer nothing is needed but the number, so the library's own objects would be made for nothing.
     """
 
     async def say(self, message: Json) -> int:
