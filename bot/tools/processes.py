@@ -118,9 +118,7 @@ async def run(
             await asyncio.wait_for(outputs.silent.wait(), LAST_WORDS)
     finally:
         _kill(transport.get_pid())
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(outputs.exited.wait(), LAST_WORDS)
-        transport.close()
+        await close_killed(transport, outputs.exited, LAST_WORDS)
     status = transport.get_returncode()
     return CommandResult(
         -signal.SIGKILL if status is None else status,
@@ -129,6 +127,25 @@ async def run(
         late,
         over,
     )
+
+
+async def close_killed(transport: asyncio.SubprocessTransport, exited: asyncio.Event, seconds: float) -> None:
+    """Wait until the system has told the end of a killed process, for so long at most, then close its transport. A
+    process whose end nobody hears stays as a zombie; therefore who is cancelled waits too, and is cancelled after it.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    clock = asyncio.get_running_loop().time
+    until = clock() + seconds
+    while not exited.is_set() and clock() < until:
+        try:
+            await asyncio.wait_for(exited.wait(), until - clock())
+        except TimeoutError:
+            break
+        except asyncio.CancelledError as told:
+            cancelled = told
+    transport.close()
+    if cancelled is not None:
+        raise cancelled
 
 
 async def _end(exited: asyncio.Event, watch: LimitCheck | None, pid: int) -> str | None:

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bot.tools import processes
+
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.client._transport import TransportStreams
@@ -84,13 +86,10 @@ async def process(
             _kill(transport.get_pid(), signal.SIGKILL)
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             for stream in (heard, read, write, spoken):
                 stream.close()
-            # Else nobody hears of its end, and it stays as a zombie.
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(watch.exited.wait(), REAP)
-            transport.close()
+            await processes.close_killed(transport, watch.exited, REAP)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _end(transport: asyncio.SubprocessTransport, watch: _ExitWatchingProtocol) -> None:

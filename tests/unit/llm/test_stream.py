@@ -320,9 +320,10 @@ def test_the_cost_is_linear_in_what_arrives() -> None:
         assert len(answer.content[0]["input"]["a"]) == pieces * 12
         return time.process_time() - begun
 
-    # A quadratic accumulator needs hundreds of times as long for this; the bound leaves room for a busy machine.
+    # A quadratic accumulator needs hundreds of times as long for this, each time that it is tried; a busy machine may
+    # take as long once.
     small = min(seconds(2_000) for _ in range(3))
-    assert seconds(40_000) < small * 20 * 6 + 0.5
+    assert any(seconds(40_000) < small * 20 * 6 + 0.5 for _ in range(3))
 
 
 @settings(derandomize=True, deadline=None)

@@ -1,0 +1,56 @@
+"""A process that we start: whoever is stopped while it runs, its end is heard."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import pytest
+
+from bot.tools import processes
+from bot.tools.mcp import stdio
+
+SPEAK_AND_SLEEP = ("/bin/sh", "-c", "echo $$ > pid.new; mv pid.new pid; exec sleep 600")
+
+
+async def started(folder: Path) -> int:
+    while not (folder / "pid").exists():  # noqa: ASYNC110 - another process writes it
+        await asyncio.sleep(0.01)
+    return int((folder / "pid").read_text())
+
+
+async def stopped_again_and_again(task: asyncio.Task[None]) -> None:
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0)
+
+
+def is_known(pid: int) -> bool:
+    """It runs, or nobody has heard of its end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+async def a_command(folder: Path) -> None:
+    await processes.run(SPEAK_AND_SLEEP, folder=folder, environment=os.environ, seconds=600)
+
+
+async def an_mcp_server(folder: Path) -> None:
+    async with stdio.process(SPEAK_AND_SLEEP, folder=folder, env=dict(os.environ), said=print, ended=print):
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("run", [a_command, an_mcp_server])
+async def test_a_caller_that_is_stopped_again_and_again_leaves_no_zombie(
+    run: Callable[[Path], Coroutine[None, None, None]], tmp_path: Path
+) -> None:
+    task = asyncio.create_task(run(tmp_path))
+    pid = await started(tmp_path)
+    await stopped_again_and_again(task)
+    assert task.cancelled()
+    assert not is_known(pid)
