@@ -230,6 +230,15 @@ class ModelError(ShipmateError):
         self.usage: dict[str, int] | None = None
         self.cost_usd: float | None = None
 
+    def add_bill(self, stop_reason: str | None, usage: dict[str, int], cost_usd: float | None) -> None:
+        """The answer had begun: the provider bills what it had read and written by then."""
+        self.stop_reason, self.usage, self.cost_usd = stop_reason, usage, cost_usd
+
+    def reword(self, message: str, request_id: str | None) -> None:
+        """Say it in these words, and name the provider's id where it is not known yet."""
+        self.args = (message,)
+        self.request_id = self.request_id or request_id
+
 
 class ModelRefused(ModelError):
     """The provider refuses the key or the account."""

@@ -24,7 +24,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import StepRecord
-from bot.contracts.model import ModelReply
+from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.transcript import Boundary, Injection, Said, TurnEnd, TurnStatus
 from bot.llm.log import usage_object
 
@@ -124,12 +124,12 @@ class ActiveTurn:
                 self.steps.end(step.id, known[step.id])
         return {name: shown(result) for name, result in known.items()}
 
-    def asks(self, model: str) -> Partial:
-        """The model is asked; returns what collects the answer. Raises `errors.TurnStopped`."""
+    def asks(self, request: ModelRequest) -> Partial:
+        """The model is asked this; returns what collects the answer. Raises `errors.TurnStopped`."""
         self._must_run()
         self._partial = Partial()
-        self.view_changes.asked_at = self._deps.clock.monotonic()
-        self.steps.begin(self._deps.ids.ulid(), "model", model)
+        self.view_changes.note_sent(request.messages)
+        self.steps.begin(self._deps.ids.ulid(), "model", request.model)
         return self._partial
 
     def add_reply(self, reply: ModelReply, continued: int = 0) -> list[Json]:
@@ -375,7 +375,7 @@ class ActiveTurn:
         said = Said(role="user", message=message, sources=(inbound.request_id,), written=self._written())
         self._note(said)
         if self.reply is not None:
-            self.reply.settled = False
+            self.reply.reopen()
 
     def _written(self) -> tuple[str, ...]:
         return self.reply.noted() if self.reply is not None else ()

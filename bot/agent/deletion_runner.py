@@ -39,6 +39,10 @@ class DeletionRunner:
         self._compactor = compactor
         self._deps = deps
 
+    def request(self) -> None:
+        """Something is to be removed, as the archive says: it is due from now on."""
+        self.due = True
+
     async def carry_out(self) -> bool:
         """Carry out what is due; whether the view has changed. What was blanked stays so, also after a restart and in
         an earlier session that is taken up again. Raises `errors.StorageError`; it is due then as before.

@@ -137,8 +137,7 @@ def _sound(request: ModelRequest, continuation: ContinuationPolicy) -> ModelRequ
 
 async def _answer(turn: ActiveTurn, request: ModelRequest, continuation: ContinuationPolicy) -> ModelReply:
     deps = continuation.deps
-    heard = turn.asks(request.model)
-    turn.view_changes.sent = request.messages
+    heard = turn.asks(request)
     reply: ModelReply | None = None
     preview = turn.request.preview
     try:

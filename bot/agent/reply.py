@@ -69,6 +69,10 @@ class TrackedReply:
         since = [one for one in begun if one.id not in cut_off.before]
         self.settled = bool(since) and since[-1].id in known and not since[-1].failed
 
+    def reopen(self) -> None:
+        """What the person has added still wants an answer."""
+        self.settled = False
+
     def _since(self, known: set[str]) -> tuple[str, ...]:
         new = tuple(one for one in (*self._before, *self._written()) if one not in known)
         known.update(new)

@@ -242,13 +242,12 @@ class AgentRuntime:
 
     async def forget(self) -> None:
         """As `contracts.agent.Agent.forget`. A turn that begins meanwhile begins with what is left."""
-        self._deletions.due, running = True, self._task
+        self._deletions.request()
+        running = self._task
         await self.fill()
         if running is not None:
             await asyncio.wait([running])
-            self._deletions.due = (
-                True  # it has been given its messages before, and may not have written them yet
-            )
+            self._deletions.request()  # it has been given its messages before, and may not have written them yet
         while self._task is not None and self._deletions.due:
             await asyncio.wait([self._task])
         async with self._filling:

@@ -18,7 +18,8 @@ async def load_store(declared: ViewChanges, deps: AgentDeps, *, known: bool) -> 
     # What the memory tells of a cut depends on all that goes.
     most = deps.limits.max_messages if not known else None
     loaded, mended = await _replayed(declared, most)
-    _take_up(declared, deps)
+    declared.take_up(declared.ledger.facts)
+    deps.models.choice.name = declared.ledger.facts.chosen_model or None
     if mended:
         declared.apply("repair", Boundary())
         loaded, _ = await _replayed(declared, most)
@@ -48,15 +49,3 @@ async def _replayed(declared: ViewChanges, most: int | None) -> tuple[Loaded, in
 def _rest_gone(over: Sequence[str]) -> Boundary:
     """These go, and all that stands before them."""
     return Boundary(dropped=tuple(over), restored=True)
-
-
-def _take_up(declared: ViewChanges, deps: AgentDeps) -> None:
-    """Take over the lines' facts of the chat as a whole."""
-    facts = declared.ledger.facts
-    declared.tally.load(facts.totals)
-    declared.frame = facts.frame
-    deps.models.choice.name = facts.chosen_model or None
-    if facts.answered_at is not None:
-        # It was asked before it answered.
-        ago = max(0.0, deps.clock.now() - facts.answered_at / 1000)
-        declared.asked_at = deps.clock.monotonic() - ago

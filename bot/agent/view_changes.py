@@ -12,7 +12,17 @@ from bot.agent.tally import Tally
 from bot.context import blocks, checkpoint, masking, memory
 from bot.context.store import AgentContextStore
 from bot.contracts.base import Json, Message
-from bot.contracts.transcript import Boundary, Injection, Mask, Meta, PrefixDigest, Said, TurnEnd, TurnStart
+from bot.contracts.transcript import (
+    Boundary,
+    Injection,
+    LastingFacts,
+    Mask,
+    Meta,
+    PrefixDigest,
+    Said,
+    TurnEnd,
+    TurnStart,
+)
 from bot.llm import body, prices
 from bot.tools import excerpt
 
@@ -234,6 +244,20 @@ class ViewChanges:
         """A fork reads what the next request begins with: it stays in the provider's cache for as long again."""
         if self.system:
             self.asked_at = self._deps.clock.monotonic()
+
+    def note_sent(self, messages: Sequence[Message]) -> None:
+        """The turn asks the model with these messages: from now on they are in the provider's cache."""
+        self.sent = messages
+        self.asked_at = self._deps.clock.monotonic()
+
+    def take_up(self, facts: LastingFacts) -> None:
+        """After a restart: what the lines of the chat say of it as a whole."""
+        self.tally.load(facts.totals)
+        self.frame = facts.frame
+        if facts.answered_at is not None:
+            # It was asked before it answered.
+            ago = max(0.0, self._deps.clock.now() - facts.answered_at / 1000)
+            self.asked_at = self._deps.clock.monotonic() - ago
 
     def forget_prefix(self) -> None:
         """Another model answers: there is no prompt for it yet, and no cache holds this chat."""

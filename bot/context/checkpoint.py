@@ -30,10 +30,7 @@ class Checkpoint:
 
     def restore(self, store: AgentContextStore) -> None:
         """Let a store hold just this."""
-        store.clear()
-        store.turns = list(self.turns)
-        store.masked = dict(self.masked)
-        store.compact((), self.head)
+        store.restore(self.turns, self.head, self.masked)
 
 
 def kept(store: AgentContextStore, change: Boundary, facts: LastingFacts, since: str | None) -> Kept:

@@ -292,6 +292,11 @@ class AgentContextStore:
         self.masked = {}
         self._shown = None
 
+    def restore(self, turns: Iterable[Turn], head: Message | None, masked: Mapping[str, str]) -> None:
+        """Hold just this; none of the turns keeps the thinking that it had."""
+        self.turns, self.masked = list(turns), dict(masked)
+        self.compact((), head)
+
     def reset(self) -> None:
         """Begin as a new store."""
         self.clear()

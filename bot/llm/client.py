@@ -239,10 +239,9 @@ class AnthropicModel:
         request: ModelRequest,
         response: anthropic.AsyncStream[object] | None,
     ) -> errors.ModelError:
-        failure.args = (withhold_quotes(str(failure), request, (self._key,)),)
         failure.__context__ = None
-        if failure.request_id is None and response is not None:
-            failure.request_id = _request_id(response.response.headers)
+        id_ = None if response is None else _request_id(response.response.headers)
+        failure.reword(withhold_quotes(str(failure), request, (self._key,)), id_)
         return failure
 
     async def check(self) -> None:
@@ -292,9 +291,8 @@ def _with_what_came(
 ) -> errors.ModelError:
     """The failure with what the provider had said of the answer by then: it bills what it has read and written."""
     if answer.started:
-        failure.stop_reason = answer.stop_reason
-        failure.usage = usage_object(answer.usage)
-        failure.cost_usd = prices.cost_usd(answer.model or request.model, answer.usage)
+        cost = prices.cost_usd(answer.model or request.model, answer.usage)
+        failure.add_bill(answer.stop_reason, usage_object(answer.usage), cost)
     return failure
 
 

@@ -86,7 +86,7 @@ class WebChannel:
 
     async def pause(self) -> None:
         if self._routes is not None:
-            self._routes.open = False
+            self._routes.refuse_messages()
 
     async def stop(self) -> None:
         server, self._server = self._server, None

@@ -80,13 +80,17 @@ class WebRoutes:
         self._places = Counter[str]()
         self._throttle = LoginThrottle(around.clock)
         self._intake: Intake
-        self.open = True
+        self._takes = True
         """True while messages are taken in."""
         self._files = {
             path.name: (path.read_bytes(), _TYPES[path.suffix])
             for path in sorted(_FOLDER.iterdir())
             if path.suffix in _TYPES
         }
+
+    def refuse_messages(self) -> None:
+        """No message is taken in from now on; open pages go on hearing."""
+        self._takes = False
 
     def app(self, intake: Intake) -> web.Application:
         self._intake = intake
@@ -234,7 +238,7 @@ class WebRoutes:
         words = text.clean(words)
         if not words.strip():
             return _error(400, "The message is empty.")
-        if not self.open:
+        if not self._takes:
             return _error(503, "Shipmate is shutting down and takes no new messages.", {"Retry-After": "5"})
         try:
             taken = await self._take(request[_VISITOR].user, key, words)

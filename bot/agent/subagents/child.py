@@ -73,8 +73,18 @@ class Child:
     """
 
     def __init__(
-        self, order: Order, start: Start, root: Root, *, registry: Registry, report: Report, deps: AgentDeps
+        self,
+        order: Order,
+        start: Start,
+        root: Root,
+        *,
+        registry: Registry,
+        report: Report,
+        deps: AgentDeps,
+        heard: Callable[[], object],
     ) -> None:
+        """`heard` is told at each sign of the model: from the first on, the provider's cache has what was sent."""
+        self._heard = heard
         self._order = order
         self._start = start
         self._root = root
@@ -84,8 +94,6 @@ class Child:
         self.errors = 0
         self.kept = False
         """True if its transcript is on disk."""
-        self.heard: Callable[[], object] = lambda: None
-        """Told at the first sign of the model: from then on the provider's cache has what was sent."""
         self._own: list[Message] = [start.first]
         self._all: list[Message] = [start.first]
         self._touched: list[Path] = []
@@ -130,7 +138,8 @@ class Child:
 
     def release(self) -> None:
         """It is over: what it held of messages goes."""
-        self._own, self._all, self._loading.messages = [], [], []
+        self._own, self._all = [], []
+        self._loading.release()
 
     # ------------------------------------------------------------ asking the model
 
@@ -184,7 +193,7 @@ class Child:
     async def _stream(self, request: ModelRequest) -> ModelReply:
         reply: ModelReply | None = None
         async for event in self._deps.models.model.stream(request):
-            self.heard()
+            self._heard()
             if isinstance(event, ModelReply):
                 reply = event
         if reply is None:

@@ -28,6 +28,10 @@ class HistoryLoader:
         self._seen = seen
         self._keys: set[tuple[int | str, ...]] = set()
 
+    def release(self) -> None:
+        """The task is over: what it held of messages goes."""
+        self.messages = []
+
     def room(self) -> int:
         full = estimate.tokens(self.messages) >= INJECTED_TOKENS
         return 0 if full else self._deps.limits.max_injected - len(self.messages)

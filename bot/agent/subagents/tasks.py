@@ -82,13 +82,12 @@ class Tasks:
             report = Report(order, deps.limits.tasks, events=deps.task_events, clock=deps.clock, log=deps.log)
             start = self._forked(order) if mode == "fork" else self._fresh(order)
             root = Root(turn, self._allowance, self._turn.view_changes.tally, deps.limits.tasks)
-            child = Child(order, start, root, registry=allowed(deps.registry), report=report, deps=deps)
+            registry = allowed(deps.registry)
+            child = Child(order, start, root, registry=registry, report=report, deps=deps, heard=warm.set)
             try:
                 # After a crash it is known by this what it was, and where its transcript is.
                 await asyncio.shield(begun)
-                if leads:
-                    child.heard = warm.set
-                else:
+                if not leads:
                     await warm.wait()
                 return await self._worked(child, order, report)
             except asyncio.CancelledError:
