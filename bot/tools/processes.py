@@ -8,14 +8,17 @@ import os
 import re
 import signal
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 KEPT = 512 * 1024
 """Bytes of each output that are kept of its beginning, and as many of its end."""
 LAST_WORDS = 2.0
 """Seconds for what an ended command has still to say."""
+REAP = 10.0
+"""Seconds for the system to say that a killed process has ended."""
 LOOK = 0.05
 """Seconds between two looks at what a command uses."""
 LimitCheck = Callable[[int], str | None]
@@ -66,17 +69,29 @@ class _Output:
         return _ESCAPES.sub("", (bytes(self._head) + between + tail).decode("utf-8", "replace"))
 
 
-class _Protocol(asyncio.SubprocessProtocol):
-    def __init__(self) -> None:
-        self.outputs = {1: _Output(), 2: _Output()}
+class ExitWatch(asyncio.SubprocessProtocol):
+    """Knows when the process ended, also while a child of it holds the pipes."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**how)
         self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.exited.set()
+
+
+Watch = TypeVar("Watch", bound=ExitWatch)
+
+
+class _Outputs(ExitWatch):
+    def __init__(self) -> None:
+        super().__init__()
+        self.outputs = {1: _Output(), 2: _Output()}
         self.silent = asyncio.Event()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self.outputs[fd].add(data)
-
-    def process_exited(self) -> None:
-        self.exited.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
@@ -96,29 +111,18 @@ async def run(
     when `watch` says so, or when its caller is cancelled. It inherits the `handles`, under their numbers, and no
     other descriptor of ours. Raises OSError where it cannot be started.
     """
-    transport, outputs = await asyncio.get_running_loop().subprocess_exec(
-        _Protocol,
-        *words,
-        stdin=asyncio.subprocess.DEVNULL,
-        cwd=folder,
-        env=dict(environment),
-        start_new_session=True,
-        pass_fds=tuple(handles),
-    )
+    how = {"cwd": folder, "env": dict(environment), "pass_fds": tuple(handles)}
     late, over = False, None
-    try:
+    async with running(_Outputs, words, stdin=asyncio.subprocess.DEVNULL, **how) as (transport, outputs):
         try:
             async with asyncio.timeout(seconds):
                 over = await _end(outputs.exited, watch, transport.get_pid())
         except TimeoutError:
             late = True
-        _kill(transport.get_pid())
+        signal_group(transport.get_pid(), signal.SIGKILL)
         # Whoever left its group may hold the pipes open; that is not waited for.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(outputs.silent.wait(), LAST_WORDS)
-    finally:
-        _kill(transport.get_pid())
-        await close_killed(transport, outputs.exited, LAST_WORDS)
     status = transport.get_returncode()
     return CommandResult(
         -signal.SIGKILL if status is None else status,
@@ -129,23 +133,39 @@ async def run(
     )
 
 
-async def close_killed(transport: asyncio.SubprocessTransport, exited: asyncio.Event, seconds: float) -> None:
-    """Wait until the system has told the end of a killed process, for so long at most, then close its transport. A
-    process whose end nobody hears stays as a zombie; therefore who is cancelled waits too, and is cancelled after it.
+@contextlib.asynccontextmanager
+async def running(
+    protocol: Callable[[], Watch], words: Sequence[str], **how: Any
+) -> AsyncIterator[tuple[asyncio.SubprocessTransport, Watch]]:
+    """Run a process in a session of its own for the block; then its group is killed, and its end is heard. A process whose
+    end nobody hears stays as a zombie; therefore who is cancelled waits for both, and is cancelled after it. Raises OSError
+    where it cannot be started.
     """
+    loop = asyncio.get_running_loop()
+    starting = loop.create_task(loop.subprocess_exec(protocol, *words, start_new_session=True, **how))
+    cancelled = await _in_spite_of_stops(starting)
+    transport, watch = starting.result()
+    try:
+        if cancelled is None:
+            yield transport, watch
+    finally:
+        signal_group(transport.get_pid(), signal.SIGKILL)
+        ending = loop.create_task(asyncio.wait([loop.create_task(watch.exited.wait())], timeout=REAP))
+        cancelled = await _in_spite_of_stops(ending) or cancelled
+        transport.close()
+        if cancelled is not None:
+            raise cancelled
+
+
+async def _in_spite_of_stops(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
+    """Wait for the end of a task, also where the caller is cancelled meanwhile; returns that."""
     cancelled: asyncio.CancelledError | None = None
-    clock = asyncio.get_running_loop().time
-    until = clock() + seconds
-    while not exited.is_set() and clock() < until:
+    while not task.done():
         try:
-            await asyncio.wait_for(exited.wait(), until - clock())
-        except TimeoutError:
-            break
+            await asyncio.wait([task])
         except asyncio.CancelledError as told:
             cancelled = told
-    transport.close()
-    if cancelled is not None:
-        raise cancelled
+    return cancelled
 
 
 async def _end(exited: asyncio.Event, watch: LimitCheck | None, pid: int) -> str | None:
@@ -159,6 +179,7 @@ async def _end(exited: asyncio.Event, watch: LimitCheck | None, pid: int) -> str
     return None
 
 
-def _kill(group: int) -> None:
+def signal_group(group: int, number: signal.Signals) -> None:
+    """Send a signal to all processes of a group; to none where it has ended."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
+        os.killpg(group, number)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,8 +22,6 @@ MOST_NOISE = 200
 """Lines that are no message, before a server counts as broken: some print what they do."""
 GRACE = 0.3
 """Seconds for a server to end by itself, and as many after it was told to."""
-REAP = 5.0
-"""Seconds for the system to say that a server which was killed has ended."""
 INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 """All that a server gets of our environment: no secret is among it."""
 
@@ -36,16 +33,11 @@ def environment(ours: Mapping[str, str], own: Mapping[str, str]) -> dict[str, st
     return {name: ours[name] for name in INHERITED if name in ours} | dict(own)
 
 
-class _ExitWatchingProtocol(asyncio.subprocess.SubprocessStreamProtocol):
-    """Knows when the process ended, also while a child of it holds the pipes."""
+class _Streams(processes.ExitWatch, asyncio.subprocess.SubprocessStreamProtocol):
+    """The streams of a server."""
 
     def __init__(self) -> None:
         super().__init__(limit=LONGEST_LINE, loop=asyncio.get_running_loop())
-        self.exited = asyncio.Event()
-
-    def process_exited(self) -> None:
-        super().process_exited()
-        self.exited.set()
 
 
 @contextlib.asynccontextmanager
@@ -57,59 +49,46 @@ async def process(
     """
     import anyio
 
-    transport, watch = await asyncio.get_running_loop().subprocess_exec(
-        _ExitWatchingProtocol,
-        *words,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=folder,
-        env=dict(env),
-        start_new_session=True,
-    )
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
     heard, read = anyio.create_memory_object_stream[Any](0)
     write, spoken = anyio.create_memory_object_stream[Any](0)
-    tasks = [
-        asyncio.create_task(_hear(watch, heard, ended)),
-        asyncio.create_task(_speak(watch, spoken)),
-        asyncio.create_task(_listen(watch, said)),
-    ]
+    tasks: list[asyncio.Task[None]] = []
     try:
-        yield read, write
+        async with processes.running(_Streams, words, cwd=folder, env=dict(env), **pipes) as (
+            transport,
+            watch,
+        ):
+            tasks += [
+                asyncio.create_task(_hear(watch, heard, ended)),
+                asyncio.create_task(_speak(watch, spoken)),
+                asyncio.create_task(_listen(watch, said)),
+            ]
+            try:
+                yield read, write
+            finally:
+                write.close()
+                # What was said last still goes out: it may be that a call is cancelled.
+                await asyncio.wait(tasks[1:2], timeout=GRACE)
+                await _end(transport, watch)
     finally:
-        try:
-            write.close()
-            # What was said last still goes out: it may be that a call is cancelled.
-            await asyncio.wait(tasks[1:2], timeout=GRACE)
-            await _end(transport, watch)
-        finally:
-            _kill(transport.get_pid(), signal.SIGKILL)
-            for task in tasks:
-                task.cancel()
-            for stream in (heard, read, write, spoken):
-                stream.close()
-            await processes.close_killed(transport, watch.exited, REAP)
-            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        for stream in (heard, read, write, spoken):
+            stream.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _end(transport: asyncio.SubprocessTransport, watch: _ExitWatchingProtocol) -> None:
+async def _end(transport: asyncio.SubprocessTransport, watch: _Streams) -> None:
     if watch.stdin is not None:
         watch.stdin.close()
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(watch.exited.wait(), GRACE)
             return
-        _kill(transport.get_pid(), number)
+        processes.signal_group(transport.get_pid(), number)
 
 
-def _kill(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
-
-
-async def _hear(
-    watch: _ExitWatchingProtocol, heard: MemoryObjectSendStream[SessionMessage], ended: Tell
-) -> None:
+async def _hear(watch: _Streams, heard: MemoryObjectSendStream[SessionMessage], ended: Tell) -> None:
     import anyio
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
@@ -136,7 +115,7 @@ async def _hear(
         ended(why)
 
 
-async def _speak(watch: _ExitWatchingProtocol, spoken: MemoryObjectReceiveStream[SessionMessage]) -> None:
+async def _speak(watch: _Streams, spoken: MemoryObjectReceiveStream[SessionMessage]) -> None:
     assert watch.stdin is not None  # noqa: S101 - it was asked for
     async for message in spoken:
         raw = message.message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -147,7 +126,7 @@ async def _speak(watch: _ExitWatchingProtocol, spoken: MemoryObjectReceiveStream
             return  # It has ended, which `_hear` tells.
 
 
-async def _listen(watch: _ExitWatchingProtocol, said: Tell) -> None:
+async def _listen(watch: _Streams, said: Tell) -> None:
     assert watch.stderr is not None  # noqa: S101 - it was asked for
     while piece := await watch.stderr.read(4_096):
         said(piece.decode("utf-8", "replace"))

@@ -23,9 +23,10 @@ async def started(folder: Path) -> int:
 
 
 async def stopped_again_and_again(task: asyncio.Task[None]) -> None:
-    while not task.done():
+    for _ in range(10):
         task.cancel()
         await asyncio.sleep(0)
+    await asyncio.wait([task])
 
 
 def is_known(pid: int) -> bool:
