@@ -20,6 +20,7 @@ from typing import Any, Literal
 import pytest
 
 from bot import errors
+from bot.batch import LINGER
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest, TextDelta
 from bot.contracts.outbound import Outbound, Sent
@@ -428,6 +429,8 @@ class Life:
         stores = (self.bench.archive, self.rooms.transcript, self.rooms.archive)
         closing = asyncio.gather(*(store.close() for store in stores), return_exceptions=True)
         await asyncio.wait({closing}, timeout=2)
+        # What was put without hurry is begun a moment later, and would be begun in a loop that ends.
+        await asyncio.sleep(2 * LINGER)
 
     def _tell(self, log: MemoryLog) -> None:
         serious = [entry for entry in log.entries if entry.level in {"warn", "error"}]
