@@ -48,7 +48,7 @@ class Intake(Protocol):
         """
         ...
 
-    async def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
+    async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
         """Put an event that cannot be read among the dead letters; what stands behind it goes on."""
         ...
 

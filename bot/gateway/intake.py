@@ -227,8 +227,8 @@ class GatewayIntake:
         self._router.route(current, records)
         return archived
 
-    async def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
-        await self._journal.bury(channel, key, self._cleaner.words(raw), reason)
+    async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
+        await self._journal.keep_dead_letter(channel, key, self._cleaner.words(raw), reason)
         self._log.write(
             "error",
             "an event could not be read and went to the dead letters",

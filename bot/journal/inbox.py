@@ -48,7 +48,7 @@ _ABOUT = f"{_RECORD} WHERE chat_key = ? AND {_NAMED} ORDER BY rowid"
 _QUOTING = f"{_RECORD} WHERE chat_key = ? AND message_id IS NOT NULL AND instr(payload, ?) ORDER BY rowid"
 _MERGE = """UPDATE inbox SET merged_into = ?, changed_at = ?
     WHERE request_id = ? AND state IN ('queued', 'in_turn')"""
-_BURY = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
+_KEEP_DEAD_LETTER = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
 _UNREADABLE = "UPDATE inbox SET state = 'dead', detail = 'unreadable', changed_at = ? WHERE request_id = ?"
 
 
@@ -163,7 +163,7 @@ class SqliteInbox(InboxWrites):
             rows, kept = await self._base.read(partial(self._page, clean((after, room))))
             over = closing | kept | self._base.closing  # of what was posted before, and meanwhile
             found = [(*row, _parsed(*row)) for row in rows]
-            if await self._bury_rows([(name, raw) for name, raw, inbound in found if inbound is None]):
+            if await self._keep_unreadable([(name, raw) for name, raw, inbound in found if inbound is None]):
                 continue
             left += [one for _, _, one in found if one is not None and one.request_id not in over]
             if limit is None or len(rows) < room or len(left) == limit:
@@ -196,21 +196,21 @@ class SqliteInbox(InboxWrites):
     async def knows(self, chat_key: ChatKey) -> bool:
         return await self._row("SELECT 1 FROM chats WHERE chat_key = ?", (str(chat_key),)) is not None
 
-    def bury(self, channel: str, key: str, raw: str, reason: str) -> Coroutine[Any, Any, None]:
-        return done(self._change(_BURY, (channel, key, raw, reason, self._clock.now())))
+    def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> Coroutine[Any, Any, None]:
+        return done(self._change(_KEEP_DEAD_LETTER, (channel, key, raw, reason, self._clock.now())))
 
     async def newest(self) -> str:
         """The greatest requestId that is known; "" where there is none."""
         row = await self._row("SELECT max(request_id) FROM inbox", ())
         return str(row[0] or "") if row else ""
 
-    async def _bury_rows(self, rows: list[tuple[str, str]]) -> bool:
-        """Bury rows that cannot be read, so that they do not block the others; True where a row is gone."""
+    async def _keep_unreadable(self, rows: list[tuple[str, str]]) -> bool:
+        """Keep rows that cannot be read as dead letters, so that they do not block the others; True where a row is gone."""
         now = self._clock.now()
 
         def work(db: sqlite3.Connection) -> None:
             for request_id, payload in rows:
-                db.execute(_BURY, ("journal", request_id, payload, "its row cannot be read", now))
+                db.execute(_KEEP_DEAD_LETTER, ("journal", request_id, payload, "its row cannot be read", now))
                 db.execute(_UNREADABLE, (now, request_id))
                 db.execute(_END_TURN, ("failed", now, request_id))
 

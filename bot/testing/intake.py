@@ -14,7 +14,7 @@ from bot.contracts.inbound import Inbound
 
 
 @dataclass(frozen=True, slots=True)
-class Buried:
+class DeadLetter:
     """One event that a channel could not read."""
 
     channel: str
@@ -34,7 +34,7 @@ class RecordingIntake:
     def __init__(self) -> None:
         self.offered: list[Inbound] = []
         self.accepted: list[Inbound] = []
-        self.buried: list[Buried] = []
+        self.dead_letters: list[DeadLetter] = []
         self.failure: Exception | None = None
         self.lines: dict[ChatKey, list[ArchiveLine]] = defaultdict(list)
         self.open: dict[ChatKey, list[OpenQuestion]] = defaultdict(list)
@@ -55,8 +55,8 @@ class RecordingIntake:
         finally:
             await self._tell()
 
-    async def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
-        self.buried.append(Buried(channel, key, raw, reason))
+    async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
+        self.dead_letters.append(DeadLetter(channel, key, raw, reason))
         await self._tell()
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
@@ -66,7 +66,7 @@ class RecordingIntake:
         return self.open[chat_key]
 
     async def until(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:  # noqa: ASYNC109
-        """Wait until `condition()` holds; it is tried again after every call of `accept` and `bury`."""
+        """Wait until `condition()` holds; it is tried again after every call of `accept` and `keep_dead_letter`."""
         async with asyncio.timeout(timeout), self._changed:
             await self._changed.wait_for(condition)
 

@@ -45,7 +45,7 @@ WRITES = frozenset(
         "end_turn",
         "finish",
         "amend",
-        "bury",
+        "keep_dead_letter",
         "begin_step",
         "end_step",
         "put_outbox",
@@ -192,8 +192,8 @@ class FaultyJournal:
     def knows(self, chat_key: ChatKey) -> Coroutine[Any, Any, bool]:
         return self._call("knows", lambda: self._inner.knows(chat_key))
 
-    def bury(self, channel: str, key: str, raw: str, reason: str) -> Coroutine[Any, Any, None]:
-        return self._call("bury", lambda: self._inner.bury(channel, key, raw, reason))
+    def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> Coroutine[Any, Any, None]:
+        return self._call("keep_dead_letter", lambda: self._inner.keep_dead_letter(channel, key, raw, reason))
 
     def begin_step(self, step: StepRecord) -> Coroutine[Any, Any, None]:
         return self._call("begin_step", lambda: self._inner.begin_step(step))

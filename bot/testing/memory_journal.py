@@ -281,7 +281,7 @@ class MemoryJournal:
         return _key(chat_key) in self._chats
 
     @at_once
-    def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
+    def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
         self._dead[channel, key] = (raw, reason, self._clock.now())
 
     # Steps.

@@ -126,7 +126,7 @@ class SlackChannel:
             clock=self._outside.clock,
             rng=self._outside.rng,
             log=self._log,
-            bury=self._bury,
+            keep_dead_letter=self._keep_dead_letter,
             ping_interval=self._ping_seconds,
             pace=self._outside.pace,
         )
@@ -137,7 +137,7 @@ class SlackChannel:
             before_authorize=EventAcknowledger(self._take),
             ssl_check_enabled=False,
         )
-        EnvelopeHandler(app, connection, self._bury)
+        EnvelopeHandler(app, connection, self._keep_dead_letter)
         await connection.attempt()
         greeted = asyncio.ensure_future(connection.hello.wait())
         too_late = asyncio.ensure_future(self._outside.clock.sleep(HELLO_SECONDS))
@@ -188,7 +188,7 @@ class SlackChannel:
         try:
             message = self._read(body)
         except incoming.Unreadable as error:
-            await self._bury(body, str(error))
+            await self._keep_dead_letter(body, str(error))
             return
         if message is None or self._intake is None or self._client is None:
             return
@@ -226,7 +226,7 @@ class SlackChannel:
         self._unhandled.log_once(kind)
         return None
 
-    async def _bury(self, payload: Any, reason: str) -> None:
+    async def _keep_dead_letter(self, payload: Any, reason: str) -> None:
         raw = json.dumps(skeleton(payload))
         event_id = payload.get("event_id") if isinstance(payload, dict) else None
         mark = clean(event_id) if isinstance(event_id, str) else hashlib.sha256(raw.encode()).hexdigest()[:32]
@@ -235,7 +235,7 @@ class SlackChannel:
         )
         if self._intake is not None:
             team = self._me.team if self._me is not None else "unknown"
-            await self._intake.bury(self.name, f"slack:{team}:event:{mark[:80]}", raw, reason)
+            await self._intake.keep_dead_letter(self.name, f"slack:{team}:event:{mark[:80]}", raw, reason)
 
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:
         root = inbound.target.get("thread_ts")

@@ -39,7 +39,7 @@ DRAIN_SECONDS = 2.5
 
 GOODBYE_SECONDS = 1.0
 
-Bury = Callable[[Any, str], Awaitable[None]]
+KeepDeadLetter = Callable[[Any, str], Awaitable[None]]
 _MALFORMED = (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError)
 
 
@@ -83,17 +83,17 @@ class EnvelopeHandler(AsyncBaseSocketModeHandler):
 
     app: AsyncApp
 
-    def __init__(self, app: AsyncApp, client: SocketConnection, bury: Bury) -> None:
+    def __init__(self, app: AsyncApp, client: SocketConnection, keep_dead_letter: KeepDeadLetter) -> None:
         self.app = app
         self.client = client
-        self._bury = bury
+        self._keep_dead_letter = keep_dead_letter
         client.socket_mode_request_listeners.append(self.handle)
 
     async def handle(self, client: AsyncBaseSocketModeClient, req: SocketModeRequest) -> None:
         try:
             request = AsyncBoltRequest(mode="socket_mode", body=req.payload)
         except _MALFORMED:
-            await self._bury(req.payload, "the envelope is malformed")
+            await self._keep_dead_letter(req.payload, "the envelope is malformed")
             response = BoltResponse(status=200, body="")
         else:
             response = await self.app.async_dispatch(request)
@@ -117,7 +117,7 @@ class SocketConnection(SocketModeClient):
         clock: Clock,
         rng: random.Random,
         log: Log,
-        bury: Bury,
+        keep_dead_letter: KeepDeadLetter,
         ping_interval: float,
         pace: float,
     ) -> None:
@@ -131,7 +131,7 @@ class SocketConnection(SocketModeClient):
         self._clock = clock
         self._rng = rng
         self._log = log
-        self._bury = bury
+        self._keep_dead_letter = keep_dead_letter
         self._pace = pace
         self._ungreeted = 0
         self._opened = 0.0
@@ -269,7 +269,7 @@ class SocketConnection(SocketModeClient):
         if isinstance(message.get("payload"), dict) and isinstance(message.get("type"), str):
             await self.run_message_listeners(message, raw)
             return
-        await self._bury(message, "the envelope has no payload")
+        await self._keep_dead_letter(message, "the envelope has no payload")
         await self.send_message(json.dumps({"envelope_id": message["envelope_id"]}))
 
     async def send_message(self, message: str) -> None:

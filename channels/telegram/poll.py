@@ -60,7 +60,7 @@ class _UpdateGroup:
     events: list[inbound.ReadUpdate] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     raws: list[Json] = field(default_factory=list)
-    buried: tuple[Json, str] | None = None
+    unreadable: tuple[Json, str] | None = None
 
     @property
     def chat_key(self) -> ChatKey | None:
@@ -285,7 +285,7 @@ class UpdatePoller:
             text = json.dumps(raw)
             digest = hashlib.sha256(text.encode()).hexdigest()[:16]
             if digest not in self._nameless and len(self._nameless) < REMEMBERED:
-                await self._bury(f"nameless:{digest}", text, "an update without update_id")
+                await self._keep_dead_letter(f"nameless:{digest}", text, "an update without update_id")
                 self._nameless.add(digest)
         return sorted(named, key=lambda raw: int(raw["update_id"]))
 
@@ -295,16 +295,16 @@ class UpdatePoller:
             number = raw["update_id"]
             if number in self._taken:
                 continue
-            event, buried = None, None
+            event, unreadable = None, None
             try:
                 event = self._read(raw)
             except inbound.Unreadable as exc:
-                buried = (raw, f"an update that cannot be read: {exc}")
+                unreadable = (raw, f"an update that cannot be read: {exc}")
             album = event.album if event is not None else None
             unit = units.setdefault(album or f"update {number}", _UpdateGroup())
             unit.ids.append(number)
             unit.raws.append(raw)
-            unit.buried = buried
+            unit.unreadable = unreadable
             if event is not None:
                 unit.events.append(event)
         return units
@@ -337,8 +337,10 @@ class UpdatePoller:
         return ready, pause
 
     async def _hand_over(self, unit: _UpdateGroup) -> None:
-        if (buried := unit.buried) is not None:
-            await self._bury(f"update:{buried[0]['update_id']}", json.dumps(buried[0]), buried[1])
+        if (unreadable := unit.unreadable) is not None:
+            await self._keep_dead_letter(
+                f"update:{unreadable[0]['update_id']}", json.dumps(unreadable[0]), unreadable[1]
+            )
             return
         events = [event for event in map(self._known.without_repeats, unit.events) if event is not None]
         if not await self._offered(events) and events[1:]:
@@ -347,7 +349,7 @@ class UpdatePoller:
                 await self._offered([event])
 
     async def _given_up(self, unit: _UpdateGroup, error: BaseException) -> bool:
-        """Bury an update that has raised an unexpected error often enough; True if it was buried."""
+        """Keep an update as a dead letter once it has raised an unexpected error often enough; True if it was kept."""
         first = unit.ids[0]
         if isinstance(error, Exception) and not isinstance(error, _PASSING):
             self._broke[first] += 1
@@ -355,7 +357,7 @@ class UpdatePoller:
             return False
         for raw in unit.raws:
             reason = f"an update that cannot be taken in: {type(error).__name__}"
-            await self._bury(f"update:{raw['update_id']}", json.dumps(raw), reason)
+            await self._keep_dead_letter(f"update:{raw['update_id']}", json.dumps(raw), reason)
         del self._broke[first]
         return True
 
@@ -366,10 +368,10 @@ class UpdatePoller:
             self._known.learn(event)
         return taken
 
-    async def _bury(self, name: str, raw: str, reason: str) -> None:
+    async def _keep_dead_letter(self, name: str, raw: str, reason: str) -> None:
         key = f"telegram:{self._bot.id}:{name}"
         self._log.write("channel", "Telegram sent " + reason, level="warn", channel="telegram", key=key)
-        await self._intake.bury("telegram", key, raw, reason)
+        await self._intake.keep_dead_letter("telegram", key, raw, reason)
 
     # -- trouble ---------------------------------------------------------------------------------------------
 

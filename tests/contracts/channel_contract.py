@@ -208,7 +208,7 @@ class ChannelContract(abc.ABC):
         await rig.say_as_self("my own words")
         await _said(rig, "somebody else's words")
         assert [inbound.text for inbound in rig.intake.offered] == ["somebody else's words"]
-        assert not rig.intake.buried
+        assert not rig.intake.dead_letters
 
     async def test_a_message_that_could_not_be_written_down_comes_again(self, rig: Rig) -> None:
         self._needs("again")

@@ -115,7 +115,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
 
     async def test_a_buried_event_is_no_inbound_and_may_be_buried_again(self, journal: Journal) -> None:
         for _ in range(2):
-            await journal.bury("telegram", "update:1", '{"poison":"\ud800\x00"}', "no chat")
+            await journal.keep_dead_letter("telegram", "update:1", '{"poison":"\ud800\x00"}', "no chat")
         assert await journal.unfinished() == []
         assert await journal.receive(inbound(1))
 
@@ -273,7 +273,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
             await journal.put_outbox([outbound(number, request=number)])
             await journal.update_outbox(outbound(number, state=state))
             await journal.finish(inbound(number).request_id, end)
-        await journal.bury("telegram", "update:9", "{}", "no chat")
+        await journal.keep_dead_letter("telegram", "update:9", "{}", "no chat")
         began = clock.now()
         await clock.advance(8 * DAY)
         keys = 3 * 2
@@ -313,7 +313,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         (record,) = await journal.deliveries(bad)
         assert (record.state, record.text, record.message_id) == ("sent", "x\ufffd\x00", "x\ufffd\x00")
         assert await journal.once(bad, 1.0, 1.0)
-        await journal.bury(bad, bad, bad, bad)
+        await journal.keep_dead_letter(bad, bad, bad, bad)
         await journal.end_turn(bad, "done", {bad: InboxEnd("merged", bad, bad)})
         assert await journal.unfinished() == []
 

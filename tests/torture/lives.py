@@ -47,7 +47,7 @@ WRITES = frozenset(
         "end_turn",
         "finish",
         "amend",
-        "bury",
+        "keep_dead_letter",
         "begin_step",
         "end_step",
         "put_outbox",
@@ -409,14 +409,14 @@ class Life:
         ended, _ = await asyncio.wait({running, dying}, timeout=PATIENCE, return_when="FIRST_COMPLETED")
         failure = running.exception() if running in ended else None
         self.dead.set()
-        await self._bury()
+        await self._end()
         for log in (self.bench.log, self.rooms.log):
             self._tell(log)
         if not ended:
             return "it hangs"
         return None if failure is None else f"it failed: {failure!r}"
 
-    async def _bury(self) -> None:
+    async def _end(self) -> None:
         """Cancel whatever still runs, also what begins while it is cancelled, and let go of the files."""
         for _ in range(6):
             for _ in range(2):

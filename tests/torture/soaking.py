@@ -220,7 +220,7 @@ class Soak:
         self.events += len(coming)
         await asyncio.gather(*(self.gateway.parts.intake.accept(one) for one in coming))
         if self.rng.random() < 0.1:
-            await self.gateway.parts.intake.bury(
+            await self.gateway.parts.intake.keep_dead_letter(
                 "telegram", f"k{self.events}", "{broken", "it cannot be read"
             )
         async with asyncio.timeout(60):

@@ -154,7 +154,7 @@ async def test_commands_are_not_archived_and_attachments_are_named(bench: Bench)
 
 
 async def test_a_dead_letter_is_kept_without_our_secrets_and_told(bench: Bench) -> None:
-    await bench.intake.bury("tele", "update:5", f'{{"token": "{SECRET}"}}', "no message in it")
+    await bench.intake.keep_dead_letter("tele", "update:5", f'{{"token": "{SECRET}"}}', "no message in it")
     await bench.journal.close()
     stored = b"".join(path.read_bytes() for path in bench.root.glob("journal*"))
     assert b"no message in it" in stored
@@ -188,7 +188,7 @@ async def test_an_archive_that_is_slow_holds_up_neither_platform_nor_turn_and_ke
 async def test_operators_hear_of_an_event_that_could_not_be_read(tmp_path: Path) -> None:
     bench = Bench(tmp_path, direct=lambda user: {"chat": user})
     await bench.open()
-    await bench.intake.bury("tele", "tele:update:42", '{"私": "secret words"}', "no chat")
+    await bench.intake.keep_dead_letter("tele", "tele:update:42", '{"私": "secret words"}', "no chat")
     (words,) = await bench.tele.until(1)
     assert bench.tele.sent[0].chat_key == ChatKey.parse("tele:chat:1")
     assert "An event of tele" in words

@@ -98,9 +98,9 @@ async def test_letters_that_are_no_utf8_do_not_hide_the_other_rows(make: Make) -
 
 async def test_dead_letters_hold_what_was_buried(make: Make) -> None:
     journal = make()
-    await journal.bury("slack", "Ev1", "{}", "first")
-    await journal.bury("slack", "Ev1", "{1}", "second")
-    await journal.bury("web", "Ev1", "{}", "other")
+    await journal.keep_dead_letter("slack", "Ev1", "{}", "first")
+    await journal.keep_dead_letter("slack", "Ev1", "{1}", "second")
+    await journal.keep_dead_letter("web", "Ev1", "{}", "other")
     rows = connection(journal).execute("SELECT channel, key, raw, reason, at FROM dead_letters").fetchall()
     assert rows == [
         ("slack", "Ev1", "{1}", "second", 1_800_000_000.0),

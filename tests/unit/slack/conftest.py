@@ -43,10 +43,10 @@ class Intake(RecordingIntake):
         finally:
             await self._server.changed()
 
-    async def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
+    async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
         if self._breaks():
             raise errors.StorageError
-        await super().bury(channel, key, raw, reason)
+        await super().keep_dead_letter(channel, key, raw, reason)
         await self._server.changed()
 
     def _breaks(self) -> bool:

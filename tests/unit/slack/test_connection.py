@@ -352,10 +352,10 @@ async def test_no_words_and_no_tokens_reach_the_log(stage: Any) -> None:
     stage.intake.broken = 1
     await stage.server.say("the secret word", channel=stage.direct, user=stage.ada)
     await stage.server.push({"type": "message", "channel": 5, "text": "the secret word"})
-    await stage.server.until(lambda: stage.intake.tries == 1 and len(stage.intake.buried) == 1)
+    await stage.server.until(lambda: stage.intake.tries == 1 and len(stage.intake.dead_letters) == 1)
     await stage.server.cut_sockets()
     await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
     assert stage.log.entries
-    everything = repr(stage.log.entries) + repr(stage.intake.buried)
+    everything = repr(stage.log.entries) + repr(stage.intake.dead_letters)
     for word in ("secret", "xoxb", "xapp", "ticket"):
         assert word not in everything

@@ -280,7 +280,7 @@ async def test_buttons_and_events_of_other_kinds_are_acked_and_ignored(stage: An
     await stage.server.envelope({"type": "block_actions", "user": {"id": stage.ada}}, kind="interactive")
     await stage.server.push({"type": "reaction_added", "user": stage.ada})
     assert await stage.settled() == []
-    assert not stage.intake.buried
+    assert not stage.intake.dead_letters
 
 
 async def test_the_first_event_of_a_type_that_is_not_handled_is_logged(stage: Any) -> None:

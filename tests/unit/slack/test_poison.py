@@ -1,4 +1,4 @@
-"""Payloads that Slack never sends: each is buried, ignored or read, always acked, and never more than that."""
+"""Payloads that Slack never sends: each is kept as a dead letter, ignored or read, always acked, and never more than that."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ async def test_no_damage_to_a_payload_does_more_than_bury_it(stage: Any) -> None
             await stage.server.envelope(damaged, kind=kind)
         await stage.settled()
     assert len(stage.server.deliveries) > 4_000
-    assert len(stage.intake.buried) > 500
+    assert len(stage.intake.dead_letters) > 500
     assert {inbound.user_id for inbound in stage.intake.accepted} <= people
     assert {inbound.chat_id for inbound in stage.intake.accepted} <= {stage.direct, stage.channel}
     assert stage.slack.health().connected
     json.dumps([inbound.model_dump() for inbound in stage.intake.accepted]).encode()
-    for letter in stage.intake.buried:
+    for letter in stage.intake.dead_letters:
         (letter.key + letter.raw + letter.reason).encode()
 
 
@@ -93,7 +93,7 @@ async def test_an_envelope_without_a_payload_is_buried_and_acked(stage: Any, pay
     delivery = await stage.server.envelope(payload)
     await stage.settled()
     assert delivery.attempts == 1
-    assert len(stage.intake.buried) == 1
+    assert len(stage.intake.dead_letters) == 1
 
 
 async def test_what_cannot_be_buried_is_not_acked(stage: Any) -> None:
@@ -105,14 +105,14 @@ async def test_what_cannot_be_buried_is_not_acked(stage: Any) -> None:
     assert len(stage.server.unacked()) == 3
     await stage.clock.advance(3)
     await stage.settled()
-    assert len(stage.intake.buried) == 3
+    assert len(stage.intake.dead_letters) == 3
 
 
 async def test_what_stands_behind_a_poisoned_event_goes_on(stage: Any) -> None:
     await stage.server.push({"type": "message", "channel": [], "ts": {}})
     await stage.server.say("hello", channel=stage.direct, user=stage.ada)
     assert [message.text for message in await stage.arrived()] == ["hello"]
-    (letter,) = stage.intake.buried
+    (letter,) = stage.intake.dead_letters
     assert letter.key.startswith("slack:T0TEAM:event:Ev")
     assert "channel: string_type" in letter.reason
 

@@ -230,7 +230,7 @@ async def test_damaged_edits_and_stops_are_buried_and_those_behind_them_are_take
     bed.server.press_stop()
     assert (await bed.taken()).kind == "stop"
     await bed.polling()
-    assert len(bed.intake.buried) == 7
+    assert len(bed.intake.dead_letters) == 7
     assert len(bed.intake.offered) == 1
     assert len(bed.server.updates) == 0
 

@@ -160,6 +160,6 @@ async def test_an_update_that_breaks_its_taking_in_is_a_dead_letter_and_what_sta
     await idle.until(lambda: len(brittle.accepted) == 2)
     await idle.until(lambda: len(idle.server.updates) == 0)
     assert [one.text for one in brittle.accepted] == ["elsewhere", "behind it"]
-    (letter,) = brittle.buried
+    (letter,) = brittle.dead_letters
     assert letter.reason == "an update that cannot be taken in: ZeroDivisionError"
     assert "poison" in letter.raw

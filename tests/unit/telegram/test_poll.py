@@ -187,10 +187,10 @@ async def test_a_poison_update_is_buried_and_those_behind_it_are_taken_in(bed: B
     bed.server.say("after")
     assert (await bed.taken()).text == "after"
     await bed.polling()
-    (buried,) = bed.intake.buried
-    assert (buried.channel, buried.key) == ("telegram", f"telegram:4242:update:{poison['update_id']}")
-    assert "secret words" in buried.raw
-    assert "secret words" not in buried.reason + bed.log.text
+    (letter,) = bed.intake.dead_letters
+    assert (letter.channel, letter.key) == ("telegram", f"telegram:4242:update:{poison['update_id']}")
+    assert "secret words" in letter.raw
+    assert "secret words" not in letter.reason + bed.log.text
     assert len(bed.server.updates) == 0
     assert len(bed.server.called("getUpdates")) <= 4
 
@@ -204,7 +204,7 @@ async def test_an_update_without_an_id_is_buried_once_and_holds_nobody_up(bed: B
     await bed.wake()
     assert (await bed.taken()).text == "after"
     await bed.polling()
-    assert [buried.raw for buried in bed.intake.buried] == ['"nonsense"']
+    assert [letter.raw for letter in bed.intake.dead_letters] == ['"nonsense"']
     assert len(bed.server.updates) == 0
 
 
@@ -216,7 +216,7 @@ async def test_updates_that_mean_nothing_are_passed_over(bed: Bed) -> None:
     assert (await bed.taken()).text == "for you"
     await bed.polling()
     assert len(bed.intake.offered) == 1
-    assert not bed.intake.buried
+    assert not bed.intake.dead_letters
     assert len(bed.server.updates) == 0
 
 
