@@ -15,11 +15,11 @@ import ipaddress
 import os
 import re
 import secrets
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from aiohttp import web
 
@@ -233,33 +233,29 @@ class Guard:
 
 
 class LoginThrottle:
-    """Slows the next tries of an address after wrong tokens. No address is locked out: others may be behind it."""
+    """Slows the tries of a network after wrong tokens: eight a second, in the order in which they came. Nobody is refused, since
+    others may be behind the same address; how many wait is bounded by the connections that one network may have.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failed: OrderedDict[str, deque[float]] = OrderedDict()
-        self._waiting: Counter[str] = Counter()
+        self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def turn(self, address: str) -> bool:
-        """Wait until a token from this address may be looked at: at once for five wrong ones a minute, then a second
-        each. False where too many wait already.
+    async def turn(self, address: str, waits: Callable[[], bool]) -> None:
+        """Return once a token from this address may be looked at: at once for five wrong ones a minute, then a second after it
+        got one of eight places. A place is not kept for one who no longer `waits`.
         """
         network = _network(address)
         failed = self._failed.get(network, deque())
         while failed and failed[0] <= self._clock.monotonic() - _WINDOW:
             failed.popleft()
         if len(failed) < _FREE:
-            return True
-        if self._waiting[network] >= _AT_ONCE:
-            return False
-        self._waiting[network] += 1
-        try:
-            await self._clock.sleep(_SLOW)
-        finally:
-            self._waiting[network] -= 1
-            if not self._waiting[network]:
-                del self._waiting[network]
-        return True
+            return
+        places = self._places.setdefault(network, asyncio.Semaphore(_AT_ONCE))
+        async with places:
+            if waits():
+                await self._clock.sleep(_SLOW)
 
     def failed(self, address: str) -> None:
         network = _network(address)

@@ -211,10 +211,7 @@ class WebRoutes:
             raise web.HTTPNotFound
         token = (await _body(request)).get("token")
         address = request.remote or ""
-        if not await self._throttle.turn(address):
-            return _error(
-                429, "Many wrong tokens come from your network. Try again in a moment.", {"Retry-After": "1"}
-            )
+        await self._throttle.turn(address, lambda: request.transport is not None)
         if not isinstance(token, str) or not self._guard.fits(token):
             self._throttle.failed(address)
             return _error(401, "That is not the token.")
