@@ -44,12 +44,20 @@ def deep(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
+INVISIBLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""Characters beyond ASCII that no reader sees, as ranges for a class of a regular expression: those that Unicode calls
+default ignorable, marks of direction, line separators and annotation marks.
+"""
 _BIDI = regex.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_ESCAPES = regex.compile(
+ESCAPES = regex.compile(
     r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"  # control sequences
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"  # strings for the terminal
     r"|\x1b[ -/]{0,4}[0-~]"
 )
+"""Sequences that a terminal obeys and does not show."""
 _CONTROLS = regex.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BREAKS = {"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"}
 
@@ -62,7 +70,7 @@ def for_terminal(words: str) -> str:
         return words
     if not words.isascii():
         words = _BIDI.sub("", words).replace("\u2028", "\n").replace("\u2029", "\n")
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", _ESCAPES.sub("", words))
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", ESCAPES.sub("", words))
 
 
 def one_line(dumped: str) -> str:
@@ -75,7 +83,8 @@ def one_line(dumped: str) -> str:
 
 
 _HOST = regex.compile(
-    r"(?:[\p{L}\p{N}_-]{1,63}[.\u3002\uff0e\uff61]){1,10}(?P<top>\p{L}[\p{L}\p{N}-]{1,62})(?![\p{L}\p{N}_-])",
+    r"(?:[\p{L}\p{N}_-]{1,63}[.\u3002\uff0e\uff61]){1,10}(?P<top>\p{L}[\p{L}\p{N}-]{1,62})(?![\p{L}\p{N}_-])"
+    r"|(?<![\p{L}\p{N}._-])(?:localhost|(?:\p{N}{1,3}\.){3}\p{N}{1,3})(?![\p{L}\p{N}_-]|\.\p{N})",
     regex.IGNORECASE,
 )
 _NO_TOP = frozenset(
@@ -123,7 +132,7 @@ _NO_TOP = frozenset(
 )
 """Endings of file names that no host has."""
 _ALIKE = regex.compile(r"[\p{Cyrillic}\p{Greek}\p{Armenian}\p{Cherokee}]")
-_UNSEEN = regex.compile(r"[\p{Cf}\u034f\ufe00-\ufe0f]")
+_UNSEEN = regex.compile(f"[{INVISIBLE}]")
 
 
 def real_host(label: str, url: str) -> str | None:

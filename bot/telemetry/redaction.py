@@ -33,28 +33,38 @@ _TOKENS = re.compile(
 )
 
 
-_INVISIBLE = "\u00ad\u034f\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufe0f\ufeff"
-_SIGNS = "*_~`\\\\[]()<>|!" + _INVISIBLE
-"""Signs that Markdown consumes or that are invisible: rendered, they are gone."""
+_SIGNS = "*_~`\\\\[]()<>|!"
+"""Signs that Markdown consumes: rendered, they are gone."""
 _UNFORMED = str.maketrans("", "", _SIGNS)
-_ASCII_SIGNS = "".join(filter(str.isascii, _SIGNS)).encode()
-_UNSEEN = re.compile(f"[{_INVISIBLE}]")
+_CONTROLS = "".join(map(chr, (*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F)))
+_UNSHOWN = (_SIGNS + _CONTROLS).encode()
+_ESCAPING = "\x1b\x9b\x9d\x90\x98\x9e\x9f"
+_UNSEEN = re.compile(f"[{text.INVISIBLE}\x80-\x9f]")
 _ENTITY = re.compile(r"&(?:#[0-9xX]|[A-Za-z][A-Za-z0-9]{1,31};)")
 _USUAL = (("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#39;", "'"), ("&nbsp;", "\xa0"))
 _ENCODED = re.compile("%[0-9A-Fa-f]{2}")
 _PACKINGS = 3
 """Levels of encoding that are undone, one inside the other."""
 _ONE_ALPHABET = bytes.maketrans(b"-_", b"+/")
-_TARGET = re.compile(r"\]\([^()\s]{0,2000}\)|\]\[[^\[\]\n]{0,200}\]|<https?://[^<>|\s]{0,2000}\|")
-"""Targets of links: rendered, a link's words stand next to what follows it."""
-_RENDERED = re.compile(
-    _TARGET.pattern
-    + r"|(?:%[0-9A-Fa-f]{2})+|&(?:#[0-9]{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?|["
-    + re.escape(_SIGNS)
-    + "]"
+_TARGET = re.compile(
+    r"\]\(\s{0,9}(?:<[^<>\n]{0,2000}>|[^()\s]{0,2000}(?:\([^()\s]{0,200}\)[^()\s]{0,2000})?)"
+    r"(?:\s{1,9}(?:\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|\([^()\n]{0,500}\)))?\s{0,9}\)"
+    r"|\]\[[^\[\]\n]{0,200}\]|<https?://[^<>|\s]{0,2000}\||<!--[^<>]{0,500}-->"
 )
-_WRAPS = re.compile(r"(?:[\s>" + _INVISIBLE + r"]|\\[nrt]|=\r?\n)+")
-"""Separators between the lines of wrapped text, quoted or not, in JSON too."""
+"""Targets of links, their titles, and comments: rendered, a link's words stand next to what follows it."""
+_RENDERED = re.compile(
+    f"{text.ESCAPES.pattern}|{_TARGET.pattern}"
+    r"|(?:%[0-9A-Fa-f]{2})+|&(?:#[0-9]{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?"
+    f"|[{re.escape(_SIGNS + _CONTROLS)}{text.INVISIBLE}\x80-\x9f]"
+)
+_AROUND = " \t\r\n!\"#$%&'()*,.:;<=>?@[\\]^`{|}~"
+"""What may stand around the lines of text that was wrapped: white space, quotes, bars of tables, marks of lists."""
+_WRAPS = re.compile(
+    rf"(?:\\[nrt]|[{re.escape(_AROUND)}{text.INVISIBLE}]|(?<![^\n ])[-+](?=[ \r\n]))+",
+)
+"""Separators between the lines of wrapped text, quoted or listed or not, in JSON and in code too."""
+_LISTED = ("- ", "-\n", "-\r", "+ ", "+\n", "+\r")
+_BULLETS = re.compile(r"(?<![^\n ])[-+](?=[ \r\n])")
 
 
 def forms(secret: str) -> set[str]:
@@ -119,7 +129,7 @@ def _views(secrets: set[str]) -> list[_View]:
     """A text rendered and decoded, and without the ends of its lines."""
     if not secrets:
         return []
-    rendered = {secret.translate(_UNFORMED) for secret in secrets}
+    rendered = {_UNSEEN.sub("", secret.translate(_UNFORMED)) for secret in secrets}
     joined = {form for secret in secrets for form in text.encodings(secret) if _PACKED.fullmatch(form)}
     return [
         _View(rendered, _as_rendered, _RENDERED, _read),
@@ -144,21 +154,25 @@ def _as_rendered(value: str) -> bytes | None:
                 shown = html.unescape(shown)
         if shown is packed or shown == packed:
             break
-    if "](" in shown or "][" in shown or "|" in shown:
+    if any(sign in shown for sign in _ESCAPING):
+        shown = text.ESCAPES.sub("", shown)
+    if "](" in shown or "][" in shown or "|" in shown or "<!--" in shown:
         shown = _TARGET.sub("", shown)
     if not shown.isascii():
         shown = _UNSEEN.sub("", shown)
-    bare = shown.encode("utf-8", "replace").translate(None, _ASCII_SIGNS)
+    bare = shown.encode("utf-8", "replace").translate(None, _UNSHOWN)
     return None if shown is value and len(bare) == len(value) else bare
 
 
 def _as_joined(value: str) -> bytes | None:
-    if "\n" not in value and "\\n" not in value:
+    if "\n" not in value and "\\n" not in value and "\u2028" not in value and "\u2029" not in value:
         return None
-    value = value.replace("\\n", "").replace("\\r", "").replace("=\r\n", "").replace("=\n", "")
+    value = value.replace("\\n", "").replace("\\r", "").replace("\\t", "")
+    if any(sign in value for sign in _LISTED):
+        value = _BULLETS.sub("", value)
     if not value.isascii():
         value = _UNSEEN.sub("", value)
-    return value.encode("utf-8", "replace").translate(_ONE_ALPHABET, b" \t\r\n>")
+    return value.encode("utf-8", "replace").translate(_ONE_ALPHABET, _AROUND.encode())
 
 
 def _read(unit: str) -> str:

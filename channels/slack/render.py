@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 from bot import text
@@ -11,12 +12,14 @@ LIMIT = 11_500
 
 _ZERO_WIDTH = "\u200b"
 _DEFINITION = re.compile(r"^[ >]*\[[^\]\n]+\]:", re.MULTILINE)
-_DEFINED = re.compile(r"^[ >]*\[(?P<name>[^\]\n]+)\]:[ \t]*<?(?P<url>[^\s>]+)", re.MULTILINE)
+_DEFINED = re.compile(r"^[ >]*\[(?P<name>[^\]\n]+)\]:[ \t]*(?:\n[ >\t]*)?<?(?P<url>[^\s>]+)", re.MULTILINE)
 _LINK = re.compile(
     r"\[(?P<label>(?:[^\[\]\n]|\[[^\[\]\n]{0,200}\]){1,500})\]"
-    r"(?:\(\s*<?(?P<url>[^\s<>()]{1,2000}(?:\([^\s<>()]{0,200}\)[^\s<>()]{0,2000})?)>?(?:\s[^)\n]{0,500})?\)|\[(?P<name>[^\[\]\n]{0,200})\])"
+    r"(?:\(\s*<?(?P<url>[^\s<>()]{1,2000}(?:\([^\s<>()]{0,200}\)[^\s<>()]{0,2000})?)>?(?:\s[^)\n]{0,500})?\)|\[(?P<name>[^\[\]\n]{0,200})\]|(?![:(\[]))"
     r"|<(?P<address>https?://[^<>|\s]{1,2000})\|(?P<words>[^<>\n]{0,500})>"
 )
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+_MARKS = str.maketrans("", "", "*~`")
 _BLANK_LINE = re.compile(r"(\n[ \t]*\n)")
 _IMAGE = re.compile(r"(?P<before>[\\!]?)!(?=\[)")
 _MENTION = re.compile(r"<(?=[!@])")
@@ -53,7 +56,7 @@ def _with_hosts(markdown: str) -> str:
     """The host beside each link whose words hide it: of a link, of one that is defined elsewhere, of Slack's own form. What is
     shown in code is looked at too; no parser is asked.
     """
-    if "](" not in markdown and "][" not in markdown and "|" not in markdown:
+    if "](" not in markdown and "][" not in markdown and "|" not in markdown and "]:" not in markdown:
         return markdown
     defined = {found["name"].casefold(): found["url"] for found in _DEFINED.finditer(markdown)}
 
@@ -61,11 +64,18 @@ def _with_hosts(markdown: str) -> str:
         label = match["label"] or match["words"] or ""
         name = match["name"]
         url = match["url"] or match["address"] or defined.get((name or label).casefold(), "")
-        host = text.real_host(label, url)
+        words = _words(label)
+        # A sign of emphasis or a part of a name: where one of both looks like another host, the host is shown.
+        host = text.real_host(words, url) or text.real_host(words.replace("_", ""), url)
         whole = text.without_direction(match[0])
         return whole if host is None else f"{whole} ({host})"
 
     return _LINK.sub(shown, markdown)
+
+
+def _words(label: str) -> str:
+    """The words of a link as they are shown: without marks, escapes and entities."""
+    return html.unescape(_ESCAPED.sub(r"\1", label.translate(_MARKS)))
 
 
 def _without_images(markdown: str) -> str:

@@ -122,21 +122,29 @@ def unknown_content(message: Message) -> str | None:
 
 def rich(message: Message) -> tuple[str, tuple[Link, ...], frozenset[str]]:
     """The words of a rich message, the addresses behind some of them, and the names that are mentioned in it."""
-    told = message.api_kwargs.get(_RICH)
-    if not isinstance(told, Mapping):
-        return "", (), frozenset()
     reading = _RichTextReader()
-    said = reading.read(told.get("blocks"), 0)
-    return said.strip("\n"), tuple(reading.links), frozenset(reading.mentions)
+    return reading.words(message), tuple(reading.links), frozenset(reading.mentions)
+
+
+def quoted_words(message: Message) -> str:
+    """The words of a message that another one brings, each address behind the words that stand for it."""
+    said = string(message.text if message.text is not None else message.caption)
+    entities = message.entities or message.caption_entities
+    return linked(said, entities) or _RichTextReader(shows_addresses=True).words(message)
 
 
 class _RichTextReader:
     """One rich message being read: a tree of blocks, each with words, marked words, or more blocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shows_addresses: bool = False) -> None:
+        self._shows_addresses = shows_addresses
         self._left = MOST_PARTS
         self.links: list[Link] = []
         self.mentions: set[str] = set()
+
+    def words(self, message: Message) -> str:
+        told = message.api_kwargs.get(_RICH)
+        return self.read(told.get("blocks"), 0).strip("\n") if isinstance(told, Mapping) else ""
 
     def read(self, part: Any, depth: int, between: str = "\n") -> str:
         self._left -= 1
@@ -156,6 +164,7 @@ class _RichTextReader:
             self.mentions.add(said.lower())
         if isinstance(url := part.get("url"), str) and said:
             self.links.append(Link(text=said, url=text.clean(url)))
+            said += f" ({text.clean(url)})" if self._shows_addresses else ""
         if kind in {"photo", "video", "animation", "audio", "voice_note", "map"}:
             return f"[{kind}]" + (f" {said}" if said else "")
         return said or string(part.get("alternative_text"))

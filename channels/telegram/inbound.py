@@ -105,7 +105,7 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> ReadU
     if edit and other is not None and other[0] in content.MOVING:
         return None  # where somebody is now: nobody has changed a message
     direct = chat.type == "private"
-    brought = _brought(message, origin, said or rich, other)
+    brought = _brought(message, origin, other)
     if origin is not None:
         # Whoever passes words on has not said them: they are no command, and address nobody.
         said, rich, links, entities, mentions = "", "", (), (), frozenset()
@@ -262,7 +262,8 @@ def _quoted(message: Message, me: User) -> tuple[Quoted, ...]:
     """The message that this one replies to, here or in another chat. A passage that the person picked comes with the
     message itself; of another chat it is all that has words.
     """
-    picked = string(message.quote.text) or None if message.quote is not None else None
+    quote = message.quote
+    picked = (content.linked(string(quote.text), quote.entities or ()) or None) if quote is not None else None
     answered, reply = _answered(message), message.external_reply
     if answered is not None:
         return _replied(answered, picked, me)
@@ -287,11 +288,7 @@ def _quoted(message: Message, me: User) -> tuple[Quoted, ...]:
 
 
 def _replied(answered: Message, picked: str | None, me: User) -> tuple[Quoted, ...]:
-    entities = answered.entities or answered.caption_entities
-    said = (
-        content.linked(string(answered.text if answered.text is not None else answered.caption), entities)
-        or content.rich(answered)[0]
-    )
+    said = content.quoted_words(answered)
     other = content.special_content(answered)
     files = _files(answered)
     said = said or (other[1] if other is not None else "")
@@ -317,14 +314,12 @@ def _replied(answered: Message, picked: str | None, me: User) -> tuple[Quoted, .
     )
 
 
-def _brought(
-    message: Message, origin: Origin | None, said: str, other: tuple[str, str] | None
-) -> tuple[Quoted, ...]:
+def _brought(message: Message, origin: Origin | None, other: tuple[str, str] | None) -> tuple[Quoted, ...]:
     """Words that a message forwards, and a note of its kind where it is neither words nor a file."""
     if origin is None and other is None:
         return ()
-    sender, entities = message.from_user, message.entities or message.caption_entities
-    words = content.linked(said, entities) if origin is not None and said else ""
+    sender = message.from_user
+    words = content.quoted_words(message) if origin is not None else ""
     return (
         Quoted(
             user_id=str(number(sender.id)) if sender is not None else None,

@@ -58,6 +58,40 @@ async def test_the_model_is_told_and_the_person_gets_an_answer(world: World, kin
     assert await world.process.stop() == 0
 
 
+RICH = {"rich_message": {"blocks": [{"type": "paragraph", "text": ["read ", LINK]}]}}
+EVE = {"type": "hidden_user", "sender_user_name": "Eve", "date": 1_700_000_000}
+PICKED = {
+    "text": "read this",
+    "position": 0,
+    "entities": [{"type": "text_link", "offset": 5, "length": 4, "url": "https://a.example/plan"}],
+}
+BROUGHT: dict[str, dict[str, Any]] = {
+    "a rich message, forwarded": {**RICH, "forward_origin": EVE, "forward_date": EVE["date"]},
+    "a passage of another chat": {"text": "and that?", "quote": PICKED, "external_reply": {"origin": EVE}},
+    "a passage of this chat": {"text": "and that?", "quote": PICKED},
+    "a rich message, answered": {"text": "and that?"},
+}
+
+
+@pytest.mark.parametrize("how", BROUGHT)
+async def test_an_address_behind_words_that_are_passed_on_reaches_the_model(world: World, how: str) -> None:
+    world.only("telegram")
+    world.model.script(lambda _: "I see.")
+    await world.start()
+    answered = None
+    if "external_reply" not in BROUGHT[how] and "forward_origin" not in BROUGHT[how]:
+        fields = RICH if "rich" in how else {"text": "read this"}
+        answered = world.telegram.say(fields=fields)["message"]["message_id"]
+        await world.heard("I see.")
+        await world.turns(1)
+    world.telegram.say(fields=BROUGHT[how], reply_to=answered)
+    await world.telegram.until(lambda: len(world.texts()) == (1 if answered is None else 2))
+    newest = json.dumps(world.model.bodies[-1]["messages"][-1], ensure_ascii=False)
+    assert "https://a.example/plan" in newest
+    assert world.archive()
+    assert await world.process.stop() == 0
+
+
 async def test_the_built_in_model_answers_them_too(world: World) -> None:
     world.only("telegram")
     world.config["llm"] = {"provider": "demo"}

@@ -28,6 +28,8 @@ HIDING = {
     "good.example ": "https://good.example.evil.example/",
     "good": "https://good.example@evil.example/",
     "bank": "https://user:word@evil.example/",
+    "192.168.1.1": EVIL,
+    "the router at localhost": EVIL,
 }
 HONEST = {
     "the page": EVIL,
@@ -54,6 +56,26 @@ def test_what_hides_a_host_shows_it(label: str) -> None:
         assert f" ({host})" in out
         assert not set(out) & set("\u202e\u202c")
         assert len(out) <= slack.size(f"look: {form}")
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "**good**.example",
+        "g*oo*d.example",
+        "go_o_d.example",
+        "`good.example`",
+        r"good\.example",
+        "good&#46;example",
+        "good&period;example",
+        "~~good~~.example",
+    ],
+)
+def test_marks_in_the_words_hide_no_host(label: str) -> None:
+    for form in (f"[{label}]({EVIL})", f"[{label}][1]\n\n[1]:\n  {EVIL}", f"[{label}]\n\n[{label}]: {EVIL}"):
+        assert " (evil.example)" in slack.render(f"look: {form}"), form
+        assert len(slack.render(f"look: {form}")) <= slack.size(f"look: {form}")
+    assert " (evil.example)" in telegram.render(f"look: [{label}]({EVIL})").text
 
 
 @pytest.mark.parametrize("label", HONEST)

@@ -217,7 +217,7 @@ function safe(address) {
 }
 
 const TURNS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
-const HOST = /(?:[\p{L}\p{N}_-]{1,63}[.\u3002\uff0e\uff61]){1,10}(\p{L}[\p{L}\p{N}-]{1,62})(?![\p{L}\p{N}_-])/gu;
+const HOST = /(?:[\p{L}\p{N}_-]{1,63}[.\u3002\uff0e\uff61]){1,10}(\p{L}[\p{L}\p{N}-]{1,62})(?![\p{L}\p{N}_-])|(?<![\p{L}\p{N}._-])(?:localhost|(?:\p{N}{1,3}\.){3}\p{N}{1,3})(?![\p{L}\p{N}_-]|\.\p{N})/gu;
 const FILES = /^(?:c|cfg|conf|css|csv|cpp|exe|gif|go|h|html?|ini|java|jpe?g|jsx?|json|lock|log|pdf|php|png|tsx?|txt|toml|tmp|svg|sql|xml|ya?ml)$/;
 
 /** The host to show beside a link whose words look like one elsewhere, or that is easily taken for another one. */

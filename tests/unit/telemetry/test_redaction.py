@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import string
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import pytest
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -186,6 +188,13 @@ DISGUISED = {
     "spoilers": HIDDEN.replace("correct", "||correct||"),
     "zero width": _apart(HIDDEN, "\u200b"),
     "joiners and soft hyphens": _apart(HIDDEN, "\u2060\u00ad"),
+    "isolates": _apart(HIDDEN, "\u2066"),
+    "variation selectors and fillers": _apart(HIDDEN, "\ufe00\u3164"),
+    "tags": _apart(HIDDEN, "\U000e0041"),
+    "colours of a terminal": HIDDEN.replace("correct", "\x1b[31mcorrect\x1b[0m"),
+    "a title of a link": HIDDEN.replace("correct", '[correct](https://example.org "a b")'),
+    "a target in brackets": HIDDEN.replace("correct", "[correct](<https://example.org/(a b)>)"),
+    "a comment": HIDDEN.replace("correct", "correct<!-- a comment -->"),
 }
 
 
@@ -195,10 +204,38 @@ def test_what_is_a_secret_once_rendered_is_one(how: str) -> None:
     assert shown.replace("*", "") == "before [redacted] after"
 
 
+def test_a_character_that_nobody_sees_hides_no_secret() -> None:
+    """In the terminal and in labels of links it is left out: with that gone, a secret would stand there whole."""
+    every = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
+    unseen = regex.findall(r"[\p{Default_Ignorable_Code_Point}\p{Bidi_Control}\p{Zl}\p{Zp}]", every)
+    taken = {sign for sign in regex.findall(r"\p{Cf}", every) if not text.for_terminal(sign)}
+    assert taken
+    assert taken <= set(unseen)
+    redact = Redactor([HIDDEN])
+    assert [f"{ord(sign):x}" for sign in unseen if redact(_apart(HIDDEN, sign)) != "[redacted]"] == []
+
+
 @pytest.mark.parametrize("lead", range(3))
 @pytest.mark.parametrize("width", [4, 19, 64, 76])
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\n> ", "\n    ", "\\n"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "\n",
+        "\r\n",
+        "\n> ",
+        "\n    ",
+        "\\n",
+        "\n- ",
+        "\n  + ",
+        "\\\n",
+        '"\n"',
+        '" +\n  "',
+        "|\n|",
+        "\u2028",
+        "'\r\n+ '",
+    ],
+)
 def test_wrapped_base64_is_found(lead: int, width: int, encode: Callable[[bytes], bytes], end: str) -> None:
     secret = "sk-ant-~~~???-api03-" + HIDDEN * 2
     packed = encode(b"xy"[:lead] + b"\xff" * 3 + secret.encode() + b"trailing").decode()
@@ -206,7 +243,7 @@ def test_wrapped_base64_is_found(lead: int, width: int, encode: Callable[[bytes]
     shown = Redactor([secret])(f"here:\n{wrapped}\nthat was it")
     assert shown.startswith("here:\n")
     assert shown.endswith("\nthat was it")
-    joined = "".join(shown.replace("\\n", "").replace("> ", "").split())
+    joined = re.sub(r"\\\\n|\s[-+] |[^\w+/-]", "", shown)
     assert not any(form in joined for form in forms(secret))
     assert "[redacted]" in shown
 
