@@ -18,10 +18,10 @@ class NotRegular(OSError):
 def opener(path: str, flags: int) -> int:
     """For `open`. Raises OSError, `NotRegular` among it."""
     # A device may act when it is opened, and a pipe waits for a writer: asked before, and once more of what was opened.
-    _must_be_regular(os.stat(path), path)  # noqa: PTH116
+    must_be_regular(os.stat(path), path)  # noqa: PTH116
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        _must_be_regular(os.fstat(handle), path)
+        must_be_regular(os.fstat(handle), path)
     except OSError:
         os.close(handle)
         raise
@@ -34,7 +34,8 @@ def read(path: Path, most: int) -> bytes:
         return file.read(most)
 
 
-def _must_be_regular(found: os.stat_result, path: str) -> None:
+def must_be_regular(found: os.stat_result, path: str) -> None:
+    """Raise `NotRegular` for a pipe, a socket or a device, IsADirectoryError for a folder."""
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(found.st_mode):

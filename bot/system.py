@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+from bot import regular_files
 from bot.contracts.environment import Clock
 from bot.descriptors import RESERVE
 
@@ -109,12 +110,23 @@ def read_link(path: str) -> str | None:
         return None
 
 
+def _opened(path: Path, flags: int) -> int:
+    """Open a regular file. A pipe in its place would wait for the other end, a device might act or never end."""
+    handle = RESERVE.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
+    try:
+        regular_files.must_be_regular(os.fstat(handle), str(path))
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
 class SystemDisk:
     """`contracts.environment.Disk` on the machine's own file system."""
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
         new = not path.exists()
-        handle = RESERVE.open(self._made(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        handle = _opened(self._made(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             if new:
                 # Else a power failure could take the file, with all that is said to be in it.
@@ -129,7 +141,7 @@ class SystemDisk:
 
     def read(self, path: Path) -> bytes:
         try:
-            handle = RESERVE.open(path, os.O_RDONLY)
+            handle = _opened(path, os.O_RDONLY)
         except FileNotFoundError:
             return b""
         with os.fdopen(handle, "rb") as file:
@@ -137,7 +149,7 @@ class SystemDisk:
 
     def open(self, path: Path) -> SystemFile:
         try:
-            return SystemFile(RESERVE.open(path, os.O_RDONLY))
+            return SystemFile(_opened(path, os.O_RDONLY))
         except FileNotFoundError:
             return SystemFile(None)
 

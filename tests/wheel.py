@@ -1,7 +1,6 @@
 """What a stranger installs: the wheel alone, in an empty environment of each Python, without extras. `python -m tests.wheel`.
 
-One Python goes the whole way: init, check, run, an answer in the terminal, SIGTERM, a chat of its own. On the others it is
-installed, initialised and checked.
+On each it goes the whole way: init, check, run, an answer in the terminal, SIGTERM, a chat of its own.
 """
 
 from __future__ import annotations
@@ -35,10 +34,9 @@ def main() -> int:
         found = {version: python for version in PYTHONS if (python := python_of(version)) is not None}
         if missing := [version for version in PYTHONS if version not in found]:
             print(f"wheel: not on this machine, so not tried: Python {', '.join(missing)}")
-        whole = f"{sys.version_info[0]}.{sys.version_info[1]}"
         with ThreadPoolExecutor(2) as side_by_side:
             tries = [
-                side_by_side.submit(attempt, version, python, wheel, Path(scratch), whole=version == whole)
+                side_by_side.submit(attempt, version, python, wheel, Path(scratch))
                 for version, python in found.items()
             ]
             wrong = [line for one in tries if (line := one.result()) is not None]
@@ -67,18 +65,16 @@ def build(folder: Path) -> Path:
     return next(folder.glob("shipmate-*.whl"))
 
 
-def attempt(version: str, python: str, wheel: Path, scratch: Path, *, whole: bool) -> str | None:
+def attempt(version: str, python: str, wheel: Path, scratch: Path) -> str | None:
     """Install it and use it; what went wrong, or None."""
     try:
         env = scratch / f"env-{version}"
         install(python, env, wheel)
         shipmate = env / "bin" / "shipmate"
-        use(shipmate, scratch / f"project-{version}", whole=whole)
+        use(shipmate, scratch / f"project-{version}")
     except (Failed, subprocess.TimeoutExpired, OSError) as error:
         return f"wheel: Python {version}: {error}"
-    print(
-        f"wheel: Python {version}: {'installed, set up, run and talked to' if whole else 'installed and set up'}"
-    )
+    print(f"wheel: Python {version}: installed, set up, run and talked to")
     return None
 
 
@@ -102,7 +98,7 @@ def install(python: str, env: Path, wheel: Path) -> None:
     run([*pip, "--require-hashes", "--only-binary", ":all:", "-r", str(wanted), "-c", str(PINS)], os.environ)
 
 
-def use(shipmate: Path, project: Path, *, whole: bool) -> None:
+def use(shipmate: Path, project: Path) -> None:
     run([str(shipmate), "version"])
     run([str(shipmate), "init", "--yes", str(project)])
     config = json.loads((project / "ship.json").read_text(encoding="utf-8"))
@@ -110,8 +106,6 @@ def use(shipmate: Path, project: Path, *, whole: bool) -> None:
     config["dashboard"] = {"port": 0}
     (project / "ship.json").write_text(json.dumps(config), encoding="utf-8")
     run([str(shipmate), "check", "--dir", str(project)])
-    if not whole:
-        return
     with started(shipmate, project):
         talk(shipmate, project)
     talk(shipmate, project)

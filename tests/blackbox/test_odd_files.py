@@ -53,3 +53,17 @@ async def test_as_instructions_or_a_skill_it_is_left_out_and_people_are_answered
     await world.heard("Here.")
     assert "The second." in str(world.model.bodies[0])
     assert await world.process.stop() == 0
+
+
+@pytest.mark.parametrize("command", [("pending",), ("allow", "web", "0123456789abcdef"), ("chats",)])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+async def test_in_the_place_of_the_lists_it_is_told_and_holds_up_no_command(
+    tmp_path: Path, kind: str, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "ship.json").write_text(SETTINGS, encoding="utf-8")
+    (tmp_path / ".ship").mkdir()
+    odd(tmp_path / ".ship" / "access.json", kind)
+    code, _, said = await quick.run(*command, "--dir", str(tmp_path))
+    assert code == (0 if command == ("chats",) else 1), said
+    assert "Traceback" not in said
+    assert said.count("\n") <= 1

@@ -73,7 +73,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_has_one_name_and_all_of_the_code(built: Path) -> None:
     with zipfile.ZipFile(built) as archive:
         names = archive.namelist()
-    assert {name.partition("/")[0] for name in names} == {"shipmate", "shipmate-0.1.0.dist-info"}
+    assert {name.partition("/")[0] for name in names} == {
+        "shipmate",
+        "shipmate.pth",
+        "shipmate-0.1.0.dist-info",
+    }
     for folder in ("bot", "channels"):
         code = [
             path for path in (CODE / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts
@@ -121,15 +125,33 @@ def test_packages_of_the_same_names_are_not_taken_for_ours(built: Path, tmp_path
     assert "api.slack.com" in done.stdout, "a channel was found"
     done = run("check", "--dir", "project")
     assert (done.returncode, "ship.json is fine" in done.stdout) == (0, True), done.stderr
-    module = subprocess.run(
-        [str(env / "bin" / "python"), "-m", "shipmate", "--version"],
-        env=ENV,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (module.returncode, module.stdout) == (0, "shipmate 0.1.0\n"), module.stderr
+
+
+@pytest.mark.parametrize(
+    "planted", ["shipmate.py", "shipmate/__init__.py", "types.py", "typing.py", "bot/__init__.py"]
+)
+def test_started_as_a_module_it_is_never_one_of_the_folder(built: Path, tmp_path: Path, planted: str) -> None:
+    env, folder = tmp_path / "env", tmp_path / "project"
+    subprocess.run([sys.executable, "-I", "-m", "venv", "--without-pip", str(env)], check=True)
+    site = next((env / "lib").glob("python*/site-packages"))
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(site)
+    (site / "libraries.pth").write_text(f"{PURELIB}\n", encoding="utf-8")
+    (folder / planted).parent.mkdir(parents=True)
+    (folder / planted).write_text("raise SystemExit('planted')\n", encoding="utf-8")
+    for python, shown in (
+        (env / "bin" / "python", "shipmate 0.1.0\n"),
+        (Path(sys.executable), "shipmate 0.1.0\n"),
+    ):
+        done = subprocess.run(
+            [str(python), "-m", "shipmate", "--version"],
+            env=ENV,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (0, shown), done.stderr
 
 
 def test_an_editable_install_lets_nothing_else_of_its_folder_be_imported() -> None:
