@@ -144,7 +144,7 @@ async def test_commands_work_on_slack_by_mark_and_by_slash(world: World) -> None
     await world.slack.until(lambda: len(world.slack.replies("D0ANN", ts)) == 1)
     assert ANN in world.slack.replies("D0ANN", ts)[0].text
     delivery = await world.slack.command("status", channel="D0ANN", user=ANN)
-    await asyncio.wait_for(delivery.acked.wait(), 5)
+    await asyncio.wait_for(delivery.acked.wait(), 30)
     await world.slack.until(lambda: any("idle" in m.text for m in world.slack.visible("D0ANN")))
     assert world.model.requests == []
 

@@ -162,7 +162,7 @@ class Stubborn(Press):
 
 
 async def settled(until: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not until():  # noqa: ASYNC110 - what is left behind tells nobody
             await asyncio.sleep(0)
 

@@ -201,7 +201,7 @@ async def test_between_the_models_answer_and_the_outbox_stands_one_write(
     monkeypatch.setattr(bench.transcript, "append", slow_append)
     monkeypatch.setattr(bench.journal, "begin_step", slow_begin)
     bench.model.hold.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         begun = dict([await waiting.get(), await waiting.get()])
         assert bench.chat.seen == []
         begun["transcript"].set()
@@ -338,7 +338,7 @@ class TestADeliveryThatIsPutOff:
         monkeypatch.setattr(agent_reply, "LONGEST", 0.0)
         monkeypatch.setattr(bench.chat, "send", Hanging())
         bench.model.answers += [reply(tool_use("chat_send", text="later")), reply(text("later"))]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             outcome = await bench.say("hello")
         (result,) = bench.sent[-1]["content"]
         assert "It will then be delivered by itself. Do not send it again" in result["content"]

@@ -39,10 +39,12 @@ def address(chat: str = "77", request_id: str = "01REQ", **more: Any) -> Address
 TO = address()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop and the journal's thread work until a condition holds."""
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - nobody signals that a task has gone to sleep
+async def until(condition: Callable[[], bool], clock: FakeClock | None = None) -> None:
+    """Let the loop and the journal's thread work until a condition holds; `clock` goes on by 10 s a round."""
+    async with asyncio.timeout(30):
+        while not condition():
+            if clock is not None:
+                await clock.advance(10)
             await asyncio.sleep(0.001)
 
 
@@ -99,7 +101,7 @@ class Desk:
 
     async def placed(self) -> None:
         """Until it is on file where something stands that is shown."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not any(row.message_id for row in await self.rows()):  # noqa: ASYNC110 - a file
                 await asyncio.sleep(0.001)
 

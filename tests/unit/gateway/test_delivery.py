@@ -199,7 +199,7 @@ async def test_a_repeat_whose_answer_is_lost_is_sent_again_until_one_outcome_is_
         await desk.delivery.open(lambda *_: None)
         async with desk.passing(1.0):
             await until(lambda: not desk.tele.failures)  # noqa: B023 - at once
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while (await desk.rows())[1].attempts != lost - 1 - left:  # noqa: ASYNC110 - a file
                     await asyncio.sleep(0.001)
     if restarts:

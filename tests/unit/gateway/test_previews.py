@@ -259,7 +259,7 @@ async def test_changes_have_a_budget_of_their_own(tmp_path: Path) -> None:
     for number in range(4):
         words.words += f" {number} more"
         await one.slept(1.0)
-        await asyncio.sleep(0.005)
+        await until(lambda: len(screen.shown) >= 2)
     assert len(screen.shown) == 2, "created, and changed once"
     await one.delivery.send(TO, "The answer.")
     assert screen.seen == ["The answer."]

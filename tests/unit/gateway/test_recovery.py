@@ -128,9 +128,8 @@ async def test_last_words_go_out_though_a_channel_fails_unforeseen_once(bench: B
     bench.tele.failures.append(RuntimeError("a bug of the channel"))  # type: ignore[arg-type]
     await bench.delivery.open(lambda *_: None)
     await bench.say("/whoami", **({"command": Command(name="whoami")} if what == "command" else {}))
-    for _ in range(50):
-        await bench.clock.advance(10)
-        await asyncio.sleep(0.001)
+    await until(lambda: bool(bench.tele.texts), bench.clock)
+    await bench.idle()
     assert len(bench.tele.texts) == 1
 
 

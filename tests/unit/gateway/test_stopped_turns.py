@@ -32,22 +32,20 @@ async def test_a_channel_that_fails_unforeseen_holds_no_slot(tmp_path: Path) -> 
     await bench.open()
     bench.agent.answer = no_model
     send = bench.tele.send
+    broken_sends = 0
 
     async def broken(message: Outbound) -> Sent:
+        nonlocal broken_sends
         if "no model" in message.text:
+            broken_sends += 1
             raise RuntimeError("a bug of the channel")
         return await send(message)
 
     bench.tele.send = broken  # type: ignore[method-assign]
     await bench.say("bad")
-    for _ in range(20):
-        await bench.clock.advance(10)
-        await asyncio.sleep(0.001)
+    await until(lambda: broken_sends >= 1, bench.clock)
     await bench.say("other", **GROUP, user_id="1", addressed="mention")
-    for _ in range(60):
-        await bench.clock.advance(10)
-        await asyncio.sleep(0.001)
-    assert "re: other" in bench.tele.texts
+    await until(lambda: "re: other" in bench.tele.texts, bench.clock)
     await bench.close()
 
 
@@ -129,8 +127,6 @@ async def test_a_stop_is_told_though_the_journal_cannot_be_read(tmp_path: Path) 
     kept = second.journal.unfinished
     second.journal.unfinished = refuses  # type: ignore[method-assign]
     await second.say("/stop", **STOP, keys=("stop",), message_id="stop")
-    for _ in range(300):
-        await asyncio.sleep(0.002)
+    assert await second.tele.until(1) == [stops.STOPPED]
     second.journal.unfinished = kept  # type: ignore[method-assign]
-    assert second.tele.texts == [stops.STOPPED]
     await second.close()
