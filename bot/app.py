@@ -7,17 +7,25 @@ import contextlib
 import gc
 import importlib
 import importlib.util
-import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
-from bot import config, descriptors, discovery, errors, hidden_paths, instance, shutdown_signals, text
+from bot import (
+    config,
+    configuration,
+    descriptors,
+    discovery,
+    errors,
+    hidden_paths,
+    instance,
+    shutdown_signals,
+    text,
+)
 from bot.composition import assemble
 from bot.contracts.channel import Invites
 from bot.lifecycle import Environment, Gateway, Say, serving
 from bot.telemetry import JsonlLog, LogRedactor, bridged
-from bot.tools import findings
 
 Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractContextManager[None]]
 
@@ -45,7 +53,7 @@ async def _started(
     """Configuration, locks, log and gateway of a folder, serving for the block. `signals` listens for stops from the
     moment on when something may have to be drained.
     """
-    settings = config.load(root, discovery.manifests(), os.environ, findings.mistakes)
+    settings = configuration.load(root)
     names = [name for name in settings.enabled if only is None or name in only]
     environment = environment or Environment()
     manifests = discovery.manifests()
@@ -68,7 +76,7 @@ async def _started(
         )
         try:
             with bridged(log, messages=settings.llm.log_messages):
-                for warning in (*settings.warnings, *findings.warnings(root)):
+                for warning in settings.warnings:
                     say(f"warning: {warning}")
                 await asyncio.to_thread(preload, settings, names)
                 around.enter_context(signals(stop, lambda: _hung_up(log)))

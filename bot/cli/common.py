@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from datetime import UTC, datetime, timedelta
@@ -81,10 +80,9 @@ def manifests() -> dict[str, Manifest]:
 
 
 def settings(root: Path) -> Settings:
-    from bot import config
-    from bot.tools import findings
+    from bot import configuration
 
-    return config.load(root, manifests(), os.environ, findings.mistakes)
+    return configuration.load(root)
 
 
 def now() -> float:

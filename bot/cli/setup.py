@@ -110,11 +110,8 @@ def _show_next(root: Path) -> None:
 
 def check(root: Dir = Here, as_json: AsJson = False) -> None:
     """Validate ship.json and the environment, without connecting."""
-    from bot.tools import findings
-
     found = settings(root)
-    warnings = (*found.warnings, *findings.warnings(root))
-    for line in warnings:
+    for line in found.warnings:
         complain(f"warning: {line}")
     if as_json:
         say_json(
@@ -128,7 +125,7 @@ def check(root: Dir = Here, as_json: AsJson = False) -> None:
                     for name, reason in found.reasons.items()
                 },
                 "operators": sorted(found.operators),
-                "warnings": list(warnings),
+                "warnings": list(found.warnings),
             }
         )
         return

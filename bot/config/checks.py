@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from pydantic.alias_generators import to_camel
 
 from bot.config.findings import Loc, dotted, finding, is_secret_key, shown
 from bot.config.placeholders import FilledDocument
-from bot.config.ship_file import NOT_BUILT, PROVIDERS_NOT_BUILT, Prompt, ShipFile
+from bot.config.ship_file import NOT_BUILT, PROVIDERS_NOT_BUILT, Dashboard, Prompt, ShipFile
 from bot.contracts.channel import ChannelSettings, Manifest
 
 STABLE = "names can be changed by anyone, so only stable ids count; `shipmate pending` shows those who asked"
@@ -103,6 +104,37 @@ def credential(key: str, value: str) -> Iterator[str]:
             "a token",
             "copy it again, without spaces",
         )
+
+
+def misshapen(name: str, settings: ChannelSettings, manifest: Manifest) -> Iterator[str]:
+    """Tokens that are not of their platform's form, such as two that were swapped."""
+    keys = token_keys(manifest)
+    for token, form in manifest.token_forms.items():
+        value = getattr(settings, token)
+        if not value or any(credential("", value)) or re.fullmatch(form.pattern, value):
+            continue
+        forms = manifest.token_forms.items()
+        other = next((keys[name] for name, its in forms if re.fullmatch(its.pattern, value)), None)
+        mend = f"this one looks like {other}: see whether the two are swapped" if other else "copy it again"
+        yield finding(f"channels.{name}.{keys[token]}", "[hidden] of another form", form.example, mend)
+
+
+def has_own_service(settings: ChannelSettings) -> bool:
+    """True if a channel talks to another address than its platform's, where tokens may be of any form."""
+    address = type(settings).model_fields.get("base_url")
+    return address is not None and getattr(settings, "base_url", None) != address.default
+
+
+def ports(dashboard: Dashboard, channels: Mapping[str, ChannelSettings]) -> Iterator[str]:
+    """Two servers of ours on one port."""
+    taken = {dashboard.port: "dashboard.port"} if dashboard.enabled and dashboard.port else {}
+    for name, settings in channels.items():
+        port = getattr(settings, "port", None)
+        if port and settings.enabled is not False:
+            other = taken.setdefault(port, f"channels.{name}.port")
+            if other != f"channels.{name}.port":
+                mend = "change one of the two, or set it to 0 for a free one"
+                yield finding(f"channels.{name}.port", shown(port), f"another port than {other}", mend)
 
 
 def bind(key: str, host: str, token: str | None) -> Iterator[str]:
@@ -236,6 +268,8 @@ def warnings(
         entries = allowed(settings)
         if "*" in entries:
             yield f'channels.{name}.allow: holds "*", so everyone who finds the bot can talk to it'
+        if has_own_service(settings):
+            yield from misshapen(name, settings, manifests[name])
         if not entries and manifests[name].access == "allowlist":
             yield f"channels.{name}.allow: is empty; let people in with `shipmate allow {name} ID`"
     for key, address in addresses(channels):

@@ -134,13 +134,30 @@ def _read(path: Path) -> dict[str, Any]:
             finding(FILE, "bytes that are no UTF-8", "text", "save it as UTF-8")
         ) from None
     except json.JSONDecodeError as error:
-        place = f"{FILE} line {error.lineno} column {error.colno}"
-        raise errors.ConfigError(finding(place, "broken JSON", "JSON", f"mend it: {error.msg}")) from None
+        raise errors.ConfigError(_broken(error)) from None
     except ValueError as error:
         raise errors.ConfigError(finding(FILE, str(error), "plain JSON", "mend it")) from None
     if not isinstance(document, dict):
         raise errors.ConfigError(finding(FILE, "no object", "an object in { }", "run `shipmate init`"))
     return document
+
+
+def _broken(error: json.JSONDecodeError) -> str:
+    """The finding for a file that is no JSON, with what most often makes it none named."""
+    at = error.pos
+    if error.doc[at : at + 1] in {"}", "]"}:  # the comma stands before it
+        at = len(error.doc[:at].rstrip()) - 1
+    line = error.doc.count("\n", 0, at) + 1
+    place = f"{FILE} line {line} column {at - error.doc.rfind(chr(10), 0, at)}"
+    rest = error.doc[at : at + 2]
+    if rest.startswith(",") and error.doc[at + 1 :].lstrip()[:1] in {"}", "]"}:
+        return finding(place, "a comma with nothing behind it", "JSON", "remove the comma")
+    if rest.startswith("#") or rest in {"//", "/*"}:
+        return finding(place, "a comment", "JSON, which has none", "remove it")
+    if rest.startswith("'"):
+        return finding(place, "a text in '…'", 'JSON, whose texts stand in "…"', "change the quotes")
+    place = f"{FILE} line {error.lineno} column {error.colno}"
+    return finding(place, "broken JSON", "JSON", f"mend it: {error.msg}")
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -265,6 +282,7 @@ def _between(file: Any, filled: FilledDocument, manifests: Mapping[str, Manifest
     yield from checks.servers(filled)
     yield from checks.timezone(file.schedule.timezone)
     yield from checks.bind("dashboard", file.dashboard.host, file.dashboard.token)
+    yield from checks.ports(file.dashboard, {name: getattr(file.channels, name) for name in manifests})
     if file.llm.provider == "anthropic" and not file.llm.api_key and ("llm", "apiKey") not in filled.missing:
         yield finding("llm.apiKey", "nothing", "a key", 'set ANTHROPIC_API_KEY, or provider to "demo"')
     if file.llm.api_key and file.llm.provider != "demo":
@@ -272,6 +290,8 @@ def _between(file: Any, filled: FilledDocument, manifests: Mapping[str, Manifest
     for name, manifest in manifests.items():
         settings = getattr(file.channels, name)
         yield from checks.channel(name, settings, manifest, filled)
+        if settings.enabled is not False and not checks.has_own_service(settings):
+            yield from checks.misshapen(name, settings, manifest)
         for token, key in checks.token_keys(manifest).items():
             value = getattr(settings, token)
             if value and settings.enabled is not False:

@@ -247,6 +247,14 @@ class ChannelDeps:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenForm:
+    """The form of a platform's tokens: a pattern that a whole token matches, and an example of it for people."""
+
+    pattern: str
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """The static facts of a channel: `channels/<name>/manifest.py` exports one as `MANIFEST`. Importing it must be
     cheap: SDKs come in `build`.
@@ -263,6 +271,8 @@ class Manifest:
     encode: Callable[[Mapping[str, str]], ChatKey]
     decode: Callable[[ChatKey], dict[str, str]]
     tokens: tuple[str, ...] = ()
+    token_forms: Mapping[str, TokenForm] = field(default_factory=dict)
+    """The forms of tokens that have one, by the names in `tokens`."""
     access: Literal["allowlist", "local"] = "allowlist"
     valid_id: Callable[[str], bool] = bool
     """True if a string can be a stable id of this platform, for allow lists."""

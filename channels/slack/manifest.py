@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest, Pace
+from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest, Pace, TokenForm
 from channels.slack import address
 from channels.slack.settings import SlackSettings
 
@@ -26,6 +26,10 @@ MANIFEST = Manifest(
     encode=address.encode,
     decode=address.decode,
     tokens=("bot_token", "app_token"),
+    token_forms={
+        "bot_token": TokenForm(r"(?:xoxe\.)?xoxb-[\w.-]+", "xoxb-…"),
+        "app_token": TokenForm(r"xapp-[\w.-]+", "xapp-…"),
+    },
     access="allowlist",
     valid_id=address.valid_id,
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=1.0)},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest, Pace
+from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest, Pace, TokenForm
 from channels.telegram import address
 from channels.telegram.settings import TelegramSettings
 
@@ -20,6 +20,7 @@ MANIFEST = Manifest(
     encode=address.encode,
     decode=address.decode,
     tokens=("bot_token",),
+    token_forms={"bot_token": TokenForm(r"\d+:[\w-]+", "123456789:ABC…")},
     valid_id=address.valid_id,
     # GroupAnonymousBot and Channel_Bot: whoever hides behind them cannot be told apart.
     never_admit=frozenset({"1087968824", "136817688"}),

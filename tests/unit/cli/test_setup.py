@@ -108,6 +108,20 @@ def test_check_as_json(shipmate: Shipmate, project: Path, monkeypatch: pytest.Mo
     assert "sk-ant" not in done.out
 
 
+def test_check_names_models_whose_cost_cannot_be_told(
+    shipmate: Shipmate, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "ship.json").write_text(
+        json.dumps({"llm": {"model": "claude-next-9", "fastModel": "small-1"}})
+    )
+    assert "price" not in shipmate("check", "--dir", project).err, "the demo model costs nothing"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-0123456789")
+    done = shipmate("check", "--dir", project)
+    assert done.code == 0
+    assert "warning: llm.model: found claude-next-9, whose price is not known" in done.err
+    assert "warning: llm.fastModel: found small-1" in done.err
+
+
 def test_check_warns_of_an_open_env_file(shipmate: Shipmate, project: Path) -> None:
     (project / ".env").write_text("ANTHROPIC_API_KEY=sk-ant-0123456789\n")
     (project / ".env").chmod(0o644)

@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field
 
 from bot import config
-from bot.contracts.channel import Channel, ChannelDeps, ChannelSettings, Manifest
+from bot.contracts.channel import Channel, ChannelDeps, ChannelSettings, Manifest, TokenForm
 
 
 class PigeonSettings(ChannelSettings):
@@ -39,6 +39,10 @@ MANIFESTS = {
         "pigeon",
         PigeonSettings,
         tokens=("wing_token", "beak_token"),
+        token_forms={
+            "wing_token": TokenForm(r"wing-\w+", "wing-…"),
+            "beak_token": TokenForm(r"beak-\w+", "beak-…"),
+        },
         valid_id=lambda text: re.fullmatch(r"P\d+", text) is not None,
         never_admit=frozenset({"P0"}),
     ),

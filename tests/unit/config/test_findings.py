@@ -301,6 +301,12 @@ def test_each_fault_is_one_line_that_says_how_to_mend_it(load: Load, document: A
     [
         ('{"name": "x",\n  "llm": }', "ship.json line 2 column 10: found broken JSON"),
         ("", "ship.json line 1 column 1: found broken JSON"),
+        ('{\n  "name": "x",\n}', "ship.json line 2 column 14: found a comma with nothing behind it"),
+        ('{"operators": ["door:1", ]}', "ship.json line 1 column 24: found a comma with nothing behind it"),
+        ('{\n  // the name\n  "name": "x"}', "ship.json line 2 column 3: found a comment"),
+        ('{"name": "x" /* the name */}', "ship.json line 1 column 14: found a comment"),
+        ('{"name": "x", # the name\n}', "ship.json line 1 column 15: found a comment"),
+        ("{'name': 'x'}", "ship.json line 1 column 2: found a text in '…'"),
         ("[]", "ship.json: found no object"),
         ('{"name": "a", "name": "b"}', 'ship.json: found the key "name" twice'),
         ('{"llm": {"maxTokens": NaN}}', "ship.json: found NaN"),
@@ -313,6 +319,45 @@ def test_a_file_that_is_no_json_says_where(load: Load, content: str, start: str)
         load(content)
     assert caught.value.findings[0].startswith(start)
     assert len(caught.value.findings) == 1
+
+
+def test_tokens_of_another_form_are_a_finding_at_the_platforms_own_address(load: Load) -> None:
+    swapped = {"PIGEON_WING_TOKEN": "beak-12345678", "PIGEON_BEAK_TOKEN": "hunter2-12345678"}
+    with pytest.raises(errors.ConfigError) as caught:
+        load({}, env=swapped)
+    wing, beak = caught.value.findings
+    assert wing.startswith("channels.pigeon.wingToken: found [hidden] of another form; expected wing-…; ")
+    assert "looks like beakToken: see whether the two are swapped" in wing
+    assert beak.endswith("copy it again")
+    assert "12345678" not in wing + beak
+
+
+def test_at_another_address_tokens_of_another_form_are_a_warning(load: Load) -> None:
+    elsewhere = {"channels": {"pigeon": {"baseUrl": "https://loft.example/"}}}
+    tokens = {"PIGEON_WING_TOKEN": "anything-1", "PIGEON_BEAK_TOKEN": "beak-12345678"}
+    (line,) = [line for line in load(elsewhere, env=tokens).warnings if "wingToken" in line]
+    assert line.startswith("channels.pigeon.wingToken: found [hidden] of another form")
+
+
+@pytest.mark.parametrize(
+    ("dashboard", "door", "found"),
+    [
+        ({"port": 3000}, {}, True),
+        ({"port": 3000, "enabled": False}, {}, False),
+        ({"port": 3000}, {"enabled": False}, False),
+        ({"port": 0}, {"port": 0}, False),
+        ({"port": 3001}, {}, False),
+    ],
+)
+def test_two_servers_on_one_port_are_a_finding(
+    load: Load, dashboard: dict[str, Any], door: dict[str, Any], *, found: bool
+) -> None:
+    document = {"dashboard": dashboard, "channels": {"door": door}}
+    if not found:
+        load(document)
+        return
+    with pytest.raises(errors.ConfigError, match=r"channels\.door\.port: found 3000 .*than dashboard\.port"):
+        load(document)
 
 
 def test_without_a_file_the_way_to_one_is_told(tmp_path: Path) -> None:
