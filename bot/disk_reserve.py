@@ -7,6 +7,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +25,31 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _R = TypeVar("_R")
 
 
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """Bytes of a file system, as this user may use them. `total` is 0 where it does not say."""
+
+    free: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        """The part of it that is free, from 0 to 1."""
+        return self.free / self.total if self.total else 1.0
+
+    def __str__(self) -> str:
+        if not self.total:
+            return "the file system does not say what is free"
+        return f"{self.free / 2**30:,.1f} of {self.total / 2**30:,.1f} GB are free ({self.share:.0%})"
+
+
+def space_of(folder: Path) -> DiskSpace:
+    """The space of the file system that holds a folder. Blocking; raises OSError."""
+    space = os.statvfs(folder)
+    free = space.f_bfree if os.geteuid() == 0 else space.f_bavail
+    return DiskSpace(space.f_frsize * free, space.f_frsize * space.f_blocks)
+
+
 class DiskReserve:
     """A file whose blocks are allocated and hold nothing. It is given up piece by piece as the disk refuses, and made
     again once the disk has room for it and half as much again besides. While a part of it is missing, nothing new should be begun.
@@ -37,6 +63,8 @@ class DiskReserve:
         self._most = most
         self._lock = threading.Lock()
         self._left = 0
+        self.space: DiskSpace | None = None
+        """The space of the disk when it was last looked at."""
         self.trouble = ""
         """Why nothing new should be begun; "" while the disk has room."""
 
@@ -83,10 +111,9 @@ class DiskReserve:
             return True
 
     def _mended(self, path: Path) -> str:
-        space = os.statvfs(path.parent)
-        free = space.f_frsize * (space.f_bfree if os.geteuid() == 0 else space.f_bavail)
+        self.space = space = space_of(path.parent)
         # Some file systems say nothing about their size.
-        whole = min(self._most, space.f_frsize * space.f_blocks // SHARE or self._most)
+        whole = min(self._most, space.total // SHARE or self._most)
         # Trouble ends with more room than it begins with, so that it does not come and go at the edge.
         besides = whole + whole // 2 if self.trouble else whole
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -94,8 +121,8 @@ class DiskReserve:
             self._left = os.fstat(handle).st_size
             if self._left > whole:
                 os.ftruncate(handle, whole)
-            elif space.f_blocks and free < besides + (whole - self._left):
-                return f"the disk is full: {free // 1024} kB are free"
+            elif space.total and space.free < besides + (whole - self._left):
+                return f"the disk is full: {space.free // 1024} kB are free"
             elif self._left < whole:
                 _allocate(handle, self._left, whole)
             self._left = whole

@@ -116,7 +116,9 @@ class Gateway:
         )
         found = {
             "journal": PartHealth(ok=not self.journal.health(), detail=self.journal.health()),
-            "disk": PartHealth(ok=not self.reserve.trouble, detail=self.reserve.trouble),
+            "disk": PartHealth(
+                ok=not self.reserve.trouble, detail=self.reserve.trouble or str(self.reserve.space or "")
+            ),
             "model": PartHealth(
                 ok=not model.trouble,
                 detail=model.trouble or ("" if model.asked else "not asked yet"),

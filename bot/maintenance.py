@@ -24,6 +24,10 @@ PROBE_SECONDS = 5.0
 ASK_SECONDS = 30.0
 AWAY_SECONDS = 60.0
 """So long an MCP server may be away before operators hear of it."""
+LOW_DISK = (0.02, 0.10)
+"""The parts of the disk below which operators are told that little is left, the smallest first."""
+WELL_AGAIN = 1.2
+"""So many times as much has to be free before that is over, so that it does not come and go at the edge."""
 KEEP_LOG_DAYS = 90
 KEEP_ARTIFACT_DAYS = 30
 """Long after what points at them has left the view."""
@@ -130,6 +134,24 @@ class MaintenanceJobs:
             )
         else:
             self._reports.end("disk", "The disk has room again. I take in messages as before.")
+            self._report_low_space()
+
+    def _report_low_space(self) -> None:
+        space = self._reserve.space
+        if space is None:
+            return
+        for share in LOW_DISK:
+            if space.share < share:
+                self._reports.begin(
+                    f"disk {share:.0%}",
+                    f"Less than {share:.0%} of the disk of .ship is free: {space}. Make room before it is full: then "
+                    "I would take in nothing new.",
+                )
+                break
+            if space.share >= share * WELL_AGAIN:
+                self._reports.end(
+                    f"disk {share:.0%}", f"More than {share:.0%} of the disk is free again: {space}."
+                )
 
     async def probe(self) -> None:
         """Probe a journal in trouble, so that its recovery is seen without traffic."""

@@ -18,6 +18,8 @@ from bot.contracts.channel import HttpServer
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _KNOWN = web.RequestKey("known", bool)
 _PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
+_STATUS = ("/healthz", "/readyz")
+"""Pages that say to everybody whether it is well, and why only to those who are known."""
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -35,8 +37,8 @@ class PartHealth:
 
 class Dashboard:
     """Serves `/healthz` and `/readyz`. The state of `parts` is read afresh for each request and shown to callers with
-    the token; without a token, to the user who started Shipmate, as `user_of` knows them. Others learn only alive
-    and ready. `holder` gives the pid of the process that already listens on a port.
+    the token; where there is no token, to the user who started Shipmate, as `user_of` knows them. Others learn only
+    alive and ready. `holder` gives the pid of the process that already listens on a port.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class Dashboard:
             # A page elsewhere may point a name of its own at this machine (DNS rebinding).
             return web.json_response({"error": "unknown host"}, status=403)
         request[_KNOWN] = await self._knows(request)
-        if self._token and request.path != "/healthz" and not request[_KNOWN]:
+        if self._token and request.path not in _STATUS and not request[_KNOWN]:
             return web.json_response({"error": "a token is needed"}, status=401)
         response = await handler(request)
         response.headers["X-Content-Type-Options"] = "nosniff"

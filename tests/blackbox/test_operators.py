@@ -28,4 +28,5 @@ async def test_an_event_that_cannot_be_read_is_told_to_operators_on_every_channe
         parts = (await answer.json())["parts"]
     assert set(parts) == {"journal", "disk", "model", "memory", "slack", "telegram"}
     assert all(part["ok"] for part in parts.values())
+    assert "GB are free (" in parts["disk"]["detail"]
     assert await world.process.stop() == 0

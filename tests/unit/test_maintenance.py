@@ -284,6 +284,34 @@ async def test_a_disk_that_is_full_is_told_once_and_what_waited_goes_on_once_it_
     assert house.resumed == 1
 
 
+async def test_operators_are_told_of_a_disk_with_little_room_at_ten_and_at_two_per_cent(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chores, told = house.process("host:1:a"), house.told.told
+
+    async def free(share: float) -> list[str]:
+        """What operators are told where this part of a terabyte is free."""
+        said = SimpleNamespace(f_frsize=1, f_bfree=int(share * 2**40), f_bavail=0, f_blocks=2**40)
+        said.f_bavail = said.f_bfree
+        monkeypatch.setattr("bot.disk_reserve.os.statvfs", lambda _: said)
+        before = len(told)
+        for _ in range(2):
+            await house.do(chores, "see whether the disk has room")
+        return [words for _, words in told[before:]]
+
+    assert await free(0.11) == []
+    (low,) = await free(0.09)
+    assert low.startswith("Less than 10% of the disk of .ship is free: 92.2 of 1,024.0 GB are free (9%).")
+    assert await free(0.11) == [], "it comes and goes at the edge"
+    (lower,) = await free(0.01)
+    assert lower.startswith("Less than 2% of the disk")
+    assert await free(0.05) == ["More than 2% of the disk is free again: 51.2 of 1,024.0 GB are free (5%)."]
+    (well,) = await free(0.5)
+    assert well.startswith("More than 10% of the disk is free again")
+    (at_once,) = await free(0.01)
+    assert at_once.startswith("Less than 2%"), "one notice, not two"
+
+
 async def test_a_model_that_stays_away_is_asked_again_and_told_of_once(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

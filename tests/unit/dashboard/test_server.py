@@ -86,15 +86,18 @@ async def test_a_name_that_is_not_this_machine_is_refused(
 async def test_with_a_token_only_its_bearer_sees_the_parts(session: aiohttp.ClientSession) -> None:
     guarded = Dashboard("127.0.0.1", 0, "secret-token-1", lambda: PARTS, server=server())
     await guarded.start()
-    for headers, status in (
-        ({}, 401),
-        ({"Authorization": "Bearer wrong"}, 401),
-        ({"Authorization": "Bearer secret-token-1"}, 200),
-    ):
+    right, wrong = {"Authorization": "Bearer secret-token-1"}, {"Authorization": "Bearer wrong"}
+    for headers in ({}, wrong):
         async with session.get(f"{guarded.address}/readyz", headers=headers) as answer:
-            assert answer.status == status
+            assert (answer.status, await answer.json()) == (200, {"ready": True})
+        async with session.get(f"{guarded.address}/", headers=headers) as answer:
+            assert answer.status == 401
+    async with session.get(f"{guarded.address}/readyz", headers=right) as answer:
+        assert (answer.status, set((await answer.json())["parts"])) == (200, set(PARTS))
     guarded._parts = lambda: {"journal": PartHealth(ok=False, detail="the disk is full")}
-    for headers, told in (({}, ""), ({"Authorization": "Bearer secret-token-1"}, "the disk is full")):
+    async with session.get(f"{guarded.address}/readyz") as answer:
+        assert (answer.status, await answer.json()) == (503, {"ready": False})
+    for headers, told in (({}, ""), (right, "the disk is full")):
         async with session.get(f"{guarded.address}/healthz", headers=headers) as answer:
             assert answer.status == 200
             assert await answer.json() == {"status": "degraded", "trouble": {"journal": told}}
