@@ -18,6 +18,7 @@ from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import ChatType
 from bot.contracts.environment import Clock, Log
+from bot.contracts.examination import Examination
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
@@ -293,5 +294,7 @@ class Manifest:
     """The parts of the address of a person's direct chat, from their id: where an operator is told of trouble."""
     indicate_every: float = 4.5
     """Seconds after which the platform's sign of work fades and has to be shown again."""
+    examine: Callable[[Any], Awaitable[Examination]] | None = None
+    """Ask the platform about the tokens of these settings, for `shipmate doctor` and `init`; takes nothing in."""
     rules: str = ""
     command_prefix: str = "/"

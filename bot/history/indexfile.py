@@ -74,6 +74,20 @@ def current(path: Path | None) -> sqlite3.Connection:
     return db
 
 
+def verdict(path: Path) -> str:
+    """Return why the file of an index is of no use as it stands; "" if it is of use. Blocking; changes nothing."""
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+        ) as db:
+            if not is_current(db):
+                return "it is of another version"
+            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        return str(error)
+    return "" if found == "ok" else str(found)
+
+
 def damaged(error: sqlite3.Error) -> bool:
     """True if the file itself is at fault, rather than a lock or the disk."""
     return isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)

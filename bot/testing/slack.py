@@ -77,6 +77,7 @@ class SlackServer(Filed):
         if ping_every is None:
             ping_every = PING_SECONDS if clock is None else 0.0
         self.bot_token, self.app_token = bot_token, app_token
+        self.app_scopes = {"connections:write"}
         self.world = World(self.clock, team=team, app_id="A0SHIP", bot_user=bot_user, bot_id=bot_id)
         self.api = WebApi(self.world, self._emit, self._announce)
         self.subscriptions = self.world.subscriptions = set(subscriptions)
@@ -389,7 +390,8 @@ class SlackServer(Filed):
         except ApiError as error:
             answer = {"ok": False, "error": error.code} | error.more
         await self.changed()
-        return await self.answered(request, fault, web.json_response(answer))
+        headers = {"X-OAuth-Scopes": ",".join(sorted(self.api.scopes))} if answer["ok"] else {}
+        return await self.answered(request, fault, web.json_response(answer, headers=headers))
 
     @staticmethod
     async def _params(request: web.Request) -> tuple[Json, bool]:
@@ -412,6 +414,8 @@ class SlackServer(Filed):
         if (method == "apps.connections.open") != (token == self.app_token):
             raise ApiError("not_allowed_token_type")
         if method == "apps.connections.open":
+            if not self.app_scopes & {"connections:write"}:
+                raise ApiError("missing_scope", needed="connections:write", provided="")
             return {"url": f"ws://127.0.0.1:{self.front or self.port}/link?ticket={self._link.ticket()}"}
         return await self.api.call(method, params)
 

@@ -266,6 +266,17 @@ class Isolation:
             self._works[_CONFINE] = ()
         return _confinement(root, found, handles, self.limits, network=self.network)
 
+    async def name(self) -> str:
+        """The name of what stands around commands here. Raises `errors.ToolError` where nothing can."""
+        if await self._program() is not None:
+            return "bubblewrap"
+        handles: list[int] = []
+        try:
+            await self._confined(self.root.resolve(), PathMasks(), handles)
+        finally:
+            _close(handles)
+        return "name spaces and Landlock"
+
     async def _program(self) -> str | None:
         """Bubblewrap, where it is and does what it should; tried until it did once."""
         program = self.which("bwrap")

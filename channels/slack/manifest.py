@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest, Pace, TokenForm
+from bot.contracts.examination import Examination
 from channels.slack import address
 from channels.slack.settings import SlackSettings
 
@@ -17,6 +18,12 @@ def _build(settings: SlackSettings, outside: ChannelDeps) -> Channel:
     from channels.slack.adapter import SlackChannel
 
     return SlackChannel(settings, outside)
+
+
+async def _examine(settings: SlackSettings) -> Examination:
+    from channels.slack.examination import examine
+
+    return await examine(settings)
 
 
 MANIFEST = Manifest(
@@ -41,6 +48,7 @@ MANIFEST = Manifest(
     files=True,
     silence=90.0,  # Slack pings every few seconds
     direct=lambda user: {"channel": user},  # Slack opens the conversation with who is written to
+    examine=_examine,
     rules=RULES,
     command_prefix="!",
     indicate_every=60.0,  # Slack clears the status after two minutes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest, Pace, TokenForm
+from bot.contracts.examination import Examination
 from channels.telegram import address
 from channels.telegram.settings import TelegramSettings
 
@@ -11,6 +12,12 @@ def _build(settings: TelegramSettings, around: ChannelDeps) -> Channel:
     from channels.telegram.adapter import TelegramChannel
 
     return TelegramChannel(settings, around)
+
+
+async def _examine(settings: TelegramSettings) -> Examination:
+    from channels.telegram.examination import examine
+
+    return await examine(settings)
 
 
 MANIFEST = Manifest(
@@ -31,6 +38,7 @@ MANIFEST = Manifest(
     files=True,
     silence=45.0,  # a poll is held for ten seconds, and is given up five seconds after that
     direct=lambda user: {"chat_id": user},
+    examine=_examine,
     rules=(
         "Telegram shows Markdown: **bold**, *italics*, ~~strikethrough~~, `code`, fenced code with its "
         "language, [links](https://…), lists, > quotes. Headings become bold lines, tables monospaced text; "

@@ -79,7 +79,7 @@ def test_errors_are_lines_on_stderr_and_exit_codes(
     "words",
     [
         ("nosuch",),
-        ("doctor",),
+        ("surgeon",),
         ("run", "--nosuch"),
         ("history",),
         ("check", "--dir", "/does/not/exist"),

@@ -1,0 +1,357 @@
+"""`shipmate doctor`: connects, looks at everything that a gateway needs, and says what to do for each finding."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from bot import errors
+from bot.cli.common import HOME, AsJson, Complaints, Dir, Here, manifests, say, say_json, settings
+from bot.contracts.examination import Finding
+
+if TYPE_CHECKING:
+    from bot.config import Settings
+    from bot.contracts.model import Model
+
+WRONG, LATER = 78, 75
+CLOCK_SECONDS = 30.0
+"""So far the clocks of this machine and of a platform may differ."""
+LOW, VERY_LOW = 0.10, 0.02
+"""Parts of the disk that should be free."""
+_MARKS = {"ok": "ok   ", "warn": "warn ", "later": "later", "wrong": "wrong"}
+
+
+def doctor(root: Dir = Here, as_json: AsJson = False) -> None:
+    """Connect and look at tokens, model, disk, clock and files; say what to do. Exit code 0, 75 or 78."""
+    raise typer.Exit(asyncio.run(_examine(root, as_json=as_json)))
+
+
+async def _examine(root: Path, *, as_json: bool) -> int:
+    from bot.telemetry import LogRedactor
+
+    seen, redact = set[str](), LogRedactor()
+    try:
+        config = settings(root)
+        redact, found = LogRedactor(config.secrets), _with_settings(config)
+    except errors.ConfigError as error:
+        found = _without_settings(root, error)
+    async for one in found:
+        seen.add(one.verdict)
+        if as_json:
+            say_json({key: redact(value) for key, value in asdict(one).items()})
+        else:
+            remedy = f"; {one.remedy}" if one.remedy else ""
+            say(redact(" ".join(f"{_MARKS[one.verdict]}  {one.part}: {one.found}{remedy}".split("\n"))))
+    return WRONG if "wrong" in seen else LATER if "later" in seen else 0
+
+
+async def _without_settings(root: Path, error: errors.ConfigError) -> AsyncIterator[Finding]:
+    """What can be said although ship.json is wrong."""
+    yield versions()
+    for line in error.findings:
+        key, _, rest = line.partition(": ")
+        yield Finding("configuration", "wrong", key if rest else line, rest)
+    for one in (*permissions(root), *disk(root), *stored(root)):
+        yield one
+
+
+async def _with_settings(config: Settings) -> AsyncIterator[Finding]:
+    yield versions()
+    yield Finding("configuration", "ok", "ship.json and the environment hold together")
+    for line in config.warnings:
+        key, _, rest = line.partition(": ")
+        yield Finding("configuration", "warn", key if rest else line, rest)
+    if not config.operators:
+        yield Finding(
+            "operators", "warn", "nobody", 'name yourself in ship.json, as in "operators": ["telegram:123"]'
+        )
+    for one in (*permissions(config.root), *disk(config.root), *stored(config.root)):
+        yield one
+    yield await isolation(config)
+    for one in free(config):
+        yield one
+    async for one in model(config):
+        yield one
+    async for one in channels(config):
+        yield one
+
+
+def versions() -> Finding:
+    from importlib.metadata import PackageNotFoundError, requires, version
+
+    missing = []
+    try:
+        own = version("shipmate")
+        for line in requires("shipmate") or ():
+            name = line.split(";")[0].split("[")[0].rstrip("<>=!~., 0123456789")
+            try:
+                version(name)
+            except PackageNotFoundError:
+                missing += [] if "extra ==" in line else [name]
+    except PackageNotFoundError:
+        own = "from a folder, not installed"
+    python = ".".join(map(str, sys.version_info[:3]))
+    if missing:
+        return Finding(
+            "versions", "wrong", f"not installed: {', '.join(missing)}", "install shipmate again, with pip"
+        )
+    return Finding("versions", "ok", f"shipmate {own}, Python {python}")
+
+
+def permissions(root: Path) -> Iterator[Finding]:
+    """Files that others on this machine may read or change."""
+    wanted = [(".env", 0o077, "600"), ("ship.json", 0o022, "go-w")]
+    if (
+        root / HOME / "journal.db"
+    ).exists():  # before the first start there is nothing to read, and that closes it
+        wanted.insert(0, (HOME, 0o077, "700"))
+    sound = True
+    for name, refused, mode in wanted:
+        try:
+            found = (root / name).stat()
+        except OSError:
+            continue
+        if found.st_uid not in {os.getuid(), 0}:
+            sound = False
+            yield Finding(
+                "permissions", "wrong", f"{name} belongs to another user", f"run `chown -R $(id -un) {name}`"
+            )
+        elif stat.S_IMODE(found.st_mode) & refused:
+            sound = False
+            what = "read" if refused & 0o044 else "change"
+            yield Finding("permissions", "wrong", f"others may {what} {name}", f"run `chmod {mode} {name}`")
+    if not os.access(root, os.W_OK):
+        sound = False
+        yield Finding("permissions", "wrong", "this user may not write here", "give it the folder with chown")
+    if sound:
+        yield Finding("permissions", "ok", f"{HOME}, .env and ship.json are for this user alone")
+
+
+def disk(root: Path) -> Iterator[Finding]:
+    from bot.disk_reserve import space_of
+
+    space = space_of(root)
+    if space.share < VERY_LOW:
+        yield Finding(
+            "disk", "later", str(space), "make room: on a full disk it takes nothing in, and loses nothing"
+        )
+    elif space.share < LOW:
+        yield Finding("disk", "warn", str(space), "make room before it is full")
+    else:
+        yield Finding("disk", "ok", str(space))
+
+
+def stored(root: Path) -> Iterator[Finding]:
+    """Journal and search index."""
+    from bot.history import indexfile
+    from bot.journal import view
+
+    journal, index = root / HOME / "journal.db", root / HOME / "index.db"
+    if not journal.is_file():
+        yield Finding("journal", "ok", "none yet")
+    else:
+        size = f"{journal.stat().st_size / 2**20:,.1f} MB"
+        try:
+            damage = view.damage(journal)
+        except errors.StorageError as error:
+            yield Finding("journal", "warn", str(error), "`shipmate run` brings an older one up to date")
+        else:
+            if damage:
+                remedy = "stop Shipmate, keep a copy, and start it: what can be read is taken over"
+                yield Finding("journal", "wrong", f"damaged: {damage}", remedy)
+            else:
+                yield Finding("journal", "ok", f"whole, {size}")
+    if not index.is_file():
+        yield Finding("search index", "ok", "none yet")
+    elif why := indexfile.verdict(index):
+        yield Finding("search index", "warn", why, "run `shipmate index rebuild`: nothing is lost")
+    else:
+        yield Finding("search index", "ok", f"whole, {index.stat().st_size / 2**20:,.1f} MB")
+
+
+async def isolation(config: Settings) -> Finding:
+    from bot.tools.isolation import Isolation
+
+    if config.shell.isolation == "off":
+        return Finding(
+            "isolation",
+            "warn",
+            "off: commands may do all that this user may",
+            'set shell.isolation to "required"',
+        )
+    try:
+        name = await Isolation(config.root, network=config.shell.network).name()
+    except (errors.ToolError, OSError):
+        return Finding(
+            "isolation",
+            "warn",
+            "nothing can stand around commands here, so none runs",
+            "install bubblewrap (apt install bubblewrap), or allow users to make name spaces",
+        )
+    return Finding("isolation", "ok", name)
+
+
+def free(config: Settings) -> Iterator[Finding]:
+    """What another process may hold: the folder, tokens, ports. A gateway that runs here holds them rightly."""
+    from bot import instance
+    from bot.config import tokens_in_use
+
+    if instance.is_held(config.home):
+        yield Finding("gateway", "ok", "runs on this folder")
+        return
+    held = [_token_held(config, tokens_in_use(config.channels, manifests(), config.enabled))]
+    servers: dict[str, Any] = {"dashboard.port": config.dashboard} if config.dashboard.enabled else {}
+    servers |= {f"channels.{name}.port": config.channels[name] for name in config.enabled}
+    held += [_port_held(key, one.host, one.port) for key, one in servers.items() if getattr(one, "port", 0)]
+    told = [one for one in held if one is not None]
+    yield from told or [Finding("gateway", "ok", "not running; its folder, tokens and ports are free")]
+
+
+def _token_held(config: Settings, tokens: dict[str, tuple[str, str]]) -> Finding | None:
+    from bot import instance
+
+    try:
+        with instance.tokens_held(tokens, config.root):
+            return None
+    except errors.TryLater as error:
+        key, _, rest = str(error).partition(": ")
+        return Finding(key, "later", *rest.split("; ", 1))
+    except errors.ConfigError as error:
+        key, _, rest = str(error).partition(": ")
+        return Finding(key, "wrong", *rest.split("; ", 1))
+
+
+def _port_held(key: str, host: str, port: int) -> Finding | None:
+    from bot import ports
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with contextlib.closing(socket.socket(family)) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, port))
+        except OSError as error:
+            pid = ports.port_owner(port)
+            by = f" by process {pid}" if pid else ""
+            return Finding(
+                key,
+                "later",
+                f"{port} on {host} is taken{by} ({error.strerror})",
+                "stop it, or set another port",
+            )
+    return None
+
+
+async def model(config: Settings) -> AsyncIterator[Finding]:
+    llm = config.llm
+    if llm.provider == "demo":
+        yield Finding(
+            "model", "ok", f"the built-in demo ({llm.provider_reason})", "set ANTHROPIC_API_KEY for Claude"
+        )
+        return
+    asked = await asyncio.to_thread(_model, config)
+    try:
+        await asked.check()
+        yield Finding("model key", "ok", "the provider takes it")
+    except errors.ModelRefused as error:
+        yield Finding(
+            "model key", "wrong", f"the provider refuses it: {error}", "set llm.apiKey to one that holds"
+        )
+        return
+    except errors.ModelError as error:
+        yield Finding(
+            "model", "later", f"the provider does not answer: {error}", "see its status page; try again"
+        )
+        return
+    else:
+        for key, name in (("llm.model", llm.model), ("llm.fastModel", llm.fast_model)):
+            async for one in _of_model(asked, key, name, llm.context_window if key == "llm.model" else None):
+                yield one
+    finally:
+        await asked.close()
+
+
+def _model(config: Settings) -> Model:
+    import random
+
+    from bot.llm.factory import build_model
+    from bot.system import SystemClock, UlidSource
+
+    return build_model(
+        provider=config.llm.provider,
+        api_key=config.llm.api_key,
+        base_url=config.llm.base_url,
+        clock=SystemClock(),
+        log=Complaints(),
+        ids=UlidSource(),
+        rng=random.Random(),  # noqa: S311 - how long to wait before asking again
+    )
+
+
+async def _of_model(asked: Model, key: str, name: str, configured: int | None) -> AsyncIterator[Finding]:
+    from bot.llm import prices
+
+    try:
+        facts = await asked.facts(name)
+    except errors.ModelUnknown as error:
+        yield Finding(key, "wrong", f"the provider does not have {name}: {error}", "name one that it has")
+        return
+    except errors.ModelError as error:
+        yield Finding(key, "later", f"the provider does not tell of {name}: {error}", "try again")
+        return
+    window, price = configured or facts.window, prices.million(name)
+    costs = (
+        "price unknown"
+        if price is None
+        else f"${price[0]:g} and ${price[1]:g} a million tokens read and written"
+    )
+    if window is not None or key != "llm.model":
+        reads = f", reads {window:,} tokens" if window else ""
+        yield Finding(key, "ok", f"{name}{reads}, {costs}")
+    else:
+        remedy = "set llm.contextWindow to the number of tokens"
+        yield Finding(key, "warn", f"{name}, {costs}; how much it reads is not known", remedy)
+
+
+async def channels(config: Settings) -> AsyncIterator[Finding]:
+    from bot.system import SystemClock
+
+    known, clock = manifests(), SystemClock()
+    told: float | None = None
+    for name, reason in config.reasons.items():
+        examine = known[name].examine
+        if name not in config.enabled:
+            yield Finding(name, "ok", f"off ({reason})")
+        elif examine is None:
+            yield Finding(name, "ok", f"on ({reason})")
+        else:
+            found = await examine(config.channels[name])
+            if found.time is not None and told is None:
+                told = clock.now() - found.time
+            for one in found.findings:
+                yield one
+    yield compared(told)
+
+
+def compared(ahead: float | None) -> Finding:
+    """The clock of this machine, which is so many seconds ahead of a platform's."""
+    if ahead is None:
+        return Finding("clock", "ok", "no platform was asked for the time")
+    if abs(ahead) <= CLOCK_SECONDS:
+        return Finding("clock", "ok", f"within {CLOCK_SECONDS:g} s of the platforms'")
+    way = "ahead of" if ahead > 0 else "behind"
+    return Finding(
+        "clock",
+        "wrong",
+        f"{abs(ahead):,.0f} s {way} the platforms'",
+        "set it by NTP (timedatectl set-ntp true)",
+    )

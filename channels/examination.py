@@ -1,0 +1,54 @@
+"""Asks a platform's API about credentials, without its library and without taking anything in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from bot import errors
+
+SECONDS = 10.0
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+@dataclass(frozen=True, slots=True)
+class ApiAnswer:
+    """An answer of the service itself: an object, its status and headers, and the service's time."""
+
+    status: int
+    body: Mapping[str, Any]
+    headers: Mapping[str, str]
+    time: float | None
+
+
+async def ask(address: str, *, token: str | None = None) -> ApiAnswer:
+    """POST to a method of the API. Raises `errors.ChannelUnreachable` where the service does not answer as itself."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    waits = aiohttp.ClientTimeout(total=SECONDS)
+    direct = urlsplit(address).hostname in _LOOPBACK
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=waits, trust_env=not direct) as session,
+            session.post(address, headers=headers, allow_redirects=False) as answer,
+        ):
+            body = json.loads(await answer.read())
+            if answer.status >= 500 or not isinstance(body, dict):
+                raise errors.ChannelUnreachable(f"HTTP {answer.status}")
+            return ApiAnswer(answer.status, body, answer.headers, _time(answer.headers.get("Date", "")))
+    except ValueError:
+        raise errors.ChannelUnreachable("something else answers there") from None
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise errors.ChannelUnreachable(type(error).__name__) from None
+
+
+def _time(date: str) -> float | None:
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except ValueError:
+        return None

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from bot.cli import doctor
+
+from .conftest import Shipmate
+
+
+def test_a_new_folder_is_well_and_says_what_is_left_to_do(shipmate: Shipmate, project: Path) -> None:
+    (project / "ship.json").write_text(
+        json.dumps({"dashboard": {"port": 0}, "channels": {"web": {"port": 0}}})
+    )
+    done = shipmate("doctor", "--dir", project)
+    assert done.code == 0
+    assert "warn   operators: nobody; name yourself in ship.json" in done.out
+    assert "ok     model: the built-in demo (no key is set); set ANTHROPIC_API_KEY for Claude" in done.out
+    assert "ok     telegram: off (TELEGRAM_BOT_TOKEN is not set)" in done.out
+    assert "ok     clock: no platform was asked for the time" in done.out
+
+
+@pytest.mark.parametrize(
+    ("ahead", "verdict", "words"),
+    [
+        (0.4, "ok", "within 30 s"),
+        (-29.0, "ok", "within 30 s"),
+        (3_600.0, "wrong", "3,600 s ahead of the platforms'"),
+        (-90.0, "wrong", "90 s behind the platforms'"),
+    ],
+)
+def test_a_clock_that_differs_from_the_platforms_is_wrong(ahead: float, verdict: str, words: str) -> None:
+    found = doctor.compared(ahead)
+    assert found.verdict == verdict
+    assert words in found.found
+    assert bool(found.remedy) == (verdict == "wrong")
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.5, "ok"), (0.09, "warn"), (0.01, "later")])
+def test_a_disk_with_little_room_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, verdict: str
+) -> None:
+    free = int(share * 2**40)
+    said = SimpleNamespace(f_frsize=1, f_bfree=free, f_bavail=free, f_blocks=2**40)
+    monkeypatch.setattr("bot.disk_reserve.os.statvfs", lambda _: said)
+    (found,) = doctor.disk(tmp_path)
+    assert found.verdict == verdict
+
+
+def test_files_that_others_can_reach_are_named_with_the_command_that_mends_them(project: Path) -> None:
+    (project / ".env").write_text("A=1")
+    (project / ".env").chmod(0o640)
+    (project / "ship.json").chmod(0o666)
+    assert [one.remedy for one in doctor.permissions(project)] == [
+        "run `chmod 600 .env`",
+        "run `chmod go-w ship.json`",
+    ]
+    (project / ".env").chmod(0o600)
+    (project / "ship.json").chmod(0o644)
+    assert [one.verdict for one in doctor.permissions(project)] == ["ok"]
