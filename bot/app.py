@@ -48,12 +48,13 @@ async def _started(
     *,
     environment: Environment | None = None,
     only: frozenset[str] | None = None,
+    defaults: bool = False,
     signals: Signals = lambda *_: contextlib.nullcontext(),
 ) -> AsyncIterator[Gateway]:
     """Configuration, locks, log and gateway of a folder, serving for the block. `signals` listens for stops from the
     moment on when something may have to be drained.
     """
-    settings = configuration.load(root)
+    settings = configuration.load(root, defaults=defaults)
     names = [name for name in settings.enabled if only is None or name in only]
     environment = environment or Environment()
     manifests = discovery.manifests()
@@ -105,17 +106,19 @@ def settle_memory() -> None:
     gc.freeze()
 
 
-async def run(root: Path, environment: Environment | None = None) -> int:
-    """`shipmate run`: the gateway in the foreground until SIGTERM or SIGINT. Raises `errors.ShipmateError`."""
+async def run(root: Path, environment: Environment | None = None, *, defaults: bool = False) -> int:
+    """`shipmate run`: the gateway in the foreground until SIGTERM or SIGINT. With `defaults` there need be no ship.json.
+    Raises `errors.ShipmateError`.
+    """
     stop = asyncio.Event()
     with shutdown_signals.at_once():
-        await _run(root, stop, environment)
+        await _run(root, stop, environment, defaults=defaults)
     return 0
 
 
-async def _run(root: Path, stop: asyncio.Event, environment: Environment | None) -> None:
+async def _run(root: Path, stop: asyncio.Event, environment: Environment | None, *, defaults: bool) -> None:
     async with _started(
-        root, _print, stop, environment=environment, signals=shutdown_signals.draining
+        root, _print, stop, environment=environment, defaults=defaults, signals=shutdown_signals.draining
     ) as gateway:
         if not stop.is_set():
             llm = gateway.settings.llm

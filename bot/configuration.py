@@ -12,9 +12,9 @@ from bot.llm import prices
 from bot.tools import findings
 
 
-def load(root: Path) -> config.Settings:
+def load(root: Path, *, defaults: bool = False) -> config.Settings:
     """`config.load` with the environment of this process and the known channels. Raises `errors.ConfigError`."""
-    settings = config.load(root, discovery.manifests(), os.environ, findings.mistakes)
+    settings = config.load(root, discovery.manifests(), os.environ, findings.mistakes, defaults=defaults)
     also = (*findings.warnings(root), *unpriced(settings.llm))
     return dataclasses.replace(settings, warnings=(*settings.warnings, *also))
 

@@ -23,6 +23,9 @@ Dir = Annotated[
     typer.Option("--dir", metavar="DIR", exists=True, file_okay=False, help="The project's folder."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Defaults = Annotated[
+    bool, typer.Option("--defaults", help="Without ship.json take its defaults: the environment suffices.")
+]
 Here = Path()
 
 _AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
@@ -79,10 +82,10 @@ def manifests() -> dict[str, Manifest]:
     return discovery.manifests()
 
 
-def settings(root: Path) -> Settings:
+def settings(root: Path, *, defaults: bool = False) -> Settings:
     from bot import configuration
 
-    return configuration.load(root)
+    return configuration.load(root, defaults=defaults)
 
 
 def now() -> float:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bot import errors
-from bot.cli.common import HOME, AsJson, Complaints, Dir, Here, manifests, say, say_json, settings
+from bot.cli.common import HOME, AsJson, Complaints, Defaults, Dir, Here, manifests, say, say_json, settings
 from bot.contracts.examination import Finding
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ LOW, VERY_LOW = 0.10, 0.02
 _MARKS = {"ok": "ok   ", "warn": "warn ", "later": "later", "wrong": "wrong"}
 
 
-def doctor(root: Dir = Here, as_json: AsJson = False) -> None:
+def doctor(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False) -> None:
     """Connect and look at tokens, model, disk, clock and files; say what to do. Exit code 0, 75 or 78."""
-    raise typer.Exit(asyncio.run(_examine(root, as_json=as_json)))
+    raise typer.Exit(asyncio.run(_examine(root, defaults=defaults, as_json=as_json)))
 
 
-async def _examine(root: Path, *, as_json: bool) -> int:
+async def _examine(root: Path, *, defaults: bool, as_json: bool) -> int:
     from bot.telemetry import LogRedactor
 
     seen, redact = set[str](), LogRedactor()
     try:
-        config = settings(root)
+        config = settings(root, defaults=defaults)
         redact, found = LogRedactor(config.secrets), _with_settings(config)
     except errors.ConfigError as error:
         found = _without_settings(root, error)

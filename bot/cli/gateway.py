@@ -6,16 +6,16 @@ import asyncio
 
 import typer
 
-from bot.cli.common import Dir, Here, say
+from bot.cli.common import Defaults, Dir, Here, say
 
 
-def run(root: Dir = Here) -> None:
+def run(root: Dir = Here, defaults: Defaults = False) -> None:
     """Run the gateway in the foreground."""
     import bot.app
     import bot.rss_monitor
 
     bot.rss_monitor.one_heap()
-    raise typer.Exit(asyncio.run(bot.app.run(root)))
+    raise typer.Exit(asyncio.run(bot.app.run(root, defaults=defaults)))
 
 
 def chat(root: Dir = Here) -> None:

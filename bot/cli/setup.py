@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Dir, Here, complain, manifests, say, say_json, settings
+from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, complain, manifests, say, say_json, settings
 
 if TYPE_CHECKING:
     from bot.contracts.channel import Manifest
@@ -108,9 +108,9 @@ def _show_next(root: Path) -> None:
     say(f"Next: shipmate check{where}, then shipmate run{where}")
 
 
-def check(root: Dir = Here, as_json: AsJson = False) -> None:
+def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False) -> None:
     """Validate ship.json and the environment, without connecting."""
-    found = settings(root)
+    found = settings(root, defaults=defaults)
     for line in found.warnings:
         complain(f"warning: {line}")
     if as_json:

@@ -20,6 +20,8 @@ from bot.contracts.channel import ChannelSettings, Manifest
 
 FILE = "ship.json"
 HOME = ".ship"
+OPERATORS = "SHIPMATE_OPERATORS"
+"""The variable that names operators where there is no ship.json: `telegram:123, slack:U012`."""
 SHORTEST_SECRET = 8  # characters
 
 _OFF = frozenset({"0", "false", "no", "off"})
@@ -85,9 +87,11 @@ def load(
     manifests: Mapping[str, Manifest],
     env: Mapping[str, str],
     also: Callable[[ship_file.ShipFile], Iterator[str]] = lambda _: iter(()),
+    *,
+    defaults: bool = False,
 ) -> Settings:
     """Read the configuration of `root`. Raises `errors.ConfigError` with everything that is wrong; `also` finds what
-    only a higher floor knows to be wrong. What a command made of ours, that ran when Shipmate was killed, is set aside first.
+    only a higher floor knows to be wrong. With `defaults` there need be no ship.json: the environment suffices. What a command made of ours, that ran when Shipmate was killed, is set aside first.
     """
     root = root.absolute()
     found: list[str] = []
@@ -95,7 +99,8 @@ def load(
     variables = read_env_file(root / ".env", found)
     env = {**variables, **{name: value for name, value in env.items() if value}}
     try:
-        raw = _with_defaults(_read(root / FILE), manifests)
+        without = {"operators": env.get(OPERATORS, "").replace(",", " ").split()} if defaults else None
+        raw = _with_defaults(_read(root / FILE, without), manifests)
         filled = fill(raw, lookup_in(env))
     except RecursionError:
         raise errors.ConfigError(finding(FILE, "too many levels", "at most 100", "simplify it")) from None
@@ -117,10 +122,13 @@ def load(
     raise errors.ConfigError(*(_without(line, secrets) for line in dict.fromkeys(found)))
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, without: dict[str, Any] | None) -> dict[str, Any]:
+    """The document, or `without` where there is no file."""
     try:
         document = json.loads(read_text(path), object_pairs_hook=_pairs, parse_constant=_constant)
     except FileNotFoundError:
+        if without is not None:
+            return without
         raise errors.ConfigError("no ship.json here: run `shipmate init`") from None
     except regular_files.NotRegular as error:
         raise errors.ConfigError(

@@ -21,7 +21,8 @@ def app_that(monkeypatch: pytest.MonkeyPatch, outcome: int | BaseException) -> l
     """Put an app in the place of the real one, whose `run` and `chat` return or raise."""
     called: list[Path] = []
 
-    async def act(root: Path) -> int:
+    async def act(root: Path, *, defaults: bool = False) -> int:
+        del defaults
         called.append(root)
         if isinstance(outcome, BaseException):
             raise outcome
@@ -115,7 +116,7 @@ def test_no_words_show_the_commands(shipmate: Shipmate) -> None:
 def test_an_unforeseen_error_is_one_line_and_its_details_are_in_the_log(project: Path) -> None:
     code = (
         "import sys; from bot import cli; from bot.cli import setup\n"
-        "def settings(root): raise ZeroDivisionError('hunter2')\n"
+        "def settings(root, **_): raise ZeroDivisionError('hunter2')\n"
         "setup.settings = settings\n"
         f"sys.argv = ['shipmate', 'check', '--dir={project}']\n"
         "sys.exit(cli.main())"
@@ -133,7 +134,7 @@ def test_an_unforeseen_error_is_one_line_and_its_details_are_in_the_log(project:
 def test_an_unforeseen_error_outside_a_project_says_where_it_was(tmp_path: Path) -> None:
     code = (
         "import sys; from bot import cli; from bot.cli import setup\n"
-        "def settings(root): raise ZeroDivisionError\n"
+        "def settings(root, **_): raise ZeroDivisionError\n"
         "setup.settings = settings\n"
         f"sys.argv = ['shipmate', 'check', '--dir', {str(tmp_path)!r}]\n"
         "sys.exit(cli.main())"
