@@ -3,7 +3,8 @@
     {"v": 1, "channels": {"telegram": {"allow": ["1"], "block": ["2"], "pending": {"3": 1800000000000}}}}
 
 `operators` of a channel are people who opened the link that Shipmate prints for the user who started it. `pending`
-holds people who wrote and are not let in, with the time (ms) of their last try, and nothing of what they wrote.
+holds people who wrote and are not let in, with the time (ms) of their last try, and nothing of what they wrote; `names`
+what the platform calls them.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from bot import errors
+from bot import errors, text
 from bot.contracts.environment import Clock, Disk
 
 FILE = "access.json"
 MOST_PENDING = 200  # of each channel; the oldest go first
 MOST_OPERATORS = 100  # of each channel; the oldest go first
+MOST_NAME = 80  # characters
 LOOK_EVERY = 1.0  # seconds between two looks at the file
 LOCK_SECONDS = 10.0
 
@@ -35,6 +37,7 @@ class ChannelLists(BaseModel):
     block: list[str] = []
     operators: list[str] = []
     pending: dict[str, int] = {}
+    names: dict[str, str] = {}
 
 
 class _File(BaseModel):
@@ -46,11 +49,12 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class PendingUser:
-    """A person who wrote to the bot and is not let in. `ts` in milliseconds."""
+    """A person who wrote to the bot and is not let in. `ts` in milliseconds; `name` is "" where the platform said none."""
 
     channel: str
     user_id: str
     ts: int
+    name: str = ""
 
 
 class AccessList:
@@ -87,7 +91,7 @@ class AccessList:
         """People who wrote and are not let in, newest first."""
         self._look()
         asked = [
-            PendingUser(channel, user_id, ts)
+            PendingUser(channel, user_id, ts, lists.names.get(user_id, ""))
             for channel, lists in self._file.channels.items()
             for user_id, ts in lists.pending.items()
         ]
@@ -122,8 +126,8 @@ class AccessList:
 
         self._change(channel, change)
 
-    def note(self, channel: str, user_id: str) -> None:
-        """Remember that a stranger asked."""
+    def note(self, channel: str, user_id: str, name: str | None = None) -> None:
+        """Remember that a stranger asked, whom the platform calls `name`."""
         now = int(self._clock.now() * 1000)
 
         def change(lists: ChannelLists) -> None:
@@ -131,8 +135,11 @@ class AccessList:
                 return
             lists.pending.pop(user_id, None)
             lists.pending[user_id] = now
+            if name:
+                lists.names[user_id] = text.preview(text.clean(name), MOST_NAME)
             for old in list(lists.pending)[:-MOST_PENDING]:
                 del lists.pending[old]
+                lists.names.pop(old, None)
 
         self._change(channel, change)
 
@@ -215,6 +222,7 @@ class Operators(Collection[str]):
 
 def _forget(lists: ChannelLists, user_id: str) -> None:
     lists.pending.pop(user_id, None)
+    lists.names.pop(user_id, None)
     for names in (lists.allow, lists.block):
         if user_id in names:
             names.remove(user_id)
@@ -222,4 +230,7 @@ def _forget(lists: ChannelLists, user_id: str) -> None:
 
 def _bytes(file: _File) -> bytes:
     document: dict[str, Any] = file.model_dump()
+    for lists in document["channels"].values():
+        if not lists["names"]:
+            del lists["names"]  # which earlier versions do not know
     return json.dumps(document, ensure_ascii=False, indent=2).encode() + b"\n"

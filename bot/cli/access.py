@@ -37,12 +37,14 @@ def pending(root: Dir = Here, as_json: AsJson = False) -> None:
     if as_json:
         for item in asked:
             time = timestamp(datetime.fromtimestamp(item.ts / 1000, UTC))
-            say_json({"channel": item.channel, "id": item.user_id, "ts": item.ts, "time": time})
+            named = {"name": item.name} if item.name else {}
+            say_json({"channel": item.channel, "id": item.user_id, "ts": item.ts, "time": time} | named)
     elif not asked:
         say("Nobody waits.")
     else:
         for item in asked:
-            say(f"{when(item.ts)}  shipmate allow {item.channel} {item.user_id}")
+            name = f"   # {item.name}" if item.name else ""
+            say(f"{when(item.ts)}  shipmate allow {item.channel} {item.user_id}{name}")
 
 
 def _lists(root: Path) -> AccessList:

@@ -23,7 +23,14 @@ from bot.cli.common import (
     when,
 )
 
+NEWEST = 20
+"""Lines of a chat that are looked at for names."""
+NAMED = 3
+"""Names of a chat that are shown."""
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bot.contracts.archive import ArchiveLine
     from bot.history.archive import ChatInfo
     from bot.history.searching import SearchedArchive
@@ -32,12 +39,15 @@ if TYPE_CHECKING:
 def chats(root: Dir = Here, as_json: AsJson = False) -> None:
     """The conversations in the archive, the one last spoken in first."""
     found = asyncio.run(_chats(root))
+    names = people(root, [info.chat_key for info in found])
     for info in found:
+        name = names.get(info.chat_key, "")
         if as_json:
-            say_json({"chatKey": info.chat_key, "lines": info.lines, "lastTs": info.last_ts})
+            named = {"people": name.split(", ")} if name else {}
+            say_json({"chatKey": info.chat_key, "lines": info.lines, "lastTs": info.last_ts} | named)
         else:
             last = "????-??-?? ??:??:??" if info.last_ts is None else when(info.last_ts)
-            say(f"{last}  {info.lines:>7,}  {info.chat_key}")
+            say(f"{last}  {info.lines:>7,}  {info.chat_key}" + (f"  {name}" if name else ""))
     if not found and not as_json:
         say("No conversation yet.")
 
@@ -84,6 +94,35 @@ async def _chats(root: Path) -> list[ChatInfo]:
         return await archive.chats()
     finally:
         await archive.close()
+
+
+def people(root: Path, chat_keys: Iterable[str]) -> dict[str, str]:
+    """The names of those who spoke last in each chat, as its newest lines have them."""
+    if not (root / HOME / "chats").is_dir():
+        return {}
+    return asyncio.run(_people(root, chat_keys))
+
+
+async def _people(root: Path, chat_keys: Iterable[str]) -> dict[str, str]:
+    from bot.contracts.archive import HistoryQuery
+    from bot.contracts.identity import ChatKey
+
+    archive = _archive(root)
+    names = {}
+    try:
+        for chat_key in chat_keys:
+            try:
+                key = ChatKey.parse(chat_key)
+            except errors.IdentityInvalid:
+                continue
+            page = await archive.search(key, HistoryQuery(limit=NEWEST, counted=False))
+            said = [str((line.meta or {}).get("username") or "") for line in reversed(page.lines)]
+            found = list(dict.fromkeys(name.replace(",", "") for name in said if name))
+            if found:
+                names[chat_key] = ", ".join(found[:NAMED])
+    finally:
+        await archive.close()
+    return names
 
 
 async def _found(

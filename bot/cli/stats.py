@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from bot.cli.common import HOME, AsJson, Dir, Here, moment, say, say_json, timestamp
+from bot.cli.history import people
 from bot.cli.logs import Line, LineFilter, LogReader
 
 TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
@@ -107,8 +108,10 @@ def stats(
     )
     if chat is None and dearest:
         say("chats, the dearest first:")
+        names = people(root, [name for name, _ in dearest[:SHOWN]])
         for name, sums in dearest[:SHOWN]:
-            say(f"  {name}: {sums.turns} turns, {_share(sums)} from the cache, {_cost(sums)}")
+            who = f" ({names[name]})" if name in names else ""
+            say(f"  {name}{who}: {sums.turns} turns, {_share(sums)} from the cache, {_cost(sums)}")
 
 
 def _show(sums: UsageTotals) -> None:

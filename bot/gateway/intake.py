@@ -39,7 +39,7 @@ _R = TypeVar("_R")
 class Pending(Protocol):
     """The list of strangers for `shipmate pending`."""
 
-    def note(self, channel: str, user_id: str) -> None: ...
+    def note(self, channel: str, user_id: str, name: str | None = None) -> None: ...
 
 
 class GatewayIntake:
@@ -270,7 +270,7 @@ class GatewayIntake:
 
     async def _greet(self, inbound: Inbound) -> None:
         try:
-            await asyncio.to_thread(self._pending.note, inbound.channel, inbound.user_id)
+            await asyncio.to_thread(self._pending.note, inbound.channel, inbound.user_id, inbound.user_name)
             await self._delivery.send(Address.of(inbound), greeting(inbound), kind="notice")
         except (OSError, errors.ShipmateError) as error:
             self._log.write("error", "a stranger could not be greeted", level="warn", cause=str(error))

@@ -147,3 +147,16 @@ def test_only_what_an_operator_should_know_is_told(capsys: pytest.CaptureFixture
 def test_a_time_out_of_this_world_is_shown_as_unknown() -> None:
     assert when(10**20) == "????-??-?? ??:??:??"
     assert when(START)[:4] == "2027"
+
+
+def test_chats_show_who_spoke_in_them_last(shipmate: Shipmate, archive: Path) -> None:
+    file = archive / ".ship" / "chats" / "telegram%3Achat%3A1.jsonl"
+    line = json.loads(file.read_text().splitlines()[0])
+    said = [("Ann", "7"), ("Bob, the second", "8"), ("Ann", "7")]
+    more = [
+        line | {"ts": START + at, "userId": user, "meta": {"username": name}}
+        for at, (name, user) in enumerate(said)
+    ]
+    file.write_text("".join(json.dumps(one) + "\n" for one in more))
+    assert shipmate("chats", "--dir", archive).out.endswith(f"{KEY}  Ann, Bob the second\n")
+    assert shipmate("chats", "--dir", archive, "--json").lines[0]["people"] == ["Ann", "Bob the second"]

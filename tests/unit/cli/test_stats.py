@@ -93,3 +93,14 @@ def test_without_a_log_there_is_nothing_and_no_failure(shipmate: Shipmate, proje
         "tokens   0 read, none of them from the cache; 0 written",
         "cost     $0.00",
     ]
+
+
+def test_chats_are_shown_with_the_names_of_who_spoke_in_them(shipmate: Shipmate, folder: Path) -> None:
+    chats = folder / ".ship" / "chats"
+    chats.mkdir()
+    said = {"ts": 1, "channel": "web", "chatId": "1", "chatKey": "web:chat:1", "role": "user", "text": "hi"}
+    said |= {"meta": {"username": "Ann"}}
+    (chats / "web%3Achat%3A1.jsonl").write_text(json.dumps(said) + "\n")
+    shown = shipmate("stats", "--dir", folder).out
+    assert "  web:chat:1 (Ann): 1 turns" in shown
+    assert "  telegram:chat:群: 1 turns" in shown
