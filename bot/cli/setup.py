@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bot.cli import credentials
 from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, complain, manifests, say, say_json, settings
 
 if TYPE_CHECKING:
@@ -26,20 +25,29 @@ def init(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
 ) -> None:
-    """Write ship.json, Agent.md, .env.example and .ship/; what is there already stays."""
+    """Write ship.json, Agent.md, .env and .ship/; on a terminal ask for keys and tokens and try each."""
     known = manifests()
     root = folder or root
     operators = tuple(operator or ())
     for line in _doubts(operators, known):
         raise typer.BadParameter(line, param_hint="--operator")
-    if sys.stdin.isatty() and not yes:
+    asks = sys.stdin.isatty() and not yes
+    if asks:
         name = name or typer.prompt("The bot's name", default="shipmate")
-        operators = operators or _ask_operators(known)
     title = (name or "shipmate").strip()
     if not title or not title.isprintable() or len(title) > 80:
         raise typer.BadParameter("a name is one line of at most 80 characters", param_hint="--name")
-    _write(root, title, operators, known)
-    _show_slack_app(title)
+    if not asks:
+        _write(root, title, operators, known)
+        for manifest in known.values():
+            if words := manifest.connect(title):
+                say(f"\n{words}")
+        say("\nPut what you get into .env; without a terminal nothing was asked.")
+    else:
+        found = credentials.ask(root, title, known)
+        operators = (*operators, *found.operators)
+        _write(root, title, operators or _ask_operators(known), known)
+        credentials.keep(root, found, known)
     _show_next(root)
 
 
@@ -83,23 +91,9 @@ def _write(root: Path, name: str, operators: tuple[str, ...], known: Mapping[str
         else:
             disk.replace(root / file, content.encode())
             say(f"wrote  {file}")
+    credentials.hide_from_git(root, disk)
     config.write_schema(home / "schema", known, disk)
     say(f"wrote  {HOME}/schema/")
-
-
-def _show_slack_app(name: str) -> None:
-    try:
-        # By name: the command line knows no channel.
-        module: Any = importlib.import_module("channels.slack.app_manifest")
-    except ModuleNotFoundError:
-        return
-    say()
-    say("For Slack, make an app at https://api.slack.com/apps (Create New App, From a manifest) of this:")
-    say()
-    say(json.dumps(module.app_manifest(name), indent=2, ensure_ascii=False))
-    say()
-    say("Install it, make an app-level token with connections:write, and put both tokens into .env.")
-    say("For Telegram, ask @BotFather for a bot and put its token into .env.")
 
 
 def _show_next(root: Path) -> None:

@@ -18,7 +18,7 @@ from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import ChatType
 from bot.contracts.environment import Clock, Log
-from bot.contracts.examination import Examination
+from bot.contracts.examination import Claim, Examination
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
@@ -296,5 +296,9 @@ class Manifest:
     """Seconds after which the platform's sign of work fades and has to be shown again."""
     examine: Callable[[Any], Awaitable[Examination]] | None = None
     """Ask the platform about the tokens of these settings, for `shipmate doctor` and `init`; takes nothing in."""
+    claim: Claim | None = None
+    """How `shipmate init` sees who is to be the operator."""
+    connect: Callable[[str], str] = lambda _: ""
+    """Say how to get the tokens, for a bot of this name."""
     rules: str = ""
     command_prefix: str = "/"

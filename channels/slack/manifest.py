@@ -26,6 +26,23 @@ async def _examine(settings: SlackSettings) -> Examination:
     return await examine(settings)
 
 
+def _connect(name: str) -> str:
+    import json
+
+    from channels.slack.app_manifest import app_manifest
+
+    return "\n".join(
+        [
+            "For Slack, make an app at https://api.slack.com/apps (Create New App, From a manifest) of this:",
+            "",
+            json.dumps(app_manifest(name), indent=2, ensure_ascii=False),
+            "",
+            "Install it and take the Bot User OAuth Token (OAuth & Permissions); make an app-level token with",
+            "connections:write (Basic Information). Your own id is in your profile, at Copy member ID.",
+        ]
+    )
+
+
 MANIFEST = Manifest(
     name="slack",
     settings=SlackSettings,
@@ -49,6 +66,7 @@ MANIFEST = Manifest(
     silence=90.0,  # Slack pings every few seconds
     direct=lambda user: {"channel": user},  # Slack opens the conversation with who is written to
     examine=_examine,
+    connect=_connect,
     rules=RULES,
     command_prefix="!",
     indicate_every=60.0,  # Slack clears the status after two minutes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest, Pace, TokenForm
-from bot.contracts.examination import Examination
+from bot.contracts.examination import Claim, Examination
 from channels.telegram import address
 from channels.telegram.settings import TelegramSettings
 
@@ -18,6 +18,18 @@ async def _examine(settings: TelegramSettings) -> Examination:
     from channels.telegram.examination import examine
 
     return await examine(settings)
+
+
+async def _invite(settings: TelegramSettings, code: str) -> str:
+    from channels.telegram.examination import invite
+
+    return await invite(settings, code)
+
+
+async def _look(settings: TelegramSettings, code: str) -> str | None:
+    from channels.telegram.examination import look
+
+    return await look(settings, code)
 
 
 MANIFEST = Manifest(
@@ -39,6 +51,8 @@ MANIFEST = Manifest(
     silence=45.0,  # a poll is held for ten seconds, and is given up five seconds after that
     direct=lambda user: {"chat_id": user},
     examine=_examine,
+    claim=Claim(_invite, _look),
+    connect=lambda _: "For Telegram, write /newbot to @BotFather and take the token that it gives you.",
     rules=(
         "Telegram shows Markdown: **bold**, *italics*, ~~strikethrough~~, `code`, fenced code with its "
         "language, [links](https://…), lists, > quotes. Headings become bold lines, tables monospaced text; "

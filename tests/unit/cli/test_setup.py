@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -61,23 +59,15 @@ def test_init_refuses_what_it_cannot_write(
     assert not (tmp_path / "new").exists()
 
 
-def test_init_asks_on_a_terminal_who_the_operators_are(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "bot", "init", str(tmp_path)],
-        stdin=theirs,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=ENV,
-    ) as running:
-        os.write(ours, b"Gull\nbob\ntelegram:7, slack:U0123456789\n")
-        out, _ = running.communicate(timeout=60)
-    os.close(ours)
-    os.close(theirs)
-    assert running.returncode == 0
-    assert "expected channel:ID" in out.decode()
-    ship = json.loads((tmp_path / "ship.json").read_text())
-    assert (ship["name"], ship["operators"]) == ("Gull", ["telegram:7", "slack:U0123456789"])
+def test_init_keeps_the_environment_file_out_of_git(shipmate: Shipmate, tmp_path: Path) -> None:
+    assert shipmate("init", tmp_path).code == 0
+    assert (tmp_path / ".gitignore").read_text() == ".env\n"
+    (tmp_path / ".gitignore").write_text("*.pyc")
+    assert shipmate("init", tmp_path).code == 0
+    assert (tmp_path / ".gitignore").read_text() == "*.pyc\n.env\n"
+    (tmp_path / ".gitignore").write_text("/.env\n")
+    assert "wrote  .gitignore" not in shipmate("init", tmp_path).out
+    assert (tmp_path / ".gitignore").read_text() == "/.env\n"
 
 
 def test_this_repository_is_as_init_leaves_it(project: Path) -> None:
@@ -144,15 +134,6 @@ def test_exit_codes_reach_the_shell(project: Path) -> None:
     done = process("check", "--dir", project)
     assert (done.code, done.out) == (78, "")
     assert done.err.startswith("ship.json line 1 column 2: found broken JSON")
-
-
-def test_init_does_without_the_slack_channel(
-    shipmate: Shipmate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "channels.slack.app_manifest", None)
-    done = shipmate("init", tmp_path)
-    assert done.code == 0
-    assert "api.slack.com" not in done.out
 
 
 def test_the_schemas_of_a_folder_can_be_written_anew(tmp_path: Path) -> None:

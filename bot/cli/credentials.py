@@ -1,0 +1,229 @@
+"""Asks on a terminal for keys and tokens, tries each where it is used, and keeps them in `.env`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from pydantic import ValidationError
+
+from bot import errors
+from bot.cli.common import HOME, Complaints, say
+from bot.config.checks import token_keys, variable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from bot.contracts.channel import ChannelSettings, Manifest
+    from bot.contracts.environment import Disk
+    from bot.contracts.examination import Claim, Examination
+
+KEY = "ANTHROPIC_API_KEY"
+WAIT_SECONDS = 300.0
+"""So long somebody has to send the code that shows who they are."""
+_PLAIN = re.compile(r"[\w.:/@+=-]*", re.ASCII)
+
+
+@dataclass
+class Credentials:
+    """What was found: values for `.env`, and people (`channel:id`) who showed that they are at this terminal."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    operators: list[str] = field(default_factory=list)
+
+
+def ask(root: Path, name: str, known: Mapping[str, Manifest]) -> Credentials:
+    """Ask for what is not set yet. An empty answer leaves a part out."""
+    from bot.config.placeholders import read_env_file
+
+    found, file = Credentials(), _document(root)
+    given = {**read_env_file(root / ".env", []), **os.environ}
+    if given.get(KEY):
+        say(f"{KEY} is set.")
+    else:
+        _ask_for_key(found, _section(file, "llm").get("baseUrl"))
+    for channel, manifest in sorted(known.items()):
+        names = {token: variable(channel, token) for token in token_keys(manifest)}
+        if all(given.get(one) for one in names.values()):
+            if names:
+                say(f"{' and '.join(names.values())}: set.")
+        elif typer.confirm(f"Connect {channel}?", default=False):
+            say(manifest.connect(name))
+            section = _section(_section(file, "channels"), channel)
+            _ask_for_tokens(found, manifest, names, section)
+    return found
+
+
+def _document(root: Path) -> dict[str, Any]:
+    """An earlier ship.json, for the addresses in it; {} where it cannot be read."""
+    try:
+        document = json.loads((root / "ship.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _section(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = document.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _ask_for_key(found: Credentials, address: str | None) -> None:
+    while key := _secret("Key of the Messages API (sk-ant-…; empty: the built-in demo model)"):
+        wrong = asyncio.run(_try_key(key, address))
+        say(f"  {wrong or 'The provider takes it.'}")
+        if not wrong or typer.confirm("Keep it all the same?", default=False):
+            found.values[KEY] = key
+            return
+
+
+async def _try_key(key: str, address: str | None) -> str:
+    """What is wrong with a key; "" where the provider takes it."""
+    import random
+
+    from bot.llm.factory import build_model
+    from bot.system import SystemClock, UlidSource
+
+    model = build_model(
+        provider="anthropic",
+        api_key=key,
+        base_url=address,
+        clock=SystemClock(),
+        log=Complaints(),
+        ids=UlidSource(),
+        rng=random.Random(),  # noqa: S311 - how long to wait before asking again
+    )
+    try:
+        await model.check()
+    except errors.ModelRefused as error:
+        return f"The provider refuses it: {error}"
+    except errors.ModelError as error:
+        return f"It could not be tried: {error}"
+    finally:
+        await model.close()
+    return ""
+
+
+def _ask_for_tokens(
+    found: Credentials, manifest: Manifest, names: Mapping[str, str], section: Mapping[str, Any]
+) -> None:
+    while True:
+        values = {}
+        for token, name in names.items():
+            form = manifest.token_forms.get(token)
+            values[token] = _secret(f"{name} ({form.example if form else 'empty: leave it off'})")
+            if not values[token]:
+                return
+        settings = _settings(manifest, section, values)
+        if settings is None:
+            say("  ship.json is wrong there, so they were not tried: see `shipmate check`.")
+        if (
+            settings is None
+            or _hold(manifest, settings)
+            or typer.confirm("Keep them all the same?", default=False)
+        ):
+            found.values |= {names[token]: value for token, value in values.items()}
+            if settings is not None and manifest.claim is not None:
+                person = _person(manifest.claim, manifest.name, settings)
+                found.operators += [] if person is None else [f"{manifest.name}:{person}"]
+            return
+
+
+def _settings(
+    manifest: Manifest, section: Mapping[str, Any], values: Mapping[str, str]
+) -> ChannelSettings | None:
+    keys = token_keys(manifest)
+    document = {**section, **{keys[token]: value for token, value in values.items()}}
+    try:
+        return manifest.settings.model_validate_json(json.dumps(document))
+    except ValidationError:
+        return None
+
+
+def _hold(manifest: Manifest, settings: ChannelSettings) -> bool:
+    """Try them; True where nothing is wrong."""
+    if manifest.examine is None:
+        return True
+    examined = asyncio.run(_examined(manifest.examine(settings)))
+    for one in examined.findings:
+        say(f"  {one.part}: {one.found}" + (f"; {one.remedy}" if one.remedy else ""))
+    return all(one.verdict in {"ok", "warn"} for one in examined.findings)
+
+
+async def _examined(examination: Awaitable[Examination]) -> Examination:
+    return await examination
+
+
+def _person(claim: Claim, channel: str, settings: ChannelSettings) -> str | None:
+    """The id of whoever sits at this terminal, as they have shown it; None where they do not."""
+    try:
+        found = asyncio.run(_claimed(claim, settings))
+    except errors.ChannelError as error:
+        say(f"  {error}")
+        return None
+    except KeyboardInterrupt:
+        found = None
+    say(f"  You are {channel}:{found}, an operator." if found else "  Left out.")
+    return found
+
+
+async def _claimed(claim: Claim, settings: ChannelSettings) -> str | None:
+    from bot.system import SystemClock
+
+    clock, code = SystemClock(), f"operator-{secrets.token_hex(8)}"
+    say("To approve what the bot asks for, and let others in, show who you are (Ctrl-C leaves it out):")
+    say(f"  {await claim.invite(settings, code)}")
+    sys.stdout.flush()
+    until = clock.monotonic() + WAIT_SECONDS
+    while clock.monotonic() < until:
+        if found := await claim.look(settings, code):
+            return found
+        await clock.sleep(0.5)
+    return None
+
+
+def _secret(words: str) -> str:
+    return str(typer.prompt(words, default="", show_default=False, hide_input=True)).strip()
+
+
+def keep(root: Path, found: Credentials, known: Mapping[str, Manifest]) -> None:
+    """Put the values into `.env`, beside what is in it, and make the people operators where ship.json does not."""
+    from bot.access_list import FILE, AccessList
+    from bot.cli import starter
+    from bot.system import SystemClock, SystemDisk
+
+    disk, path = SystemDisk(), root / ".env"
+    if found.values:
+        words = disk.read(path).decode("utf-8", "replace") or starter.env_example(known)
+        for name, value in found.values.items():
+            line = f"{name}={value if _PLAIN.fullmatch(value) else json.dumps(value)}"
+            empty = re.search(rf"(?m)^{name}=[ \t]*$", words)
+            words = f"{words[: empty.start()]}{line}{words[empty.end() :]}" if empty else f"{words}{line}\n"
+        disk.replace(path, words.encode())
+        say(f"wrote  .env ({', '.join(found.values)})")
+    named = set(map(str, _document(root).get("operators") or ()))
+    lists = AccessList(root / HOME / FILE, disk, SystemClock())
+    for person in found.operators:
+        if person not in named:
+            channel, _, user_id = person.partition(":")
+            lists.appoint(channel, user_id)
+
+
+def hide_from_git(root: Path, disk: Disk) -> None:
+    """A `.gitignore` that names `.env`."""
+    path = root / ".gitignore"
+    words = disk.read(path).decode("utf-8", "replace")
+    if {".env", "/.env", ".env*", "*.env"}.isdisjoint(line.strip() for line in words.splitlines()):
+        gap = "" if not words or words.endswith("\n") else "\n"
+        disk.replace(path, f"{words}{gap}.env\n".encode())
+        path.chmod(0o644)
+        say("wrote  .gitignore (.env)")
