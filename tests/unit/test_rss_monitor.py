@@ -240,3 +240,56 @@ class TestCollector:
             assert collector.collect()
         finally:
             gc.callbacks.remove(drag)
+
+    def test_the_interpreter_collects_rarely_by_itself_until_it_is_stopped(self) -> None:
+        before, collector = gc.get_threshold(), GarbageCollector(FakeClock())
+        collector.start()
+        try:
+            assert gc.get_threshold()[0] == rss_monitor.THRESHOLDS[0]
+        finally:
+            collector.stop()
+        assert gc.get_threshold() == before
+
+    async def test_everything_is_collected_once_a_minute(
+        self, slow: tuple[GarbageCollector, FakeClock]
+    ) -> None:
+        collector, clock = slow
+        full: list[str] = []
+
+        def seen(phase: str, info: dict[str, int]) -> None:
+            if phase == "start" and info["generation"] == 2:
+                full.append(phase)
+
+        gc.callbacks.append(seen)
+        try:
+            collector.tend()
+            assert not full
+            await clock.advance(rss_monitor.FULL_EVERY)
+            collector.tend()
+            collector.tend()
+            assert len(full) == 1
+        finally:
+            gc.callbacks.remove(seen)
+
+    async def test_what_took_long_to_look_through_is_left_out_until_memory_is_short(
+        self, slow: tuple[GarbageCollector, FakeClock]
+    ) -> None:
+        collector, clock = slow
+
+        def drag(phase: str, info: dict[str, int]) -> None:
+            if phase == "start" and info["generation"] == 2:
+                clock._monotonic += 0.05
+
+        frozen = gc.get_freeze_count()
+        gc.callbacks.append(drag)
+        try:
+            await clock.advance(rss_monitor.FULL_EVERY)
+            collector.tend()
+            assert gc.get_freeze_count() > frozen
+            await clock.advance(rss_monitor.PAUSED_FOR + 1)
+            assert collector.collect()
+            assert gc.get_freeze_count() == 0
+        finally:
+            gc.callbacks.remove(drag)
+            gc.unfreeze()
+            gc.freeze()  # as `conftest` leaves it
