@@ -44,6 +44,22 @@ def deep(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
+def strings(value: Any) -> list[str]:
+    """All strings and keys of a JSON value, in no order."""
+    found: list[str] = []
+    open_ = [value]
+    while open_:
+        item = open_.pop()
+        if isinstance(item, str):
+            found.append(item)
+        elif isinstance(item, dict):
+            open_ += item
+            open_ += item.values()
+        elif isinstance(item, list):
+            open_ += item
+    return found
+
+
 INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"

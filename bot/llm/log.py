@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -12,16 +13,21 @@ from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
 from bot.identity_cache import IdentityCache
 from bot.llm.wrapper import ModelWrapper, aclosing
+from bot.telemetry import context
 
 MESSAGE_PREVIEW = 4_000
 """Characters of one message."""
 TOTAL_PREVIEW = 12_000
 """Characters of all messages of one line, the newest first."""
 WORTH_SHOWING = 40
+_CONVERSATIONS = 1_000
+"""Of which is known what their last request had."""
 
 
 class LoggedModel(ModelWrapper):
-    """A model whose calls are logged, each attempt by itself; `callId` links a request and its response."""
+    """A model whose calls are logged, each attempt by itself; `callId` links a request and its response. The line of a request
+    shows the messages that the one before it in the same conversation did not have; the payload, where it is asked for, is whole.
+    """
 
     def __init__(
         self, model: Model, *, log: Log, ids: Ids, clock: Clock, messages: bool, payload: bool = False
@@ -34,6 +40,8 @@ class LoggedModel(ModelWrapper):
         self._payload = messages and payload
         # The definitions are the same object in call after call.
         self._tool_size = IdentityCache[Sequence[Json], int](_size)
+        # Of the last request of each conversation, its messages by what they say.
+        self._sent: OrderedDict[tuple[object, ...], list[int]] = OrderedDict()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         call = self._ids.ulid()
@@ -69,7 +77,7 @@ class LoggedModel(ModelWrapper):
             "characters": self._tool_size(request.tools) + _size(request.system) + _size(request.messages),
         }
         if self._messages:
-            details["messages"] = previews(request.messages)
+            details["messages"] = previews(request.messages, self._known(request))
         if self._payload:
             details["payload"] = {
                 "model": request.model,
@@ -79,6 +87,21 @@ class LoggedModel(ModelWrapper):
                 "messages": list(request.messages),
             }
         self._log.write("llm_request", f"Asking {request.model}.", **details)
+
+    def _known(self, request: ModelRequest) -> int:
+        """The number of messages with which the last request of this conversation began too."""
+        running = context.current()
+        of = (running.chat_key, running.task, request.purpose)
+        before, now = self._sent.pop(of, []), [_mark(message) for message in request.messages]
+        self._sent[of] = now
+        if len(self._sent) > _CONVERSATIONS:
+            self._sent.popitem(last=False)
+        same = 0
+        for one, other in zip(before, now, strict=False):
+            if one != other:
+                break
+            same += 1
+        return same
 
     def _reply(self, call: str, request: ModelRequest, reply: ModelReply) -> None:
         details: dict[str, Any] = {
@@ -157,11 +180,13 @@ def spent(reply: ModelReply) -> Json:
     return {"usage": usage_object(reply.usage), "costUsd": reply.cost_usd}
 
 
-def previews(messages: Sequence[Message]) -> list[Json]:
-    """The newest messages as text, each cut to `MESSAGE_PREVIEW`, all of them to `TOTAL_PREVIEW`, in order."""
+def previews(messages: Sequence[Message], known: int = 0) -> list[Json]:
+    """The newest messages as text, each cut to `MESSAGE_PREVIEW`, all of them to `TOTAL_PREVIEW`, in order; none of the first
+    `known`.
+    """
     shown: list[Json] = []
     left = TOTAL_PREVIEW
-    for at in range(len(messages) - 1, -1, -1):
+    for at in range(len(messages) - 1, known - 1, -1):
         if left < WORTH_SHOWING:
             break
         words = _cut(_words(messages[at].get("content")), min(MESSAGE_PREVIEW, left))
@@ -199,6 +224,13 @@ def _block_words(block: Json) -> str:
         mark = " error" if block.get("is_error") else ""
         return f"[tool_result{mark}] {_words(block.get('content'))}"
     return f"[{kind}]"
+
+
+def _mark(value: Any) -> int:
+    """The same number for what says the same, in this process."""
+    if isinstance(value, dict):
+        return hash(tuple(map(_mark, value.values())))
+    return hash(tuple(map(_mark, value))) if isinstance(value, list | tuple) else hash(value)
 
 
 def _size(value: Any) -> int:

@@ -6,7 +6,7 @@ import bisect
 import html
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import unquote
 
 from bot import text
@@ -63,6 +63,10 @@ _WRAPS = re.compile(
     rf"(?:\\[nrt]|[{re.escape(_AROUND)}{text.INVISIBLE}]|(?<![^\n ])[-+](?=[ \r\n]))+",
 )
 """Separators between the lines of wrapped text, quoted or listed or not, in JSON and in code too."""
+_BREAK = "\x1b>(\n"
+"""Stands between texts that are searched together. No sequence for a terminal, link or comment goes on behind it: one that began
+in a text and ended in another would hide what is between them.
+"""
 _LISTED = ("- ", "-\n", "-\r", "+ ", "+\n", "+\r")
 _BULLETS = re.compile(r"(?<![^\n ])[-+](?=[ \r\n])")
 
@@ -240,3 +244,8 @@ class LogRedactor(Redactor):
 
     def __call__(self, value: str) -> str:
         return _TOKENS.sub(MARK, super().__call__(value))
+
+    def finds(self, strings: Sequence[str]) -> bool:
+        """True if one of them has a secret; rarely true where none has. One search for all costs a fraction of one for each."""
+        words = _BREAK.join(strings)
+        return self(words) != words

@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from bot import errors
 from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, TextDelta, Usage
 from bot.llm.client import AnthropicModel
 from bot.llm.log import MESSAGE_PREVIEW, TOTAL_PREVIEW, LoggedModel, previews
 from bot.system import UlidSource
+from bot.telemetry import turn_scope
 from bot.testing import anthropic_script as script
 from bot.testing.anthropic import AnthropicServer
 from bot.testing.clock import FakeClock
@@ -93,6 +96,25 @@ async def test_messages_are_previewed_when_they_are_logged() -> None:
     assert ANSWER in response["messages"][0]["text"]
     assert "payload" not in request
     assert "helpful assistant" not in log.text
+
+
+async def test_a_request_shows_what_the_one_before_it_did_not_have() -> None:
+    log = MemoryLog()
+    model = logged(ScriptedModel(*[[REPLY]] * 6), log)
+    more = [*REQUEST.messages, user("and then?")]
+    removed = [user("[message removed]"), *more[1:]]
+
+    async def shown(messages: Sequence[Json], chat: str = "web:chat:a") -> list[int]:
+        with turn_scope(chat_key=ChatKey.parse(chat)):
+            await items(model, dataclasses.replace(REQUEST, messages=tuple(messages)))
+        return [one["at"] for one in log.of("llm_request")[-1].details["messages"]]
+
+    assert await shown(REQUEST.messages) == [0, 1, 2]
+    assert await shown(more) == [3]
+    assert await shown(more, "web:chat:b") == [0, 1, 2, 3]
+    assert await shown(more) == []
+    assert await shown(removed) == [0, 1, 2, 3]
+    assert log.of("llm_request")[-1].details["message_count"] == 4
 
 
 @pytest.mark.parametrize("payload", [False, True])

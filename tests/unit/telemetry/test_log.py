@@ -107,6 +107,23 @@ def test_secrets_and_token_like_text_reach_no_line(make: Make, tmp_path: Path) -
     assert "A" * 30 not in whole
 
 
+def test_a_line_is_searched_for_secrets_once(make: Make, tmp_path: Path) -> None:
+    class Counting(telemetry.LogRedactor):
+        looks = 0
+
+        def __call__(self, value: str) -> str:
+            Counting.looks += 1
+            return super().__call__(value)
+
+    log = make(redact=Counting(["hunter2-hunter2"]))
+    log.write("a", "said", messages=[{"at": at, "text": "密码 words"} for at in range(20)], more={"k": ["v"]})
+    assert log.flush()
+    assert Counting.looks == 1
+    log.write("a", "said", messages=[{"text": "not this"}, {"text": ["hunter2-hunter2"]}])
+    assert log.flush()
+    assert lines(tmp_path)[1]["details"]["messages"] == [{"text": "not this"}, {"text": ["[redacted]"]}]
+
+
 def test_writing_never_waits_for_the_disk_and_debug_lines_go_first(
     make: Make, tmp_path: Path, disk: GatedDisk
 ) -> None:

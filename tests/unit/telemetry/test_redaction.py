@@ -56,6 +56,41 @@ def test_text_without_a_secret_stays_as_it_is(text: str) -> None:
     assert Redactor(["correct-horse-battery-staple"])(text) == text
 
 
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
+@given(SECRETS, st.lists(AROUND, max_size=4), st.data())
+def test_what_any_of_many_texts_shows_all_of_them_show_together(
+    secret: str, others: list[str], data: st.DataObject
+) -> None:
+    redact = LogRedactor([secret])
+    shape = data.draw(st.sampled_from(appearances(secret, "", "")))
+    cut = data.draw(st.integers(0, len(shape)))
+    wrapped = data.draw(
+        st.sampled_from([shape, f"{shape[:cut]}\n{shape[cut:]}", f"**{shape[:cut]}**{shape[cut:]}"])
+    )
+    texts = [*others, wrapped]
+    if any(redact(one) != one for one in texts):
+        assert redact.finds(texts)
+        assert redact.finds(texts[::-1])
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        ("<!--", "-->"),
+        ("\x1b]", "\x07"),
+        ("\x9d", "\x9c"),
+        ("](", ")"),
+        ("](", '"hidden")'),
+        ("<https://a.example/", "|"),
+    ],
+)
+def test_no_text_hides_a_secret_of_another(opening: str, closing: str) -> None:
+    redact = LogRedactor(["correct-horse-battery"])
+    assert redact.finds([f"words {opening}", "correct-**horse**-battery", f"{closing} words"])
+    assert redact.finds([f"words {opening}", f'"correct-**horse**-battery"{closing}', f"{closing} words"])
+    assert not redact.finds([f"words {opening}", "correct", "-horse-battery", f"{closing} words"])
+
+
 def test_what_stands_around_a_secret_stays() -> None:
     assert Redactor(["s3cr3t-value"])("密码是s3cr3t-value。😀") == "密码是[redacted]。😀"
 
