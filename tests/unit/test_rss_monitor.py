@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -199,6 +200,21 @@ def test_a_library_without_trimming_is_left_alone(monkeypatch: pytest.MonkeyPatc
     rss_monitor.trim()
 
 
+@contextlib.contextmanager
+def dragging(clock: FakeClock) -> Iterator[None]:
+    """Each full collection takes 50 ms."""
+
+    def drag(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            clock._monotonic += 0.05
+
+    gc.callbacks.append(drag)  # after the one that takes the time
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(drag)
+
+
 class TestCollector:
     @pytest.fixture
     def slow(self) -> Iterator[tuple[GarbageCollector, FakeClock]]:
@@ -228,18 +244,11 @@ class TestCollector:
     ) -> None:
         collector, clock = slow
 
-        def drag(phase: str, info: dict[str, int]) -> None:
-            if phase == "start" and info["generation"] == 2:
-                clock._monotonic += 0.05
-
-        gc.callbacks.append(drag)  # after the one that takes the time
-        try:
+        with dragging(clock):
             assert collector.collect()
             assert not collector.collect()
             await clock.advance(rss_monitor.PAUSED_FOR + 1)
             assert collector.collect()
-        finally:
-            gc.callbacks.remove(drag)
 
     def test_the_interpreter_collects_rarely_by_itself_until_it_is_stopped(self) -> None:
         before, collector = gc.get_threshold(), GarbageCollector(FakeClock())
@@ -276,20 +285,12 @@ class TestCollector:
     ) -> None:
         collector, clock = slow
 
-        def drag(phase: str, info: dict[str, int]) -> None:
-            if phase == "start" and info["generation"] == 2:
-                clock._monotonic += 0.05
-
         frozen = gc.get_freeze_count()
-        gc.callbacks.append(drag)
-        try:
+        with dragging(clock):
             await clock.advance(rss_monitor.FULL_EVERY)
             collector.tend()
             assert gc.get_freeze_count() > frozen
             await clock.advance(rss_monitor.PAUSED_FOR + 1)
             assert collector.collect()
             assert gc.get_freeze_count() == 0
-        finally:
-            gc.callbacks.remove(drag)
-            gc.unfreeze()
-            gc.freeze()  # as `conftest` leaves it
+        gc.freeze()  # as `conftest` leaves it
