@@ -25,7 +25,8 @@ RETRY_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`work` runs inside the batch's transaction, in a savepoint of its own.
+    """`work` runs inside the batch's transaction. Where one of a batch fails by itself, all of them run again, each in a
+    savepoint of its own: so `work` may run several times.
 
     A failed commit has an unknown outcome; `undo` then runs before anything else, so that no refused change stays half
     done. An operation that only `reads` is answered even when nothing can be written; a `new` one is refused on a full
@@ -253,10 +254,25 @@ class Database:
             return self._failed(error)
 
     def _transaction(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> list[Any]:
+        try:
+            return self._in_transaction(db, operations, _plainly)
+        except (sqlite3.Error, ValueError, OverflowError) as error:
+            if self._db is not db or file.suspect(error) or file.busy(error) or self._may_fit(error):
+                raise
+        return self._in_transaction(db, operations, self._guarded)
+
+    def _in_transaction(
+        self,
+        db: sqlite3.Connection,
+        operations: Sequence[Operation],
+        carry_out: Callable[[sqlite3.Connection, Operation], Any],
+    ) -> list[Any]:
         # Reading alone asks for nothing that the disk could refuse.
         db.execute("BEGIN" if all(operation.reads for operation in operations) else "BEGIN IMMEDIATE")
         try:
-            results = _each(operations, lambda operation: self._guarded(db, operation))
+            results = _each(
+                operations, lambda operation: self._refused_now(operation) or carry_out(db, operation)
+            )
             self._commit(db, operations)
         finally:
             if self._db is db and db.in_transaction:
@@ -272,9 +288,12 @@ class Database:
             self._give_up(db, error)
             raise
 
-    def _guarded(self, db: sqlite3.Connection, operation: Operation) -> Any:
+    def _refused_now(self, operation: Operation) -> errors.StorageError | None:
         if operation.new and self._reserve.trouble:
             return errors.StorageError(f"the journal takes in nothing new: {self._reserve.trouble}")
+        return None
+
+    def _guarded(self, db: sqlite3.Connection, operation: Operation) -> Any:
         db.execute("SAVEPOINT operation")
         try:
             result = operation.work(db)
@@ -430,6 +449,10 @@ def _each(operations: Sequence[Operation], carry_out: Callable[[Operation], Any]
             behind = result
         results.append(result)
     return results
+
+
+def _plainly(db: sqlite3.Connection, operation: Operation) -> Any:
+    return operation.work(db)
 
 
 def _nothing(_: sqlite3.Connection) -> None:

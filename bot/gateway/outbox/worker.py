@@ -499,12 +499,15 @@ class OutboxWorker:
     async def _attempt(self, batch: Batch, place: str | None, *, doubt: bool) -> None:
         """Send the first row once, when it may be sent."""
         self.closed_chats.check(batch.to)
-        written = self._write(batch)
-        if wait := await self.limits.slot(batch.to):
-            raise errors.DeliveryThrottled("the platform still wants to be left alone", retry_after=wait)
-        batch.update(batch.head.begin())
-        # Where no slot had to be waited for, all of it goes to the disk at once.
-        await asyncio.gather(written, self._update(batch.head))
+        if batch.written is None and self.limits.spare(batch.to, reserve=0):
+            batch.update(batch.head.begin())  # nothing to wait for: its row is new and being sent at once
+            await self._write(batch)
+        else:
+            written = self._write(batch)
+            if wait := await self.limits.slot(batch.to):
+                raise errors.DeliveryThrottled("the platform still wants to be left alone", retry_after=wait)
+            batch.update(batch.head.begin())
+            await asyncio.gather(written, self._update(batch.head))
         await _to_its_end(self._sent(batch, place, doubt=doubt))
 
     async def _sent(self, batch: Batch, place: str | None, *, doubt: bool) -> None:

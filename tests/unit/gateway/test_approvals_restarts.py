@@ -35,7 +35,7 @@ async def test_a_restart_finds_what_waits_and_asks_only_once(tmp_path: Path, pre
     await again.idle()
     assert again.ran == [Verdict("approved", "tele:1", "once")]
     assert not [one for one in again.tele.sent if approvals.BUTTONS in one.target]
-    assert again.tele.texts[-1] == "approved"
+    assert "approved" in again.tele.texts
     await again.close()
 
 
@@ -63,7 +63,7 @@ async def test_a_question_that_a_restart_cut_off_is_asked_again_where_it_was_not
     assert [str(one.chat_key) for one in second.tele.sent] == [GROUP["chat_key"]]
     await second.press("approve", second.names()[0])
     await second.idle()
-    assert second.tele.texts[-1] == "approved"
+    assert "approved" in second.tele.texts
     await second.close()
 
 

@@ -407,6 +407,17 @@ async def test_messages_wait_for_their_slot_and_signs_of_work_are_dropped(tmp_pa
     await bench.close()
 
 
+async def test_what_may_go_out_at_once_is_written_once_before_it_is_sent(tmp_path: Path) -> None:
+    bench = Desk(tmp_path, wrap=FaultyJournal)
+    journal: Any = bench.journal
+    await bench.delivery.open(lambda *_: None)
+    journal.done.clear()
+    await bench.delivery.send(TO, "早上好")
+    assert journal.done == ["put_outbox", "update_outbox"]
+    assert await bench.states() == [("sent", "m1")]
+    await bench.close()
+
+
 @pytest.mark.parametrize("how", ["by itself", "at the end"])
 async def test_what_was_sent_while_the_journal_refused_is_recorded_though_nothing_else_is_sent(
     how: str, tmp_path: Path
@@ -416,7 +427,7 @@ async def test_what_was_sent_while_the_journal_refused_is_recorded_though_nothin
     journal.fail(JournalFailure("update_outbox", times=None))
     await bench.delivery.open(lambda *_: None)
     await bench.delivery.send(TO, "早上好")
-    assert await bench.states() == [("ready", None)]
+    assert await bench.states() == [("sending", None)]
     if how == "at the end":
         await bench.delivery.close()
     journal.mend()
