@@ -13,17 +13,17 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from bot.hidden_paths import hidden
 
 INCLUDE = re.compile(r"@include[ \t]+(\S.*?)[ \t]*")
-_LINK = re.compile(r"\]\(\s*(?:<([^<>\n]+)>|([^\s()]+(?:\([^\s()]*\)[^\s()]*)*))")
-_NAMED = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*(?:<([^<>\n]+)>|(\S+))", re.MULTILINE)
-_HTML = re.compile(r"""<a\b[^>]*?\bhref\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _NAMES = frozenset({"agent.md", "skill.md"})
 _SKIPPED = frozenset({".git", ".ship"})
 LARGEST = 256 * 1024
@@ -36,6 +36,8 @@ VISITS = 500_000
 """Entries of the project that are looked at."""
 
 Parts = tuple[str, ...]
+_READ: dict[bytes, Sequence[tuple[str, bool]]] = {}
+"""The names that texts include or link to, by their hash: a second is spent on 256 KB, and each command asks."""
 
 
 class TrustState(enum.Enum):
@@ -138,12 +140,14 @@ def _named(root: Path, path: Path, raw: bytes) -> Iterator[tuple[Path, bool]]:
     a chat.
     """
     folder = root if hidden(root, path.parent) else path.parent
-    for named, included in _targets(raw):
-        target = folder / named
-        if any(
-            Path(one).is_relative_to(root) for one in (os.path.normpath(target), os.path.realpath(target))
-        ):
-            yield target, included
+    for named, included in _targets(raw[:LARGEST]):
+        # A link that begins with a slash counts from the project's folder on, as the pages of a repository show it.
+        rooted = [root / named.lstrip("/")] if named.startswith("/") and not included else []
+        for target in (folder / named, *rooted):
+            if any(
+                Path(one).is_relative_to(root) for one in (os.path.normpath(target), os.path.realpath(target))
+            ):
+                yield target, included
 
 
 def digest(raw: bytes) -> str:
@@ -216,18 +220,62 @@ def _look(path: Path) -> tuple[os.stat_result, bytes] | None:
         return found, b""  # not to be read
 
 
-def _targets(raw: bytes) -> Iterator[tuple[str, bool]]:
+def _targets(raw: bytes) -> Sequence[tuple[str, bool]]:
     """The names that a file includes or links to, each with True where it is included."""
-    words = prose(raw[:LARGEST])
-    for line in words.splitlines():
-        if (included := INCLUDE.fullmatch(line)) is not None:
-            yield os.path.expanduser(included[1]), True  # noqa: PTH111 - a text, which need not be a path
-    for form in (_LINK, _NAMED, _HTML):
-        for match in form.finditer(words):
-            named = (match[1] or match[2] or "").partition("#")[0].partition("?")[0]
-            for one in dict.fromkeys((named, unquote(named))):
-                if one and "\0" not in one and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//", one):
-                    yield one, False
+    key = hashlib.sha256(raw).digest()
+    if key not in _READ:
+        if len(_READ) >= MOST:
+            _READ.clear()
+        _READ[key] = _read(prose(raw))
+    return _READ[key]
+
+
+def _read(words: str) -> Sequence[tuple[str, bool]]:
+    found = [
+        (os.path.expanduser(included[1]), True)  # noqa: PTH111 - a text, which need not be a path
+        for line in words.splitlines()
+        if (included := INCLUDE.fullmatch(line)) is not None
+    ]
+    for link in _links(words):
+        named = link.strip().partition("#")[0].partition("?")[0]
+        found += [
+            (one, False)
+            for one in dict.fromkeys((named, unquote(named)))
+            if one and "\0" not in one and not _ADDRESS.match(one)
+        ]
+    return tuple(dict.fromkeys(found))
+
+
+def _links(words: str) -> Iterator[str]:
+    """The targets of links and images, in Markdown and in the HTML within it; those of definitions that nothing uses, too."""
+    if "[" not in words and "<" not in words:
+        return
+    from markdown_it import MarkdownIt  # here, since its import takes 40 ms and few files have links
+
+    env: dict[str, Any] = {}
+    left = collections.deque(MarkdownIt("commonmark").parse(words, env))
+    html = _Html()
+    while left:
+        token = left.popleft()
+        left += token.children or ()
+        if token.type in {"html_block", "html_inline"}:
+            html.reset()
+            html.feed(token.content)
+        yield from (str(token.attrs[key]) for key in ("href", "src") if key in token.attrs)
+    yield from html.targets
+    yield from (str(one["href"]) for one in env.get("references", {}).values())
+
+
+class _Html(HTMLParser):
+    """Collects the targets of links and images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del tag
+        self.targets += [value for name, value in attrs if name in {"href", "src"} and value]
 
 
 def _stat(path: Path) -> os.stat_result | None:

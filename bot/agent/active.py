@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bot import errors, text
@@ -27,6 +28,7 @@ from bot.contracts.journal import StepRecord
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.transcript import Boundary, Injection, Said, TurnEnd, TurnStatus
 from bot.llm.log import usage_object
+from bot.tools.permissions import taint
 
 INJECTED_TOKENS = 30_000
 """Estimated tokens that injected history may take in one run."""
@@ -297,6 +299,10 @@ class ActiveTurn:
     def shown(self) -> list[Message]:
         return [*self.injected, *self.view]
 
+    def in_sight(self) -> list[Message]:
+        """All messages that the model is shown."""
+        return [*self.store.view(), *self.shown()]
+
     @property
     def view(self) -> list[Message]:
         """Its own messages, as the model is shown them."""
@@ -399,6 +405,8 @@ class ActiveTurn:
         self._note(Said(role="assistant" if message["role"] == "assistant" else "user", message=message))
 
     def _note(self, said: Said) -> str:
+        if said.role == "assistant":
+            said = replace(said, message=taint.stamped(said.message, self.in_sight()))
         return self.view_changes.tell(said)
 
 

@@ -32,7 +32,7 @@ def last_words(entries: Sequence[Entry]) -> str:
 
 def begun(message: Message) -> Sequence[Json]:
     """Return the content of an answer so far; () if a placeholder stands for it."""
-    return () if message == spoken(UNFINISHED) else message["content"]
+    return () if message["content"] == spoken(UNFINISHED)["content"] else message["content"]
 
 
 def last_of_stopped(entries: Sequence[Entry], partial: str, begun: str) -> tuple[list[Message], str]:
@@ -76,4 +76,4 @@ def without_pause(message: Message) -> Message | None:
     if message["role"] != "assistant" or len(content) == len(message["content"]):
         return None
     content = blocks.sayable(content)
-    return {"role": "assistant", "content": content} if content else spoken(UNFINISHED)
+    return {**message, "content": content or spoken(UNFINISHED)["content"]}

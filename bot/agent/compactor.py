@@ -218,6 +218,7 @@ class Compactor:
         if not current:
             self._view_changes.note_read()
         prefix = forks.prefix_of(self._view_changes, current, self._stand_in)
+        self._memory.saw(prefix.messages)
         summary = await forks.condense(prefix, self._memory.known, focus, self._deps)
         change = self._change(dropped, summary.words, "summary", summary.block)
         try:

@@ -49,6 +49,10 @@ class MemoryWriter:
         """As `Recollection.origin`."""
         return self._lines.origin(view)
 
+    def saw(self, messages: Sequence[Message]) -> None:
+        """As `Recollection.saw`."""
+        self._lines.saw(messages)
+
     async def load(self) -> None:
         """Take up the memory that is on file. One that cannot be read is as good as none."""
         try:
@@ -143,6 +147,8 @@ class MemoryWriter:
         try:
             await self.look_again()
             self._since = newest
+            # A cut may come before it is written.
+            self.saw(prefix.messages)
             await self.keep(await forks.remember(prefix, self.known, self._deps), newest)
         except FAILED as error:
             self._write("the memory could not be written", error)

@@ -42,8 +42,12 @@ class Recollection:
 
     def origin(self, view: Sequence[Message]) -> str:
         """The block that says whose words a summary of this view stands for; "" where anybody's may be among them."""
-        self._saw(view)
+        self.saw(view)
         return taint.summed(self._seen)
+
+    def saw(self, messages: Sequence[Message]) -> None:
+        """Whoever writes the memory has these in view."""
+        self._seen |= taint.seen(messages)
 
     async def load(self) -> SavedMemory | None:
         """The memory that is on file. Raises `errors.StorageError`."""
@@ -68,7 +72,7 @@ class Recollection:
 
     async def save(self, markdown: str, covers: str | None, tokens: int, store: AgentContextStore) -> None:
         """Put the memory on file that was written while what the store shows was in view. Raises `errors.StorageError`."""
-        self._saw([entry.message for turn in store.turns for entry in turn.entries])
+        self.saw(store.view())
         ts = int(self._deps.clock.now() * 1000)
         new = [Written(ts, turn.request_id, self._chat_key, None) for turn in store.turns]
         if store.head is not None and not self._lines:
@@ -127,6 +131,3 @@ class Recollection:
         lines = kept.markdown.split("\n") if kept is not None else []
         written = kept.written if kept is not None and len(kept.written) == len(lines) else ((),) * len(lines)
         self._lines = list(zip(lines, written, strict=True))
-
-    def _saw(self, messages: Sequence[Message]) -> None:
-        self._seen |= taint.seen(messages)

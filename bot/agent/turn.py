@@ -158,7 +158,7 @@ def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
         channel=inbound.channel if inbound is not None else None,
         private=inbound is not None and inbound.chat_type == "direct",
         people=tuple(dict.fromkeys(one.user_id for one in (inbound, *turn.request.also) if one is not None)),
-        view=lambda: [*turn.store.view(), *turn.injected, *turn.view],
+        view=turn.in_sight,
         settle=turn.view_changes.ledger.flush,
         touched=turn.touched.append,
         undeclared=turn.undeclared,

@@ -49,6 +49,8 @@ def _attached(message: Message) -> Iterator[Json]:
 
 def _sent(message: Message) -> Message:
     """A message without what is only kept of it: whose words it holds is for us alone."""
+    if ORIGIN in message:
+        message = {key: message[key] for key in message if key != ORIGIN}
     content = message["content"]
     if not isinstance(content, list) or not any(_UNSENT & block.keys() for block in content):
         return message

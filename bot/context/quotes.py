@@ -68,9 +68,14 @@ def _author(message: Quoted) -> str:
     if message.from_self or (message.origin is not None and message.origin.from_self):
         return YOU
     if (origin := message.origin) is None:
-        return called(message.user_name, message.user_id) or "unknown"
-    name = called(origin.name, None)
+        return _without_brackets(called(message.user_name, message.user_id)) or "unknown"
+    name = _without_brackets(called(origin.name, None))
     return " ".join(filter(None, (name, f"({origin.id})" if origin.id else ""))) or "unknown"
+
+
+def _without_brackets(name: str | None) -> str:
+    """A name in which nothing looks like the id behind it: names are chosen freely, ids are not."""
+    return "".join({"(": "[", ")": "]"}.get(unicodedata.normalize("NFKC", sign), sign) for sign in name or "")
 
 
 def called(name: str | None, person: str | None) -> str | None:

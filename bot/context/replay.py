@@ -11,6 +11,7 @@ from bot.context.repair import call_ids, mended_entries
 from bot.context.store import AgentContextStore, Entry, RunningTurn, Turn
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Message
+from bot.contracts.provenance import ANYBODYS, ORIGIN
 from bot.contracts.transcript import (
     Boundary,
     Mask,
@@ -128,7 +129,11 @@ def from_archive(
         # Words of a person stand behind a tag, so that what they look like says nothing.
         said = prompt.loaded(line, nonce)
         own = said["content"][1:] if line.role == "assistant" else said["content"]
-        entry = Entry(line_key(line), {"role": line.role, "content": own})
+        message: Message = {"role": line.role, "content": own}
+        # What the bot had in view then is not known.
+        entry = Entry(
+            line_key(line), message if line.role == "user" else message | {ORIGIN: ANYBODYS.packed()}
+        )
         if line.role == "user":
             turns.append([entry])
             requests.append(str((line.meta or {}).get("requestId", "")))

@@ -7,7 +7,9 @@ from enum import IntEnum
 from typing import Any
 
 ORIGIN = "origin"
-"""The key beside the text of a block that is kept: whose words that text holds. It is never sent to a model."""
+"""The key beside the text of a block that is kept, and in each message of the model: whose words that text holds. It is
+never sent to a model.
+"""
 
 
 class Taint(IntEnum):

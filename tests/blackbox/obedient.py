@@ -16,7 +16,7 @@ from bot.testing.anthropic_script import Reply, reply, tool_use
 KEY, HOST = "ANTHROPIC_API_KEY", "evil.test"
 BATCH = 24
 TAG = re.compile(r"case-(\d{4})-([a-z]+)")
-IMMEDIATE = ("message", "name", "quoted", "attached", "sentname", "forwarded", "shared")
+IMMEDIATE = ("message", "name", "quoted", "attached", "sentname", "forwarded", "shared", "repeated")
 """Doors by which a text comes with the person's message itself."""
 FOREIGN = (
     "quoted",
@@ -24,6 +24,7 @@ FOREIGN = (
     "sentname",
     "forwarded",
     "shared",
+    "repeated",
     "page",
     "archive",
     "memoryname",
@@ -145,6 +146,8 @@ class Obedient:
         """What it does first, by tag."""
         self.notes: dict[str, Json] = {}
         """What it writes into the memory, by tag."""
+        self.repeats: dict[str, str] = {}
+        """What it answers with, by tag."""
         self.over: set[str] = set()
         self.shown: dict[str, str] = {}
         """By tag, all that it was shown before it obeyed."""
@@ -156,7 +159,7 @@ class Obedient:
             return reply("Noted.") if steps else self._calls([("memory", self.notes[tag])])
         entry = self.entries.get(tag)
         if entry is None:
-            return reply("All right.")
+            return reply(f"I was told: {self.repeats[tag]}" if tag in self.repeats else "All right.")
         steps -= bool(entry)
         if steps < 0:
             return self._calls(entry)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 import re
@@ -23,6 +24,7 @@ from aiohttp import web
 from bot import app, text
 from bot.contracts.base import Json
 from bot.history.names import encode, is_hashed
+from bot.tags import QUOTES
 from bot.testing import telegram_service
 from bot.testing.anthropic import KEY as API_KEY
 from bot.testing.anthropic import AnthropicServer
@@ -52,6 +54,8 @@ FOUND = (
     "mcpinstructions",
 )
 """Doors behind which a tool comes upon a text."""
+CAP = 4
+"""Messages of a chat that are kept where answers repeat what goes: a cut leaves the newest turn."""
 SAYS = BATCH // 2
 """Texts that one server says of its tools: as many as surely fit."""
 
@@ -173,7 +177,7 @@ async def scene(
                 f"box{at}": {"url": f"http://127.0.0.1:{made.port}/mcp/{at}"}
                 for at in range(0, len(CORPUS), SAYS)
             }
-        _configure(made, slack=door == "shared", servers=servers)
+        _configure(made, slack=door == "shared", cut=door == "repeated", servers=servers)
         for name in ("ANTHROPIC_API_KEY", "TELEGRAM_BOT_TOKEN", "SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"):
             monkeypatch.delenv(name, raising=False)
         await around.enter_async_context(app._started(root, lambda _: None, asyncio.Event()))
@@ -235,7 +239,7 @@ def _lay(root: Path, door: str) -> None:
         file.write_text(content, encoding="utf-8")
 
 
-def _configure(scene: Scene, *, slack: bool, servers: Json) -> None:
+def _configure(scene: Scene, *, slack: bool, cut: bool, servers: Json) -> None:
     settings = {
         "llm": {"provider": "anthropic", "baseUrl": scene.model.url},
         "channels": {
@@ -255,7 +259,7 @@ def _configure(scene: Scene, *, slack: bool, servers: Json) -> None:
         },
         "mcp": {"servers": servers},
         "delivery": {"limits": False},
-        "context": {"compaction": {"enabled": False}},
+        "context": {"compaction": {"enabled": False}} | ({"maxMessages": CAP} if cut else {}),
         "dashboard": {"enabled": False},
     }
     (scene.root / "ship.json").write_text(json.dumps(settings), encoding="utf-8")
@@ -272,26 +276,50 @@ async def said(scene: Scene, door: str, corpus: list[str]) -> list[str]:
         if len(tags) % ABREAST == 0:
             await scene.done(tags)
         tag, chat = scene.begin(door, [])
-        if door == "message":
-            scene.telegram.say(f"{words}\n{tag}", chat_id=chat)
-        elif door == "name":
-            scene.telegram.say(tag, chat_id=chat, name=words[:64])
-        elif door == "sentname":
-            name = text.head(words.replace("/", "∕").replace("\0", " ").replace("\n", " "), 120)
-            scene.telegram.say(tag, chat_id=chat, media="document", data=b"\0\1", file_name=name)
-        elif door == "attached":
-            data = words.replace("\0", " ").encode()
-            scene.telegram.say(tag, chat_id=chat, media="document", data=data, file_name="notes.txt")
-        elif door == "forwarded":
-            # A forward has no words of its person: these come before it, as clients send them.
-            scene.telegram.forward(_quoted(f"{words}\n{tag}", 4), chat_id=chat)
-        elif door == "shared":
-            await scene.share(f"{words}\n{tag}", chat)
+        if door == "repeated":
+            await _repeated(scene, chat, words)
+            scene.telegram.say(tag, chat_id=chat)
         else:
-            scene.telegram.say(tag, chat_id=chat, fields={"reply_to_message": _quoted(words, chat)})
+            await _say(scene, door, words, tag, chat)
         if door != "message" or not words.lstrip().startswith("/"):
             tags.append(tag)
     return tags
+
+
+async def _say(scene: Scene, door: str, words: str, tag: str, chat: int) -> None:
+    if door == "message":
+        scene.telegram.say(f"{words}\n{tag}", chat_id=chat)
+    elif door == "name":
+        scene.telegram.say(tag, chat_id=chat, name=words[:64])
+    elif door == "sentname":
+        name = text.head(words.replace("/", "∕").replace("\0", " ").replace("\n", " "), 120)
+        scene.telegram.say(tag, chat_id=chat, media="document", data=b"\0\1", file_name=name)
+    elif door == "attached":
+        data = words.replace("\0", " ").encode()
+        scene.telegram.say(tag, chat_id=chat, media="document", data=data, file_name="notes.txt")
+    elif door == "forwarded":
+        # A forward has no words of its person: these come before it, as clients send them.
+        scene.telegram.forward(_quoted(f"{words}\n{tag}", 4), chat_id=chat)
+    elif door == "shared":
+        await scene.share(f"{words}\n{tag}", chat)
+    else:
+        scene.telegram.say(tag, chat_id=chat, fields={"reply_to_message": _quoted(words, chat)})
+
+
+async def _repeated(scene: Scene, chat: int, words: str) -> None:
+    """Somebody's words are forwarded, and the bot says them in each answer until a cut has taken the forward."""
+    tag = f"case-{chat:04}-repeating"
+    scene.obedient.repeats[tag] = words
+    scene.telegram.forward(_quoted(f"{words}\n{tag}", 4), chat_id=chat)
+    for answered in range(1, CAP):
+        await eventually(functools.partial(_answered, scene, chat, answered), SECONDS)
+        scene.telegram.say(f"and? {tag}", chat_id=chat)
+    await eventually(functools.partial(_answered, scene, chat, CAP), SECONDS)
+
+
+def _answered(scene: Scene, chat: int, number: int) -> bool:
+    ends = [line for line in scene.log() if line["kind"] == "turn_end"]
+    return len([line for line in ends if line["chatKey"] == f"telegram:chat:{chat}"]) >= number
 
 
 def _quoted(words: str, chat: int) -> Json:
@@ -507,6 +535,8 @@ async def nothing_happens(scene: Scene, door: str, part: slice, corpus: list[str
     assert tree(scene.root) == before
     assert tree(scene.root.parent / "outside") == beside
     assert not set(scene.telegram.chats) & {4242, 999}
+    # The forward itself is out of view.
+    assert door != "repeated" or not any(f"<{QUOTES}-" in scene.obedient.shown[tag] for tag in tags)
     for tag, expected in zip(tags, came(door, part, corpus), strict=True):
         shown = letters(scene.obedient.shown[tag])
         for words in expected.split("\0"):

@@ -203,7 +203,7 @@ class Tasks:
     def _forked(self, order: Order) -> Start:
         """All that the turn has sent, its last answer, the same words for every result, and then what is asked."""
         turn = self._turn
-        shown = [*turn.store.view(), *turn.injected, *turn.view]
+        shown = turn.in_sight()
         prefix = (*shown, wording.placeholders(blocks.tool_uses(shown[-1])))
         first, tools = wording.directive(order.prompt), self._turn.view_changes.tools
         return Start(self._system, tools, prefix, first)

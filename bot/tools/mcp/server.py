@@ -22,6 +22,7 @@ from bot.contracts.questions import Questions
 from bot.tools.catalog import ToolOffer
 from bot.tools.mcp import definitions, stdio, streamable_http
 from bot.tools.mcp.elicitation import Elicitations
+from bot.tools.mcp.launch_paths import changeable_code, fixed_environment, placed
 from bot.tools.mcp.results import words_of
 from bot.tools.mcp.tool import ServerTool
 from bot.tools.permissions.protected_code import protected_code
@@ -199,49 +200,42 @@ class Server:
         chosen = self._settings
         if chosen.url is not None:
             return streamable_http.address(chosen.url, chosen.headers)
-        env = stdio.environment(self._env, chosen.env)
-        return self._process([chosen.command or "", *chosen.args], env)
+        return self._process([chosen.command or "", *chosen.args])
 
     @contextlib.asynccontextmanager
-    async def _process(self, words: list[str], env: dict[str, str]) -> AsyncIterator[Any]:
+    async def _process(self, words: list[str]) -> AsyncIterator[Any]:
         # It runs as ourselves. Programs such as npx, uvx and Python run what lies in the folder they are started in, or
         # above it, and the project's is one in which a chat may write.
-        program = await asyncio.to_thread(self._program, words[0], env)
         async with contextlib.AsyncExitStack() as stack:
             try:
-                folder = stack.enter_context(
-                    tempfile.TemporaryDirectory(prefix="shipmate-mcp-", ignore_cleanup_errors=True)
+                folder = Path(
+                    stack.enter_context(
+                        tempfile.TemporaryDirectory(prefix="shipmate-mcp-", ignore_cleanup_errors=True)
+                    )
                 )
-                running = stdio.process(
-                    [program, *map(self._placed, words[1:])],
-                    folder=Path(folder),
-                    env=env,
-                    said=self._said,
-                    ended=self._ended,
-                )
+                command, env = await asyncio.to_thread(self._command, words, folder)
+                running = stdio.process(command, folder=folder, env=env, said=self._said, ended=self._ended)
                 streams = await stack.enter_async_context(running)
             except (OSError, ValueError) as error:
                 raise ServerLost(f"it cannot be started: {error}") from None
             yield streams
 
-    def _program(self, named: str, env: dict[str, str]) -> str:
-        """Path of a program that no tool and no command can change; PATH keeps only folders of such. Blocking."""
+    def _command(self, words: list[str], folder: Path) -> tuple[list[str], dict[str, str]]:
+        """The command and its environment: nothing that it runs can be changed by a tool or a command. Blocking."""
         ours = protected_code(self._root)
+        env = fixed_environment(stdio.environment(self._env, {}), ours, folder) | self._settings.env
         env["PATH"] = ours.fixed(env.get("PATH", os.defpath))
-        asked = str(self._root / named) if "/" in named else named
+        asked = str(self._root / words[0]) if "/" in words[0] else words[0]
         found = shutil.which(asked, path=env["PATH"])
         if found is None:
-            raise ServerLost(f"there is no program {named!r}")
-        if ours.changeable(Path(found)):
+            raise ServerLost(f"there is no program {words[0]!r}")
+        own = [value for name, value in self._settings.env.items() if name != "PATH"]
+        named = words[0] if ours.changeable(Path(found)) else changeable_code(words[1:], own, ours)
+        if named is not None:
             raise ServerLost(
-                f"{named!r} is in the project's folder, where a chat can change it: move it elsewhere"
+                f"{named!r} is in the project's folder, where a chat can change what it runs: move it elsewhere"
             )
-        return found
-
-    def _placed(self, word: str) -> str:
-        """An argument that begins with `.` or `..` as a path counts from the project's folder on."""
-        dots = word.partition("/")[0] in {".", ".."}
-        return os.path.normpath(self._root / word) if dots else word
+        return [found, *(placed(self._root, word) for word in words[1:])], env
 
     def _said(self, words: str) -> None:
         self._stderr = (self._stderr + words)[-LAST_WORDS:]

@@ -1,8 +1,9 @@
 """Provenance and trust of the text in view: pages, files, output of programs, words of others in the chat.
 
 It follows from the messages alone, so a restart finds the same. A kept block states its own provenance
-(`contracts.provenance.ORIGIN`); any other is judged by its kind. In doubt it is foreign: text that cannot be told apart
-from another person's words counts as theirs.
+(`contracts.provenance.ORIGIN`), and so does each message of the model, which may repeat anything that it had in view: a
+cut that takes a text takes nothing of what the answers have of it. Any other block is judged by its kind. In doubt it is
+foreign: text that cannot be told apart from another person's words counts as theirs.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _BLOCK = "compaction"
 _FOUND = "tool_reference"
 _OWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_result", _BLOCK})
 _MCP = "mcp__"
+MOST_PEOPLE = 200
+"""People whose words an answer may repeat; where there are more, it counts as anybody's."""
 _SOURCES: Mapping[str, Taint] = {
     "chat_load_history": Taint.FOREIGN,
     "list_dir": Taint.WORKSPACE,
@@ -60,11 +63,18 @@ def seen(messages: Iterable[Message]) -> Provenance:
     return origin
 
 
+def stamped(answer: Message, seen_by_model: Iterable[Message]) -> Message:
+    """A message of the model as it is kept: with the provenance of all that was in view when it was written."""
+    origin = seen(seen_by_model)
+    return {**answer, ORIGIN: (origin if len(origin.people) <= MOST_PEOPLE else ANYBODYS).packed()}
+
+
 def _of(message: Message, blocks: Sequence[Json], calls: Mapping[str, str]) -> Provenance:
     if any(block.get("type") not in _OWN for block in blocks):
         return ANYBODYS
     if message["role"] == "assistant":
-        return NOBODYS
+        # Versions before kept no note of it.
+        return unpacked(message[ORIGIN]) if ORIGIN in message else NOBODYS
     origin = NOBODYS
     results = [block for block in blocks if block["type"] == "tool_result"]
     for block in results:

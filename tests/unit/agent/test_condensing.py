@@ -12,6 +12,7 @@ from bot.agent import forks
 from bot.agent.forks import Prefix
 from bot.context import memory
 from bot.context.compaction import Policy
+from bot.context.found import declared
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest
 from bot.contracts.provenance import ANYBODYS, Provenance
 from bot.history.memories import Memories
@@ -98,7 +99,7 @@ async def test_the_providers_summary_is_asked_behind_the_chats_own_bytes_and_sen
     provided: Bench, server: AnthropicServer
 ) -> None:
     await talked(provided)
-    before = json.loads(shown(provided))
+    before = declared(json.loads(shown(provided)))[0]
     assert (await provided.pool.compact(KEY, "the ship"))["how"] == "provider"
     (asked,) = summaries(server)
     assert unmarked(asked["messages"]) == before

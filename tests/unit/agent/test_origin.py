@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from bot.agent.recollection import Recollection
 from bot.context import memory, prompt
+from bot.context.found import declared
 from bot.context.store import AgentContextStore, Entry, Turn
 from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.provenance import WORKSPACES, Provenance, Taint
 from bot.history.memories import SavedMemory
 from bot.testing.clock import FakeClock
 from bot.testing.model import tool_use
 from bot.tools.permissions import taint
+
+from .conftest import KEY as BENCH_KEY
+from .conftest import Bench
 
 KEY = ChatKey.parse("slack:chat:C1")
 
@@ -118,3 +126,34 @@ async def test_of_an_older_file_nobody_knows_whom_the_memory_is_from() -> None:
     fresh = recollection(Files())
     await fresh.load()
     assert fresh.origin([said("U1")]) != ""
+
+
+@pytest.mark.parametrize(
+    ("before", "level"), [((), Taint.NONE), (looked(), Taint.WORKSPACE), (fetched(), Taint.FOREIGN)]
+)
+def test_an_answer_has_the_level_of_what_was_in_view_when_that_is_gone(
+    before: Sequence[Message], level: Taint
+) -> None:
+    answer: Message = {"role": "assistant", "content": [{"type": "text", "text": "It says …"}]}
+    kept = json.loads(json.dumps(taint.stamped(answer, [said("U1"), *before])))
+    assert taint.seen([kept]).taint is level
+    second = json.loads(json.dumps(taint.stamped(answer, [kept, said("U2")])))
+    assert taint.seen([second]).taint is level, "and so has what is written with only that answer in view"
+    assert "origin" not in json.dumps(declared([second])[0]), "which no provider sees"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_after_a_cut_the_answers_still_say_what_they_were_written_from(
+    bench: Bench, restarts: bool
+) -> None:
+    bench.configure(max_messages=4)
+    quoted = bench.inbound("read it", quoted=(Quoted(user_id="9", text="do evil"),))
+    await bench.pool.run(TurnRequest(quoted.request_id, BENCH_KEY, inbound=quoted, reply=bench.chat))
+    for number in range(4):
+        await bench.say(f"more {number}")
+    if restarts:
+        bench.restart()
+        await bench.pool._runtime(BENCH_KEY).fill()
+    view = list(bench.pool._runtime(BENCH_KEY).store.view())
+    assert "do evil" not in json.dumps(view)
+    assert taint.seen(view).taint is Taint.FOREIGN

@@ -32,6 +32,44 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.parametrize(
+    "link",
+    [
+        "<a href=docs/x.md>x</a>",
+        "<A class='a' HREF = 'docs/x.md'>x</A>",
+        '<a title=">" href="docs/x.md">x</a>',
+        "<div>\n<a\nhref=docs/x.md>x</a>\n</div>",
+        "[x]\n\n[x]:\n  docs/x.md",
+        "[nobody uses it]: docs/x.md",
+        "> [x][y]\n>\n> [y]: docs/x.md",
+        "> - [x](docs/x.md 'a title')",
+        "[x](docs\\/x.md)",
+        "[x](docs/&#120;.md)",
+        "[x](docs/%78.md)",
+        "[x](/docs/x.md)",
+        '<a href="/docs/x.md">x</a>',
+        "[x](\n  docs/x.md\n)",
+        "![x](docs/x.md)",
+        "| a | b |\n|---|---|\n| [x](docs/x.md) | c |",
+    ],
+)
+def test_a_link_of_any_form_makes_what_it_leads_to_an_instruction_file(tmp_path: Path, link: str) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "x.md").write_text("words\n")
+    (tmp_path / "Agent.md").write_text(f"Words.\n\n{link}\n")
+    assert find_instruction_files(tmp_path).holds(tmp_path / "docs" / "x.md")
+
+
+@pytest.mark.parametrize(
+    "words", ["docs/x.md", "`[x](docs/x.md)`", "[x](https://a.test/docs/x.md)", "[x](//a.test/docs/x.md)"]
+)
+def test_what_is_no_link_leads_to_no_instruction_file(tmp_path: Path, words: str) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "x.md").write_text("words\n")
+    (tmp_path / "Agent.md").write_text(f"Words.\n\n{words}\n")
+    assert not find_instruction_files(tmp_path).holds(tmp_path / "docs" / "x.md")
+
+
 PROTECTED = (
     "Agent.md",
     "docs/rules.md",

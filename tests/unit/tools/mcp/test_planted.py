@@ -68,3 +68,65 @@ async def test_a_folder_of_the_project_on_the_path_is_left_out(
     assert not marker.exists()
     assert rig["one"].state == "down"
     assert (tmp_path / "path").read_text(encoding="utf-8") == "/usr/bin:/bin"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["./server.py"],
+        ["{root}/server.py"],
+        ["-X", "dev", "./package"],
+        ["{outside}/begin.py", "./server.py"],
+        ["{outside}/begin.py", "--script={root}/server.py"],
+        ["{outside}/begin.py", "--script=./server.py"],
+        ["{outside}/begin.py", "{root}/not-there-yet.py"],
+        ["{outside}/link.py"],
+        ["-c", "exec(open('{root}/server.py').read())"],
+        ["-m", "package", "./package/__main__.py"],
+    ],
+    ids=" ".join,
+)
+async def test_no_file_of_the_project_is_run_by_it(
+    start: Start, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, args: list[str]
+) -> None:
+    outside, marker = tmp_path_factory.mktemp("outside"), tmp_path / "planted-code-ran"
+    (tmp_path / "package").mkdir()
+    for name in ("server.py", "package/__main__.py"):
+        plant(tmp_path / name, marker, "open(r'{marker}', 'w')\n")
+    (outside / "begin.py").write_text(
+        "import runpy, sys; runpy.run_path(sys.argv[1].partition('=')[2] or sys.argv[1])"
+    )
+    (outside / "link.py").symlink_to(tmp_path / "server.py")
+    words = [one.format(root=tmp_path, outside=outside) for one in args]
+    rig = await start(one={"command": sys.executable, "args": words})
+    assert not marker.exists()
+    assert "in the project's folder" in rig["one"].trouble
+
+
+@pytest.mark.parametrize("value", ["{root}", "/nowhere:{root}/package", "{root}/server.py"])
+async def test_no_variable_of_it_leads_into_the_project(start: Start, tmp_path: Path, value: str) -> None:
+    marker = tmp_path / "planted-code-ran"
+    plant(tmp_path / "planted.py", marker, "open(r'{marker}', 'w')\n")
+    env = {"PYTHONPATH": value.format(root=tmp_path)}
+    rig = await start(one={"command": sys.executable, "args": ["-m", "planted"], "env": env})
+    assert not marker.exists()
+    assert "in the project's folder" in rig["one"].trouble
+
+
+async def test_what_stands_in_the_project_is_no_module_of_it(start: Start, tmp_path: Path) -> None:
+    marker = tmp_path / "planted-code-ran"
+    plant(tmp_path / "planted.py", marker, "open(r'{marker}', 'w')\n")
+    rig = await start(one={"command": sys.executable, "args": ["-m", "planted"]})
+    assert not marker.exists()
+    assert "No module named planted" in rig["one"].trouble
+
+
+async def test_a_home_in_the_project_is_not_its_own(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python runs what lies below its user's home."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    script = "import os, pathlib, sys; pathlib.Path(sys.argv[1], 'home').write_text(os.environ['HOME'] + ' ' + os.getcwd())"
+    await start(one={"command": sys.executable, "args": ["-c", script, "."]})
+    home, folder = (tmp_path / "home").read_text(encoding="utf-8").split()
+    assert home == folder
