@@ -150,7 +150,7 @@ class AgentPool:
     @contextmanager
     def _lend(self, chat_key: ChatKey) -> Iterator[AgentRuntime]:
         """A runtime that stays as long as it is used: put away meanwhile, a second one would be made beside it."""
-        runtime = self._runtime(chat_key)
+        runtime = self.runtime(chat_key)
         self._lent[chat_key] += 1
         try:
             yield runtime
@@ -161,7 +161,8 @@ class AgentPool:
             self._weigh(chat_key, runtime)
             self._fit(self._budget)
 
-    def _runtime(self, chat_key: ChatKey) -> AgentRuntime:
+    def runtime(self, chat_key: ChatKey) -> AgentRuntime:
+        """The runtime of a chat: the one in memory, else a new one, whose store is filled by its first use."""
         if chat_key not in self._runtimes:
             self._runtimes[chat_key] = AgentRuntime(chat_key, self._deps)
         self._runtimes.move_to_end(chat_key)

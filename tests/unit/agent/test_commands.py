@@ -43,7 +43,7 @@ async def test_what_a_cut_off_turn_had_asked_is_counted_once_it_goes_on(bench: B
     bench.model.answers.append(priced(reply(text("first"))))
     await bench.say("one")
     inbound = bench.inbound("eins")
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     bench.model.answers.extend([priced(reply(tool_use("skills_list"))), RuntimeError("the power goes")])
     ledger_add = runtime._ledger.add
 
@@ -71,7 +71,7 @@ async def test_what_a_fork_costs_is_the_chats_cost_too(bench: Bench) -> None:
     notes = "## Facts\n- 東京\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n(none)"
     bench.model.answers.append(priced(reply(text(f"<memory>\n{notes}\n</memory>")), cost=0.125))
     await bench.say("tell me everything")
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     while runtime.busy:  # noqa: ASYNC110 - it has no event
         await asyncio.sleep(0)
     assert bench.model.requests[-1].purpose == "memory"
@@ -123,7 +123,7 @@ async def test_the_last_turn_is_taken_back_also_for_who_starts_again(bench: Benc
     assert await bench.pool.undo(KEY) == "second of them"
     (told,) = bench.log.of("compaction")
     assert told.details["reason"] == "undo"
-    kept = json.dumps(bench.pool._runtime(KEY).store.messages())
+    kept = json.dumps(bench.pool.runtime(KEY).store.messages())
     bench.restart()
     bench.model.answers.append(reply(text("drei")))
     await bench.say("third")

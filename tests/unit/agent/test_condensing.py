@@ -73,11 +73,11 @@ async def talked(bench: Bench, turns: int = 6) -> None:
 
 
 def head(bench: Bench) -> Any:
-    return bench.pool._runtime(KEY).store.head
+    return bench.pool.runtime(KEY).store.head
 
 
 def shown(bench: Bench) -> str:
-    return json.dumps(list(bench.pool._runtime(KEY).store.view()), ensure_ascii=False)
+    return json.dumps(list(bench.pool.runtime(KEY).store.view()), ensure_ascii=False)
 
 
 def summaries(server: AnthropicServer) -> list[Any]:
@@ -91,7 +91,7 @@ def refused(server: AnthropicServer) -> list[int]:
 async def restarted(bench: Bench) -> None:
     before = shown(bench)
     bench.restart()
-    await bench.pool._runtime(KEY).fill()
+    await bench.pool.runtime(KEY).fill()
     assert shown(bench) == before
 
 
@@ -125,16 +125,16 @@ async def test_the_providers_summary_is_asked_behind_the_chats_own_bytes_and_sen
 async def test_it_is_told_whose_words_it_stands_for(provided: Bench) -> None:
     await talked(provided)
     await provided.pool.compact(KEY)
-    view = provided.pool._runtime(KEY).store.view()
+    view = provided.pool.runtime(KEY).store.view()
     assert taint.seen(view) == Provenance(frozenset({"77"}))
     assert taint.seen([memory.head("x", nonce="0a1b2c3d", block=view[0]["content"][0])]) == ANYBODYS
 
 
 async def test_what_it_cost_is_counted(provided: Bench, server: AnthropicServer) -> None:
     await talked(provided)
-    before = provided.pool._runtime(KEY).view_changes.tally.facts
+    before = provided.pool.runtime(KEY).view_changes.tally.facts
     await provided.pool.compact(KEY)
-    after = provided.pool._runtime(KEY).view_changes.tally.facts
+    after = provided.pool.runtime(KEY).view_changes.tally.facts
     assert after["calls"] == before["calls"] + 1
     assert after["outputTokens"] > before["outputTokens"]
     read = sum(after[name] - before[name] for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens"))
@@ -326,7 +326,7 @@ async def test_before_the_first_turn_of_a_process_nobody_knows_what_it_would_sta
 async def test_it_goes_with_what_is_removed(provided: Bench, server: AnthropicServer) -> None:
     await talked(provided)
     await provided.pool.compact(KEY)
-    turn = provided.pool._runtime(KEY).store.turns[-1].request_id
+    turn = provided.pool.runtime(KEY).store.turns[-1].request_id
     await remove(provided, "6", turn)
     assert not memory.condensed(head(provided))
     assert "signature" not in shown(provided)
@@ -340,7 +340,7 @@ async def test_a_summary_in_words_is_as_old_as_its_block(provided: Bench) -> Non
     await provided.pool.compact(KEY)
     await provided.clock.advance(10)
     await provided.say("later words")
-    turn = provided.pool._runtime(KEY).store.turns[-1].request_id
+    turn = provided.pool.runtime(KEY).store.turns[-1].request_id
     await provided.clock.advance(10)
     (provided.root / "Agent.md").write_text("You are a sailor.", encoding="utf-8")
     provided.restart()
@@ -361,7 +361,7 @@ async def test_a_turn_behind_it_is_made_again_byte_for_byte(provided: Bench, ser
     await talked(provided)
     await provided.pool.compact(KEY)
     await provided.say("go on")
-    turn = provided.pool._runtime(KEY).store.turns[-1].request_id
+    turn = provided.pool.runtime(KEY).store.turns[-1].request_id
     await provided.pool.flush()
     (call,) = (await again(provided, turn)).calls
     assert call.exact, call.record.wrong

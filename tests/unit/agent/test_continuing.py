@@ -58,7 +58,7 @@ class TestText:
     async def test_store_and_transcript_keep_one_message_and_nothing_of_ours(self, bench: Bench) -> None:
         bench.model.answers += [piece("one "), piece("two "), reply(text("three"))]
         await bench.say("count")
-        store = bench.pool._runtime(KEY).store
+        store = bench.pool.runtime(KEY).store
         assert [m["role"] for m in store.messages()] == ["user", "assistant"]
         assert store.messages()[1]["content"] == [text("one two three")]
         assert GO_ON not in history(bench)
@@ -85,7 +85,7 @@ class TestText:
     async def test_thinking_behind_our_line_is_not_kept(self, bench: Bench) -> None:
         bench.model.answers += [piece("one ", THINKING), reply(THINKING, text("two"))]
         await bench.say("count")
-        assert bench.pool._runtime(KEY).store.messages()[1]["content"] == [THINKING, text("one two")]
+        assert bench.pool.runtime(KEY).store.messages()[1]["content"] == [THINKING, text("one two")]
 
     async def test_thinking_at_the_end_of_a_cut_answer_is_not_sent_back(self, bench: Bench) -> None:
         bench.model.answers += [reply(text("one "), THINKING, stop_reason="max_tokens"), reply(text("two"))]
@@ -163,7 +163,7 @@ class TestACrash:
         await self.asked.wait()
         turn.cancel()
         await asyncio.gather(turn, return_exceptions=True)
-        await bench.pool._runtime(KEY)._ledger.flush()  # it dies with what was answered on file
+        await bench.pool.runtime(KEY)._ledger.flush()  # it dies with what was answered on file
         bench.restart()
 
     def _die(self, _: Any) -> ModelReply:

@@ -221,7 +221,7 @@ async def seen(world: World) -> Seen:
     asked = [list(one.messages) for one in world.answers.requests]
     world.process(3)
     await world.pool.describe(KEY)
-    store = world.pool._runtime(KEY).store
+    store = world.pool.runtime(KEY).store
     kept, sources = store.messages(), [turn.sources for turn in store.turns]
     world.answers.requests.clear()
     await world.pool.run(TurnRequest(NEXT.request_id, KEY, NEXT, reply=world.chat))

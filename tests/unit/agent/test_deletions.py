@@ -50,14 +50,14 @@ async def remove(bench: Bench, message_id: str, of: str, *, role: str = "user", 
 
 
 async def idle(bench: Bench) -> None:
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     for task in (runtime.memory._writing, runtime.compactor._compacting):
         if task is not None:
             await asyncio.wait([task])
 
 
 def request_ids(bench: Bench) -> list[str]:
-    return [turn.request_id for turn in bench.pool._runtime(KEY).store.turns]
+    return [turn.request_id for turn in bench.pool.runtime(KEY).store.turns]
 
 
 def deletions(bench: Bench) -> int:
@@ -98,11 +98,11 @@ async def test_a_removed_answer_is_not_shown_again(bench: Bench) -> None:
 async def test_it_stays_away_after_a_restart_byte_for_byte(bench: Bench) -> None:
     await talked(bench)
     await remove(bench, "1", request_ids(bench)[0])
-    view = json.dumps(bench.pool._runtime(KEY).store.view())
+    view = json.dumps(bench.pool.runtime(KEY).store.view())
     for _ in range(2):
         bench.restart()
-        await bench.pool._runtime(KEY).fill()
-        assert json.dumps(bench.pool._runtime(KEY).store.view()) == view
+        await bench.pool.runtime(KEY).fill()
+        assert json.dumps(bench.pool.runtime(KEY).store.view()) == view
     assert deletions(bench) == 1
 
 
@@ -113,11 +113,11 @@ async def test_a_compaction_behind_it_does_not_bring_it_back(bench: Bench) -> No
     last = request_ids(bench)[-1]
     await remove(bench, "6", last)
     assert (await bench.pool.compact(KEY))["how"] == "summary"
-    view = json.dumps(bench.pool._runtime(KEY).store.view())
+    view = json.dumps(bench.pool.runtime(KEY).store.view())
     assert REMOVED in view
     bench.restart()
-    await bench.pool._runtime(KEY).fill()
-    assert json.dumps(bench.pool._runtime(KEY).store.view()) == view
+    await bench.pool.runtime(KEY).fill()
+    assert json.dumps(bench.pool.runtime(KEY).store.view()) == view
 
 
 async def test_a_removal_of_an_earlier_session_costs_the_current_one_nothing(bench: Bench) -> None:
@@ -188,12 +188,12 @@ async def test_a_running_turn_ends_first_and_is_blanked_then(bench: Bench) -> No
     inbound = bench.inbound("my secret is 鯨")
     turn = asyncio.create_task(bench.say("my secret is 鯨"))
     await began.wait()
-    running = bench.pool._runtime(KEY).store.running
+    running = bench.pool.runtime(KEY).store.running
     assert running is not None
     await remove(bench, inbound.message_id or "", running.request_id, forget=False)
     removal = asyncio.create_task(bench.pool.forget(KEY))
     await asyncio.sleep(0)
-    assert bench.pool._runtime(KEY)._deletions.due
+    assert bench.pool.runtime(KEY)._deletions.due
     gate.set()
     await turn
     await removal
@@ -229,7 +229,7 @@ async def test_the_memory_and_the_summary_lose_what_may_come_from_it(bench: Benc
     answers = Answers(bench)
     answers.memory = reply(text(SessionMemory(facts=("the secret is 鯨",)).markdown))
     first = await summed_up(bench, answers)
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     assert runtime.store.head is not None
     assert first not in request_ids(bench), "it was compacted away"
     assert "鯨" in json.dumps(runtime.store.head, ensure_ascii=False)
@@ -239,8 +239,8 @@ async def test_the_memory_and_the_summary_lose_what_may_come_from_it(bench: Benc
     kept = await Memories(bench.root / "memory", disk=SystemDisk()).load(KEY)
     assert kept is None or "鯨" not in kept.markdown
     bench.restart()
-    await bench.pool._runtime(KEY).fill()
-    assert "鯨" not in json.dumps(bench.pool._runtime(KEY).store.view(), ensure_ascii=False)
+    await bench.pool.runtime(KEY).fill()
+    assert "鯨" not in json.dumps(bench.pool.runtime(KEY).store.view(), ensure_ascii=False)
 
 
 @pytest.mark.parametrize("fork", [False, True])
@@ -261,7 +261,7 @@ async def test_what_a_summary_brought_back_with_its_conversation_loses_it_too(
     for number in range(4):
         await bench.say(f"again {number} {LONG}")
         await idle(bench)
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     assert "鯨" in runtime.memory.markdown
     await remove(bench, "1", first)
     assert "鯨" not in runtime.memory.markdown
@@ -285,7 +285,7 @@ async def test_a_line_that_was_written_anew_again_and_again_still_knows_where_it
     assert kept is not None
     assert max(map(len, kept.written)) == provenance.MOST
     await remove(bench, "1", first)
-    assert "鯨" not in bench.pool._runtime(KEY).memory.markdown
+    assert "鯨" not in bench.pool.runtime(KEY).memory.markdown
 
 
 async def test_the_memory_keeps_what_was_known_before(bench: Bench) -> None:
@@ -294,7 +294,7 @@ async def test_the_memory_keeps_what_was_known_before(bench: Bench) -> None:
     answers.memory = reply(text(SessionMemory(facts=("the ship is red",)).markdown))
     for number in range(3):
         await bench.say(f"message {number} {LONG}")
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     await idle(bench)
     assert "red" in runtime.memory.markdown
     answers.memory = reply(text(SessionMemory(facts=("the ship is red", "the secret is 鯨")).markdown))
@@ -320,15 +320,15 @@ async def test_a_memory_that_is_written_after_a_removal_outlives_a_restart(bench
         await bench.say(f"message {number} {LONG}")
     await idle(bench)
     bench.restart()
-    await bench.pool._runtime(KEY).fill()
-    assert "red" in bench.pool._runtime(KEY).memory.markdown
+    await bench.pool.runtime(KEY).fill()
+    assert "red" in bench.pool.runtime(KEY).memory.markdown
     path = bench.root / "memory" / "telegram%3Achat%3A1" / "session.md"
     path.write_text(SessionMemory(facts=("an operator was here",)).markdown, encoding="utf-8")
     bench.restart()
-    await bench.pool._runtime(KEY).fill()
-    assert "an operator was here" in bench.pool._runtime(KEY).memory.markdown
+    await bench.pool.runtime(KEY).fill()
+    assert "an operator was here" in bench.pool.runtime(KEY).memory.markdown
     await remove(bench, "a1", first, role="assistant")
-    assert bench.pool._runtime(KEY).memory.markdown == "", (
+    assert bench.pool.runtime(KEY).memory.markdown == "", (
         "the answer of that turn was in view, and may be told"
     )
 

@@ -131,7 +131,7 @@ async def test_a_stop_ends_the_reading_of_what_joined_and_keeps_its_words(bench:
     await files.began.wait()
     assert await bench.pool.stop(KEY)
     assert (await running).status == "stopped"
-    said = json.dumps(bench.pool._runtime(KEY).store.messages())
+    said = json.dumps(bench.pool.runtime(KEY).store.messages())
     assert "this too" in said
     assert '\\"readable\\": false' in said
     assert SEEN.head not in said

@@ -37,7 +37,7 @@ def prefix(count: int = 6) -> Prefix:
 
 async def test_the_memory_is_asked_for_behind_the_chats_own_next_request(bench: Bench) -> None:
     await bench.say("What is the capital of 日本?")
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     bench.model.answers.append(reply(text(SessionMemory(facts=("it is 東京",)).markdown)))
     found = await forks.remember(Prefix(runtime.view_changes.system, runtime.store.view()), None, bench.deps)
     fork = bench.model.requests[-1]
@@ -137,7 +137,7 @@ async def test_the_provider_has_all_that_a_fork_shares_with_its_chat_in_its_cach
     bench.configure(model=model, default_model=MODEL)
     for number in range(4):
         await bench.say(f"message {number} 你好 {'x' * 3_000}")
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     await forks.remember(Prefix(runtime.view_changes.system, runtime.store.view()), None, bench.deps)
     turn, fork = model.calls[-2:]
     assert fork.read >= turn.prompt, "all that the chat's last request held is read, not paid again"

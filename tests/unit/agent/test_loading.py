@@ -76,7 +76,7 @@ async def test_what_is_read_does_not_grow_with_the_session(tmp_path: Path) -> No
 async def test_where_a_kept_message_is_gone_all_is_read(bench: Bench) -> None:
     bench.configure(max_messages=8)
     await talk(bench, 7)
-    kept = bench.pool._runtime(KEY).store.turns[0].entries[0].uuid
+    kept = bench.pool.runtime(KEY).store.turns[0].entries[0].uuid
     lines = file_of(bench).read_bytes().splitlines(keepends=True)
     boundary = max(at for at, line in enumerate(lines) if b'"type":"boundary"' in line)
     assert kept in json.loads(lines[boundary])["data"]["kept"]["turns"][0]["uuids"]
@@ -90,12 +90,12 @@ async def test_where_a_kept_message_is_gone_all_is_read(bench: Bench) -> None:
 async def test_where_a_kept_message_is_another_one_all_is_read(bench: Bench) -> None:
     bench.configure(max_messages=8)
     await talk(bench, 7)
-    first = bench.pool._runtime(KEY).store.turns[0].entries[0]
+    first = bench.pool.runtime(KEY).store.turns[0].entries[0]
     changed = file_of(bench).read_text("utf-8").replace("question 3", "question three")
     file_of(bench).write_text(changed, "utf-8")
     bench.restart()
     await bench.pool.describe(KEY)
-    again = bench.pool._runtime(KEY).store.turns[0].entries[0]
+    again = bench.pool.runtime(KEY).store.turns[0].entries[0]
     assert again.uuid == first.uuid
     assert "question three" in json.dumps(again.message)
 
@@ -103,7 +103,7 @@ async def test_where_a_kept_message_is_another_one_all_is_read(bench: Bench) -> 
 async def restarted_without(bench: Bench, uuid: str) -> None:
     bench.restart()
     await bench.pool.describe(KEY)
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     assert uuid not in [entry.uuid for turn in runtime.store.turns for entry in turn.entries]
     assert runtime.store.turns
 
@@ -132,11 +132,11 @@ async def test_totals_and_frame_outlive_the_boundary_that_hides_them(bench: Benc
     bench.configure(max_messages=4)
     await talk(bench, 7)
     before = await bench.pool.stats(KEY)
-    frame = bench.pool._runtime(KEY).view_changes.frame
+    frame = bench.pool.runtime(KEY).view_changes.frame
     assert before["turns"] == 7
     bench.restart()
     assert await bench.pool.stats(KEY) == before
-    assert bench.pool._runtime(KEY).view_changes.frame == frame
+    assert bench.pool.runtime(KEY).view_changes.frame == frame
 
 
 async def test_a_crash_behind_a_boundary_within_a_turn_loses_nothing_of_the_turn(bench: Bench) -> None:
@@ -150,7 +150,7 @@ async def test_a_crash_behind_a_boundary_within_a_turn_loses_nothing_of_the_turn
     end = max(at for at, line in enumerate(lines) if b'"turn_end"' in line)
     file_of(bench).write_bytes(b"".join(lines[:end]))
     bench.restart()
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     await runtime.fill()
     # As an overflow would: the history goes, the turn that was running stays.
     runtime.view_changes.apply("overflow", Boundary(dropped="all"))
@@ -161,7 +161,7 @@ async def test_a_crash_behind_a_boundary_within_a_turn_loses_nothing_of_the_turn
     assert loaded.base is not None
     assert loaded.lines[0].type == "turn_start"
     await as_from_the_beginning(bench)
-    cut_off = bench.pool._runtime(KEY).store.running
+    cut_off = bench.pool.runtime(KEY).store.running
     assert cut_off is not None
     assert len(cut_off.entries) == 4
 
@@ -180,7 +180,7 @@ async def test_a_turn_that_goes_on_behind_a_boundary_does_not_reach_over_it(benc
     request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat)
     running = asyncio.create_task(bench.pool.run(request))
     await asked.wait()
-    bench.pool._runtime(KEY).view_changes.apply("overflow", Boundary(dropped="all"))
+    bench.pool.runtime(KEY).view_changes.apply("overflow", Boundary(dropped="all"))
     running.cancel()
     await asyncio.wait([running])
     await bench.pool.flush()
@@ -197,7 +197,7 @@ async def test_a_turn_that_goes_on_behind_a_boundary_does_not_reach_over_it(benc
 
 async def test_what_was_removed_stays_so_and_is_no_reason_to_read_more(bench: Bench) -> None:
     await talk(bench, 3)
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     gone = runtime.store.turns[1].entries[0].uuid
     runtime.view_changes.apply("edit", Boundary(blank=(gone,)))
     runtime.view_changes.apply(
@@ -205,8 +205,8 @@ async def test_what_was_removed_stays_so_and_is_no_reason_to_read_more(bench: Be
     )
     await runtime.flush()
     await restarted(bench)
-    assert bench.pool._runtime(KEY)._ledger._begins is not None
-    said = json.dumps(bench.pool._runtime(KEY).store.messages())
+    assert bench.pool.runtime(KEY)._ledger._begins is not None
+    said = json.dumps(bench.pool.runtime(KEY).store.messages())
     assert deletions.REMOVED in said
     assert "question 1" not in said
 

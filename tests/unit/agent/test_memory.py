@@ -37,10 +37,10 @@ async def test_the_next_request_after_a_restart_is_the_one_that_would_have_been_
 ) -> None:
     bench.configure(max_messages=16)
     await conversation(bench, turns)
-    store = bench.pool._runtime(KEY).store
+    store = bench.pool.runtime(KEY).store
     kept, sources = store.messages(), store.sources()
     bench.restart()
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     await runtime.fill()
     assert json.dumps(runtime.store.messages()) == json.dumps(kept)
     assert runtime.store.sources() == sources
@@ -87,7 +87,7 @@ async def test_a_turn_cut_off_by_a_crash_goes_on_in_one_chain(bench: Bench) -> N
     while tip is not None:
         walked.append(tip)
         tip = chain[tip]  # type: ignore[assignment]
-    assert len(walked) == len(bench.pool._runtime(KEY).store)
+    assert len(walked) == len(bench.pool.runtime(KEY).store)
 
 
 async def test_without_a_transcript_the_archive_gives_the_conversation_back_once(bench: Bench) -> None:
@@ -164,7 +164,7 @@ class TestLoadedHistory:
         await self.load(bench, {"limit": 5, "keyword": "old"})
         await bench.say("next")
         assert "old 99" not in json.dumps(bench.sent)
-        assert "old 99" not in json.dumps(bench.pool._runtime(KEY).store.messages())
+        assert "old 99" not in json.dumps(bench.pool.runtime(KEY).store.messages())
         lines = await bench.transcript.load(KEY)
         (injection,) = [line.event for line in lines if isinstance(line.event, Injection)]
         assert "old 99" in json.dumps(injection.messages)

@@ -153,7 +153,7 @@ async def test_after_a_cut_the_answers_still_say_what_they_were_written_from(
         await bench.say(f"more {number}")
     if restarts:
         bench.restart()
-        await bench.pool._runtime(BENCH_KEY).fill()
-    view = list(bench.pool._runtime(BENCH_KEY).store.view())
+        await bench.pool.runtime(BENCH_KEY).fill()
+    view = list(bench.pool.runtime(BENCH_KEY).store.view())
     assert "do evil" not in json.dumps(view)
     assert taint.seen(view).taint is Taint.FOREIGN

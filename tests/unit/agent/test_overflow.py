@@ -52,11 +52,11 @@ async def test_masking_comes_first_and_costs_nothing_that_was_said(bench: Bench,
     assert sent.count("39: 見た") == 4
     assert all(f"answer {number}" in sent for number in range(12))
     assert [entry.details["reason"] for entry in bench.log.of("masking")] == ["overflow"]
-    kept = bench.pool._runtime(KEY).store
+    kept = bench.pool.runtime(KEY).store
     assert json.dumps(kept.messages(), ensure_ascii=False).count("39: 見た") == 12
     bench.restart()
     await bench.pool.describe(KEY)
-    assert json.dumps(bench.pool._runtime(KEY).store.view()) == json.dumps(kept.view())
+    assert json.dumps(bench.pool.runtime(KEY).store.view()) == json.dumps(kept.view())
 
 
 async def test_a_running_turn_that_grows_too_large_masks_what_it_has_seen_and_runs_nothing_again(

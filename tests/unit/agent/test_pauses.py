@@ -27,10 +27,10 @@ def paused(*blocks: Any) -> ModelReply:
 
 async def kept(bench: Bench) -> str:
     """The history in memory, which is the one that a restart finds and the one that can be sent."""
-    before = json.dumps(bench.pool._runtime(KEY).store.messages())
+    before = json.dumps(bench.pool.runtime(KEY).store.messages())
     bench.restart()
     await bench.pool.describe(KEY)
-    assert json.dumps(bench.pool._runtime(KEY).store.messages()) == before
+    assert json.dumps(bench.pool.runtime(KEY).store.messages()) == before
     await bench.say("and now?")
     assert not bench.log.of("repair")
     return before
@@ -95,9 +95,9 @@ async def test_thinking_that_would_come_loose_is_left_out_before_anybody_refuses
     await bench.say("first")
     await bench.say("second")
     # Something has changed the history and told nobody. In place: whatever makes the view of it sees that.
-    before = bench.pool._runtime(KEY).store.messages()[0]
+    before = bench.pool.runtime(KEY).store.messages()[0]
     copy = {**before, "content": list(before["content"])}
-    bench.pool._runtime(KEY).view_changes.sent = [copy, *list(bench.pool._runtime(KEY).view_changes.sent)[1:]]
+    bench.pool.runtime(KEY).view_changes.sent = [copy, *list(bench.pool.runtime(KEY).view_changes.sent)[1:]]
     before["content"][-1] = text("other words")
     await bench.say("third")
     (told,) = bench.log.of("repair")

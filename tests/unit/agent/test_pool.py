@@ -27,7 +27,7 @@ async def say(bench: Bench, number: int, words: str = LONG) -> None:
 async def one_weighs(bench: Bench) -> int:
     """The bytes of one conversation of these tests."""
     await say(bench, 0)
-    return OVERHEAD + size_of(bench.pool._runtime(ChatKey.parse("telegram:chat:0")).store.messages())
+    return OVERHEAD + size_of(bench.pool.runtime(ChatKey.parse("telegram:chat:0")).store.messages())
 
 
 async def test_those_used_least_recently_go_first_and_come_back_whole(bench: Bench) -> None:
@@ -38,12 +38,12 @@ async def test_those_used_least_recently_go_first_and_come_back_whole(bench: Ben
     await bench.pool.describe(ChatKey.parse("telegram:chat:1"))
     await say(bench, 4)
     assert list(bench.pool._runtimes) == [ChatKey.parse(f"telegram:chat:{number}") for number in (3, 1, 4)]
-    before = json.dumps(bench.pool._runtime(ChatKey.parse("telegram:chat:3")).store.messages())
+    before = json.dumps(bench.pool.runtime(ChatKey.parse("telegram:chat:3")).store.messages())
     for number in (5, 6, 7):
         await say(bench, number)
     assert ChatKey.parse("telegram:chat:3") not in bench.pool._runtimes
     await bench.pool.describe(ChatKey.parse("telegram:chat:3"))
-    assert json.dumps(bench.pool._runtime(ChatKey.parse("telegram:chat:3")).store.messages()) == before
+    assert json.dumps(bench.pool.runtime(ChatKey.parse("telegram:chat:3")).store.messages()) == before
     assert len(bench.pool) <= 4
 
 

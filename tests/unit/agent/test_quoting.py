@@ -62,12 +62,12 @@ async def test_it_stays_away_after_a_restart_byte_for_byte(bench: Bench) -> None
     bench.model.answers += [reply(text("a whale"))]
     await bench.say("and this?", context=(WHALE,))
     await remove(bench, "41")
-    view = json.dumps(bench.pool._runtime(KEY).store.view(), ensure_ascii=False)
+    view = json.dumps(bench.pool.runtime(KEY).store.view(), ensure_ascii=False)
     assert "鯨" not in view
     for _ in range(2):
         bench.restart()
-        await bench.pool._runtime(KEY).fill()
-        assert json.dumps(bench.pool._runtime(KEY).store.view(), ensure_ascii=False) == view
+        await bench.pool.runtime(KEY).fill()
+        assert json.dumps(bench.pool.runtime(KEY).store.view(), ensure_ascii=False) == view
     assert sum(entry.details.get("reason") == "deletion" for entry in bench.log.entries) == 1
 
 
@@ -78,11 +78,11 @@ async def test_a_compaction_behind_it_does_not_bring_it_back(bench: Bench) -> No
     await bench.say("and this?", context=(WHALE,))
     await remove(bench, "41")
     assert (await bench.pool.compact(KEY))["how"] == "summary"
-    view = json.dumps(bench.pool._runtime(KEY).store.view(), ensure_ascii=False)
+    view = json.dumps(bench.pool.runtime(KEY).store.view(), ensure_ascii=False)
     assert REMOVED in view
     bench.restart()
-    await bench.pool._runtime(KEY).fill()
-    assert json.dumps(bench.pool._runtime(KEY).store.view(), ensure_ascii=False) == view
+    await bench.pool.runtime(KEY).fill()
+    assert json.dumps(bench.pool.runtime(KEY).store.view(), ensure_ascii=False) == view
 
 
 async def test_any_part_of_a_removed_answer_may_be_quoted(bench: Bench) -> None:
@@ -117,7 +117,7 @@ async def test_nothing_is_quoted_where_nobody_can_say_what_was_removed(
 async def test_lines_of_the_memory_from_a_turn_that_quoted_it_go(bench: Bench) -> None:
     bench.model.answers += [reply(text("yes"))]
     await bench.say("remember this", context=(WHALE,))
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     await runtime.memory.keep(memory.read(MEMORY), None)
     assert "鯨" in runtime.memory.markdown
     await remove(bench, "41")

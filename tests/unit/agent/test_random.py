@@ -187,7 +187,7 @@ async def converse(bench: Bench, rng: random.Random, most: int = 14) -> None:
 
 async def elsewhere(bench: Bench, rng: random.Random) -> None:
     """What a person may ask for between turns: each gives the same store from the newest boundary and from all lines."""
-    turns, asked = bench.pool._runtime(KEY).store.turns, rng.randrange(5)
+    turns, asked = bench.pool.runtime(KEY).store.turns, rng.randrange(5)
     if asked == 0:
         with contextlib.suppress(errors.SummedUp):
             await bench.pool.undo(KEY)
@@ -246,19 +246,19 @@ async def another(bench: Bench, rng: random.Random) -> None:
 async def restarted(bench: Bench) -> None:
     """A new process fills the store with the same bytes."""
     await bench.pool.flush()  # a turn that was stopped leaves its lines on their way
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     kept, filled = json.dumps([*runtime.store.view(), *runtime.store.messages()]), runtime._filled
     bench.restart()
     await bench.pool.describe(KEY)
     if filled:
-        store = bench.pool._runtime(KEY).store
+        store = bench.pool.runtime(KEY).store
         assert json.dumps([*store.view(), *store.messages()]) == kept
     await as_from_the_beginning(bench)
 
 
 async def as_from_the_beginning(bench: Bench) -> None:
     """What was filled from the newest boundary on is what all lines of the session give."""
-    runtime, lines = bench.pool._runtime(KEY), await bench.transcript.load(KEY)
+    runtime, lines = bench.pool.runtime(KEY), await bench.transcript.load(KEY)
     store, trail = AgentContextStore(bench.deps.limits.max_messages), ParentChain()
     assert not replay.replay(store, lines)
     for line in lines:
@@ -308,7 +308,7 @@ async def turn(bench: Bench, rng: random.Random, number: int) -> None:
     # A request that is not valid never leaves: the turn would end with this.
     assert "RequestInvalid" not in outcome.detail
     assert "Something went wrong" not in (outcome.notice or ""), outcome
-    store = bench.pool._runtime(KEY).store
+    store = bench.pool.runtime(KEY).store
     assert len(store) <= max(bench.deps.limits.max_messages, 4) or len(store.turns) == 1
     assert not store.turns or store.messages()[0]["role"] == "user"
 

@@ -310,7 +310,7 @@ async def test_wherever_it_is_killed_the_history_ends_up_the_same(bench: Bench) 
         await bench.pool.run(request)
         assert press.pressed == 1, kill_at
         assert bench.chat.seen == ["It is done."], kill_at
-        messages = bench.pool._runtime(KEY).store.messages()
+        messages = bench.pool.runtime(KEY).store.messages()
         kept.append(
             json.dumps([m["content"][1:] if m["role"] == "user" and words(m) else m for m in messages])
         )

@@ -24,19 +24,19 @@ async def talk(bench: Bench, *said: str) -> list[str]:
     for one in said:
         bench.model.answers += [reply(text(f"to {one}"))]
         await bench.say(one, archive=False)
-        ids.append(bench.pool._runtime(KEY).store.turns[-1].request_id)
+        ids.append(bench.pool.runtime(KEY).store.turns[-1].request_id)
     return ids
 
 
 def kept(bench: Bench) -> list[str]:
     """What is said in the conversation as it is in mind."""
-    return [one for message in bench.pool._runtime(KEY).store.messages() for one in words(message)]
+    return [one for message in bench.pool.runtime(KEY).store.messages() for one in words(message)]
 
 
 async def test_an_earlier_conversation_goes_on_where_it_was_left(bench: Bench) -> None:
     await talk(bench, "東京の予算", "two")
     before = kept(bench)
-    view = json.dumps(bench.pool._runtime(KEY).store.view())
+    view = json.dumps(bench.pool.runtime(KEY).store.view())
     await bench.pool.reset(KEY)
     await talk(bench, "something else")
     now, earlier = await bench.pool.sessions(KEY)
@@ -45,7 +45,7 @@ async def test_an_earlier_conversation_goes_on_where_it_was_left(bench: Bench) -
     facts = await bench.pool.resume(KEY, earlier["id"].lower())
     assert facts == {"how": "done", "id": earlier["id"], "leftId": now["id"]}
     await bench.pool.describe(KEY)
-    assert json.dumps(bench.pool._runtime(KEY).store.view()) == view, "the same bytes as before"
+    assert json.dumps(bench.pool.runtime(KEY).store.view()) == view, "the same bytes as before"
     bench.restart()
     await talk(bench, "three")
     assert kept(bench) == [*before, "three", "to three"]

@@ -251,10 +251,10 @@ class TestABurst:
         assert [words(message) for message in asked] == [["eins"], ["二"], ["שלוש"]]
         assert all(one.request_id in asked[n + 1]["content"][0]["text"] for n, one in enumerate(request.also))
         assert bench.chat.seen == ["echo: שלוש"]
-        live = bench.pool._runtime(KEY).store.turns
+        live = bench.pool.runtime(KEY).store.turns
         bench.restart()
         await bench.pool.describe(KEY)
-        assert bench.pool._runtime(KEY).store.turns == live
+        assert bench.pool.runtime(KEY).store.turns == live
         assert live[0].sources == (request.request_id, *(one.request_id for one in request.also))
 
     async def cut(self, bench: Bench, request: TurnRequest, keep: int, *answers: Any) -> None:
@@ -349,7 +349,7 @@ class TestADeliveryThatIsPutOff:
     ) -> None:
         hanging = Hanging()
         monkeypatch.setattr(bench.chat, "send", hanging)
-        reply = agent_reply.TrackedReply(bench.chat, bench.pool._runtime(KEY)._ledger)
+        reply = agent_reply.TrackedReply(bench.chat, bench.pool.runtime(KEY)._ledger)
         sending = asyncio.create_task(reply.send("later"))
         await hanging.called.wait()
         sending.cancel()

@@ -21,7 +21,7 @@ from tests.unit.gateway.outgoing import until
 
 
 def history(bench: Bench) -> str:
-    return json.dumps(bench.pool._runtime(KEY).store.messages())
+    return json.dumps(bench.pool.runtime(KEY).store.messages())
 
 
 async def after_restart(bench: Bench) -> str:

@@ -84,7 +84,7 @@ async def filled(root: Path, most: int, **more: Any) -> Bench:
 
 
 def state(bench: Bench) -> Any:
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     facts = replace(runtime._ledger.facts, answered_at=None)
     return runtime.store.turns, runtime.store.head, runtime.store.masked, facts, runtime.store.running
 
@@ -108,7 +108,7 @@ async def test_what_is_read_of_a_session_without_a_boundary_is_what_all_of_it_gi
         assert state(short) == state(whole)
         monkeypatch.undo()
         for bench in (short, whole):
-            if (cut_off := bench.pool._runtime(KEY).store.running) is not None:
+            if (cut_off := bench.pool.runtime(KEY).store.running) is not None:
                 assert await bench.pool.cut_off(KEY) == (cut_off.sources if cut_off.entries else ())
             await bench.pool.flush()
             await as_from_the_beginning(bench)
@@ -126,12 +126,12 @@ async def test_a_long_session_costs_what_is_kept_of_it(
     await talked(tmp_path, random.Random(3), turns=60)
     read = Read(monkeypatch)
     bench = await filled(tmp_path, 6)
-    assert len(bench.pool._runtime(KEY).store) <= 3
+    assert len(bench.pool.runtime(KEY).store) <= 3
     lines = read.lines
     first, *others = await bench.transcript.load(KEY)
     assert lines < len(others) / 2
     assert first.request_id is not None
-    end = await bench.pool._runtime(KEY)._ledger.ended(first.request_id)
+    end = await bench.pool.runtime(KEY)._ledger.ended(first.request_id)
     assert end is not None, "how an older turn has ended is known all the same"
     await bench.close()
 
@@ -149,7 +149,7 @@ async def test_where_a_memory_knows_of_what_goes_all_of_it_is_read(
     await bench.close()
     await memories.save(KEY, SavedMemory(SessionMemory(facts=("the ship is called 海",)).markdown, newest))
     bench = await filled(tmp_path, 6, memories=memories)
-    assert "海" in json.dumps(bench.pool._runtime(KEY).store.head, ensure_ascii=False)
+    assert "海" in json.dumps(bench.pool.runtime(KEY).store.head, ensure_ascii=False)
     await as_from_the_beginning(bench)
     await bench.close()
 
@@ -275,7 +275,7 @@ async def test_of_lines_of_another_making_all_are_looked_at_for_removals(bench: 
 async def test_what_is_removed_while_its_turn_is_filled_goes_once_that_is_over(bench: Bench) -> None:
     await bench.say("hello")
     bench.restart()
-    memory = bench.pool._runtime(KEY).memory
+    memory = bench.pool.runtime(KEY).memory
     load, loading, go_on = memory.load, asyncio.Event(), asyncio.Event()
 
     async def slowly() -> None:

@@ -38,7 +38,7 @@ async def summed_up(bench: Bench) -> None:
 
 
 def store(bench: Bench) -> AgentContextStore:
-    return bench.pool._runtime(KEY).store
+    return bench.pool.runtime(KEY).store
 
 
 def shown(bench: Bench) -> str:

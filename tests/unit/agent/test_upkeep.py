@@ -39,7 +39,7 @@ def answers(bench: Bench) -> Answers:
 
 async def settled(bench: Bench) -> None:
     """Wait for what goes on beside the turns."""
-    memory, compactor = bench.pool._runtime(KEY).memory, bench.pool._runtime(KEY).compactor
+    memory, compactor = bench.pool.runtime(KEY).memory, bench.pool.runtime(KEY).compactor
     async with asyncio.timeout(30):
         while memory.busy or compactor.busy:
             await asyncio.wait([task for task in (memory._writing, compactor._compacting) if task])
@@ -53,7 +53,7 @@ async def talk(bench: Bench, turns: int) -> None:
 
 
 def shown(bench: Bench) -> list[Any]:
-    return list(bench.pool._runtime(KEY).store.view())
+    return list(bench.pool.runtime(KEY).store.view())
 
 
 def epochs(bench: Bench, kind: str = "compaction") -> list[Any]:
@@ -75,7 +75,7 @@ async def test_over_the_soft_limit_a_summary_takes_the_place_of_the_oldest_turns
 ) -> None:
     answers.memory = errors.Overloaded()
     await talk(bench, 7)
-    before = len(bench.pool._runtime(KEY).store)
+    before = len(bench.pool.runtime(KEY).store)
     assert answers.forks("compaction") == 1
     head = shown(bench)[0]
     assert "我们谈了船" in head["content"][0]["text"]
@@ -105,11 +105,11 @@ async def test_the_memory_is_on_file_with_how_far_it_reaches(bench: Bench, answe
     kept = await Memories(bench.root / "memory", disk=SystemDisk()).load(KEY)
     assert kept is not None
     assert memory.read(kept.markdown) == MEMORY
-    order = [entry.uuid for turn in bench.pool._runtime(KEY).store.turns for entry in turn.entries]
+    order = [entry.uuid for turn in bench.pool.runtime(KEY).store.turns for entry in turn.entries]
     assert kept.covers in order
     folder = bench.root / "memory" / "telegram%3Achat%3A1"
     assert sorted(path.name for path in folder.iterdir()) == ["covers.json", "session.lines", "session.md"]
-    sources = {turn.request_id for turn in bench.pool._runtime(KEY).store.turns}
+    sources = {turn.request_id for turn in bench.pool.runtime(KEY).store.turns}
     assert all({by.request_id for by in line} <= sources and line for line in kept.written)
 
 
@@ -169,7 +169,7 @@ async def test_it_waits_no_longer_than_fifteen_seconds(bench: Bench, answers: An
     await bench.clock.advance(compactor.WAIT_SECONDS)
     assert (await compacting)["how"] == "summary"
     await bench.pool.close()
-    assert not bench.pool._runtime(KEY).busy
+    assert not bench.pool.runtime(KEY).busy
 
 
 async def test_the_next_turn_waits_for_a_compaction_but_not_for_ever(bench: Bench, answers: Answers) -> None:
@@ -177,7 +177,7 @@ async def test_the_next_turn_waits_for_a_compaction_but_not_for_ever(bench: Benc
     answers.hold["compaction"] = asyncio.Event()
     for number in range(6):
         await bench.say(f"message {number} {LONG}")
-        if bench.pool._runtime(KEY).compactor._compacting:
+        if bench.pool.runtime(KEY).compactor._compacting:
             break
     await answers.begun["compaction"].wait()
     saying = asyncio.create_task(bench.say("are you there?", archive=False))
@@ -258,7 +258,7 @@ async def test_without_a_cache_or_with_little_to_gain_a_quiet_chat_is_left_alone
     await talk(bench, 5)
     await bench.clock.advance(271)
     await bench.pool.tend()
-    assert not bench.pool._runtime(KEY).busy
+    assert not bench.pool.runtime(KEY).busy
     assert not epochs(bench)
 
 
@@ -271,7 +271,7 @@ async def test_what_the_message_cap_cuts_goes_into_the_memory_where_that_knows_i
     assert [epoch["how"] for epoch in capped] == ["memory"]
     assert "the ship is called 海" in shown(bench)[0]["content"][0]["text"]
     assert answers.forks("compaction") == 0
-    assert len(bench.pool._runtime(KEY).store) < 9, "more than half: the next cut is far off"
+    assert len(bench.pool.runtime(KEY).store) < 9, "more than half: the next cut is far off"
 
 
 async def test_in_the_middle_of_a_turn_the_history_is_compacted_before_it_does_not_fit(
@@ -315,7 +315,7 @@ async def test_what_the_last_turn_had_loaded_does_not_count_for_the_next(
     await talk(bench, 4)
     bench.model.known = ModelFacts(window=40_000)
     await bench.deps.models.windows.ask(bench.model, "scripted")
-    bench.pool._runtime(KEY).compactor.answered(Usage(input_tokens=39_000))
+    bench.pool.runtime(KEY).compactor.answered(Usage(input_tokens=39_000))
     await bench.say("next")
     assert answers.forks("compaction") == 0
 
@@ -331,10 +331,10 @@ async def test_after_a_restart_head_memory_and_next_request_are_the_same(
 ) -> None:
     await talk(bench, 12)
     assert epochs(bench)
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     before = (json.dumps(shown(bench)), runtime.memory.known, runtime.memory.covers)
     bench.restart()
-    again = bench.pool._runtime(KEY)
+    again = bench.pool.runtime(KEY)
     await again.fill()
     assert (json.dumps(shown(bench)), again.memory.known, again.memory.covers) == before
 
@@ -358,7 +358,7 @@ async def test_a_compaction_survives_a_crash_right_behind_it(bench: Bench, answe
     view = json.dumps(shown(bench))
     for _ in range(2):
         bench.restart()
-        await bench.pool._runtime(KEY).fill()
+        await bench.pool.runtime(KEY).fill()
         assert json.dumps(shown(bench)) == view
 
 
@@ -367,14 +367,14 @@ async def test_a_memory_that_cannot_be_written_is_remembered_all_the_same(
 ) -> None:
     (bench.root / "memory").write_text("in the way")
     await talk(bench, 4)
-    assert bench.pool._runtime(KEY).memory.known == MEMORY
+    assert bench.pool.runtime(KEY).memory.known == MEMORY
     assert any(entry.message == "the memory could not be written" for entry in bench.log.entries)
 
 
 async def test_a_new_conversation_does_not_remember_the_old_one(bench: Bench, answers: Answers) -> None:
     await talk(bench, 5)
     await bench.pool.reset(KEY)
-    assert bench.pool._runtime(KEY).memory.known is None
+    assert bench.pool.runtime(KEY).memory.known is None
     assert await Memories(bench.root / "memory", disk=SystemDisk()).load(KEY) is None
 
 
@@ -383,7 +383,7 @@ async def test_a_memory_that_cannot_be_read_is_as_good_as_none(bench: Bench, ans
     await memories.save(KEY, SavedMemory("not a memory", "x"))
     await bench.say("hi")
     assert bench.chat.seen == ["echo: hi"]
-    assert bench.pool._runtime(KEY).memory.known is None
+    assert bench.pool.runtime(KEY).memory.known is None
 
 
 async def test_a_stop_of_the_process_gives_up_what_goes_on(bench: Bench, answers: Answers) -> None:
@@ -392,5 +392,5 @@ async def test_a_stop_of_the_process_gives_up_what_goes_on(bench: Bench, answers
         await bench.say(f"message {number} {LONG}")
     await answers.begun["memory"].wait()
     await bench.pool.close()
-    assert not bench.pool._runtime(KEY).busy
+    assert not bench.pool.runtime(KEY).busy
     assert not (bench.root / "memory").exists()

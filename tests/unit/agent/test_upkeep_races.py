@@ -68,7 +68,7 @@ async def test_a_memory_that_hangs_keeps_no_compaction_away_and_does_not_come_la
     answers.hold["memory"] = asyncio.Event()
     for number in range(7):
         await pushed(bench, asyncio.create_task(bench.say(f"message {number} {LONG}")))
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     await pushed(bench, runtime.compactor._compacting)
     assert answers.forks("compaction")
     assert {epoch["reason"] for epoch in epochs(bench)} == {"size"}
@@ -121,7 +121,7 @@ async def test_a_memory_that_is_being_written_of_what_is_taken_back_is_given_up(
     await bench.pool.undo(KEY)
     answers.hold["memory"].set()
     await ran()
-    assert not bench.pool._runtime(KEY).busy
+    assert not bench.pool.runtime(KEY).busy
     assert await on_file(bench) is None
 
 
@@ -134,7 +134,7 @@ async def test_a_second_compact_ends_the_first_that_hangs(bench: Bench, answers:
     await ran()
     await bench.clock.advance(compactor.WAIT_SECONDS)
     await ran()
-    assert bench.pool._runtime(KEY).busy, "the second one is at work"
+    assert bench.pool.runtime(KEY).busy, "the second one is at work"
     answers.hold["compaction"].set()
     assert [facts["how"] for facts in await asyncio.gather(*both)] == ["failed", "summary"]
     assert len(epochs(bench)) == 1
@@ -150,14 +150,14 @@ async def test_a_compact_that_hangs_ends_with_the_truth(bench: Bench, answers: A
     await bench.clock.advance(compactor.LONGEST_SECONDS)
     assert await asked == {"how": "failed"}
     assert shown(bench) == before
-    assert not bench.pool._runtime(KEY).busy
+    assert not bench.pool.runtime(KEY).busy
 
 
 async def test_a_turn_that_the_memory_does_not_know_is_taken_back_behind_a_cut(
     bench: Bench, answers: Answers
 ) -> None:
     bench.configure(soft_tokens=100_000, max_messages=18)
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     while runtime.store.head is None:
         await talk(bench, 1)
     assert runtime.memory.covers not in {entry.uuid for entry in runtime.store.turns[-1].entries}

@@ -166,14 +166,14 @@ async def test_what_was_masked_stays_masked_after_a_restart_and_the_request_is_t
         json.dumps(message).replace(', "cache_control": {"type": "ephemeral"}', "")
         for message in again["messages"][: len(masked)]
     ] == plain
-    kept = bench.pool._runtime(KEY).store.messages()
+    kept = bench.pool.runtime(KEY).store.messages()
     assert json.dumps(kept, ensure_ascii=False).count("39: 見た") == 12, "the store keeps the whole of it"
     check(model.calls)
 
 
 async def test_masks_that_would_hide_little_wait_for_more_of_them(bench: Bench) -> None:
     model = await looked(bench, 7)
-    assert bench.pool._runtime(KEY).view_changes.tokens() > 3_000
+    assert bench.pool.runtime(KEY).view_changes.tokens() > 3_000
     await bench.clock.advance(301.0)
     await bench.say("cold")
     assert "masked" not in shown(model.calls[-1].body)
@@ -190,7 +190,7 @@ async def test_a_cold_chat_is_masked_from_the_threshold_on_though_most_of_it_sta
     for number in range(8):
         model.script = lambda _: reply(text("words " * 300))
         await bench.say(f"and {number}")
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     assert 8_000 < runtime.view_changes.tokens() < 24_000
     await bench.clock.advance(301.0)
     await bench.say("cold")
@@ -203,7 +203,7 @@ async def test_a_cold_chat_is_masked_from_the_threshold_on_though_most_of_it_sta
 
 async def test_a_warm_chat_is_masked_at_three_times_the_threshold(bench: Bench) -> None:
     model = await looked(bench, 14, lines=100, threshold=100_000)
-    runtime = bench.pool._runtime(KEY)
+    runtime = bench.pool.runtime(KEY)
     bench.configure(mask_threshold=runtime.view_changes.tokens() // 3 + 500)
     await bench.say("below")
     assert bench.log.of("masking") == []
