@@ -137,6 +137,10 @@ class OutboxRow:
         """A live message stands in the chat, and may still change."""
         return replace(self._to("sending", "sending"), message_id=message_id)
 
+    def show(self, words: str) -> OutboxRow:
+        """A live message that stands in the chat has these words from now on."""
+        return replace(self._to("sending", "sending"), text=words)
+
     def arrive(self, message_id: str) -> OutboxRow:
         """It is in the chat, as it will stay."""
         return replace(self._to("sent", "sending"), message_id=message_id)

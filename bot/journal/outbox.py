@@ -18,8 +18,8 @@ PUT = """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state
 _REPLACED = """SELECT id FROM outbox
     WHERE request_id = ? AND message_id = ? AND kind = 'preview' AND state = 'sending'"""
 _END = "UPDATE outbox SET state = ?, changed_at = ? WHERE id = ?"
-_UPDATE = """UPDATE outbox SET state = ?, message_id = ?, reason = ?, not_before = ?, attempts = ?, untold = ?, changed_at = ?
-    WHERE id = ?"""
+_UPDATE = """UPDATE outbox SET state = ?, text = ?, message_id = ?, reason = ?, not_before = ?, attempts = ?, untold = ?,
+    changed_at = ? WHERE id = ?"""
 _RECORD = """SELECT id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces, repeat_of,
     not_before, attempts, untold, created_at, changed_at FROM outbox"""
 _DELIVERIES = f"{_RECORD} WHERE request_id = ? ORDER BY rowid"
@@ -67,7 +67,7 @@ class OutboxWrites(JournalTable):
         return self._writer.run(work, undo=undo)
 
     def update_outbox(self, row: OutboxRow) -> Future[None]:
-        facts = (row.state, row.message_id, row.reason, row.not_before, row.attempts, row.untold)
+        facts = (row.state, row.text, row.message_id, row.reason, row.not_before, row.attempts, row.untold)
         values = clean((*facts, self._clock.now(), row.id))
 
         def work(db: sqlite3.Connection) -> None:

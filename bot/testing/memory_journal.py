@@ -337,6 +337,7 @@ class MemoryJournal:
             self._outbox[fresh.id] = dataclasses.replace(
                 old,
                 state=fresh.state,
+                text=fresh.text,
                 message_id=fresh.message_id,
                 reason=fresh.reason,
                 not_before=fresh.not_before,

@@ -127,7 +127,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         await journal.put_outbox([first])
         await journal.put_outbox([again])
         first = replace(first, state="unknown", reason="uncertain", untold=True)
-        again = replace(again, attempts=3, not_before=7.25)
+        again = replace(again, attempts=3, not_before=7.25, text="other words 你好")
         await journal.update_outbox(first)
         await journal.update_outbox(again)
         journal = await self.restart(journal)
@@ -138,10 +138,11 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         assert await journal.untold() == []
 
     async def test_rows_keep_their_order_and_go_to_what_became_of_them(self, journal: Journal) -> None:
-        await journal.put_outbox([outbound(2, text="שלום 👋"), outbound(1, kind="notice")])
+        hello = outbound(2, text="שלום 👋")
+        await journal.put_outbox([hello, outbound(1, kind="notice")])
         await journal.put_outbox([outbound(3, request=2)])
-        await journal.update_outbox(replace(outbound(2), state="sending"))
-        await journal.update_outbox(replace(outbound(2), state="sent", message_id="77"))
+        await journal.update_outbox(replace(hello, state="sending"))
+        await journal.update_outbox(replace(hello, state="sent", message_id="77"))
         await journal.update_outbox(replace(outbound(1), state="failed", reason="gone"))
         journal = await self.restart(journal)
         first, second = await journal.deliveries(outbound(1).request_id)
@@ -309,7 +310,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         await journal.put_outbox(
             [outbound(1, id=bad, request_id=bad, chat_key=key, target={bad: bad}, text=bad)]
         )
-        await journal.update_outbox(outbound(1, id=bad, state="sent", message_id=bad))
+        await journal.update_outbox(outbound(1, id=bad, text=bad, state="sent", message_id=bad))
         (record,) = await journal.deliveries(bad)
         assert (record.state, record.text, record.message_id) == ("sent", "x\ufffd\x00", "x\ufffd\x00")
         assert await journal.once(bad, 1.0, 1.0)

@@ -84,8 +84,9 @@ class LiveMessage:
 
     async def _change(self, words: str, title: str, cards: tuple[Card, ...]) -> None:
         assert self._row is not None  # noqa: S101  it was created
+        self._row = self._row.show(words)
         try:
-            await self._outbox.change(self._to, self._row, words, title, cards)
+            await self._outbox.change(self._to, self._row, title, cards)
         except errors.DeliveryThrottled:
             return
         except errors.DeliveryUncertain:

@@ -739,10 +739,15 @@ class OutboxWorker:
         return row
 
     async def change(
-        self, to: Address, row: OutboxRow, words: str, title: str = "", cards: tuple[Card, ...] = ()
+        self, to: Address, row: OutboxRow, title: str = "", cards: tuple[Card, ...] = ()
     ) -> None:
-        """Show other words in the place of a row that is in the chat. Raises an `errors.DeliveryFailed` as `Edits.edit`."""
-        message = replace(_message(row, to), text=words, title=title, cards=cards)
+        """Show the words of a row in the place where it is in the chat. Nobody waits for the disk: the row is on its way there,
+        and what a crash leaves says what people saw, or what they were about to see. A disk that refuses writes is not
+        given more of them. Raises an `errors.DeliveryFailed` as `Edits.edit`.
+        """
+        if not self._journal.pending_writes:
+            self._journal.post.update_outbox(row)
+        message = replace(_message(row, to), title=title, cards=cards)
         try:
             await _within(LIVE_SECONDS, _shown(self._channels[to.channel], message, row.message_id))
         except errors.DeliveryThrottled as error:

@@ -80,7 +80,7 @@ class Process:
 
             def __getattr__(self, name: str) -> Any:
                 found = getattr(inner, name)
-                return found if name == "flush" else mortal(found)
+                return found if name in {"flush", "pending_writes"} else mortal(found)
 
         return Mortal()
 

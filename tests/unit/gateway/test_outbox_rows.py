@@ -23,6 +23,7 @@ TRANSITIONS: dict[str, tuple[Transition, dict[OutboxState, OutboxState]]] = {
     "lose_answer": (OutboxRow.lose_answer, {"sending": "sending"}),
     "put_off": (lambda row: row.put_off(60.0), {"ready": "ready", "sending": "sending"}),
     "appear": (lambda row: row.appear("m1"), {"sending": "sending"}),
+    "show": (lambda row: row.show("你好"), {"sending": "sending"}),
     "arrive": (lambda row: row.arrive("m1"), {"sending": "sent"}),
     "fail": (lambda row: row.fail("gone"), {"ready": "failed", "sending": "failed"}),
     "lose": (lambda row: row.lose("uncertain"), {"sending": "unknown"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.live.answer_preview import GOES_ON, Previewing
+from bot.gateway.live.answer_preview import GOES_ON, INTERRUPTED, Previewing
 from bot.gateway.outbox import worker
 from bot.gateway.outbox.rows import REPEATED
 from bot.testing.journal import FaultyJournal, JournalFailure
@@ -135,6 +136,32 @@ async def test_killed_at_any_call_a_turn_without_an_answer_leaves_nothing_that_g
         assert await Process(world, FOREVER, "before", **OPTIONS).live(give_up)
         assert len(world.stands) <= 1
         assert not any(words.endswith(GOES_ON) for words in world.stands.values())
+
+
+@pytest.mark.parametrize("changes", [1, 5])
+async def test_after_a_death_its_end_shows_all_that_people_have_seen(tmp_path: Path, changes: int) -> None:
+    world = Wall(tmp_path, tells=True)
+    first = Process(world, FOREVER, "before", **OPTIONS)
+    await first.desk.asked()
+    words = Writing("Half of an answer")
+    first.desk.delivery.preview(TO, words)
+    async with first.desk.passing():
+        await first.desk.placed()
+        for change in range(changes):
+            words.words += f", and then {change} more parts"
+            await until(lambda: list(world.stands.values()) == [words.words[:-1] + GOES_ON])
+            while [row.text for row in await first.desk.rows()] != list(world.stands.values()):  # noqa: ASYNC110 - a file
+                await asyncio.sleep(0.001)
+    first.dead.set()  # none of its later calls does anything
+    await first.desk.delivery.close()
+    await first.desk.file.close()
+
+    second = Process(world, FOREVER, "before", **OPTIONS)
+    assert await second.live(give_up)
+    assert list(world.stands.values()) == [words.words[:-1] + INTERRUPTED]
+    after = Desk(world.root, clock=world.clock, **OPTIONS)
+    assert [(row.state, row.text) for row in await after.rows()] == [("sent", words.words[:-1] + INTERRUPTED)]
+    await after.close()
 
 
 @pytest.mark.parametrize("tells", [True, False])
