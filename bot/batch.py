@@ -24,7 +24,7 @@ class Batcher(Generic[T, R]):
     that item alone. A caller that is cancelled takes nothing back: its item is worked on all the same.
     """
 
-    def __init__(self, name: str, work: Callable[[list[T]], Sequence[R | errors.StorageError]]) -> None:
+    def __init__(self, name: str, work: Callable[[list[T]], Sequence[R | errors.ShipmateError]]) -> None:
         self._name = name
         self._work = work
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
@@ -73,12 +73,13 @@ class Batcher(Generic[T, R]):
                     _settle(future, errors.StorageError(f"{self._name}: the batch broke off"))
 
 
-def _settle(future: asyncio.Future[R], result: R | errors.StorageError) -> None:
+def _settle(future: asyncio.Future[R], result: R | errors.ShipmateError) -> None:
     if future.done() or future.get_loop().is_closed():
         return
-    if isinstance(result, errors.StorageError):
+    if isinstance(result, errors.ShipmateError):
         # One of its own for each caller: a raised error collects the way it took.
-        future.set_exception(errors.StorageError(str(result)))
+        illegal = isinstance(result, errors.IllegalTransition)
+        future.set_exception((errors.IllegalTransition if illegal else errors.StorageError)(str(result)))
     else:
         future.set_result(result)
 

@@ -123,7 +123,8 @@ class InboxWrites(Protocol):
 
     def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Awaitable[None]:
         """Write that a turn runs and has these inbound (requestIds), its first one among them. One that has ended stays as it
-        is; one of another turn, which ends with that, is of this one. Begun again, a suspended turn runs.
+        is; one of another turn, which ends with that, is of this one. Begun again, a suspended turn runs; one that has ended
+        raises `errors.IllegalTransition`.
         """
         ...
 
@@ -132,7 +133,9 @@ class InboxWrites(Protocol):
         ...
 
     def suspend_turn(self, turn_id: str) -> Awaitable[None]:
-        """Write that a running turn waits for a person."""
+        """Write that a turn waits for a person. The same again is legal, and a turn that is being stopped stays so; one that
+        is not there, or has ended, raises `errors.IllegalTransition`. So do the next two.
+        """
         ...
 
     def resume_turn(self, turn_id: str) -> Awaitable[None]:
@@ -140,7 +143,9 @@ class InboxWrites(Protocol):
         ...
 
     def stop_turn(self, turn_id: str) -> Awaitable[None]:
-        """Write that a turn which runs, or is suspended, is being stopped: whatever begins it again only ends it."""
+        """Write that a turn is being stopped: whatever begins it again only ends it. Of one that has not begun nothing is written:
+        whoever begins it writes its stop behind that.
+        """
         ...
 
     def end_turn(
@@ -179,14 +184,17 @@ class OutboxWrites(Protocol):
         ...
 
     def update_outbox(self, row: OutboxRow) -> Awaitable[None]:
-        """Write what became of a row."""
+        """Write what became of a row. Raises `errors.IllegalTransition` where it is not there, and where its state on file is none
+        of `outbound.OUTBOX_BEFORE`.
+        """
         ...
 
 
 class PostedWrites(InboxWrites, OutboxWrites, Protocol):
     """Writes that are never refused: those that the disk does not take are kept in memory, and written in the order of
     the calls once it takes something again. Nobody has to await them. Awaited, they return once they are on disk, or
-    once the disk has refused them. An inbound is closed after all that was posted before, or together with it.
+    once the disk has refused them. What cannot follow is not written, and is an error in the log alone. An inbound is closed
+    after all that was posted before, or together with it.
     """
 
 

@@ -55,6 +55,16 @@ class Card:
 
 
 OutboxState = Literal["ready", "sending", "sent", "failed", "unknown"]
+OUTBOX_BEFORE: Mapping[OutboxState, tuple[OutboxState, ...]] = {
+    "ready": ("ready", "sending"),
+    "sending": ("ready", "sending"),
+    "sent": ("sending", "sent"),
+    "failed": ("ready", "sending", "failed"),
+    "unknown": ("sending", "unknown"),
+}
+"""The states from which a row on file may come to each. The same one again is legal: facts change beside it, and what a crash or a
+full disk interrupted is written once more.
+"""
 OutboxReason = errors.DeliveryCode | Literal["stopped", "not shown", "not found"]
 
 

@@ -179,7 +179,7 @@ class Database:
             if behind or (operation.posted and _hurt(answer)):
                 self._keep(operation)
             # One that can never be written was told, and keeps no other one back.
-            refused = operation.posted and isinstance(answer, errors.StorageError)
+            refused = operation.posted and isinstance(answer, errors.StorageError | errors.IllegalTransition)
             answers.append(None if refused else answer)
         return answers
 
@@ -202,7 +202,7 @@ class Database:
         if all(operation.reads for operation in operations):
             return False
         (result,) = self._attempt([Operation(lambda db: [one.work(db) for one in self._pending])])
-        if isinstance(result, _Refused):
+        if isinstance(result, _Refused | errors.IllegalTransition):
             # One of them can never be written: then one after the other, and without that one.
             while self._pending:
                 (result,) = self._attempt(self._pending[:1])
@@ -256,6 +256,8 @@ class Database:
     def _transaction(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> list[Any]:
         try:
             return self._in_transaction(db, operations, _plainly)
+        except errors.IllegalTransition:
+            pass  # the others are carried out without it
         except (sqlite3.Error, ValueError, OverflowError) as error:
             if self._db is not db or file.suspect(error) or file.busy(error) or self._may_fit(error):
                 raise
@@ -297,6 +299,10 @@ class Database:
         db.execute("SAVEPOINT operation")
         try:
             result = operation.work(db)
+        except errors.IllegalTransition as error:
+            db.execute("ROLLBACK TO operation")
+            self._log.write("error", f"the journal was told what cannot follow: {error}", level="error")
+            result = error
         except (sqlite3.Error, ValueError, OverflowError) as error:
             if not db.in_transaction or file.suspect(error) or self._may_fit(error):
                 raise

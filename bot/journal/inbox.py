@@ -13,23 +13,25 @@ from pydantic import ValidationError
 from bot import errors, text
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import InboxEnd, InboxRecord, TurnEnd, TurnRecord
+from bot.contracts.journal import InboxEnd, InboxRecord, TurnEnd, TurnRecord, TurnState
 from bot.contracts.outbound import OutboxRow
 from bot.journal import outbox
-from bot.journal.table import JournalTable, clean, done, dumps, held, read_key
+from bot.journal.table import JournalTable, clean, done, dumps, held, read_key, transition
 
 _RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload)
     VALUES (?, ?, ?, ?, ?, ?, 'queued', ?)"""
 _BEGIN_TURN = """INSERT INTO turns (id, chat_key, state, begun_at) VALUES (?, ?, 'running', ?)
-    ON CONFLICT (id) DO UPDATE SET state = 'running' WHERE state = 'suspended'"""
+    ON CONFLICT (id) DO UPDATE SET state = CASE state WHEN 'stopping' THEN state ELSE 'running' END
+    WHERE ended_at IS NULL"""
 _JOIN_TURN = """UPDATE inbox SET state = 'in_turn', turn_id = ?, changed_at = ?
     WHERE request_id = ? AND state = 'queued'"""
 _TAKE_UP = """UPDATE inbox SET state = 'in_turn', turn_id = ?, changed_at = ?
     WHERE request_id = ? AND state IN ('queued', 'in_turn') AND turn_id IS NOT ?"""
 _LEAVE_TURN = """UPDATE turns SET state = 'done', ended_at = ? WHERE ended_at IS NULL AND id IN
     (SELECT turn_id FROM inbox WHERE request_id = ? AND state = 'in_turn' AND turn_id IS NOT ?)"""
-_MOVE_TURN = "UPDATE turns SET state = ? WHERE id = ? AND state = ?"
-_STOP_TURN = "UPDATE turns SET state = 'stopping' WHERE id = ? AND state IN ('running', 'suspended')"
+_MOVE_TURN = """UPDATE turns SET state = CASE state WHEN 'stopping' THEN state ELSE ? END
+    WHERE id = ? AND ended_at IS NULL"""
+_TURN_STATE = "SELECT state FROM turns WHERE id = ?"
 _END_TURN = "UPDATE turns SET state = ?, ended_at = ? WHERE id = ? AND ended_at IS NULL"
 _FINISH = """UPDATE inbox SET state = ?, detail = ?, merged_into = ?, changed_at = ?
     WHERE request_id = ? AND state IN ('queued', 'in_turn')"""
@@ -57,12 +59,12 @@ class InboxWrites(JournalTable):
 
     def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Future[None]:
         now = self._clock.now()
-        turn = clean((turn_id, str(chat_key), now))
+        begin = transition(_BEGIN_TURN, (turn_id, str(chat_key), now), "running", _TURN_STATE, turn_id)
         joining = [clean((turn_id, now, member, turn_id)) for member in members]
         leaving = [clean((now, member, turn_id)) for member in members]
 
         def work(db: sqlite3.Connection) -> None:
-            db.execute(_BEGIN_TURN, turn)
+            begin(db)
             db.executemany(_LEAVE_TURN, leaving)
             db.executemany(_TAKE_UP, joining)
 
@@ -74,18 +76,24 @@ class InboxWrites(JournalTable):
         return self._writer.run(lambda db: _done(db.executemany(_JOIN_TURN, joining)), hurry=False)
 
     def suspend_turn(self, turn_id: str) -> Future[None]:
-        return self._move_turn("suspended", turn_id, "running")
+        return self._move_turn("suspended", turn_id)
 
     def resume_turn(self, turn_id: str) -> Future[None]:
-        return self._move_turn("running", turn_id, "suspended")
+        return self._move_turn("running", turn_id)
 
     def stop_turn(self, turn_id: str) -> Future[None]:
-        bound = clean((turn_id,))
-        return self._writer.run(lambda db: _done(db.execute(_STOP_TURN, bound)), hurry=False)
+        move = transition(_MOVE_TURN, ("stopping", turn_id), "stopping", _TURN_STATE, turn_id)
+        begun = clean((turn_id,))
 
-    def _move_turn(self, *values: str) -> Future[None]:
-        bound = clean(values)
-        return self._writer.run(lambda db: _done(db.execute(_MOVE_TURN, bound)), hurry=False)
+        def work(db: sqlite3.Connection) -> None:
+            if db.execute(_TURN_STATE, begun).fetchone():
+                move(db)
+
+        return self._writer.run(work, hurry=False)
+
+    def _move_turn(self, state: TurnState, turn_id: str) -> Future[None]:
+        work = transition(_MOVE_TURN, (state, turn_id), state, _TURN_STATE, turn_id)
+        return self._writer.run(work, hurry=False)
 
     def end_turn(
         self,

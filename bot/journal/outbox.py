@@ -9,8 +9,8 @@ from typing import Any
 
 from bot import text
 from bot.contracts.identity import ChatKey
-from bot.contracts.outbound import OutboxRow
-from bot.journal.table import JournalTable, clean, done, dumps, loads, read_key
+from bot.contracts.outbound import OUTBOX_BEFORE, OutboxRow
+from bot.journal.table import JournalTable, clean, done, dumps, loads, read_key, transition
 
 PUT = """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces,
         repeat_of, not_before, attempts, untold, created_at, changed_at)
@@ -19,7 +19,8 @@ _REPLACED = """SELECT id FROM outbox
     WHERE request_id = ? AND message_id = ? AND kind = 'preview' AND state = 'sending'"""
 _END = "UPDATE outbox SET state = ?, changed_at = ? WHERE id = ?"
 _UPDATE = """UPDATE outbox SET state = ?, text = ?, message_id = ?, reason = ?, not_before = ?, attempts = ?, untold = ?,
-    changed_at = ? WHERE id = ?"""
+    changed_at = ? WHERE id = ? AND state IN (?, ?, ?)"""
+_STATE = "SELECT state FROM outbox WHERE id = ?"
 _RECORD = """SELECT id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces, repeat_of,
     not_before, attempts, untold, created_at, changed_at FROM outbox"""
 _DELIVERIES = f"{_RECORD} WHERE request_id = ? ORDER BY rowid"
@@ -68,13 +69,9 @@ class OutboxWrites(JournalTable):
 
     def update_outbox(self, row: OutboxRow) -> Future[None]:
         facts = (row.state, row.text, row.message_id, row.reason, row.not_before, row.attempts, row.untold)
-        values = clean((*facts, self._clock.now(), row.id))
-
-        def work(db: sqlite3.Connection) -> None:
-            if not db.execute(_UPDATE, values).rowcount:
-                self._log.write("storage", f"the outbox has no row {row.id}", level="warn", state=row.state)
-
-        return self._writer.run(work)
+        before = (*OUTBOX_BEFORE.get(row.state, ()), None, None, None)[:3]
+        values = (*facts, self._clock.now(), row.id, *before)
+        return self._writer.run(transition(_UPDATE, values, row.state, _STATE, row.id))
 
 
 class SqliteOutbox(OutboxWrites):

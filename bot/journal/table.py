@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from asyncio import Future
 from collections.abc import Awaitable, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from bot import errors, text
 from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
-from bot.journal.database import Database, Writer
+from bot.journal.database import Database, Work, Writer
 
 
 class JournalTable:
@@ -41,6 +42,28 @@ class JournalTable:
     async def _row(self, statement: str, values: Sequence[object]) -> tuple[Any, ...] | None:
         rows = await self._rows(statement, values)
         return rows[0] if rows else None
+
+
+def transition(statement: str, values: Sequence[object], state: str, looked_up: str, name: str) -> Work:
+    """Work that takes a row to `state` by a statement that names the states before it. Raises `errors.IllegalTransition` where the
+    row is in none of them, or is not there; `looked_up` gives its state.
+
+    It may run again after a commit of unknown outcome: then the row may be beyond that state, and it changes nothing.
+    """
+    bound, key = clean(values), clean((name,))
+    made = False
+
+    def work(db: sqlite3.Connection) -> None:
+        nonlocal made
+        if db.execute(statement, bound).rowcount:
+            made = True
+        elif not made:
+            row = db.execute(looked_up, key).fetchone()
+            raise errors.IllegalTransition(
+                f"{name} is {row[0] if row else 'missing'} and cannot become {state}"
+            )
+
+    return work
 
 
 def clean(values: Sequence[object]) -> list[object]:

@@ -28,7 +28,7 @@ from bot.contracts.journal import (
     TurnRecord,
     TurnState,
 )
-from bot.contracts.outbound import OutboundKind, OutboxRow, OutboxState
+from bot.contracts.outbound import OUTBOX_BEFORE, OutboundKind, OutboxRow, OutboxState
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,7 +49,7 @@ def at_once(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     def called(*args: P.args, **more: P.kwargs) -> Coroutine[Any, Any, R]:
         try:
             return _given(method(*args, **more))
-        except errors.StorageError as error:
+        except errors.ShipmateError as error:
             return _raised(error)
 
     return called
@@ -104,7 +104,7 @@ def _posted(carried_out: Coroutine[Any, Any, Any]) -> Future[Any]:
         carried_out.send(None)
     except StopIteration as end:
         future.set_result(end.value)
-    except errors.StorageError:
+    except (errors.StorageError, errors.IllegalTransition):
         future.set_result(None)
     return future
 
@@ -167,7 +167,7 @@ class MemoryJournal:
         name = text.clean(turn_id)
         if name not in self._turns:
             self._turns[name] = TurnRecord(name, _key(chat_key), "running", self._clock.now())
-        self._move_turn(name, "suspended", "running")
+        self._move_turn(name, "running")
         for member in members:
             row = self._inbox.get(text.clean(member))
             if row is not None and row.state == "in_turn" and row.turn_id not in {None, name}:
@@ -180,16 +180,16 @@ class MemoryJournal:
 
     @at_once
     def suspend_turn(self, turn_id: str) -> None:
-        self._move_turn(text.clean(turn_id), "running", "suspended")
+        self._move_turn(text.clean(turn_id), "suspended")
 
     @at_once
     def resume_turn(self, turn_id: str) -> None:
-        self._move_turn(text.clean(turn_id), "suspended", "running")
+        self._move_turn(text.clean(turn_id), "running")
 
     @at_once
     def stop_turn(self, turn_id: str) -> None:
-        for state in ("running", "suspended"):
-            self._move_turn(text.clean(turn_id), state, "stopping")
+        if text.clean(turn_id) in self._turns:
+            self._move_turn(text.clean(turn_id), "stopping")
 
     @at_once
     def end_turn(
@@ -223,9 +223,11 @@ class MemoryJournal:
             if row is not None and row.state in of and row.turn_id != turn_id:
                 self._set(dataclasses.replace(row, state="in_turn", turn_id=turn_id))
 
-    def _move_turn(self, turn_id: str, of: TurnState, to: TurnState) -> None:
+    def _move_turn(self, turn_id: str, to: TurnState) -> None:
         turn = self._turns.get(turn_id)
-        if turn is not None and turn.state == of:
+        if turn is None or turn.ended_at is not None:
+            raise errors.IllegalTransition(f"{turn_id} is {turn.state if turn else 'missing'}")
+        if turn.state != "stopping":
             self._turns[turn_id] = dataclasses.replace(turn, state=to)
 
     def _finish(self, request_id: str, end: InboxEnd) -> None:
@@ -332,19 +334,19 @@ class MemoryJournal:
     def update_outbox(self, row: OutboxRow) -> None:
         fresh = _as_written(row)
         old = self._outbox.get(fresh.id)
-        if old is not None:
-            _checked(row)
-            self._outbox[fresh.id] = dataclasses.replace(
-                old,
-                state=fresh.state,
-                text=fresh.text,
-                message_id=fresh.message_id,
-                reason=fresh.reason,
-                not_before=fresh.not_before,
-                attempts=fresh.attempts,
-                untold=fresh.untold,
-                changed_at=self._clock.now(),
-            )
+        if old is None or old.state not in OUTBOX_BEFORE.get(fresh.state, ()):
+            raise errors.IllegalTransition(f"{row.id} is {old.state if old else 'missing'}")
+        self._outbox[fresh.id] = dataclasses.replace(
+            old,
+            state=fresh.state,
+            text=fresh.text,
+            message_id=fresh.message_id,
+            reason=fresh.reason,
+            not_before=fresh.not_before,
+            attempts=fresh.attempts,
+            untold=fresh.untold,
+            changed_at=self._clock.now(),
+        )
 
     @at_once
     def deliveries(self, request_id: str) -> list[OutboxRow]:
@@ -514,7 +516,7 @@ async def _given(result: R) -> R:
     return result
 
 
-async def _raised(error: errors.StorageError) -> NoReturn:
+async def _raised(error: errors.ShipmateError) -> NoReturn:
     raise error
 
 

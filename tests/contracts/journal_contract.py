@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import cast, get_args
 
 import pytest
 
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Quoted
-from bot.contracts.journal import ANSWERED, InboxEnd, Journal
+from bot.contracts.journal import ANSWERED, InboxEnd, Journal, TurnEnd, TurnState
+from bot.contracts.outbound import OutboxState
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_approvals import ApprovalsContract
 from tests.contracts.journal_records import RecordsContract
-from tests.contracts.journal_rig import DAY, inbound, outbound
+from tests.contracts.journal_rig import DAY, inbound, outbound, sent_as
 from tests.contracts.journal_shared import SharedContract
 
 CHAT = ChatKey.parse("telegram:chat:5")
@@ -96,7 +98,6 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         await journal.receive(inbound(1))
         for _ in range(2):
             await journal.finish(inbound(1).request_id, ANSWERED)
-            await journal.begin_turn(inbound(1).request_id, CHAT, [inbound(1).request_id])
             await journal.join_turn("unknown", ["unknown"])
             await journal.finish("unknown", ANSWERED)
         assert await journal.unfinished() == []
@@ -128,7 +129,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         await journal.put_outbox([again])
         first = replace(first, state="unknown", reason="uncertain", untold=True)
         again = replace(again, attempts=3, not_before=7.25, text="other words 你好")
-        await journal.update_outbox(first)
+        await sent_as(journal, first)
         await journal.update_outbox(again)
         journal = await self.restart(journal)
         found = await journal.deliveries(first.request_id)
@@ -187,7 +188,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
 
     async def test_a_row_written_again_stays_as_it_is(self, journal: Journal) -> None:
         await journal.put_outbox([outbound(1)])
-        await journal.update_outbox(replace(outbound(1), state="sent", message_id="77"))
+        await sent_as(journal, replace(outbound(1), state="sent", message_id="77"))
         await journal.put_outbox([outbound(1, text="another"), outbound(2)])
         await journal.put_outbox([])
         records = await journal.deliveries(outbound(1).request_id)
@@ -207,13 +208,77 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
 
     async def test_a_state_that_does_not_exist_is_refused(self, journal: Journal) -> None:
         await journal.put_outbox([outbound(1)])
-        with pytest.raises(errors.StorageError):
+        with pytest.raises(errors.IllegalTransition):
             await journal.update_outbox(outbound(1, state="lost"))
         assert [record.state for record in await journal.deliveries(outbound(1).request_id)] == ["ready"]
 
-    async def test_marking_what_is_unknown_changes_nothing(self, journal: Journal) -> None:
-        await journal.update_outbox(outbound(1, state="sent"))
-        assert await journal.deliveries(outbound(1).request_id) == []
+    @pytest.mark.parametrize("after", get_args(OutboxState))
+    @pytest.mark.parametrize("before", [None, *get_args(OutboxState)])
+    async def test_a_row_on_file_goes_where_its_state_lets_it_and_nowhere_else(
+        self, journal: Journal, before: OutboxState | None, after: OutboxState
+    ) -> None:
+        row = replace(outbound(1), state=before or "ready", message_id="m1")
+        await journal.put_outbox([row] if before else [])
+        legal = {
+            "ready": {"ready", "sending", "failed"},
+            "sending": {"ready", "sending", "sent", "failed", "unknown"},
+            "sent": {"sent"},
+            "failed": {"failed"},
+            "unknown": {"unknown"},
+        }
+        new = replace(row, state=after, message_id="m2")
+        if before is not None and after in legal[before]:
+            await journal.update_outbox(new)
+        else:
+            with pytest.raises(errors.IllegalTransition, match=before or "missing"):
+                await journal.update_outbox(new)
+            new = row
+            await journal.post.update_outbox(replace(row, state=after))  # nobody is told but the log
+        journal = await self.restart(journal)
+        found = [(row.state, row.message_id) for row in await journal.deliveries(row.request_id)]
+        assert found == ([(new.state, new.message_id)] if before else [])
+
+    @pytest.mark.parametrize("move", ["begin", "suspend", "resume", "stop"])
+    @pytest.mark.parametrize(
+        ("before", "ways"),
+        [
+            (None, {"begin": "running", "stop": None}),
+            (
+                "running",
+                {"begin": "running", "suspend": "suspended", "resume": "running", "stop": "stopping"},
+            ),
+            (
+                "suspended",
+                {"begin": "running", "suspend": "suspended", "resume": "running", "stop": "stopping"},
+            ),
+            ("stopping", dict.fromkeys(("begin", "suspend", "resume", "stop"), "stopping")),
+            *((end, {}) for end in get_args(TurnEnd)),
+        ],
+    )
+    async def test_a_turn_on_file_goes_where_its_state_lets_it_and_nowhere_else(
+        self, journal: Journal, before: TurnState | None, ways: dict[str, TurnState | None], move: str
+    ) -> None:
+        await journal.receive(inbound(1))
+        name = inbound(1).request_id
+        moves = {
+            "begin": lambda: journal.begin_turn(name, CHAT, [name]),
+            "suspend": lambda: journal.suspend_turn(name),
+            "resume": lambda: journal.resume_turn(name),
+            "stop": lambda: journal.stop_turn(name),
+        }
+        if before is not None:
+            await moves["begin"]()
+        if before in {"suspended", "stopping"}:
+            await moves["suspend" if before == "suspended" else "stop"]()
+        elif before in get_args(TurnEnd):
+            await journal.end_turn(name, cast("TurnEnd", before), {})
+        if move in ways:
+            await moves[move]()
+        else:
+            with pytest.raises(errors.IllegalTransition, match=before or "missing"):
+                await moves[move]()
+        found = await journal.turn(name)
+        assert (found.state if found else None) == ways.get(move, before)
 
     async def test_once_is_true_once_in_its_time_for_each_key_across_restarts(self, journal: Journal) -> None:
         assert await journal.once("a", 1000.0, 60)
@@ -246,9 +311,9 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         for number in (1, 2, 3):
             await journal.receive(inbound(number))
             await journal.put_outbox([outbound(number, request=number)])
-            await journal.update_outbox(replace(outbound(number), state="sent", message_id=f"{number}"))
+            await sent_as(journal, replace(outbound(number), state="sent", message_id=f"{number}"))
         await journal.put_outbox([outbound(8, request=1), outbound(9, request=1)])
-        await journal.update_outbox(replace(outbound(8), state="unknown"))
+        await sent_as(journal, replace(outbound(8), state="unknown"))
         await journal.finish(inbound(1).request_id, ANSWERED)
         await clock.advance(DAY)
         await journal.finish(inbound(3).request_id, ANSWERED)
@@ -272,7 +337,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         for number, end, state in ((1, ANSWERED, "sent"), (2, dead, "failed"), (3, dead, "unknown")):
             await journal.receive(inbound(number))
             await journal.put_outbox([outbound(number, request=number)])
-            await journal.update_outbox(outbound(number, state=state))
+            await sent_as(journal, outbound(number, state=state))
             await journal.finish(inbound(number).request_id, end)
         await journal.keep_dead_letter("telegram", "update:9", "{}", "no chat")
         began = clock.now()
@@ -310,7 +375,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         await journal.put_outbox(
             [outbound(1, id=bad, request_id=bad, chat_key=key, target={bad: bad}, text=bad)]
         )
-        await journal.update_outbox(outbound(1, id=bad, text=bad, state="sent", message_id=bad))
+        await sent_as(journal, outbound(1, id=bad, text=bad, state="sent", message_id=bad))
         (record,) = await journal.deliveries(bad)
         assert (record.state, record.text, record.message_id) == ("sent", "x\ufffd\x00", "x\ufffd\x00")
         assert await journal.once(bad, 1.0, 1.0)

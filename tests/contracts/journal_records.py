@@ -20,8 +20,9 @@ from bot.contracts.journal import (
     Journal,
     TurnRecord,
 )
+from bot.contracts.outbound import OutboxState
 from bot.testing.clock import FakeClock
-from tests.contracts.journal_rig import DAY, JournalRig, inbound, outbound, step
+from tests.contracts.journal_rig import DAY, JournalRig, inbound, outbound, sent_as, step
 
 CHAT = ChatKey.parse("telegram:chat:5")
 
@@ -98,7 +99,6 @@ class RecordsContract(JournalRig):
         await clock.advance(1)
         await journal.end_turn(first, "failed", {first: FAILED, second: FAILED, third: FAILED})
         await journal.end_turn(first, "done", {first: ANSWERED})
-        await journal.resume_turn(first)
         journal = await self.restart(journal)
         assert await journal.turn(first) == TurnRecord(first, CHAT, "failed", began, began + 1)
         records = [await journal.inbound(name) for name in (first, second, third, other)]
@@ -149,7 +149,6 @@ class RecordsContract(JournalRig):
         await journal.begin_turn(first, CHAT, [first])
         assert await journal.turn(first) == TurnRecord(first, CHAT, "stopping", began)
         await journal.end_turn(first, "stopped", {first: STOPPED})
-        await journal.stop_turn(first)
         assert await journal.turn(first) == TurnRecord(first, CHAT, "stopped", began, clock.now())
 
     async def test_a_turn_ends_with_the_message_that_began_it_and_with_no_other(
@@ -340,7 +339,7 @@ class RecordsContract(JournalRig):
         await journal.put_outbox([outbound(5, text="先 👍"), outbound(1, kind="notice")])
         await journal.put_outbox([outbound(3), outbound(4), outbound(2, request=2), outbound(6)])
         await journal.update_outbox(replace(outbound(3), state="sending"))
-        await journal.update_outbox(replace(outbound(4), state="sent", message_id="4"))
+        await sent_as(journal, replace(outbound(4), state="sent", message_id="4"))
         await journal.update_outbox(replace(outbound(6), state="failed"))
         assert await journal.undelivered() == []
         began = clock.now()
@@ -366,12 +365,12 @@ class RecordsContract(JournalRig):
     ) -> None:
         for number in (1, 2, 3, 4):
             await journal.put_outbox([outbound(number, request=number)])
-            await journal.update_outbox(replace(outbound(number), state="sent", message_id=f"m{number}"))
-        await journal.update_outbox(replace(outbound(3, request=3), state="unknown"))
+            state: OutboxState = "unknown" if number == 3 else "sent"
+            await sent_as(journal, replace(outbound(number), state=state, message_id=f"m{number}"))
         await journal.put_outbox([outbound(5, request=5, kind="notice"), outbound(6, request=6)])
-        await journal.update_outbox(replace(outbound(5), state="sent", message_id="m5"))
+        await sent_as(journal, replace(outbound(5), state="sent", message_id="m5"))
         await journal.put_outbox([outbound(7, request=7, chat_key="telegram:chat:6")])
-        await journal.update_outbox(replace(outbound(7), state="sent", message_id="m1"))
+        await sent_as(journal, replace(outbound(7), state="sent", message_id="m1"))
         journal = await self.restart(journal)
         assert await journal.delivered_as(CHAT, "m1") == inbound(1).request_id
         assert await journal.delivered_as(ChatKey.parse("telegram:chat:6"), "m1") == inbound(7).request_id
@@ -391,7 +390,7 @@ class RecordsContract(JournalRig):
             await journal.put_outbox(
                 [replace(outbound(number, request=number, chat_key=chat), target=target)]
             )
-            await journal.update_outbox(replace(outbound(number), state="sent", message_id=f"m{number}"))
+            await sent_as(journal, replace(outbound(number), state="sent", message_id=f"m{number}"))
         journal = await self.restart(journal)
         place = {"channel": "C1", "thread_ts": "4.0"}
 

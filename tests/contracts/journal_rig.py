@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,3 +73,9 @@ class JournalRig(abc.ABC):
 
     @abc.abstractmethod
     async def restart(self, journal: Journal) -> Journal: ...
+
+
+async def sent_as(journal: Journal, row: OutboxRow) -> None:
+    """Write that a row is being sent, and then what became of that."""
+    await journal.update_outbox(replace(row, state="sending"))
+    await journal.update_outbox(row)

@@ -61,7 +61,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         async def ask(journal: Journal) -> list[Any]:
             begun = [call(journal) for call in calls]
             answers = await asyncio.gather(*begun, return_exceptions=True)
-            return ["refused" if isinstance(one, errors.StorageError) else one for one in answers]
+            return ["refused" if isinstance(one, errors.ShipmateError) else one for one in answers]
 
         assert self.runner.run(ask(self.journal)) == self.runner.run(ask(self.model))
 

@@ -101,6 +101,7 @@ async def test_when_many_end_at_once_none_is_lost(made: Desk) -> None:
 
 async def test_it_leaves_the_last_slot_to_the_answer_and_is_caught_up_later(tmp_path: Path) -> None:
     one = desk(tmp_path, limits=True, total=Pace(2, 100.0))
+    await one.asked()
     screen = begin(one, "alpha", "beta")
     await one.slept(1.0, 3)
     await until(lambda: len(screen.shown) == 1)

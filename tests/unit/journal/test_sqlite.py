@@ -110,10 +110,14 @@ async def test_dead_letters_hold_what_was_buried(make: Make) -> None:
 
 
 async def test_a_mark_that_hits_nothing_is_told_to_the_operator(make: Make, log: MemoryLog) -> None:
-    await make().update_outbox(outbound(1, state="sent"))
+    journal = make()
+    await journal.post.update_outbox(outbound(1, state="sent"))
+    missing = f"{outbound(1).id} is missing and cannot become sent"
     assert [(entry.level, entry.message) for entry in log.entries] == [
-        ("warn", f"the outbox has no row {outbound(1).id}")
+        ("error", f"the journal was told what cannot follow: {missing}")
     ]
+    with pytest.raises(errors.IllegalTransition, match=missing):
+        await journal.update_outbox(outbound(1, state="sent"))
 
 
 async def test_on_a_full_disk_what_still_fits_is_written_and_what_does_not_is_refused(

@@ -245,7 +245,7 @@ async def test_on_a_full_disk_ends_are_recorded_from_the_reserve_and_nothing_new
     await journal.receive(inbound(1))
     kept.look()
     failing.reaches, failing.failures, failing.code = False, times, sqlite3.SQLITE_FULL
-    await journal.put_outbox([outbound(1)])
+    await journal.put_outbox([outbound(1, state="sending")])
     assert kept.left == (4 - times) * PIECE
     assert journal.health() == ""
     results = await asyncio.gather(

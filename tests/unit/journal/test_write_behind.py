@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,19 +125,52 @@ async def test_behind_a_posted_write_that_is_refused_no_other_one_of_its_batch_i
     assert [one.request_id for one in await journal.unfinished()] == [TWO, inbound(3).request_id]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda post: post.put_outbox([outbound(2, state="no such state")]), "the journal cannot write this"),
+        (lambda post: post.update_outbox(outbound(2, state="sent")), "is missing and cannot become sent"),
+        (lambda post: post.suspend_turn("no such turn"), "is missing and cannot become suspended"),
+    ],
+)
 async def test_one_that_can_never_be_written_is_told_and_keeps_no_other_one_back(
-    make: Make, failing: type[Failing], log: MemoryLog
+    make: Make, failing: type[Failing], log: MemoryLog, wrong: Callable[[Any], Any], told: str
 ) -> None:
     journal = make()
     await taken_in(journal)
     await journal.put_outbox([SENT])
     failing.reaches, failing.failures = False, 1
     await journal.post.join_turn(ONE, [ONE])
-    await journal.post.update_outbox(outbound(1, state="no such state"))
+    await wrong(journal.post)
     await journal.post.finish(ONE, ANSWERED)
     assert journal.pending_writes == 0
-    assert "the journal cannot write this" in log.text
+    assert told in log.text
     assert [one.request_id for one in await journal.unfinished()] == [TWO]
+
+
+async def test_what_is_written_again_though_it_reached_the_disk_is_no_mistake(
+    make: Make, failing: type[Failing], log: MemoryLog
+) -> None:
+    journal = make()
+    await taken_in(journal)
+    await journal.put_outbox([outbound(1)])
+    failing.reaches, failing.failures = True, 1
+    key = inbound(1).chat_key
+    posted = [
+        journal.post.begin_turn(ONE, key, [ONE]),
+        journal.post.suspend_turn(ONE),
+        journal.post.update_outbox(outbound(1, state="sending")),
+        journal.post.update_outbox(outbound(1, state="sent", message_id="m1")),
+        journal.post.end_turn(ONE, "done", {ONE: ANSWERED}),
+    ]
+    await asyncio.gather(*posted)
+    assert await journal.flush()
+    assert [(row.state, row.message_id) for row in await journal.deliveries(ONE)] == [("sent", "m1")]
+    turn = await journal.turn(ONE)
+    assert turn is not None
+    assert turn.state == "done"
+    assert "the journal cannot be written" in log.text
+    assert "cannot follow" not in log.text
 
 
 async def test_what_is_over_counts_as_finished_while_the_disk_refuses_to_note_it(
