@@ -26,7 +26,6 @@ from bot.gateway.commands import Commands, Servers
 from bot.gateway.conversation import MODES
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner
-from bot.gateway.handler import InboundHandler
 from bot.gateway.in_flight import InFlight
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.intake import GatewayIntake, Pending
@@ -228,13 +227,6 @@ def build_gateway(
     # What an inbound needs from its beginning to its end.
     cleaner = InboundCleaner(deps.redact, access)
     archive = InboundArchive(journal=journal, archive=deps.archive, log=log)
-    handler = InboundHandler(
-        scheduler=scheduler,
-        journal=journal,
-        archive=archive,
-        delivery=delivery,
-        log=log,
-    )
     files = FileReader(
         channels,
         manifests,
@@ -261,14 +253,26 @@ def build_gateway(
         log=log,
     )
 
+    effects = EffectRunner(
+        agent=agent,
+        scheduler=scheduler,
+        journal=journal,
+        archive=archive,
+        delivery=delivery,
+        approvals=approvals,
+        questions=services.questions,
+        reading=reading,
+        backlog=backlog,
+        tasks=tasks,
+        log=log,
+    )
+
     # What people say besides messages.
     stops = Stops(
-        agent=agent,
         journal=journal,
         scheduler=scheduler,
-        reading=reading,
         access=access,
-        handler=handler,
+        effects=effects,
         backlog=backlog,
         log=log,
     )
@@ -285,16 +289,7 @@ def build_gateway(
         jobs=jobs,
         servers=servers,
     )
-    bypass = Bypass(commands, handler, in_flight, tasks)
-    effects = EffectRunner(
-        scheduler=scheduler,
-        journal=journal,
-        approvals=approvals,
-        questions=services.questions,
-        stops=stops,
-        backlog=backlog,
-        tasks=tasks,
-    )
+    bypass = Bypass(commands, effects, in_flight, tasks)
 
     # The way in: from the channels, from jobs, and from the journal.
     router = InboundRouter(
@@ -342,8 +337,10 @@ def build_gateway(
         journal=journal,
         archive=archive,
         scheduler=scheduler,
+        effects=effects,
         router=router,
         in_flight=in_flight,
+        tasks=tasks,
         log=log,
     )
     reader = BacklogReader(
@@ -369,7 +366,7 @@ def build_gateway(
         reading=reading,
         commands=commands,
         removals=removals,
-        handler=handler,
+        effects=effects,
         scheduler=scheduler,
         throttle=StartThrottle(in_flight),
         mode=mode,

@@ -8,7 +8,7 @@ from functools import partial
 from bot.contracts.inbound import Inbound
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.commands import Commands, beside
-from bot.gateway.handler import InboundHandler
+from bot.gateway.effects import EffectRunner
 from bot.gateway.in_flight import InFlight
 
 MOST = 1_000
@@ -19,10 +19,10 @@ class Bypass:
     """Carries out inbounds beside the queues, at once."""
 
     def __init__(
-        self, commands: Commands, handler: InboundHandler, in_flight: InFlight, tasks: BackgroundTasks
+        self, commands: Commands, effects: EffectRunner, in_flight: InFlight, tasks: BackgroundTasks
     ) -> None:
         self._commands = commands
-        self._handler = handler
+        self._effects = effects
         self._in_flight = in_flight
         self._tasks = tasks
 
@@ -33,7 +33,7 @@ class Bypass:
     def carry_out(self, inbound: Inbound) -> None:
         """Carry out a stop, or a command."""
         command = partial(self._commands.carry_out, inbound)
-        self.start(inbound, partial(self._handler.handle, inbound, command))
+        self.start(inbound, partial(self._effects.handle, inbound, command))
 
     def start(self, inbound: Inbound, work: Callable[[], Awaitable[None]]) -> None:
         """Do the work of an inbound beside the queues."""

@@ -16,7 +16,7 @@ from bot.gateway.access import Access
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.branches import Branches
 from bot.gateway.conversation import HANDLED
-from bot.gateway.handler import Ending
+from bot.gateway.effects import Ending
 from bot.gateway.jobs.service import JobService
 from bot.gateway.receipt import Receipts
 from bot.gateway.removals import Removals

@@ -189,7 +189,10 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
+    """A message is gone; `records` as in `Edit`."""
+
     inbound: Inbound
+    records: Sequence[InboxRecord] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,9 +295,12 @@ class WakeAt:
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """The message of this change neither waits here nor is being answered: the journal knows what became of it."""
+    """The message of this change neither waits here nor is being answered: the journal knows what became of it. `records` is
+    what the event brought of that.
+    """
 
     change: Inbound
+    records: Sequence[InboxRecord] = ()
 
 
 Effect = Close | Amend | StopTurn | CancelWait | Answer | WakeAt | LookUp
@@ -416,8 +422,8 @@ class Conversation:
                 return self._message(event, now)
             case Edit():
                 return self._edit(event, now)
-            case Delete(deletion):
-                return self._delete(deletion)
+            case Delete():
+                return self._delete(event)
             case Stop():
                 return self._stop(event)
             case GoesOn(plan):
@@ -556,13 +562,14 @@ class Conversation:
         if self.turn is not None and (message := self.turn.about(edit)) is not None:
             # Taken up by the turn, or one of its own after it, as any message that comes while a turn runs.
             return self._message(Message(whole(message, edit)), now)
-        return [LookUp(edit)]
+        return [LookUp(edit, event.records)]
 
     def _waiting_for(self, change: Inbound) -> _Waiting | None:
         queue = self._people.get(person(change), ())
         return next((one for one in queue if same_message(one.inbound, change)), None)
 
-    def _delete(self, deletion: Inbound) -> list[Effect]:
+    def _delete(self, event: Delete) -> list[Effect]:
+        deletion = event.inbound
         gone = self._take(lambda other: same_message(other, deletion))
         turn = self.turn
         if turn is not None and turn.about(deletion) is not None:
@@ -570,7 +577,7 @@ class Conversation:
         elif gone:
             stopping = []
         else:
-            return [LookUp(deletion)]
+            return [LookUp(deletion, event.records)]
         return [*(Close(one, WITHDRAWN) for one in gone), *stopping, Close(deletion, HANDLED)]
 
     # ------------------------------------------------------------ inside: stops and ends

@@ -1,12 +1,20 @@
-"""Carries out what conversations decide: closes and amends rows, stops turns, lets approvals and questions hear of it."""
+"""Carries out what conversations decide, in life and in recovery, and ends inbounds together with the last words about them."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import assert_never
 
+from bot import errors
+from bot.contracts.agent import Agent
+from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import WITHDRAWN, InboxRecord, Journal
+from bot.contracts.journal import FAILED, WITHDRAWN, InboxEnd, InboxRecord, Journal
+from bot.contracts.outbound import OutboxRow
+from bot.gateway.address import Address
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog
@@ -21,68 +29,97 @@ from bot.gateway.conversation import (
     Delete,
     Edit,
     Effect,
+    Ended,
     LookUp,
     Message,
     StopTurn,
+    Turn,
+    TurnPhase,
+    WakeAt,
     merged_into,
 )
+from bot.gateway.delivery import Delivery
+from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.questions import QuestionService
+from bot.gateway.reading import Reading
 from bot.gateway.relations import taken_in_at
 from bot.gateway.revisions import completed, original, revised
 from bot.gateway.scheduler import Scheduler
-from bot.gateway.stops import Stops
+from bot.telemetry.context import turn_scope
 
-Rest = Callable[[], Awaitable[None]]
-"""The rest of the work."""
+NOT_IDEMPOTENT = frozenset({"undo"})
+"""Commands that do something else when they are carried out again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of an inbound, and what its person is told then. That is no part of the conversation."""
+
+    end: InboxEnd
+    say: str = ""
+
+
+@dataclass(slots=True)
+class Begun:
+    """Effects that count already; `EffectRunner.finish` does the rest of the work."""
+
+    stops: list[Turn] = field(default_factory=list)
+    closes: list[Close] = field(default_factory=list)
+    amending: list[Awaitable[object]] = field(default_factory=list)
+    look_up: LookUp | None = None
 
 
 class EffectRunner:
-    """Tells chats of messages, edits and deletions, and does what they say."""
+    """The only interpreter of effects. A disk that refuses ends no inbound."""
 
     def __init__(
         self,
         *,
+        agent: Agent,
         scheduler: Scheduler,
         journal: Journal,
+        archive: InboundArchive,
+        delivery: Delivery,
         approvals: ApprovalService,
         questions: QuestionService,
-        stops: Stops,
+        reading: Reading,
         backlog: Backlog,
         tasks: BackgroundTasks,
+        log: Log,
     ) -> None:
+        self._agent = agent
         self._scheduler = scheduler
         self._journal = journal
+        self._archive = archive
+        self._delivery = delivery
         self._approvals = approvals
         self._questions = questions
-        self._stops = stops
+        self._reading = reading
         self._backlog = backlog
         self._tasks = tasks
+        self._log = log
+
+    # ------------------------------------------------------------ effects
 
     def queue(self, inbound: Inbound, taken_in: float | None = None) -> None:
         """Queue an inbound in its chat. It may answer what a turn waits for, or interrupt it. `taken_in` as in `Message`."""
-        self._begun(self._scheduler.apply(inbound.chat_key, Message(inbound, taken_in)))
+        begun = self.apply(Message(inbound, taken_in))
+        if begun.stops:
+            self._tasks.start(self.finish(begun))
 
-    def change(self, change: Inbound, records: Sequence[InboxRecord]) -> Rest:
-        """Carry out an edit or a deletion; `records` is what is on file about its message. Where that waits or is being
-        answered, it counts at once, and what is left to be recorded is returned. Else the journal knows what became of it.
+    def change(self, change: Inbound, records: Sequence[InboxRecord]) -> Begun:
+        """Begin an edit or a deletion; `records` is what is on file about its message. Where that waits or is being
+        answered, it counts at once. Else the journal knows what became of it.
         """
-        effects = self._decided(change, records)
-        if effects is not None:
-            return self._begun(effects)
-        if _in_time(change, records):
-            # It came before the end of its message was on file, and waited for a turn of its own when the process died.
-            self.queue(completed(change, records), taken_in_at(change))
-            return partial(_each, ())
-        return partial(self._look_up, change, records)
+        return self.apply(Edit(change, records) if change.kind == "edit" else Delete(change, records))
 
-    def _decided(self, change: Inbound, records: Sequence[InboxRecord]) -> list[Effect] | None:
-        event = Edit(change, records) if change.kind == "edit" else Delete(change)
-        effects = self._scheduler.apply(change.chat_key, event)
-        return None if any(isinstance(effect, LookUp) for effect in effects) else effects
+    def apply(self, event: Message | Edit | Delete) -> Begun:
+        """Tell the chat of an inbound of it, and begin what that decides."""
+        return self.begin(self._scheduler.apply(event.inbound.chat_key, event))
 
-    def _begun(self, effects: Sequence[Effect]) -> Rest:
-        """Begin to carry out effects; what is left is returned."""
-        rest: list[Callable[[], Awaitable[object]]] = []
+    def begin(self, effects: Iterable[Effect]) -> Begun:
+        """Begin to carry out effects: what must come before anything else that happens in the chat."""
+        begun = Begun()
         for effect in effects:
             match effect:
                 case CancelWait(turn):
@@ -91,22 +128,55 @@ class EffectRunner:
                     self._questions.answer(turn, inbound)
                 case Amend(inbound, edit):
                     # On its way before its turn can begin: after a crash the rows tell that the turn had these words.
-                    amending = self._journal.post.amend(inbound, [edit.request_id])
-                    rest.append(partial(_done, amending))
-                case StopTurn(turn) if any(isinstance(one, Close) for one in effects):
-                    rest.append(partial(self._stops.end, turn))
+                    begun.amending.append(self._journal.post.amend(inbound, [edit.request_id]))
                 case StopTurn(turn):
-                    self._tasks.start(self._stops.end(turn))
-                case Close(inbound, end):
-                    rest.append(partial(self._journal.post.finish, inbound.request_id, end))
-        return partial(_each, rest)
+                    begun.stops.append(turn)
+                case Close():
+                    begun.closes.append(effect)
+                case LookUp(change, records) if _in_time(change, records):
+                    # It came before the end of its message was on file, and waited for a turn of its own when the process died.
+                    self.queue(completed(change, records), taken_in_at(change))
+                case LookUp():
+                    begun.look_up = effect
+                case WakeAt():
+                    raise errors.IllegalTransition("the scheduler keeps the time of its chats itself")
+                case _:
+                    assert_never(effect)
+        return begun
 
-    async def _look_up(self, change: Inbound, records: Sequence[InboxRecord]) -> None:
-        """The message neither waits in memory nor is it being answered."""
+    async def finish(self, begun: Begun) -> bool:
+        """End turns, then close what is closed, in order and once it is in the archive; whether anything was ended."""
+        # What runs must not wait until all that waited is on file.
+        ended = [await self.stop(turn) for turn in begun.stops]
+        for amending in begun.amending:
+            await amending
+        if begun.look_up is not None:
+            await self._look_up(begun.look_up)
+        for close in begun.closes:
+            await self._archive.archived(close.inbound)
+        post = self._journal.post
+        await asyncio.gather(*[post.finish(one.inbound.request_id, one.end) for one in begun.closes])
+        return any(ended) or bool(begun.closes)
+
+    async def stop(self, turn: Turn) -> bool:
+        """End a turn that is stopped, wherever it is; False where it has ended already."""
+        if turn.over:
+            return False
+        self._reading.cancel(turn)
+        # Before it has asked the agent, it sees by itself that it was stopped.
+        took = turn.phase is not TurnPhase.ASKED or await self._agent.stop(turn.first.chat_key)
+        if took:
+            # Before its person is told: else a crash in between would let it go on.
+            self._journal.post.stop_turn(turn.first.request_id)
+        return took
+
+    async def _look_up(self, effect: LookUp) -> None:
+        """The message of a change neither waits in memory nor is it being answered."""
+        change, records = effect.change, effect.records
         async with self._backlog.settling:
-            effects = self._decided(change, records)
-            if effects is not None:
-                await self._begun(effects)()
+            begun = self.change(change, records)
+            if begun.look_up is None:
+                await self.finish(begun)
                 return
             record = original(change, records)
             finish = self._journal.post.finish
@@ -122,6 +192,62 @@ class EffectRunner:
                 waited = await amending is not False
                 await finish(change.request_id, merged_into(record.inbound) if waited else CAME_TOO_LATE)
 
+    # ------------------------------------------------------------ from the beginning of an inbound to its end
+
+    async def handle(
+        self, inbound: Inbound, work: Callable[[], Awaitable[Ending]], turn: Turn | None = None
+    ) -> None:
+        """Do the work of an inbound, and record its end. Cancelled before that, it stays unfinished in the journal."""
+        with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id):
+            if turn is not None:
+                await self._begin_turn(turn)
+            try:
+                ending = await work()
+            except errors.ShipmateError as error:
+                self._log.write("error", f"{type(error).__name__}: {error}", level="error")
+                ending = Ending(FAILED, error.person)
+            if turn is not None:
+                await self._end_turn(turn, ending)
+            else:
+                await self._archive.archived(inbound)
+                record = partial(self._journal.post.finish, inbound.request_id, ending.end)
+                await self._delivery.conclude(Address.of(inbound), ending.say, record)
+
+    async def fail(self, turn: Turn) -> None:
+        """End a turn that failed in a way that nobody foresaw: its person hears of it, and it is not tried again."""
+        first = turn.first
+        with turn_scope(chat_key=first.chat_key, request_id=first.request_id):
+            if turn.end is None:
+                await self._end_turn(turn, Ending(FAILED, errors.ShipmateError.person))
+
+    async def _begin_turn(self, turn: Turn) -> None:
+        # The journal keeps its order: only what must not be done twice waits for it.
+        first, members = turn.first, [one.request_id for one in turn.plan.all]
+        begun = self._journal.post.begin_turn(first.request_id, first.chat_key, members)
+        if turn.stopped:  # a stop came before it
+            self._journal.post.stop_turn(first.request_id)
+        if not_idempotent(first):
+            await begun
+
+    async def _end_turn(self, turn: Turn, ending: Ending) -> None:
+        """Record how a turn and all that is left of it ended, once that is in the archive."""
+        first = turn.first
+        closes = self.begin(self._scheduler.apply(first.chat_key, Ended(ending.end))).closes
+        for close in closes:
+            await self._archive.archived(close.inbound)
+        members = {close.inbound.request_id: close.end for close in closes}
+        state = ending.end.of_turn if turn.left else "withdrawn"
+
+        def record(rows: Sequence[OutboxRow]) -> Awaitable[None]:
+            return self._journal.post.end_turn(first.request_id, state, members, rows)
+
+        await self._delivery.conclude(Address.of(first), ending.say, record)
+
+
+def not_idempotent(inbound: Inbound) -> bool:
+    """True for a command that must not be carried out again where a crash may have cut it off."""
+    return inbound.command is not None and inbound.command.name in NOT_IDEMPOTENT
+
 
 def _in_time(change: Inbound, records: Sequence[InboxRecord]) -> bool:
     """True of an edit that was taken in before its message had ended."""
@@ -130,12 +256,3 @@ def _in_time(change: Inbound, records: Sequence[InboxRecord]) -> bool:
     if change.kind != "edit" or own is None or message is None or message.open:
         return False
     return own.received_at < message.changed_at
-
-
-async def _done(work: Awaitable[object]) -> None:
-    await work
-
-
-async def _each(rest: Sequence[Callable[[], Awaitable[object]]]) -> None:
-    for one in rest:
-        await one()

@@ -12,7 +12,9 @@ from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import STOPPED, InboxEnd, InboxRecord, Journal
-from bot.gateway.conversation import Close, Delete, Event, GoesOn, Stop, StopTurn, TurnPlan
+from bot.gateway.background import BackgroundTasks
+from bot.gateway.conversation import Delete, Event, GoesOn, Stop, TurnPlan
+from bot.gateway.effects import EffectRunner
 from bot.gateway.in_flight import InFlight
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.relations import same_message, taken_in_at
@@ -64,16 +66,20 @@ class Recovery:
         journal: Journal,
         archive: InboundArchive,
         scheduler: Scheduler,
+        effects: EffectRunner,
         router: InboundRouter,
         in_flight: InFlight,
+        tasks: BackgroundTasks,
         log: Log,
     ) -> None:
         self._agent = agent
         self._journal = journal
         self._archive = archive
         self._scheduler = scheduler
+        self._effects = effects
         self._router = router
         self._in_flight = in_flight
+        self._tasks = tasks
         self._log = log
 
     async def recover(
@@ -115,12 +121,11 @@ class Recovery:
     def _go_on(self, plan: TurnPlan, since: Sequence[Event]) -> None:
         """Let a turn go on that was cut off; `since` is what it heard before that."""
         chat_key = plan.first.chat_key
-        for event in (GoesOn(plan), *since):
-            for effect in self._scheduler.apply(chat_key, event):
-                if isinstance(effect, Close):
-                    self._journal.post.finish(effect.inbound.request_id, effect.end)
-                elif isinstance(effect, StopTurn):
-                    self._journal.post.stop_turn(effect.turn.first.request_id)
+        effects = [
+            effect for event in (GoesOn(plan), *since) for effect in self._scheduler.apply(chat_key, event)
+        ]
+        if effects:
+            self._tasks.start(self._effects.finish(self._effects.begin(effects)))
 
     async def _row(self, inbound: Inbound) -> _Row:
         if inbound.message_id is not None:

@@ -13,7 +13,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import WITHDRAWN, InboxRecord, Journal
 from bot.gateway.backlog import Backlog
 from bot.gateway.bypass import Bypass
-from bot.gateway.effects import EffectRunner, Rest
+from bot.gateway.effects import Begun, EffectRunner
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.removals import Removals
 from bot.gateway.revisions import as_changed, edits_of
@@ -58,8 +58,8 @@ class InboundRouter:
         if self._bypass.takes(inbound):
             self._bypass.carry_out(inbound)
         elif inbound.kind in {"edit", "delete"}:
-            rest = self._effects.change(inbound, records)
-            self._bypass.start(inbound, partial(self._changed, inbound, rest))
+            begun = self._effects.change(inbound, records)
+            self._bypass.start(inbound, partial(self._changed, inbound, begun))
         else:
             self._effects.queue(inbound, taken_in)
 
@@ -78,14 +78,14 @@ class InboundRouter:
                 self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
         return fresh
 
-    async def _changed(self, change: Inbound, rest: Rest) -> None:
+    async def _changed(self, change: Inbound, begun: Begun) -> None:
         """An edit or a deletion, once what it says of its message is in the archive: its row must not be closed before."""
         forgetting = None
         with self._removals.under_way(change):
             await self._archive.archived(change)
             if change.kind == "delete" and await self._removals.remove(change):
                 forgetting = asyncio.create_task(self._agent.forget(change.chat_key))
-        await rest()
+        await self._effects.finish(begun)
         if forgetting is not None:
             try:
                 await forgetting

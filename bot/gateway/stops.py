@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bot import errors
-from bot.contracts.agent import Agent
 from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import STOPPED as STOPPED_END
 from bot.contracts.journal import Journal
 from bot.gateway.access import Access
 from bot.gateway.backlog import Backlog
-from bot.gateway.conversation import Close, Effect, Stop, StopTurn, Turn, TurnPhase
-from bot.gateway.handler import Ending, InboundHandler
-from bot.gateway.reading import Reading
+from bot.gateway.conversation import Close, Stop, Turn
+from bot.gateway.effects import Begun, EffectRunner
 from bot.gateway.relations import is_thread_of, person, stops
 from bot.gateway.scheduler import Scheduler
 
@@ -43,21 +39,17 @@ class Stops:
     def __init__(
         self,
         *,
-        agent: Agent,
         journal: Journal,
         scheduler: Scheduler,
-        reading: Reading,
         access: Access,
-        handler: InboundHandler,
+        effects: EffectRunner,
         backlog: Backlog,
         log: Log,
     ) -> None:
-        self._agent = agent
         self._journal = journal
         self._scheduler = scheduler
-        self._reading = reading
         self._access = access
-        self._handler = handler
+        self._effects = effects
         self._backlog = backlog
         self._log = log
         self._heard: dict[tuple[str, ...], _Heard] = {}
@@ -107,11 +99,13 @@ class Stops:
             chat_keys.append(turn.first.chat_key)
         ends = turn.first.chat_key if turn is not None and self._may(inbound, turn) else None
         since = heard.since if heard is not None else None
-        return await self._carry_out(
+        # Out of all queues first, so that none of it begins.
+        begun = self._effects.begin(
             effect
             for key in chat_keys
             for effect in self._scheduler.apply(key, Stop(inbound, turn=key == ends, since=since))
         )
+        return await self._effects.finish(begun)
 
     async def _in_the_journal(self, stop: Inbound) -> None:
         """End what the journal alone has of a person: after a crash nobody knows of the stop any more."""
@@ -126,43 +120,23 @@ class Stops:
                     if row.kind != "delete" and not row.is_stop and row.request_id < stop.request_id
                     if stops(stop, row) and row.request_id not in known
                 ]
-                await asyncio.gather(*(self._handler.finish(row, Ending(STOPPED_END)) for row in reached))
+                await self._effects.finish(Begun(closes=[Close(row, STOPPED_END) for row in reached]))
         except errors.StorageError as error:
             # This process knows of the stop all the same.
             self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
-
-    async def end(self, turn: Turn) -> bool:
-        """End a turn that is stopped, wherever it is; False where it has ended already."""
-        if turn.over:
-            return False
-        self._reading.cancel(turn)
-        # Before it has asked the agent, it sees by itself that it was stopped.
-        took = turn.phase is not TurnPhase.ASKED or await self._agent.stop(turn.first.chat_key)
-        if took:
-            # Before its person is told: else a crash in between would let it go on.
-            self._journal.post.stop_turn(turn.first.request_id)
-        return took
 
     async def _below(self, inbound: Inbound, heard: _Heard | None) -> bool:
         """Stop what a person has in the threads of a place: some platforms take commands outside of threads only."""
         if inbound.command is None:
             return False
         since = heard.since if heard is not None else None
-        return await self._carry_out(
+        begun = self._effects.begin(
             effect
             for key, _ in self._scheduler.chats()
             if is_thread_of(inbound, key)
             for effect in self._scheduler.apply(key, Stop(inbound, "threads", since=since))
         )
-
-    async def _carry_out(self, effects: Iterable[Effect]) -> bool:
-        """End turns and close what waited; whether there was anything."""
-        # Out of all queues first, so that none of it begins; what runs must not wait until all that is on file.
-        decided = list(effects)
-        ended = [await self.end(effect.turn) for effect in decided if isinstance(effect, StopTurn)]
-        closes = [effect for effect in decided if isinstance(effect, Close)]
-        await asyncio.gather(*(self._handler.finish(one.inbound, Ending(one.end)) for one in closes))
-        return any(ended) or bool(closes)
+        return await self._effects.finish(begun)
 
     def _turn(self, inbound: Inbound, heard: _Heard | None) -> Turn | None:
         """The turn that a stop is about; one of somebody else once at most, however often it is brought."""

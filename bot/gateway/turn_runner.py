@@ -20,7 +20,7 @@ from bot.gateway.background import BackgroundTasks
 from bot.gateway.commands import CUT_OFF, Commands
 from bot.gateway.conversation import CAME_TOO_LATE, HANDLED, Asked, Closed, Ended, Over, QueueMode, Turn
 from bot.gateway.delivery import ChatReply, Delivery
-from bot.gateway.handler import Ending, InboundHandler, not_idempotent
+from bot.gateway.effects import EffectRunner, Ending, not_idempotent
 from bot.gateway.jobs.due import merged
 from bot.gateway.presence import working
 from bot.gateway.questions import QuestionService
@@ -48,7 +48,7 @@ class TurnRunner:
         reading: Reading,
         commands: Commands,
         removals: Removals,
-        handler: InboundHandler,
+        effects: EffectRunner,
         scheduler: Scheduler,
         throttle: StartThrottle,
         mode: QueueMode,
@@ -66,7 +66,7 @@ class TurnRunner:
         self._reading = reading
         self._commands = commands
         self._removals = removals
-        self._handler = handler
+        self._effects = effects
         self._scheduler = scheduler
         self._throttle = throttle
         self._mode = mode
@@ -96,7 +96,7 @@ class TurnRunner:
             self._tasks.start(self._failed(turn), partial(self._released, turn))
 
     async def _failed(self, turn: Turn) -> None:
-        await self._handler.fail(turn)
+        await self._effects.fail(turn)
         self._close(turn)
 
     def _released(self, turn: Turn, well: bool) -> None:  # noqa: FBT001 - a callback
@@ -115,7 +115,7 @@ class TurnRunner:
 
     async def _run(self, turn: Turn) -> None:
         """One turn from `begin_turn` to `end_turn`. Cancelled, it stays unfinished in the journal."""
-        await self._handler.handle(turn.first, partial(self._handle, turn), turn)
+        await self._effects.handle(turn.first, partial(self._handle, turn), turn)
         # Only now: what comes next in this chat stands below its last words.
         self._scheduler.apply(turn.first.chat_key, Closed())
 

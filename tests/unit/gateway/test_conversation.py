@@ -999,7 +999,7 @@ def shown(effect: Effect) -> str:  # noqa: PLR0911 - one line a kind
             return f"answer {inbound.request_id} to {turn.first.request_id}"
         case WakeAt(at):
             return f"wake at {at:g}"
-        case LookUp(change):
+        case LookUp(change, _):
             return f"look up {change.request_id}"
 
 

@@ -468,7 +468,7 @@ def shown(effect: Effect) -> str:
             return f"stop {turn.first.request_id}"
         case CancelWait(turn):
             return f"cancel {turn.first.request_id}"
-        case LookUp(change):
+        case LookUp(change, _):
             return f"look up {change.request_id}"
     return f"answer {effect.inbound.request_id}" if hasattr(effect, "inbound") else "wake"
 
