@@ -34,7 +34,7 @@ from bot.contracts.questions import Questions
 from bot.contracts.tools import Skills
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve, ReservedDisk
-from bot.gateway.attachments.reader import Limits as FileLimits
+from bot.gateway.attachments import Limits as FileLimits
 from bot.gateway.builder import (
     AgentServices,
     GatewayDeps,
@@ -43,9 +43,8 @@ from bot.gateway.builder import (
     build_gateway,
 )
 from bot.gateway.jobs.due import JobLimits
-from bot.gateway.live.answer_preview import Previewing
-from bot.gateway.operations.losses import Losses
-from bot.gateway.operations.watchdog import ChannelWatchdog
+from bot.gateway.live.message import Previewing
+from bot.gateway.operations import ChannelWatchdog, Losses
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memories import Memories

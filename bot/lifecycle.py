@@ -19,9 +19,7 @@ from bot.descriptors import RESERVE, limit
 from bot.disk_reserve import DiskReserve
 from bot.gateway.builder import GatewayParts
 from bot.gateway.delivery import Delivery
-from bot.gateway.operations.alerts import OperatorAlerts
-from bot.gateway.operations.losses import Losses
-from bot.gateway.operations.watchdog import ChannelWatchdog
+from bot.gateway.operations import ChannelWatchdog, Losses, OperatorAlerts
 from bot.history.requests import RequestLog
 from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript

@@ -11,7 +11,7 @@ from bot.agent.pool import AgentPool
 from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import Journal
 from bot.disk_reserve import DiskReserve
-from bot.gateway.operations.alerts import OperatorAlerts
+from bot.gateway.operations import OperatorAlerts
 from bot.llm.health import WatchedModel
 from bot.rss_monitor import LOOK_EVERY, RssMonitor
 from bot.schedule import PeriodicJob

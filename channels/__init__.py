@@ -1,0 +1,1 @@
+"""Channels: one folder each, found by its name; `bot.contracts.channel` says what a channel is."""

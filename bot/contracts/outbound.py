@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from bot import errors
+from bot.contracts.base import ChatType
 from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
 
 OutboundKind = Literal["reply", "notice", "preview", "progress"]
 """A `preview` shows what is not certain yet: it is created once and then changed, at last into what takes its place. So
@@ -171,3 +173,31 @@ class OutboxRow:
         if self.state not in before:
             raise errors.IllegalTransition(f"outbox row {self.id} is {self.state} and cannot become {state}")
         return replace(self, state=state)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The address of a message: fixed by the inbound it answers."""
+
+    channel: str
+    chat_id: str
+    chat_key: ChatKey
+    chat_type: ChatType
+    target: Mapping[str, str]
+    request_id: str
+
+    @classmethod
+    def of(cls, inbound: Inbound) -> Address:
+        return cls(
+            inbound.channel,
+            inbound.chat_id,
+            inbound.chat_key,
+            inbound.chat_type,
+            inbound.target,
+            inbound.request_id,
+        )
+
+    @property
+    def budget(self) -> str:
+        """Threads and topics share the budget of their chat."""
+        return f"{self.channel}:{self.chat_id}"

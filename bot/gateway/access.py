@@ -1,15 +1,68 @@
-"""Access: one function decides for every kind of event, and says no unless something says yes."""
+"""Access: who may talk to the bot, decided by one function for every kind of event, and what of their words may be kept."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from bot import errors
+from bot import errors, text
+from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import ChatType
-from bot.contracts.channel import Manifest
-from bot.contracts.inbound import Inbound
+from bot.contracts.channel import Channel, Manifest
+from bot.contracts.environment import Log, Redact
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Command, Inbound, Link, Quoted
+from bot.contracts.recall import KnowsChatMigrations, KnowsLinks, KnowsMembers, MembershipAnswer
+
+SECONDS = 15.0
+"""The time for a platform to say who is where."""
+
+
+class Memberships:
+    """`contracts.recall.Membership` by the channels that run; and the addresses that they know of messages."""
+
+    def __init__(self, channels: Mapping[str, Channel], log: Log) -> None:
+        self._channels = channels
+        self._log = log
+
+    async def chats_of(
+        self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
+    ) -> MembershipAnswer:
+        knows = self._channels.get(channel)
+        asked = [key for key in chat_keys if key.channel == channel]
+        if not asked or not isinstance(knows, KnowsMembers):
+            return MembershipAnswer([])
+        try:
+            async with asyncio.timeout(SECONDS):
+                found = await knows.chats_of(user_id, asked, direct=direct)
+        except (errors.ShipmateError, TimeoutError) as error:
+            self._log.write(
+                "denied",
+                "who is in which chat cannot be known: other chats were not searched",
+                level="warn",
+                cause=f"{type(error).__name__}: {error}",
+            )
+            return MembershipAnswer([], unanswered=asked)
+
+        def of(keys: Sequence[ChatKey]) -> list[ChatKey]:
+            known = set(keys)
+            return [key for key in asked if key in known]
+
+        # Never more than was asked about.
+        return MembershipAnswer(of(found.chats), of(found.unasked), of(found.unanswered))
+
+    def same_chat(self, channel: str, chat_id: str) -> frozenset[str]:
+        """All ids of a chat, as its channel knows them."""
+        knows: object = self._channels.get(channel)
+        return knows.same_chat(chat_id) if isinstance(knows, KnowsChatMigrations) else frozenset({chat_id})
+
+    def permalink(self, line: ArchiveLine) -> str | None:
+        """The address of a message, where its channel knows it."""
+        knows: object = self._channels.get(line.channel)
+        return knows.permalink(line) if isinstance(knows, KnowsLinks) else None
+
 
 EVERYONE = "*"
 
@@ -22,7 +75,7 @@ class Lists(Protocol):
 
 
 class ChatIds(Protocol):
-    """The ids that a platform has for one chat (`bot.gateway.membership.Memberships`)."""
+    """The ids that a platform has for one chat (`Memberships`)."""
 
     def same_chat(self, channel: str, chat_id: str) -> frozenset[str]: ...
 
@@ -101,3 +154,67 @@ class Access:
 
     def is_operator(self, channel: str, user_id: str) -> bool:
         return f"{channel}:{user_id}" in self._operators
+
+
+class InboundCleaner:
+    """Cleans inbounds and the messages that they bring."""
+
+    def __init__(self, redact: Redact, access: Access) -> None:
+        self._redact = redact
+        self._access = access
+
+    def words(self, words: str) -> str:
+        """A text as it may be kept."""
+        return self._redact(text.clean(words))
+
+    def cleaned(self, inbound: Inbound) -> Inbound:
+        """An inbound as it may be kept, but for what it quotes (`admitted`)."""
+        return inbound.model_copy(
+            update={
+                "text": self.words(inbound.text),
+                "user_name": self._optional(inbound.user_name),
+                "command": self._clean_command(inbound.command),
+                "links": tuple(
+                    Link(text=self.words(link.text), url=self.words(link.url)) for link in inbound.links
+                ),
+                "items": {name: self.words(words) for name, words in inbound.items.items()},
+                "attachments": tuple(map(self._clean_attachment, inbound.attachments)),
+            }
+        )
+
+    def _clean_command(self, command: Command | None) -> Command | None:
+        if command is None:
+            return None
+        return Command(name=self.words(command.name), args=self.words(command.args))
+
+    def _clean_attachment(self, attachment: Attachment) -> Attachment:
+        update = {"name": self._optional(attachment.name), "mime": self._optional(attachment.mime)}
+        return attachment.model_copy(update=update)
+
+    def _clean_quote(self, message: Quoted) -> Quoted:
+        origin = message.origin
+        if origin is not None:
+            names = {"name": self._optional(origin.name), "chat": self._optional(origin.chat)}
+            origin = origin.model_copy(update=names)
+        update = {
+            "text": self.words(message.text),
+            "user_name": self._optional(message.user_name),
+            "part": self._optional(message.part),
+            "files": tuple(map(self.words, message.files)),
+            "origin": origin,
+        }
+        return message.model_copy(update=update)
+
+    def _optional(self, words: str | None) -> str | None:
+        return self.words(words) if words is not None else None
+
+    def admitted(self, inbound: Inbound, quoted: Iterable[Quoted]) -> tuple[Quoted, ...]:
+        """The quoted messages whose authors may talk to the bot here: a stranger's words reach it by no door."""
+        return tuple(
+            self._clean_quote(message)
+            for message in quoted
+            if message.from_self
+            or self._access.standing(
+                inbound.channel, message.user_id, inbound.chat_id, inbound.chat_type
+            ).allowed
+        )

@@ -16,10 +16,10 @@ from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
-from bot.gateway.address import Address
+from bot.contracts.outbound import Address
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
-from bot.gateway.suspension import TurnSuspension
+from bot.gateway.scheduler import TurnSuspension
 from bot.tools.permissions.display import visible
 
 SECONDS = 30 * 60.0

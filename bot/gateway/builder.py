@@ -13,37 +13,38 @@ from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.journal import Journal
 from bot.contracts.memory_files import MemoryFiles
-from bot.gateway.access import Access, Lists
+from bot.gateway.access import Access, InboundCleaner, Lists, Memberships
 from bot.gateway.approvals import ApprovalService
-from bot.gateway.attachments.reader import FileReader, Memory
-from bot.gateway.attachments.reader import Limits as FileLimits
+from bot.gateway.attachments import FileReader, Memory
+from bot.gateway.attachments import Limits as FileLimits
 from bot.gateway.background import BackgroundTasks
-from bot.gateway.backlog import LIMIT, Backlog
-from bot.gateway.backlog_reader import BacklogReader
-from bot.gateway.bypass import Bypass
-from bot.gateway.cleaning import InboundCleaner
 from bot.gateway.commands import Commands, Servers
 from bot.gateway.conversation import MODES
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner
-from bot.gateway.in_flight import InFlight
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.intake import GatewayIntake, Pending
 from bot.gateway.jobs.due import DueJobs, JobLimits
 from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobStore
-from bot.gateway.live.answer_preview import NONE, Previewing
-from bot.gateway.membership import Memberships
-from bot.gateway.operations.alerts import OperatorAlerts
+from bot.gateway.live.message import NONE, Previewing
+from bot.gateway.operations import OperatorAlerts
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
 from bot.gateway.receipt import Receipts
-from bot.gateway.recovery import Recovery
+from bot.gateway.recovery import BacklogReader, Recovery
 from bot.gateway.removals import Removals
-from bot.gateway.router import InboundRouter
-from bot.gateway.scheduler import DiskSpace, Scheduler, StartThrottle
+from bot.gateway.router import Bypass, InboundRouter
+from bot.gateway.scheduler import (
+    LIMIT,
+    Backlog,
+    DiskSpace,
+    InFlight,
+    Scheduler,
+    StartThrottle,
+    TurnSuspension,
+)
 from bot.gateway.stops import Stops
-from bot.gateway.suspension import TurnSuspension
 from bot.gateway.turn_runner import TurnRunner
 
 

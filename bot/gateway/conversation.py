@@ -17,18 +17,20 @@ from bot import errors
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.journal import STOPPED, WITHDRAWN, InboxEnd, InboxRecord
-from bot.gateway.relations import (
+from bot.gateway.message_versions import (
     belongs,
     follows,
     joins,
-    person,
+    merged,
+    outdated,
     plain,
     reaches,
     same_message,
+    sender_of,
     stops,
     stops_below,
+    whole,
 )
-from bot.gateway.revisions import merged, outdated, whole
 
 HANDLED = InboxEnd("handled")
 OUTDATED = InboxEnd("handled", "outdated")
@@ -366,7 +368,7 @@ class Conversation:
 
     def waits(self, who: UserRef) -> bool:
         """True where something of a person waits."""
-        return who in self._people or any(person(turn.first) == who for turn in self._pending)
+        return who in self._people or any(sender_of(turn.first) == who for turn in self._pending)
 
     def queued(self, change: Inbound) -> Inbound | None:
         """The waiting message, or edit, that a change is about."""
@@ -386,14 +388,14 @@ class Conversation:
         turn = self._running
         if turn is None or not self._mode.steers:
             return False
-        return any(plain(waiting.inbound) for waiting in self._people.get(person(turn.first), ()))
+        return any(plain(waiting.inbound) for waiting in self._people.get(sender_of(turn.first), ()))
 
     def ready(self, now: float, *, begun_only: bool = False) -> list[UserRef]:
         """The people who could get a turn now, in their order. `begun_only`: nothing new may begin."""
         if self._running is not None:
             return []
         if self._pending:
-            return [person(self._pending[0].first)]
+            return [sender_of(self._pending[0].first)]
         if begun_only:
             return []
         return [who for who, queue in self._people.items() if not self._held(who, queue[0], now)]
@@ -428,7 +430,7 @@ class Conversation:
                 return self._stop(event)
             case GoesOn(plan):
                 self._pending.append(Turn(plan, TurnPhase.PENDING, stopped=plan.stopped))
-                self._changes[person(plan.first)] += len(plan.all)
+                self._changes[sender_of(plan.first)] += len(plan.all)
                 return []
         if self._running is None:
             raise errors.IllegalTransition(f"{event} in a chat where no turn runs")
@@ -489,7 +491,7 @@ class Conversation:
         wanted, may = (joins, self._mode.steers) if asked else (belongs, self._mode.collects)
         if not may or (turn.plan.begun and not asked):
             return []
-        more = self._take_next(person(turn.first), lambda other: wanted(other, turn.first))
+        more = self._take_next(sender_of(turn.first), lambda other: wanted(other, turn.first))
         turn.joined += more
         return more
 
@@ -497,7 +499,7 @@ class Conversation:
 
     def _message(self, event: Message, now: float) -> list[Effect]:
         inbound = event.inbound
-        who = person(inbound)
+        who = sender_of(inbound)
         number = next(self._numbers)
         burst = self._burst(who, number, now=now, past=event.taken_in, held=plain(inbound))
         self._people.setdefault(who, deque()).append(_Waiting(inbound, number, burst))
@@ -565,7 +567,7 @@ class Conversation:
         return [LookUp(edit, event.records)]
 
     def _waiting_for(self, change: Inbound) -> _Waiting | None:
-        queue = self._people.get(person(change), ())
+        queue = self._people.get(sender_of(change), ())
         return next((one for one in queue if same_message(one.inbound, change)), None)
 
     def _delete(self, event: Delete) -> list[Effect]:
@@ -604,7 +606,7 @@ class Conversation:
         if turn.end is None:
             raise errors.IllegalTransition("a turn is closed that has not ended")
         self._running = None
-        who = person(turn.first)
+        who = sender_of(turn.first)
         if who in self._people:
             # Behind the others of the chat, those included who came while this turn ran.
             self._people[who] = self._people.pop(who)

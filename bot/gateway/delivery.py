@@ -14,15 +14,10 @@ from bot.contracts.archive import Archive
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.journal import Journal
-from bot.contracts.outbound import OutboxRow, Sent
-from bot.gateway.address import Address
-from bot.gateway.live.answer_preview import NONE, Previewing, Previews
-from bot.gateway.live.message import LiveDeps
-from bot.gateway.live.progress import Progress
-from bot.gateway.outbox.archiver import ReplyArchiver
+from bot.contracts.outbound import Address, OutboxRow, Sent
+from bot.gateway.live.message import NONE, LiveDeps, Previewing, Previews, Progress
 from bot.gateway.outbox.rate_limit import RateLimiter
-from bot.gateway.outbox.rows import REPEATED
-from bot.gateway.outbox.worker import Batch, OutboxWorker, WriteRows
+from bot.gateway.outbox.worker import REPEATED, Batch, OutboxWorker, ReplyArchiver, WriteRows
 
 Kind = Literal["reply", "notice"]
 SIGN_SECONDS = 5.0

@@ -13,11 +13,9 @@ from bot.contracts.agent import Agent
 from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import FAILED, WITHDRAWN, InboxEnd, InboxRecord, Journal
-from bot.contracts.outbound import OutboxRow
-from bot.gateway.address import Address
+from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
-from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import (
     CAME_TOO_LATE,
     HANDLED,
@@ -40,11 +38,10 @@ from bot.gateway.conversation import (
 )
 from bot.gateway.delivery import Delivery
 from bot.gateway.inbound_archive import InboundArchive
+from bot.gateway.message_versions import completed, original, revised, taken_in_at
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
-from bot.gateway.relations import taken_in_at
-from bot.gateway.revisions import completed, original, revised
-from bot.gateway.scheduler import Scheduler
+from bot.gateway.scheduler import Backlog, Scheduler
 from bot.telemetry.context import turn_scope
 
 NOT_IDEMPOTENT = frozenset({"undo"})

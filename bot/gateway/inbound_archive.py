@@ -12,7 +12,7 @@ from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
-from bot.gateway.revisions import completed, has, on_file
+from bot.gateway.message_versions import completed, has, on_file
 
 
 class InboundArchive:

@@ -13,17 +13,16 @@ from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, Journal
-from bot.gateway.access import Access, Verdict
-from bot.gateway.address import Address
+from bot.contracts.outbound import Address
+from bot.gateway.access import Access, InboundCleaner, Verdict
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
-from bot.gateway.cleaning import InboundCleaner
 from bot.gateway.delivery import Delivery
-from bot.gateway.in_flight import InFlight
 from bot.gateway.inbound_archive import InboundArchive
-from bot.gateway.operations.alerts import OperatorAlerts
-from bot.gateway.revisions import on_file, withdrawn
+from bot.gateway.message_versions import on_file, withdrawn
+from bot.gateway.operations import OperatorAlerts
 from bot.gateway.router import InboundRouter
+from bot.gateway.scheduler import InFlight
 from bot.gateway.stops import Stops
 
 AT_ONCE = 1_000

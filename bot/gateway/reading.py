@@ -12,9 +12,8 @@ from bot.contracts.agent import Agent
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
-from bot.gateway.attachments.notices import unread
-from bot.gateway.attachments.reader import FileReader
-from bot.gateway.cleaning import InboundCleaner
+from bot.gateway.access import InboundCleaner
+from bot.gateway.attachments import FileReader, unread
 from bot.gateway.conversation import Turn
 
 CONTEXT_SECONDS = 20.0

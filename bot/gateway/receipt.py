@@ -12,7 +12,7 @@ from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Inbox, InboxRecord, Outbox, StepRecord, Steps, TurnRecord
 from bot.contracts.outbound import OutboxReason, OutboxRow
-from bot.gateway.attachments.reader import STEP as FILE
+from bot.gateway.attachments import STEP as FILE
 
 NOTHING_YET = "I have not answered anything here yet."
 UNKNOWN = "I know nothing of mine with this id in this chat: {asked}"

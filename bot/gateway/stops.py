@@ -10,11 +10,10 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import STOPPED as STOPPED_END
 from bot.contracts.journal import Journal
 from bot.gateway.access import Access
-from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import Close, Stop, Turn
 from bot.gateway.effects import Begun, EffectRunner
-from bot.gateway.relations import is_thread_of, person, stops
-from bot.gateway.scheduler import Scheduler
+from bot.gateway.message_versions import is_thread_of, sender_of, stops
+from bot.gateway.scheduler import Backlog, Scheduler
 
 MOST_HEARD = 100
 """Stops that were carried out and are remembered for when they come again: those that could not be written down at first."""
@@ -152,6 +151,6 @@ class Stops:
     def _may(self, inbound: Inbound, turn: Turn) -> bool:
         return (
             inbound.chat_type == "direct"
-            or person(inbound) == person(turn.first)
+            or sender_of(inbound) == sender_of(turn.first)
             or self._access.is_operator(inbound.channel, inbound.user_id)
         )

@@ -1,8 +1,10 @@
-"""Runs turns: reads what a turn begins with, asks the agent, and ends it."""
+"""Runs turns: shows that work is being done, reads what a turn begins with, asks the agent, and ends it."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 
 from bot import errors
@@ -12,21 +14,64 @@ from bot.contracts.channel import Manifest
 from bot.contracts.environment import Clock, Log
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import ANSWERED, FAILED, STOPPED, InboxEnd, Journal
-from bot.gateway.address import Address
+from bot.contracts.outbound import Address
 from bot.gateway.approvals import ApprovalService
-from bot.gateway.attachments.notices import may_hold_text, unseen
-from bot.gateway.attachments.reader import FileReader
+from bot.gateway.attachments import FileReader, may_hold_text, unseen
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.commands import CUT_OFF, Commands
 from bot.gateway.conversation import CAME_TOO_LATE, HANDLED, Asked, Closed, Ended, Over, QueueMode, Turn
 from bot.gateway.delivery import ChatReply, Delivery
 from bot.gateway.effects import EffectRunner, Ending, not_idempotent
 from bot.gateway.jobs.due import merged
-from bot.gateway.presence import working
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
 from bot.gateway.removals import Removals
 from bot.gateway.scheduler import Scheduler, StartThrottle
+
+SHOWN_AFTER = 0.4
+"""Seconds: an answer that is quicker than this needs no sign, and a second is all a person should wait for it."""
+
+
+@contextlib.asynccontextmanager
+async def working(
+    delivery: Delivery,
+    to: Address,
+    clock: Clock,
+    every: float,
+    *,
+    shown: bool = False,
+    rests: Callable[[], bool] = bool,
+) -> AsyncIterator[None]:
+    """Show that work is being done on an address for as long as the block runs; what is still shown of an answer then
+    is brought to its end, unless the block was cancelled and so goes on later. Never fails the block. `shown`: an
+    earlier process may have shown it, and then it is cleared however soon the work is done. While it `rests`, as when a
+    person is waited for, nothing is shown anew.
+    """
+
+    async def show() -> None:
+        nonlocal shown
+        await clock.sleep(SHOWN_AFTER)
+        while True:
+            if not rests():
+                shown = True
+                await delivery.indicate(to, working=True)
+            await clock.sleep(every)
+
+    delivery.progress.begin(to)
+    task = asyncio.create_task(show())
+    try:
+        yield
+    except asyncio.CancelledError:
+        delivery.leave(to)
+        raise
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await delivery.ended(to)
+        if shown:
+            await delivery.indicate(to, working=False)
+
 
 _ENDS = {"done": ANSWERED, "failed": FAILED, "stopped": STOPPED}
 EMPTY = "Your message was empty. What would you like to tell me?"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bot.gateway.operations.losses import WORDS
+from bot.gateway.operations import WORDS
 from bot.testing.anthropic_script import pause, reply
 from tests.blackbox.conftest import START_SECONDS, World, eventually
 

@@ -17,8 +17,8 @@ from bot import errors, text
 from bot.contracts.base import Json
 from bot.gateway.commands import CUT_OFF
 from bot.gateway.delivery import MISSED
-from bot.gateway.operations.losses import WORDS as LOST
-from bot.gateway.outbox.rows import REPEATED
+from bot.gateway.operations import WORDS as LOST
+from bot.gateway.outbox.worker import REPEATED
 from bot.testing.anthropic_script import Failure, Frame, reply, tool_use
 from bot.testing.faults import Fault
 from channels.telegram.adapter import LIMIT

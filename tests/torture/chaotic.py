@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bot.gateway.outbox.rows import REPEATED
+from bot.gateway.outbox.worker import REPEATED
 from bot.system import SystemClock
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from bot.testing.chaos import ChaosProxy

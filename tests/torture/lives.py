@@ -24,7 +24,7 @@ from bot.batch import LINGER
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest, TextDelta
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.outbox.rows import REPEATED
+from bot.gateway.outbox.worker import REPEATED
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript
 from bot.system import SystemDisk

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from bot.gateway.outbox.rows import REPEATED
+from bot.gateway.outbox.worker import REPEATED
 from bot.testing.anthropic_script import Reply, reply, text, tool_use
 from bot.testing.clock import FakeClock
 from bot.testing.disk import WRITES, When

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bot.gateway.outbox.rows import REPEATED
+from bot.gateway.outbox.worker import REPEATED
 from bot.testing.telegram import refusal
 from tests.torture import chaotic, scene
 from tests.torture.chaotic import PEOPLE, Net, net

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bot.gateway.outbox.rows import REPEATED
+from bot.gateway.outbox.worker import REPEATED
 from bot.history import jsonl, requests
 from bot.system import SystemDisk
 from bot.testing.anthropic_script import reply, tool_use

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bot.gateway.outbox.rows import REPEATED
+from bot.gateway.outbox.worker import REPEATED
 from bot.llm import client
 from bot.system import SystemClock
 from bot.testing import anthropic_script as answers

@@ -18,7 +18,7 @@ import pytest
 
 from bot.contracts.base import Json
 from bot.gateway.jobs.due import MERGED
-from bot.gateway.outbox.rows import REPEATED
+from bot.gateway.outbox.worker import REPEATED
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests.torture import scene
 from tests.torture.chaotic import Net, net

@@ -18,9 +18,9 @@ from bot.contracts.channel import Channel
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.inbound import Due, Inbound
 from bot.contracts.journal import Inbox
+from bot.contracts.outbound import Address
 from bot.contracts.recall import KnowsMembers
 from bot.gateway.access import Access
-from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs import zones
 from bot.gateway.jobs.plans import MOST_MISSED
@@ -43,7 +43,7 @@ class AcceptsInbound(Protocol):
 
 
 class OpenChannels(Protocol):
-    """Tells whether a channel has connected (`bot.gateway.backlog`); before that no job of it is due."""
+    """Tells whether a channel has connected (`bot.gateway.scheduler`); before that no job of it is due."""
 
     def opened(self, channel: str) -> bool: ...
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from bot import errors
 from bot.contracts.channel import Manifest, Pace
 from bot.contracts.environment import Clock
-from bot.gateway.address import Address
+from bot.contracts.outbound import Address
 
 SWEEP_ABOVE = 4_096
 """Budgets kept before those that are whole again are forgotten."""

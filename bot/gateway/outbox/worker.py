@@ -12,18 +12,155 @@ from typing import TypeVar, cast
 
 from bot import errors
 from bot.contracts.agent import PriorReply
+from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.channel import Channel, Edits
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey
-from bot.contracts.journal import Journal
-from bot.contracts.outbound import Card, Outbound, OutboundKind, OutboxRow, Sent
-from bot.gateway.address import Address
-from bot.gateway.outbox.archiver import ReplyArchiver
-from bot.gateway.outbox.closed_chats import ClosedChats
+from bot.contracts.journal import Journal, Outbox
+from bot.contracts.outbound import Address, Card, Outbound, OutboundKind, OutboxRow, Sent
 from bot.gateway.outbox.rate_limit import MAX_WAIT, UNSAID, RateLimiter
-from bot.gateway.outbox.rows import REPEATED, in_order, prior_replies, seconds_left
 from bot.system import JumpSafeClock
 from bot.telemetry.context import turn_scope
+
+REPEATED = "(I am not sure that this has arrived, so here it is, perhaps again.)\n\n"
+"""Before the words of a row that repeats another one."""
+
+
+def in_order(rows: Iterable[OutboxRow], kind: str = "reply") -> list[OutboxRow]:
+    """Rows of one kind as people should see them: a repeat stands where its original would."""
+    found = [row for row in rows if row.kind == kind]
+    places: dict[str, int] = {}
+    for row in found:
+        places.setdefault(row.original, len(places))
+    return sorted(found, key=lambda row: places[row.original])
+
+
+def prior_replies(rows: Sequence[OutboxRow]) -> tuple[PriorReply, ...]:
+    """The outcome of each message of an answer, together with its repeats."""
+    messages: dict[str, list[OutboxRow]] = {}
+    for row in in_order(rows):
+        messages.setdefault(row.original, []).append(row)
+    return tuple(
+        PriorReply(
+            name,
+            tuple(row.message_id or row.id for row in same if row.message_id or row.deferred),
+            all(row.state == "failed" for row in same),
+            same[0].step_id,
+        )
+        for name, same in messages.items()
+    )
+
+
+def seconds_left(row: OutboxRow, now: float) -> float:
+    """Seconds until a row is to go out, 0 where it may. A clock that was set back makes them no more than they were when it
+    was put off.
+    """
+    until = row.not_before
+    return 0.0 if until is None else max(0.0, min(until - now, until - row.changed_at))
+
+
+class ClosedChats:
+    """The closed ones, in memory as in the journal."""
+
+    def __init__(self, journal: Outbox, log: Log) -> None:
+        self._journal = journal
+        self._log = log
+        self._closed: dict[tuple[str, str], str] = {}
+
+    async def load(self) -> None:
+        """Read the closed chats from the journal. Raises `errors.StorageError`."""
+        self._closed = {**await self._journal.closed_targets(), **self._closed}
+
+    def check(self, to: Address) -> None:
+        """Raises `errors.TargetGone` where this chat is known to be closed."""
+        reason = self._closed.get((to.channel, to.chat_id))
+        if reason is not None:
+            raise errors.TargetGone(f"known to be gone: {reason}")
+
+    def closed(self, to: Address) -> bool:
+        return (to.channel, to.chat_id) in self._closed
+
+    async def close(self, to: Address, reason: str) -> None:
+        """The platform says that a chat is gone; it counts from this moment on, and after a restart."""
+        self._closed[to.channel, to.chat_id] = reason
+        self._log.write(
+            "delivery",
+            "a chat can no longer be written to; nothing is sent there until something comes from it",
+            level="warn",
+            channel=to.channel,
+            chat_id=to.chat_id,
+            cause=reason,
+        )
+        try:
+            await self._journal.close_target(to.channel, to.chat_id, reason)
+        except errors.StorageError as error:
+            self._log.write("error", "a closed chat cannot be recorded", level="error", cause=str(error))
+
+    async def open(self, channel: str, chat_id: str) -> None:
+        """Something came from a chat, so it can be written to."""
+        if self._closed.pop((channel, chat_id), None) is None:
+            return
+        self._log.write("delivery", "a chat can be written to again", channel=channel, chat_id=chat_id)
+        try:
+            await self._journal.open_target(channel, chat_id)
+        except errors.StorageError as error:
+            self._log.write("error", "a reopened chat cannot be recorded", level="error", cause=str(error))
+
+
+BOT_USER = "bot"
+
+
+class ReplyArchiver:
+    """Puts replies that were sent into the archive. Notices never go there: the model must not come to see them."""
+
+    def __init__(self, archive: Archive, clock: Clock, log: Log) -> None:
+        self._archive = archive
+        self._clock = clock
+        self._log = log
+
+    async def put(self, to: Address, rows: Sequence[OutboxRow]) -> None:
+        """One line for the sent parts of one message."""
+        replies = [row for row in rows if row.kind == "reply"]
+        if not replies:
+            return
+        line = ArchiveLine(
+            ts=int(self._clock.now() * 1000),
+            channel=to.channel,
+            chat_id=to.chat_id,
+            chat_key=to.chat_key,
+            user_id=BOT_USER,
+            message_id=replies[0].message_id,
+            role="assistant",
+            text="\n".join(row.text.removeprefix(REPEATED) for row in replies),
+            meta={
+                "requestId": to.request_id,
+                "messageIds": [row.message_id for row in replies],
+                "outboxIds": [row.id for row in replies],
+            },
+        )
+        try:
+            await self._archive.append(line)
+        except errors.StorageError as error:
+            self._log.write("error", "the archive cannot be written", level="error", cause=str(error))
+
+    async def put_once(self, to: Address, rows: Sequence[OutboxRow]) -> None:
+        """The same, of those rows that are not in the archive yet."""
+        if not any(row.kind == "reply" for row in rows):
+            return
+
+        def other(line: ArchiveLine) -> bool:
+            return (line.meta or {}).get("requestId") != to.request_id
+
+        query = HistoryQuery(limit=200, role="assistant", skip=other, everything=True)
+        try:
+            page = await self._archive.search(to.chat_key, query)
+        except errors.StorageError as error:
+            self._log.write("error", "the archive cannot be read", level="error", cause=str(error))
+            return
+        known = {one for line in page.lines for one in (line.meta or {}).get("outboxIds", ())}
+        # A repeat is the same part as its original.
+        await self.put(to, [row for row in rows if not known & {row.id, row.repeat_of}])
+
 
 T = TypeVar("T")
 WriteRows = Callable[[Sequence[OutboxRow]], Awaitable[None]]

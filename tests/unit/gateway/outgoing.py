@@ -12,10 +12,9 @@ from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import ANSWERED, Journal
-from bot.contracts.outbound import OutboxRow
-from bot.gateway.address import Address
+from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway.delivery import Delivery
-from bot.gateway.live.answer_preview import NONE
+from bot.gateway.live.message import NONE
 from bot.history.archive import ChatStore
 from bot.journal.sqlite import SqliteJournal
 from bot.system import SystemDisk, UlidSource

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.gateway.access import Access, Verdict
-from bot.gateway.membership import Memberships
+from bot.gateway.access import Access, Memberships, Verdict
 from bot.testing.log import MemoryLog
 from tests.unit.gateway.conftest import Bench, manifest
 

@@ -13,7 +13,7 @@ from bot.contracts.archive import HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Inbound
 from bot.gateway import removals
-from bot.gateway.revisions import revised
+from bot.gateway.message_versions import revised
 from tests.unit.gateway.conftest import Bench
 
 

@@ -12,7 +12,7 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
-from bot.gateway import backlog_reader, intake, stops
+from bot.gateway import intake, recovery, stops
 from tests.unit.gateway.conftest import Bench
 
 STOP: dict[str, Any] = {"command": Command(name="stop"), "addressed": "command"}
@@ -73,7 +73,7 @@ async def test_somebody_who_fills_memory_delays_nobody_else(tmp_path: Path) -> N
 async def test_of_a_flood_no_more_is_read_than_there_is_room_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backlog_reader, "PAGE", 4)
+    monkeypatch.setattr(recovery, "PAGE", 4)
     bench = await full(tmp_path, max_concurrent=1)
     for number in range(60):
         await bench.say(f"a{number}", **chat("a"))

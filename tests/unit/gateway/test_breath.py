@@ -7,8 +7,7 @@ import itertools
 from pathlib import Path
 
 from bot.gateway.conversation import Message
-from bot.gateway.in_flight import BURST, InFlight
-from bot.gateway.scheduler import REST, StartThrottle
+from bot.gateway.scheduler import BURST, REST, InFlight, StartThrottle
 from tests.unit.gateway.conftest import Bench
 
 

@@ -37,7 +37,7 @@ from bot.gateway.conversation import (
     Wait,
     WakeAt,
 )
-from bot.gateway.relations import same_message
+from bot.gateway.message_versions import same_message
 
 TURN: dict[str, Event] = {
     "asked": Asked(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.contracts.inbound import Attachment
-from bot.gateway.attachments.reader import Decoder, NoText, artifact_id, size_in_words
+from bot.gateway.attachments import Decoder, NoText, artifact_id, size_in_words
 
 TEXT = "日志 line one\nשורה two\n"
 

@@ -13,8 +13,7 @@ from bot.contracts.agent import PriorReply
 from bot.contracts.channel import Health
 from bot.contracts.journal import ANSWERED, FAILED
 from bot.contracts.outbound import Outbound, OutboxRow, Sent
-from bot.gateway.outbox.rows import REPEATED
-from bot.gateway.outbox.worker import FIRST_AGAIN
+from bot.gateway.outbox.worker import FIRST_AGAIN, REPEATED
 from bot.testing.clock import FakeClock
 from tests.unit.gateway.outgoing import TO, Desk, address, until
 

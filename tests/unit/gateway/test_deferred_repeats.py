@@ -12,7 +12,7 @@ import pytest
 from bot import errors
 from bot.contracts.journal import ANSWERED, Journal
 from bot.contracts.outbound import OutboxRow
-from bot.gateway.outbox.rows import REPEATED
+from bot.gateway.outbox.worker import REPEATED
 from bot.testing.clock import FakeClock
 from tests.unit.gateway.outgoing import TO, Desk, until
 from tests.unit.gateway.test_deferred import HOUR, deferred

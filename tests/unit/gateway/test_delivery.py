@@ -16,8 +16,7 @@ from bot.contracts.journal import ANSWERED
 from bot.contracts.outbound import Outbound, OutboxRow, Sent
 from bot.gateway.delivery import Delivery
 from bot.gateway.outbox import worker
-from bot.gateway.outbox.rows import REPEATED
-from bot.gateway.outbox.worker import SETTLE_SECONDS
+from bot.gateway.outbox.worker import REPEATED, SETTLE_SECONDS
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal, JournalFailure
 from tests.unit.gateway.conftest import SECRET

@@ -23,7 +23,7 @@ from bot.contracts.journal import InboxRecord
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import removals
 from bot.gateway.conversation import MODES
-from bot.gateway.outbox.rows import REPEATED
+from bot.gateway.outbox.worker import REPEATED
 from tests.unit.gateway import scripted
 from tests.unit.gateway.conftest import Bench
 

@@ -13,9 +13,8 @@ from bot.contracts.archive import HistoryQuery
 from bot.contracts.channel import FILE_PIECE
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, SeenFile
-from bot.gateway.address import Address
-from bot.gateway.attachments.notices import NO_ROOM
-from bot.gateway.attachments.reader import Limits
+from bot.contracts.outbound import Address
+from bot.gateway.attachments import NO_ROOM, Limits
 from bot.gateway.delivery import ChatReply
 from bot.gateway.stops import STOPPED
 from tests.unit.gateway.conftest import SECRET, Bench

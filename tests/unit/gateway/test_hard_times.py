@@ -13,9 +13,8 @@ from bot import errors
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.inbound import Attachment, Command, Inbound, Quoted
-from bot.contracts.outbound import Outbound, Sent
+from bot.contracts.outbound import Address, Outbound, Sent
 from bot.gateway import delivery, reading, stops
-from bot.gateway.address import Address
 from bot.gateway.outbox import worker
 from tests.unit.gateway.conftest import SECRET, Bench
 from tests.unit.gateway.outgoing import until

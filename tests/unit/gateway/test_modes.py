@@ -13,7 +13,7 @@ from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.relations import taken_in_at
+from bot.gateway.message_versions import taken_in_at
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock
 from tests.unit.gateway.conftest import Bench, killed

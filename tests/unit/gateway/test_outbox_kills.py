@@ -15,7 +15,7 @@ from bot import errors
 from bot.contracts.journal import ANSWERED, Journal
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.outbox import worker
-from bot.gateway.outbox.rows import REPEATED
+from bot.gateway.outbox.worker import REPEATED
 from bot.testing.clock import FakeClock
 from tests.unit.gateway.outgoing import TO, Desk, until
 

@@ -10,9 +10,9 @@ import pytest
 
 from bot import errors
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.live.answer_preview import GOES_ON, INTERRUPTED, Previewing
+from bot.gateway.live.message import GOES_ON, INTERRUPTED, Previewing
 from bot.gateway.outbox import worker
-from bot.gateway.outbox.rows import REPEATED
+from bot.gateway.outbox.worker import REPEATED
 from bot.testing.journal import FaultyJournal, JournalFailure
 from tests.unit.gateway.outgoing import TO, Desk, until
 from tests.unit.gateway.test_board import event

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bot import errors, text
 from bot.contracts.channel import EditPace, Pace
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.live.answer_preview import GOES_ON, INTERRUPTED, Previewing
+from bot.gateway.live.message import GOES_ON, INTERRUPTED, Previewing
 from bot.telemetry import Redactor
 from bot.testing.journal import FaultyJournal, JournalFailure
 from tests.shares import examples

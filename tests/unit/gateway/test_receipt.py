@@ -14,7 +14,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import ANSWERED, InboxEnd, StepKind, StepRecord
 from bot.contracts.outbound import Sent
-from bot.gateway.outbox.rows import REPEATED
+from bot.gateway.outbox.worker import REPEATED
 from bot.gateway.receipt import NOTHING_YET, Receipts
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.outgoing import TO, Desk, address

@@ -15,7 +15,6 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import ANSWERED
 from bot.gateway.background import BackgroundTasks
-from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import (
     MODES,
     Closed,
@@ -28,7 +27,7 @@ from bot.gateway.conversation import (
     Turn,
     TurnPlan,
 )
-from bot.gateway.scheduler import Scheduler, TurnSlots
+from bot.gateway.scheduler import Backlog, Scheduler, TurnSlots
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests.shares import examples

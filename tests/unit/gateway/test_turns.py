@@ -15,7 +15,7 @@ from bot.contracts.inbound import Attachment, Command
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import stops, turn_runner
 from bot.gateway.commands import CUT_OFF
-from bot.gateway.outbox.rows import REPEATED
+from bot.gateway.outbox.worker import REPEATED
 from tests.unit.gateway.conftest import Bench, killed, leave_open
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.contracts.inbound import Attachment
-from bot.gateway.attachments.notices import NO_ROOM
+from bot.gateway.attachments import NO_ROOM
 from tests.unit.gateway.conftest import Bench
 
 PHOTO = Attachment(kind="photo", name="猫.jpg", size=4_000_000_000)

@@ -12,10 +12,8 @@ from bot import errors
 from bot.contracts.channel import Health
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.operations import alerts as reports_module
-from bot.gateway.operations import watchdog as watch_module
-from bot.gateway.operations.alerts import EVERY, OperatorAlerts
-from bot.gateway.operations.watchdog import LOOK_EVERY, PATIENCE, ChannelWatchdog
+from bot.gateway import operations
+from bot.gateway.operations import EVERY, LOOK_EVERY, PATIENCE, ChannelWatchdog, OperatorAlerts
 from bot.journal.sqlite import SqliteJournal
 from tests.unit.gateway.conftest import Bench, FakeChannel, manifest
 
@@ -222,7 +220,7 @@ async def test_a_healing_that_fails_or_hangs_is_logged_and_the_watch_goes_on(
     ward.tele.break_off()
     await ward.wait(PATIENCE + LOOK_EVERY)
     assert "tele could not be healed: ValueError" in ward.bench.log.at("error")[-1].message
-    monkeypatch.setattr(watch_module, "HEAL_SECONDS", 0.001)
+    monkeypatch.setattr(operations, "HEAL_SECONDS", 0.001)
     ward.tele.cure = asyncio.Event()
     healing = len(ward.tele.heals)
     await ward.wait(60)
@@ -255,7 +253,7 @@ async def test_a_channel_that_hangs_is_given_up(ward: Ward, monkeypatch: pytest.
         await asyncio.Event().wait()
         raise AssertionError(message)
 
-    monkeypatch.setattr(reports_module, "TELL_SECONDS", 0.01)
+    monkeypatch.setattr(operations, "TELL_SECONDS", 0.01)
     monkeypatch.setattr("bot.gateway.outbox.worker.GRACE_SECONDS", 0.01)
     for channel in (ward.tele, ward.chat):
         monkeypatch.setattr(channel, "send", hangs)
@@ -292,15 +290,15 @@ async def test_a_journal_that_says_nothing_holds_no_report_up(
         return False
 
     monkeypatch.setattr(SqliteJournal, "once", hangs)
-    monkeypatch.setattr(reports_module, "ASK_SECONDS", 0.01)
+    monkeypatch.setattr(operations, "ASK_SECONDS", 0.01)
     assert await ward.reports.tell("journal", "words")
 
 
 async def test_a_flood_of_reports_is_cut_and_a_report_that_breaks_is_logged(
     ward: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tasks = [ward.reports.tell(f"subject {number}", "words") for number in range(reports_module.MOST + 50)]
-    assert sum([await task for task in tasks]) == reports_module.MOST
+    tasks = [ward.reports.tell(f"subject {number}", "words") for number in range(operations.MOST + 50)]
+    assert sum([await task for task in tasks]) == operations.MOST
 
     async def broken(*_: object, **__: object) -> list[Sent]:
         raise ValueError("nobody foresaw this")

@@ -7,14 +7,13 @@ from typing import Any, cast
 from bot.contracts.inbound import Inbound
 from bot.contracts.jobs import JobRequest
 from bot.contracts.journal import ANSWERED, InboxEnd, Journal
+from bot.contracts.outbound import Address
 from bot.contracts.provenance import Provenance
-from bot.gateway.access import Access
-from bot.gateway.address import Address
+from bot.gateway.access import Access, Memberships
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs.due import DueJobs, JobLimits
 from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobStore
-from bot.gateway.membership import Memberships
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

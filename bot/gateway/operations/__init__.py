@@ -1,1 +1,0 @@
-"""For operators: channels that went silent, alerts in their chats, losses told to everybody concerned."""
