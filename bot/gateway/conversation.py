@@ -114,6 +114,7 @@ class Turn:
     stopped: bool = False
     end: InboxEnd | None = None
     """The end of its first message."""
+    suspended: bool = False
     waits_for: Literal["approval", "question"] | None = None
     """It waits for this while it is suspended; None once that is decided."""
     seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)
@@ -146,6 +147,31 @@ class Turn:
             raise errors.IllegalTransition(f"a turn cannot become {phase.name} when it is {self.phase.name}")
         self.phase = phase
 
+    def suspend(self, waits_for: Literal["approval", "question"]) -> None:
+        """Wait for its person. Raises `errors.IllegalTransition` where the agent does not have it, or it waits already."""
+        if self.phase is not TurnPhase.ASKED or self.suspended:
+            state = "suspended" if self.suspended else self.phase.name
+            raise errors.IllegalTransition(f"a turn that is {state} cannot be suspended")
+        self.suspended, self.waits_for = True, waits_for
+
+    def decide(self) -> None:
+        """It waits for nothing more: what it waited for is answered, or off."""
+        self.waits_for = None
+
+    def resume(self) -> None:
+        """Go on, also where it is over meanwhile. Raises `errors.IllegalTransition` where it was not suspended."""
+        if not self.suspended:
+            raise errors.IllegalTransition("a turn that is not suspended cannot be resumed")
+        self.suspended, self.waits_for = False, None
+
+    def finish(self, end: InboxEnd) -> list[Effect]:
+        """End, and each of its messages with it, at last the first one. Raises `errors.IllegalTransition` for a second end."""
+        if self.end is not None:
+            raise errors.IllegalTransition(f"a turn that has ended as {self.end.state} cannot end again")
+        self.phase, self.end = TurnPhase.OVER, end
+        others = [(one, WITHDRAWN if one.request_id in self.withdrawn else end) for one in self.all[1:]]
+        return [*(Close(*one) for one in others), Close(self.first, end)]
+
     def about(self, change: Inbound) -> Inbound | None:
         """The newest message, or edit, of this turn that a change is about."""
         return next((one for one in reversed(self.all) if same_message(one, change)), None)
@@ -154,11 +180,6 @@ class Turn:
         """A message of this turn is gone; True where nothing is left of it."""
         self.withdrawn |= {one.request_id for one in self.all if same_message(one, change)}
         return self.withdrawn >= {one.request_id for one in self.all}
-
-    def closes(self, end: InboxEnd) -> list[Effect]:
-        """End each of its messages, at last the first one."""
-        others = [(one, WITHDRAWN if one.request_id in self.withdrawn else end) for one in self.all[1:]]
-        return [*(Close(*one) for one in others), Close(self.first, end)]
 
 
 # ------------------------------------------------------------ events
@@ -445,18 +466,13 @@ class Conversation:
             case Suspended(waits_for):
                 if waits_for == "approval" and self.unread():
                     return [CancelWait(turn)]
-                turn.waits_for = waits_for
+                turn.suspend(waits_for)
             case Resumed():
-                turn.waits_for = None
+                turn.resume()
             case Over():
                 turn.reach(TurnPhase.OVER)
             case Ended(end):
-                if turn.end is not None:
-                    raise errors.IllegalTransition(
-                        f"a turn that has ended as {turn.end.state} cannot end again"
-                    )
-                turn.phase, turn.end = TurnPhase.OVER, end
-                return turn.closes(end)
+                return turn.finish(end)
             case Closed():
                 self._close(turn)
         return []
@@ -516,11 +532,11 @@ class Conversation:
         """The effects of a message on the turn of its person."""
         effects: list[Effect] = []
         if turn.waits_for == "approval":
-            turn.waits_for = None
+            turn.decide()
             effects.append(CancelWait(turn))
         elif turn.waits_for == "question" and (inbound.text.strip() or not inbound.brought):
             # What others said somewhere answers nothing here; it waits for the turn.
-            turn.waits_for = None
+            turn.decide()
             return [Answer(turn, inbound)]
         if self._mode.interrupts and turn.phase is TurnPhase.ASKED:
             effects += _stopping(turn)

@@ -618,7 +618,7 @@ class TurnSuspension:
         person has said more already, which the turn takes up, or the turn has ended (a tool may outlive it).
         """
         chat_key = turn.first.chat_key
-        if self._scheduler.running(chat_key) is not turn:
+        if self._scheduler.running(chat_key) is not turn or turn.over:
             yield False
             return
         if self._scheduler.apply(chat_key, Suspended(waits_for)):

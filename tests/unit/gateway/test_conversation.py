@@ -1024,6 +1024,12 @@ def test_a_chat(how: str, lines: str) -> None:
         ["a says 1", "begin", "ended answered", "ended answered"],
         ["a says 1", "begin", "ended answered", "closed", "closed"],
         ["a goes on with 1", "asked"],
+        ["a says 1", "begin", "asks a question"],
+        ["a says 1", "begin", "asked", "asks a question", "asks for approval"],
+        ["a says 1", "begin", "asked", "over", "asks a question"],
+        ["a says 1", "begin", "asked", "ended answered", "asks for approval"],
+        ["a says 1", "begin", "asked", "resumed"],
+        ["a says 1", "begin", "asked", "asks a question", "resumed", "resumed"],
     ],
     ids=" · ".join,
 )

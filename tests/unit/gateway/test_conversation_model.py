@@ -78,6 +78,7 @@ class Chat:
     phase: str = ""
     stopped: bool = False
     waits_for: str = ""
+    suspended: bool = False
     people: list[str] = field(default_factory=list)
     lasts: dict[str, tuple[int, float, float]] = field(default_factory=dict)
 
@@ -129,6 +130,7 @@ class Chat:
         for one in self.turn:
             one.state = "in turn"
         self.phase, self.stopped, self.waits_for, self.begun = "started", False, "", False
+        self.suspended = False
         self.tidy()
 
     def take(self) -> list[Said]:
@@ -354,20 +356,20 @@ class Conversing(RuleBasedStateMachine):
         self.plain.phase = "asked"
         self.apply(Asked(), [])
 
-    @precondition(phase("asked"))
+    @precondition(lambda self: self.plain.phase == "asked" and self.plain.turn and not self.plain.suspended)
     @rule(waits_for=st.sampled_from(["approval", "question"]))
     def suspended(self, waits_for: Literal["approval", "question"]) -> None:
         first = self.plain.turn[0]
         unread = any(one.plain for one in self.plain.waiting(first.who)) and self.plain.mode == "steer"
         off = waits_for == "approval" and unread
         if not off:
-            self.plain.waits_for = waits_for
+            self.plain.waits_for, self.plain.suspended = waits_for, True
         self.apply(Suspended(waits_for), [f"cancel {first.name}"] if off else [])
 
-    @precondition(phase("asked"))
+    @precondition(lambda self: self.plain.turn and self.plain.suspended)
     @rule()
     def resumed(self) -> None:
-        self.plain.waits_for = ""
+        self.plain.waits_for, self.plain.suspended = "", False
         self.apply(Resumed(), [])
 
     @precondition(lambda self: self.plain.turn)
@@ -377,7 +379,9 @@ class Conversing(RuleBasedStateMachine):
         self.plain.waits_for = ""
         if self.plain.phase != "over" and not quickly:
             self.plain.phase = "over"
-            self.apply(Resumed(), [])
+            if self.plain.suspended:
+                self.plain.suspended = False
+                self.apply(Resumed(), [])
             self.apply(Over(), [])
             return
         for one in turn[1:]:
