@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,11 +66,11 @@ class ActiveTurn:
         self._recorded: Sequence[StepRecord] = ()
         self._late: list[Inbound] = []
 
-    async def begin(self) -> None:
-        """Write the user's message, and what else belongs to it from the beginning. It is in the transcript before
-        the answer; the model need not wait for it.
+    async def begin(self, news: Mapping[str, str] = prompt.NO_NEWS) -> None:
+        """Write the user's message, and what else belongs to it from the beginning, such as the surroundings that have
+        changed (`news`). It is in the transcript before the answer; the model need not wait for it.
         """
-        first = await self._user_message(self.request, self.view_changes.tally.wrong)
+        first = await self._user_message(self.request, self.view_changes.tally.wrong, news)
         rest = [(one, await self._user_message(self._joining(one))) for one in self.request.also]
         self.view_changes.begin_turn(self.request.request_id)
         self._running = self.store.running
@@ -389,8 +389,10 @@ class ActiveTurn:
     def _joining(self, inbound: Inbound) -> TurnRequest:
         return TurnRequest(inbound.request_id, self.request.chat_key, inbound, files=self.request.files)
 
-    async def _user_message(self, request: TurnRequest, wrong: Sequence[str] = ()) -> Message:
-        return await user_message(request, self._deps, [*self.store.view(), *self.view], wrong)
+    async def _user_message(
+        self, request: TurnRequest, wrong: Sequence[str] = (), news: Mapping[str, str] = prompt.NO_NEWS
+    ) -> Message:
+        return await user_message(request, self._deps, [*self.store.view(), *self.view], wrong, news)
 
     def _now(self) -> int:
         return int(self._deps.clock.now() * 1000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,14 +19,20 @@ from bot.contracts.provenance import ORIGIN, WORKSPACES
 
 
 async def user_message(
-    request: TurnRequest, deps: AgentDeps, seen: Iterable[Message], wrong: Sequence[str] = ()
+    request: TurnRequest,
+    deps: AgentDeps,
+    seen: Iterable[Message],
+    wrong: Sequence[str] = (),
+    news: Mapping[str, str] = prompt.NO_NEWS,
 ) -> Message:
     """The message of a new user turn, without our secrets. The person's own instructions go with it, unless the model sees them already
-    in what it has `seen`; and so does what went `wrong` just before.
+    in what it has `seen`; and so do what went `wrong` just before and the surroundings that have changed (`news`).
     """
     now, inbound = int(deps.clock.now() * 1000), request.inbound
     if inbound is None:
-        return _without_secrets(prompt.user_message(request, now, fresh_nonce(deps), wrong=wrong), deps)
+        return _without_secrets(
+            prompt.user_message(request, now, fresh_nonce(deps), wrong=wrong, news=news), deps
+        )
     request = await _without_removed(request, inbound, deps.history.archive)
     changed = await sent_at(deps.history.archive, inbound)
     words = await deps.prompts.of_person(inbound)
@@ -36,7 +42,14 @@ async def user_message(
     files = await request.files(inbound) if request.files is not None and inbound.attachments else ()
     return _without_secrets(
         prompt.user_message(
-            request, now, fresh_nonce(deps), changed=changed, instructions=own, wrong=wrong, files=files
+            request,
+            now,
+            fresh_nonce(deps),
+            changed=changed,
+            instructions=own,
+            wrong=wrong,
+            files=files,
+            news=news,
         ),
         deps,
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from bot import errors
@@ -58,6 +60,7 @@ class AgentRuntime:
         self.memory = MemoryWriter(chat_key, self.view_changes, deps)
         self.compactor = Compactor(chat_key, self.view_changes, self.memory, deps)
         self._frozen: Frozen | None = None
+        self._surroundings: Mapping[str, str] = {}
         self._filled = False
         self._ended: dict[str, TurnEnd] = {}
         self._task: asyncio.Task[TurnOutcome] | None = None
@@ -377,10 +380,10 @@ class AgentRuntime:
         message = "a turn that was cut off goes on" if self._cut_off(turn.request) else "a turn begins"
         self._deps.log.write("turn_start", message, messages=len(self.store))
         if turn.request.stopped or await self._resumed(turn):
-            self.view_changes.settle(system)
+            self._settle(system)
         else:
-            self.view_changes.settle(system)
-            await turn.begin()
+            self._settle(system)
+            await turn.begin(self._news())
 
     async def _closed(self, turn: ActiveTurn, began: float) -> TurnOutcome | None:
         """Close a turn that was stopped before a crash; None where it has its answer, and has only to say it."""
@@ -475,9 +478,14 @@ class AgentRuntime:
         deps, inbound = self._deps, request.inbound
         if self._frozen is None or self.view_changes.cold:
             fresh = await deps.freeze(self.chat_key, inbound.channel if inbound is not None else None)
-            if self._frozen not in {None, fresh}:
+            self._surroundings = fresh.surroundings
+            # Files come and go: what stands before the messages does not change with them alone.
+            same = replace(fresh, surroundings=self._shown_surroundings() or fresh.surroundings)
+            if self._frozen is None or self._frozen == same:
+                self._frozen = same
+            else:
                 deps.log.write("prompt", "the instructions or the skills have changed")
-            self._frozen = fresh
+                self._frozen = fresh
         facts = prompt.ChatFacts(deps.root, self.chat_key)
         if inbound is not None:
             rules = deps.rules.get(inbound.channel, "")
@@ -485,6 +493,23 @@ class AgentRuntime:
                 deps.root, self.chat_key, inbound.channel, inbound.chat_id, inbound.chat_type, rules
             )
         return prompt.system_blocks(self._frozen.static, self._frozen.chat(facts))
+
+    def _settle(self, system: list[Json]) -> None:
+        self.view_changes.settle(system, self._frozen.surroundings if self._frozen is not None else None)
+
+    def _shown_surroundings(self) -> Mapping[str, str] | None:
+        """The surroundings in the prompt of this conversation; None where it has none yet."""
+        if self._frozen is not None:
+            return self._frozen.surroundings
+        frame = self.view_changes.frame if len(self.store) else None
+        return frame.surroundings if frame is not None else None
+
+    def _news(self) -> dict[str, str]:
+        """The surroundings that are others than the model knows."""
+        if self._frozen is None or not self._surroundings:
+            return {}
+        known = prompt.told(self._frozen.surroundings, self.store.view())
+        return {name: words for name, words in self._surroundings.items() if known.get(name) != words}
 
 
 def _plain(error: errors.ShipmateError) -> str:

@@ -118,15 +118,18 @@ class ViewChanges:
         """True if the last turn had this before its messages too."""
         return tools is self.tools and system == self.system
 
-    def settle(self, system: Sequence[Json]) -> None:
+    def settle(self, system: Sequence[Json], surroundings: Mapping[str, str] | None = None) -> None:
         """A turn is about to ask, with this before its messages: what has changed there since the last one, and what
-        costs nothing while the cache is cold, is done now.
+        costs nothing while the cache is cold, is done now. `surroundings` stand in `system`.
         """
         tools, model = self._deps.declared(), self._deps.models.name
         known = self.frame.digest if self.frame is not None and self._same(system, tools) else None
         self.system, self.tools = system, tools
         self._frame_tokens = self._deps.models.estimator.frame(model, system, tools)
-        before, self.frame = self.frame, PrefixDigest(model, known or body.prefix_digest(system, tools))
+        before = self.frame
+        self.frame = PrefixDigest(
+            model, known or body.prefix_digest(system, tools), dict(surroundings) if surroundings else None
+        )
         bound = memory.condensed(self.store.head)
         shown = bool(len(self.store)) or self.live or bound
         if before != self.frame and shown and (before is not None or bound):
@@ -144,7 +147,7 @@ class ViewChanges:
         before = self._deps.models.estimator.frame(self._deps.models.name, (), self.tools)
         if self._deps.models.estimator.frame(self._deps.models.name, (), self._deps.declared()) >= before:
             return False
-        self.settle(self.system)
+        self.settle(self.system, self.frame.surroundings if self.frame is not None else None)
         return True
 
     def mask_old(self, reason: Reason, *, above: int | None = None, hides: float = 0) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,6 +28,7 @@ SHARE = 0.5
 SHORTER = (32_000, 8_000)
 """Characters to which instructions are shortened where they do not fit."""
 TITLE = "# Instructions\n\nWhere they contradict each other, the later ones hold."
+FOLDER = "projectFolder"
 NEARER = "# Instructions for this conversation\n\nWhere they contradict the ones above, these hold."
 
 
@@ -40,17 +40,19 @@ class Frozen:
     own: str = ""
     """Instructions for this chat alone."""
     appended: str = ""
+    surroundings: Mapping[str, str] = field(default_factory=dict)
+    """The files that there are, in short; what becomes of them later is told with a turn (`prompt.told`)."""
 
     def chat(self, facts: prompt.ChatFacts) -> str:
         """The part that is constant for one chat."""
         own = f"{NEARER}\n\n{self.own}" if self.own else ""
-        return "\n\n".join(filter(None, [prompt.chat_text(facts), own, self.appended]))
+        return "\n\n".join(filter(None, [prompt.chat_text(facts, self.surroundings), own, self.appended]))
 
 
 class Prompts:
     """Puts prompts together. `custom` replaces the built-in rules and what is told of the surroundings, which are
     then not looked at; `append` goes last; each is a text, or the file that holds it. `has_files` says that the model has
-    tools for the project's files; `others` gives the paths that are not named (`workspace_listing.folder_trees`).
+    tools for the project's files; `others` gives the paths that are not named (`workspace_listing.top_level`).
     """
 
     def __init__(
@@ -100,21 +102,16 @@ class Prompts:
             skills = group.create_task(self._part("skills", self._skills.overview(), []))
             custom = group.create_task(self._text("prompt.custom", self._custom))
             append = group.create_task(self._text("prompt.append", self._append))
-            git = group.create_task(self._look("Git", workspace_listing.git_state, ""))
-            trees = group.create_task(
-                self._look("folder", partial(workspace_listing.folder_trees, others=self._others), [""])
-            )
+            surroundings = group.create_task(self._surroundings())
         found = told.result()
         names = ", ".join(skill.name for skill in skills.result())
         sections = [
             Section("rules", 1, custom.result() or self._rules(found), required=True),
             Section("model", 2, found.model, required=True),
             _instructed(found),
-            Section("git", 4, git.result()),
-            Section("folder", 5, trees.result()[0], alternatives=tuple(trees.result()[1:])),
             Section(
                 "skills",
-                6,
+                4,
                 prompt.skills_section(skills.result()),
                 alternatives=(f"# Skills\n\n`skills_load` knows: {names}.",),
             ),
@@ -130,7 +127,12 @@ class Prompts:
                 size=round(made.size),
                 budget=round(budget),
             )
-        return Frozen(self._redact(made.text), self._redact(found.own), self._redact(append.result()))
+        return Frozen(
+            self._redact(made.text),
+            self._redact(found.own),
+            self._redact(append.result()),
+            {name: self._redact(words) for name, words in surroundings.result().items()},
+        )
 
     async def of_person(self, inbound: Inbound) -> str:
         """Return the instructions for the sender of a message; they go with it."""
@@ -152,10 +154,12 @@ class Prompts:
             key, asyncio.to_thread(files.must_read, self._root, source, self._log, self._vetting), ""
         )
 
-    async def _look(self, name: str, look: Callable[[Path], T], otherwise: T) -> T:
+    async def _surroundings(self) -> dict[str, str]:
         if not self._files:
-            return otherwise
-        return await self._part(name, asyncio.to_thread(look, self._root), otherwise)
+            return {}
+        work = asyncio.to_thread(workspace_listing.top_level, self._root, self._others)
+        folder = await self._part("folder", work, "")
+        return {FOLDER: folder} if folder else {}
 
     async def _part(self, name: str, work: Awaitable[T], otherwise: T) -> T:
         try:

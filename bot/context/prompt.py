@@ -6,10 +6,11 @@ costs the whole prompt cache. The person's own words are a block of their own an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from bot import tags, text
 from bot.context import files_read, quotes
@@ -20,6 +21,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Due, Inbound, SeenFile
 from bot.contracts.tools import Skill
 
+NO_NEWS: Mapping[str, str] = MappingProxyType({})
 NAMED = 20
 """Files of a message that the model is told of one by one."""
 DEFAULT_ROLE = "You are a helpful assistant in a team chat."
@@ -67,14 +69,24 @@ class ChatFacts:
     rules: str = ""
 
 
-def chat_text(facts: ChatFacts) -> str:
+def chat_text(facts: ChatFacts, surroundings: Mapping[str, str] = NO_NEWS) -> str:
     """The part that is constant for one chat."""
     lines = [f"projectRoot: {facts.root}", f"chatKey: {facts.chat_key}"]
     for name, value in (("channel", facts.channel), ("chatId", facts.chat_id), ("chatType", facts.chat_type)):
         if value is not None:
             lines.append(f"{name}: {value}")
+    lines += [f"{name}: {words}" for name, words in surroundings.items()]
     rules = facts.rules if facts.channel is not None else NO_CHAT_RULES
     return "# This conversation\n\n" + "\n".join(lines) + (f"\n\n{rules.strip()}" if rules.strip() else "")
+
+
+def told(before: Mapping[str, str], seen: Iterable[Message]) -> dict[str, str]:
+    """The surroundings as the model knows them: from `before`, and from the turns that it has `seen`."""
+    known = dict(before)
+    for message in seen:
+        facts = tags.facts(message)
+        known |= {name: facts[name] for name in before if isinstance(facts.get(name), str)}
+    return known
 
 
 def system_blocks(static: str, chat: str) -> list[Json]:
@@ -148,15 +160,17 @@ def user_message(
     instructions: tags.Tag | None = None,
     wrong: Sequence[str] = (),
     files: Sequence[SeenFile] = (),
+    news: Mapping[str, str] = NO_NEWS,
 ) -> Message:
     """The message of a new user turn: what is new with it in a block of its own, then the person's own words.
 
     Fields of the chat request are absent where no chat caused the turn. `nonce` is a fresh one (`bot.tags`);
     `changed` is the time of the message that an edit changes, where it is known; `instructions` is what `for_person` gives; `wrong` is what became of the
-    turns just before, which stands nowhere else in the conversation; `files` what became of its attachments.
+    turns just before, which stands nowhere else in the conversation; `files` what became of its attachments; `news` the
+    surroundings that have changed.
     """
     inbound = request.inbound
-    facts: Json = {"requestId": request.request_id, "time": iso(now_ms)}
+    facts: Json = {"requestId": request.request_id, "time": iso(now_ms), **news}
     words, attached = request.prompt, list[tuple[Attachment, SeenFile]]()
     if inbound is not None:
         words = inbound.text

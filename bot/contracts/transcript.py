@@ -51,10 +51,14 @@ class _Data:
 
 @dataclass(frozen=True, slots=True)
 class PrefixDigest(_Data):
-    """The part of a request before its messages: the model, and a digest of system prompt and tools."""
+    """The part of a request before its messages: the model, and a digest of system prompt and tools.
+
+    `surroundings` stand in that prompt: a runtime that is loaded again keeps them, so that it stays the same.
+    """
 
     model: str
     digest: str
+    surroundings: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,9 @@ class ToolPorts:
         return self.vetting or Vetting(self.project.root)
 
 
+_NULL = {"type": "null"}
+_NOISE = frozenset({"title", "minLength", "maxLength", "pattern", "format"})
+"""Keywords of a schema that only cost tokens; what they say is checked all the same."""
 SEARCH = "tool_search"
 ALWAYS = frozenset({"chat_send", "chat_load_history", SEARCH})
 """Tools that a request declares however small the window is."""
@@ -115,13 +118,31 @@ def definition(tool: Tool) -> Json:
 
 @functools.cache
 def _schema(model: type[BaseModel]) -> Json:
-    schema: Json = _without(model.model_json_schema(), "title")
+    schema: Json = _flat(model.model_json_schema())
     schema.pop("description", None)
     return schema
 
 
+def _flat(value: Any) -> Any:
+    """A schema as short as a model reads it best: an argument that may be left out is one that is not required, never
+    one that may be null, and limits of length are told by the error. A field that has such a name stays.
+    """
+    if isinstance(value, list):
+        return [_flat(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    flat = {key: _flat(item) for key, item in value.items() if key not in _NOISE or isinstance(item, dict)}
+    options = flat.get("anyOf")
+    if isinstance(options, list) and _NULL in options:
+        (option,) = (one for one in options if one != _NULL)
+        flat = option | {key: item for key, item in flat.items() if key != "anyOf"}
+    if flat.get("default", "") is None:
+        del flat["default"]
+    return flat
+
+
 def _without(value: Any, word: str) -> Any:
-    """A schema without these words (`title`, `description`) on its fields. A field that has such a name stays."""
+    """A schema without these words on its fields. A field that has such a name stays."""
     if isinstance(value, dict):
         return {
             key: _without(item, word)

@@ -183,7 +183,8 @@ class Screen:
 @dataclass
 class Chat:
     """One chat in a folder. With `sends` the model answers through `chat_send` and is asked once more, else in plain
-    text; without `remembers` there is no session memory; with `compacts` the provider writes the summaries.
+    text; without `remembers` there is no session memory; with `compacts` the provider writes the summaries; with `works`
+    its folder is a project in which files and commits come with every turn.
     """
 
     root: Path
@@ -191,6 +192,7 @@ class Chat:
     compacts: bool = False
     limits: Limits = field(default_factory=Limits)
     remembers: bool = True
+    works: bool = False
 
     def __post_init__(self) -> None:
         self.clock = FakeClock()
@@ -219,7 +221,9 @@ class Chat:
             registry=registry,
             dispatcher=Dispatcher(registry, clock=clock, log=log, artifacts=artifacts),
             skills=skills,
-            prompts=Prompts(self.root, skills=skills, instructions=instructions, log=log),
+            prompts=Prompts(
+                self.root, skills=skills, instructions=instructions, log=log, has_files=self.works
+            ),
             root=self.root,
             clock=clock,
             ids=ids,
@@ -235,6 +239,8 @@ class Chat:
             for number, turn in enumerate(turns):
                 await self._quiet(turn.gap)
                 self.model.turn = number
+                if self.works:
+                    await asyncio.to_thread(self._commit, number)
                 await self._turn(number, turn)
         finally:
             await self.pool.close()
@@ -268,6 +274,19 @@ class Chat:
             await self._settled()
         await self.clock.advance(gap - passed)
         self.pool.evict(IDLE_SECONDS)
+
+    def _commit(self, number: int) -> None:
+        """Somebody works here: a module comes with each turn, a folder with every twentieth, a report with every tenth."""
+        (self.root / ".git").mkdir(exist_ok=True)
+        (self.root / ".git" / "HEAD").write_text(f"{number:040x}\n", encoding="utf-8")
+        package = self.root / f"part{number // 20}" / f"module{number}"
+        package.mkdir(parents=True, exist_ok=True)
+        (package / "main.py").write_text(f"print({number})\n", encoding="utf-8")
+        report = self.root / "report.md"
+        if number % 20 == 0:
+            report.write_text("Done.\n", encoding="utf-8")
+        elif number % 20 == 10:
+            report.unlink()
 
     async def _settled(self) -> None:
         """What goes on beside the turns takes no time here: the next turn finds it done."""

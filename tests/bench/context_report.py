@@ -49,6 +49,7 @@ async def measured(folder: Path, size: Size, say: Say) -> dict[str, Any]:
     ways = {
         "shipmate": Chat(_folder(folder, "sends")),
         "  answers in plain text": Chat(_folder(folder, "plain"), sends=False),
+        "  in a folder in which files change": Chat(_folder(folder, "works"), works=True),
         f"  keepTokens {OTHER:,}": Chat(_folder(folder, "other"), limits=_keeps(OTHER)),
     }
     found: dict[str, Any] = {}

@@ -135,8 +135,7 @@ async def test_a_custom_prompt_replaces_the_rules_and_the_surroundings_are_not_l
     def never(*args: object) -> Any:
         raise AssertionError(args)
 
-    monkeypatch.setattr(workspace_listing, "git_state", never)
-    monkeypatch.setattr(workspace_listing, "folder_trees", never)
+    monkeypatch.setattr(workspace_listing, "top_level", never)
     desk.write("Agent.md", "Be kind.")
     frozen = await desk.freeze(custom="  You are a parrot.\n", has_files=True)
     assert frozen.static.startswith("You are a parrot.\n\n# Instructions")
@@ -159,30 +158,33 @@ async def test_prompts_in_files_are_read_with_their_includes_and_again_for_each_
     assert desk.warnings == ["left out of the prompt: prompt.custom"]
 
 
-async def test_git_and_folder_are_told_to_a_model_that_works_with_files_and_to_no_other(desk: Desk) -> None:
+async def test_the_top_of_the_folder_is_told_to_a_model_that_works_with_files_and_to_no_other(
+    desk: Desk,
+) -> None:
+    before = await desk.freeze(has_files=True)
     desk.write(".git/HEAD", "ref: refs/heads/hafen\n")
     desk.write("src/图/deep/deeper/last.py", "")
+    desk.write("README.md", "")
     frozen = await desk.freeze(has_files=True)
-    assert "Branch hafen, without a commit." in frozen.static
-    assert "- src/\n  - 图/\n    - deep/" in frozen.static
-    assert "deeper" not in frozen.static
-    assert "hafen" not in (await desk.freeze()).static
+    facts = prompt.ChatFacts(desk.root, KEY, "telegram", "-100", "group", "Markdown.")
+    assert "projectFolder: src/, README.md\n" in frozen.chat(facts)
+    assert frozen.static == before.static == (await desk.freeze()).static
+    assert "projectFolder" not in (await desk.freeze()).chat(facts)
 
 
 async def test_a_part_that_fails_takes_nothing_else_with_it(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(root: Path) -> str:
+    def broken(root: Path, others: object) -> str:
         raise PermissionError(13, "denied", str(root))
 
-    monkeypatch.setattr(workspace_listing, "git_state", broken)
+    monkeypatch.setattr(workspace_listing, "top_level", broken)
     desk.skills.failure = OSError("gone")
     desk.write("Agent.md", "Be kind.")
-    desk.write("notes.txt", "")
     frozen = await desk.freeze(has_files=True)
-    for words in ("Be kind.", "chat_send", "- notes.txt"):
+    for words in ("Be kind.", "chat_send"):
         assert words in frozen.static
-    assert sorted(desk.warnings) == ["left out of the prompt: Git", "left out of the prompt: skills"]
+    assert sorted(desk.warnings) == ["left out of the prompt: folder", "left out of the prompt: skills"]
 
 
 async def test_what_does_not_fit_is_shortened_or_left_out_and_told(desk: Desk) -> None:

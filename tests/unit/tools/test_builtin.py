@@ -12,10 +12,14 @@ from bot.context import prompt
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
+from bot.context.view import render
+from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memory_files import NoteStore
+from bot.llm.body import body_of
 from bot.system import SystemClock, SystemDisk, UlidSource, read_link
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
@@ -27,6 +31,7 @@ from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
+from channels.slack.manifest import MANIFEST
 
 
 def registry(root: Path) -> Registry:
@@ -92,6 +97,26 @@ def test_what_is_looked_up_ages_and_what_was_said_or_taught_does_not(tmp_path: P
     }
 
 
+def test_schemas_are_flat_and_take_what_they_took(tmp_path: Path) -> None:
+    tools = registry(tmp_path)
+    for one in tools.definitions:
+        told = json.dumps(one["input_schema"])
+        for noise in ("anyOf", '"null"', ": null", "$ref", "$defs", "maxLength", "title"):
+            assert noise not in told, one["name"]
+    load = next(one for one in tools.definitions if one["name"] == "chat_load_history")["input_schema"]
+    assert load["properties"]["role"]["enum"] == ["user", "assistant"]
+    assert load["properties"]["limit"] | {"description": ""} == {
+        "default": 30,
+        "description": "",
+        "maximum": 200,
+        "minimum": 1,
+        "type": "integer",
+    }
+    tool = tools.get("chat_load_history")
+    assert tool is not None
+    assert tool.input.model_validate({"keyword": None}) == tool.input.model_validate({})
+
+
 async def test_without_a_rule_and_without_anybody_to_ask_nothing_with_effects_runs(tmp_path: Path) -> None:
     tools, paths, log = registry(tmp_path), Paths(str(tmp_path), read_link), MemoryLog()
     policy = Policy(tools, Rules(paths), paths, frozenset(), UTC, SystemClock(), log)
@@ -108,9 +133,13 @@ async def test_without_a_rule_and_without_anybody_to_ask_nothing_with_effects_ru
     assert not (tmp_path / "x").exists()
 
 
-async def test_the_first_request_is_at_most_12000_characters(tmp_path: Path) -> None:
+async def test_the_first_request_in_a_code_repository_is_at_most_12000_characters(tmp_path: Path) -> None:
     shutil.copy(Path(__file__).parents[3] / "Agent.md", tmp_path)
-    log = MemoryLog()
+    for number in range(400):
+        module = tmp_path / f"package_{number % 20}" / f"part_{number % 40}" / f"module_{number}.py"
+        module.parent.mkdir(parents=True, exist_ok=True)
+        module.touch()
+    log, key = MemoryLog(), ChatKey.parse("slack:chat:C01234567:thread:1700000000.000100")
     prompts = Prompts(
         tmp_path,
         skills=SkillFolder(tmp_path, [], log),
@@ -118,11 +147,32 @@ async def test_the_first_request_is_at_most_12000_characters(tmp_path: Path) -> 
         log=log,
         has_files=True,
     )
-    frozen = await prompts.freeze(ChatKey.parse("slack:chat:C1"), "slack", "m", budget=60_000, size=len)
-    facts = prompt.ChatFacts(
-        tmp_path, ChatKey.parse("slack:chat:C1:thread:1.2"), "slack", "C1", "group", "r" * 600
+    frozen = await prompts.freeze(key, "slack", "m", budget=60_000, size=len)
+    facts = prompt.ChatFacts(tmp_path, key, "slack", "C01234567", "group", MANIFEST.rules)
+    system = prompt.system_blocks(frozen.static, frozen.chat(facts))
+    assert "You are Shipmate" in system[0]["text"]
+    assert "package_0/" in system[1]["text"]
+    inbound = Inbound(
+        channel="slack",
+        chat_id="C01234567",
+        chat_key=key,
+        chat_type="group",
+        user_id="U01234567",
+        user_name="Ana",
+        keys=("k",),
+        ts=1,
+        target={},
+        text="Hi, who are you?",
+        request_id=UlidSource().ulid(),
     )
-    system = json.dumps(prompt.system_blocks(frozen.static, frozen.chat(facts)))
-    assert "You are Shipmate" in system
-    tools = json.dumps(registry(tmp_path).definitions)
-    assert len(system) + len(tools) <= 12_000
+    message = prompt.user_message(TurnRequest(inbound.request_id, key, inbound), 0, "0" * 8)
+    asked = render(
+        model="claude-sonnet-5-5",
+        max_tokens=8_192,
+        system=system,
+        tools=registry(tmp_path).definitions,
+        history=(),
+        injected=(),
+        current=(message,),
+    )
+    assert len(json.dumps(body_of(asked))) <= 12_000
