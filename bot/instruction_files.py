@@ -23,6 +23,9 @@ from urllib.parse import unquote
 from bot.hidden_paths import hidden
 
 INCLUDE = re.compile(r"@include[ \t]+(\S.*?)[ \t]*")
+_LINK = re.compile(r"\]\(\s*(?:<([^<>\n]+)>|([^\s()]+(?:\([^\s()]*\)[^\s()]*)*))")
+_NAMED = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*(?:<([^<>\n]+)>|(\S+))", re.MULTILINE)
+_HTML = re.compile(r"""<a\b[^>]*?\bhref\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _NAMES = frozenset({"agent.md", "skill.md"})
 _SKIPPED = frozenset({".git", ".ship"})
@@ -247,9 +250,14 @@ def _read(words: str) -> Sequence[tuple[str, bool]]:
 
 
 def _links(words: str) -> Iterator[str]:
-    """The targets of links and images, in Markdown and in the HTML within it; those of definitions that nothing uses, too."""
+    """The targets of links and images, in Markdown and in the HTML within it; those of definitions that nothing uses, too.
+
+    The model reads the text and not the page: what looks like a link in a block of code or of HTML counts as well.
+    """
     if "[" not in words and "<" not in words:
         return
+    for form in (_LINK, _NAMED, _HTML):
+        yield from (match[1] or match[2] or "" for match in form.finditer(words))
     from markdown_it import MarkdownIt  # here, since its import takes 40 ms and few files have links
 
     env: dict[str, Any] = {}

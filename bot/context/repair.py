@@ -6,7 +6,9 @@ kept where it can be: an answer whose question is lost keeps its place behind a 
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -16,6 +18,7 @@ from bot.context.store import Entry, without_thinking
 from bot.context.validate import SERVER_CALLS, block_problem, is_server_result, validate
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
+from bot.contracts.provenance import ORIGIN, unpacked
 
 UNANSWERED = "Interrupted by a restart: nothing is known of this call. It may have run, or not."
 LOST = "(A message that stood here could not be read.)"
@@ -128,7 +131,9 @@ def _answer(run: Sequence[Entry], *, goes_on: bool) -> list[Entry]:
     entries = list(run)
     if any(blocks.tool_uses(entry.message) for entry in entries[:-1]):
         content = [block for entry in entries for block in entry.message["content"]]
-        entries = [Entry(entries[0].uuid, {**entries[0].message, "content": content})]
+        told = [unpacked(entry.message[ORIGIN]) for entry in entries if ORIGIN in entry.message]
+        origin = {ORIGIN: functools.reduce(operator.or_, told).packed()} if told else {}
+        entries = [Entry(entries[0].uuid, {**entries[0].message, **origin, "content": content})]
     entries = _server_pairs(entries, goes_on=goes_on)
     while entries:
         last = entries.pop()

@@ -52,7 +52,9 @@ class QuestionService:
         waiting = _Waiting(turn.first, asyncio.get_running_loop().create_future())
         self._waiting[key] = waiting
         try:
-            with self._suspension.waiting(turn, "question"):
+            with self._suspension.waiting(turn, "question") as waits:
+                if not waits:
+                    return Answer("nobody")
                 # Under a name of its own: it is no part of what the turn answers.
                 to = replace(Address.of(turn.first), request_id=self._ids.ulid())
                 await self._delivery.send(to, question.words, kind="notice")

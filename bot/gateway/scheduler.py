@@ -628,8 +628,9 @@ class TurnSuspension:
         try:
             yield True
         finally:
-            self._post.resume_turn(turn.first.request_id)
             if self._scheduler.running(chat_key) is turn:
+                if turn.end is None:
+                    self._post.resume_turn(turn.first.request_id)
                 self._scheduler.apply(chat_key, Resumed())
 
     def suspended(self) -> AbstractAsyncContextManager[None]:

@@ -21,6 +21,10 @@ _SWITCHES = frozenset({"-c", "-e", "-i", "-m", "-q", "-y", "--", "--quiet", "--r
 """Options behind which the server may be named; behind any other stands a value of its own."""
 
 
+_ROOTS = frozenset({"-C", "-f", "--directory", "--prefix", "--project", "--cwd", "--file", "--makefile"})
+"""Options of launchers, anywhere in a command, behind which stands the folder or file that they run code out of."""
+
+
 def placed(root: Path, word: str) -> str:
     """An argument that begins with `.` or `..` as a path counts from the project's folder on."""
     dots = word.partition("/")[0] in {".", ".."}
@@ -33,19 +37,29 @@ def fixed_environment(env: Mapping[str, str], ours: ProtectedCode, folder: Path)
     return kept if "HOME" in kept or "HOME" not in env else kept | {"HOME": str(folder)}
 
 
-def changeable_code(args: Sequence[str], values: Iterable[str], ours: ProtectedCode) -> str | None:
+def changeable_code(
+    args: Sequence[str], values: Iterable[str], ours: ProtectedCode, env: Mapping[str, str]
+) -> str | None:
     """The first of these arguments and values of variables out of which a server would run what a chat can change; None
-    if there is none. Blocking.
+    if there is none. `env` is the environment that it gets, out of which a shell fills in names. Blocking.
     """
     named, before = False, ""
     for word in args:
-        places = list(_changeable(word, ours))
-        if places and not (named and all(place.is_dir() for place in places)):
+        places = [
+            place for one in dict.fromkeys((word, _filled_in(word, env))) for place in _changeable(one, ours)
+        ]
+        if places and not (named and before not in _ROOTS and all(place.is_dir() for place in places)):
             return word
         option = word.startswith("-") or (before.startswith("-") and before not in _SWITCHES)
         named = named or not (option or word in _VERBS)
         before = word
     return next((value for value in values if any(_changeable(value, ours))), None)
+
+
+def _filled_in(word: str, env: Mapping[str, str]) -> str:
+    """A word as a shell reads it: `~` and `$NAME` filled in."""
+    words = re.sub(r"(?<![^\s=:'\"])~(?=/|\s|$)", lambda _: env.get("HOME", "~"), word)
+    return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda name: env.get(name[1] or name[2], name[0]), words)
 
 
 def _changeable(word: str, ours: ProtectedCode) -> Iterator[Path]:

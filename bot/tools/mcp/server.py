@@ -230,7 +230,7 @@ class Server:
         if found is None:
             raise ServerLost(f"there is no program {words[0]!r}")
         own = [value for name, value in self._settings.env.items() if name != "PATH"]
-        named = words[0] if ours.changeable(Path(found)) else changeable_code(words[1:], own, ours)
+        named = words[0] if ours.changeable(Path(found)) else changeable_code(words[1:], own, ours, env)
         if named is not None:
             raise ServerLost(
                 f"{named!r} is in the project's folder, where a chat can change what it runs: move it elsewhere"

@@ -126,3 +126,14 @@ async def test_one_question_at_a_time_in_a_chat(asks: Asks) -> None:
 
 async def test_without_a_turn_there_is_nobody(asks: Asks) -> None:
     assert await asks.questions.ask(Question("R", ChatKey.parse("tele:chat:1"), "Well?")) == Answer("nobody")
+
+
+async def test_a_turn_that_has_ended_asks_nothing_more(asks: Asks) -> None:
+    """A tool may outlive its turn, whose end is not on file yet."""
+    ending = asyncio.Event()
+    asks.journal.post.end_turn = lambda *_, **__: ending.set()  # type: ignore[method-assign, assignment]
+    await asks.say("hello", user_id=MEMBER, **GROUP)
+    await ending.wait()
+    chat = ChatKey.parse("tele:chat:-100")
+    assert await asks.questions.ask(Question("R", chat, "And when?")) == Answer("nobody")
+    assert "And when?" not in asks.tele.texts

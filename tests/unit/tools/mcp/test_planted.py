@@ -83,6 +83,8 @@ async def test_a_folder_of_the_project_on_the_path_is_left_out(
         ["{outside}/link.py"],
         ["-c", "exec(open('{root}/server.py').read())"],
         ["-m", "package", "./package/__main__.py"],
+        ["{outside}/begin.py", "serve", "-C", "{root}"],
+        ["{outside}/begin.py", "run", "server", "--prefix", "{root}"],
     ],
     ids=" ".join,
 )
@@ -99,6 +101,20 @@ async def test_no_file_of_the_project_is_run_by_it(
     (outside / "link.py").symlink_to(tmp_path / "server.py")
     words = [one.format(root=tmp_path, outside=outside) for one in args]
     rig = await start(one={"command": sys.executable, "args": words})
+    assert not marker.exists()
+    assert "in the project's folder" in rig["one"].trouble
+
+
+@pytest.mark.parametrize(
+    "words", ["exec sh ~/{name}/server.sh", "sh $HOME/{name}/server.sh", "sh ${{HOME}}/{name}/server.sh"]
+)
+async def test_what_a_shell_fills_in_leads_to_no_file_of_the_project(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    marker = tmp_path / "planted-code-ran"
+    (tmp_path / "server.sh").write_text(f"touch {marker}\n")
+    rig = await start(one={"command": "/bin/sh", "args": ["-c", words.format(name=tmp_path.name)]})
     assert not marker.exists()
     assert "in the project's folder" in rig["one"].trouble
 
