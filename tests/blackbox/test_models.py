@@ -48,10 +48,8 @@ async def test_an_operator_chooses_the_model_of_a_chat_and_it_outlives_a_kill(wo
     await world.turns(2)  # a kill can cost the last lines of the log
     await world.process.kill()
     await world.start()
-    world.telegram.say("after the kill")
-    await world.telegram.until(
-        lambda: world.texts()[-1] == "Noted." and "after the kill" in str(world.model.bodies[-1])
-    )
+    assert await said(world, "after the kill") == "Noted."
+    assert "after the kill" in str(world.model.bodies[-1])
     await world.sent()
     assert OPUS in await said(world, "/status")
     assert await said(world, "somebody else", chat_id=MEMBER) == "Noted."
