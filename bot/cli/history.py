@@ -144,7 +144,7 @@ async def _found(
         if search is None:
             page = await archive.search(chat_key, HistoryQuery(**window))
             return [(line, None) for line in page.lines]
-        recalled = await archive.recall([chat_key], RecallQuery(search, int(now() * 1000), **window))
+        recalled = await archive.recall([chat_key], RecallQuery((search,), int(now() * 1000), **window))
         return [(hit.line, hit.score) for hit in recalled.hits]
     finally:
         await archive.close()

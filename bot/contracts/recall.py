@@ -12,11 +12,12 @@ from bot.contracts.identity import ChatKey
 
 @dataclass(frozen=True, slots=True)
 class RecallQuery(ArchiveFilter):
-    """A question to the index, in people's words, whose matches count from the best one. `now` (milliseconds) is when it
-    is asked: times in it, such as "last Tuesday", count from there (UTC).
+    """A question to the index, in people's words, whose matches count from the best one. `queries` are phrasings of it:
+    a line counts by its places in the rankings of all of them. `now` (milliseconds) is when it is asked: times in it, such
+    as "last Tuesday", count from there (UTC).
     """
 
-    query: str
+    queries: tuple[str, ...]
     now: int
 
 

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 
 from bot import text as texts
 from bot.history.stemming import stem
@@ -86,21 +86,12 @@ class Term:
 
 def tokens(text: str) -> list[str]:
     """The tokens of a text, as often as they are in it. Never fails, whatever the text."""
-    return list(_tokens(text))
+    return list(chain.from_iterable(map(_memo.__getitem__, _cut(text, LONGEST_TEXT).split())))
 
 
 def is_paired(token: str) -> bool:
     """True if a token is a character or a pair of a script that has no spaces: hardly ever a word by itself."""
     return len(token) <= 2 and _PAIRED_RUN.match(token) is not None
-
-
-def has_tokens(text: str, count: int) -> bool:
-    """True if a text has so many tokens or more, as soon as that is known."""
-    return next(islice(_tokens(text), count - 1, None), None) is not None
-
-
-def _tokens(text: str) -> Iterator[str]:
-    return chain.from_iterable(map(_memo.__getitem__, _cut(text, LONGEST_TEXT).split()))
 
 
 def terms(query: str, *, single: float = 0.75) -> list[Term]:

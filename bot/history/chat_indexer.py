@@ -61,6 +61,17 @@ def message_token(message_id: str) -> str:
     return f"={hashlib.blake2b(message_id.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
 
 
+def speaker_token(token: str) -> str:
+    """Under which the lines of a person are found, of whose name `token` is one."""
+    return f"@{token}"
+
+
+def speaker_tokens(line: ArchiveLine) -> list[str]:
+    """The tokens of the name of the person who wrote a line; none where it is not known."""
+    name = (line.meta or {}).get("username")
+    return list(dict.fromkeys(analysis.tokens(name))) if isinstance(name, str) else []
+
+
 def line_hash(raw: bytes) -> bytes:
     """Return the hash by which a line is recognised as the one indexed last."""
     return hashlib.blake2b(raw, digest_size=8).digest()
@@ -178,14 +189,13 @@ class ChatIndexer:
         distinct = set(found)
         runs, whole = literal.runs(line.text, distinct, self._known)
         self._runs += [(self._chat.id, run, token) for run, token in runs]
-        words = list(distinct)
+        words = [*distinct, *map(speaker_token, speaker_tokens(line))]
         if not whole:
             words.append(literal.ANYTHING)
         if line.message_id:
             words.append(message_token(line.message_id))
         prefix = self._chat.prefix
-        role = ROLES.index(line.role)
-        row = place << ROW_BITS | role << 4 | length_class(len(found))
+        row = place << ROW_BITS | length_class(len(found))
         return row, prefix + f" {prefix}".join(words) if words else "", len(found)
 
     def _places(self, message_id: str | None, role: str | None = None) -> list[tuple[int, ArchiveLine]]:

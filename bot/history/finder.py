@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
@@ -26,11 +26,11 @@ from bot.history.window import read_line
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """A question to the index. `now` (milliseconds) and `zone` are those of the question; the rest narrows as in
-    `contracts.archive.HistoryQuery`.
+    """A question to the index, in one phrasing or several. `now` (milliseconds) and `zone` are those of the question; the
+    rest narrows as in `contracts.archive.HistoryQuery`.
     """
 
-    query: str
+    queries: tuple[str, ...]
     now: int
     zone: tzinfo = UTC
     role: str | None = None
@@ -44,7 +44,7 @@ class FoundLine:
 
     name: str
     line: int
-    score: float
+    score: float = field(compare=False)
     said: ArchiveLine | None = field(default=None, compare=False)
 
 
@@ -77,22 +77,28 @@ class Finder:
         self._known = Counts(db)
 
     def find(self, names: Iterable[str], query: SearchQuery) -> list[FoundLine]:
-        """The lines that answer best, best first; `CANDIDATES` of a chat at the most."""
-        found = [place for name in dict.fromkeys(names) for place in self._find(name, query)]
-        found.sort(key=lambda place: (place.score, place.name, place.line), reverse=True)
-        return found
+        """The lines that answer best, best first; `CANDIDATES` of a chat at the most for each phrasing. Several are fused
+        by reciprocal rank.
+        """
+        names = list(dict.fromkeys(names))
+        rankings = [self._ranked(names, phrasing, query) for phrasing in dict.fromkeys(query.queries)]
+        if len(rankings) == 1:
+            return rankings[0]
+        scores = ranking.fused(rankings, self._weights)
+        read = {place: place.said for ranked in rankings for place in ranked if place.said is not None}
+        return _sorted(replace(place, score=score, said=read.get(place)) for place, score in scores.items())
 
-    def _find(self, name: str, query: SearchQuery) -> list[FoundLine]:
+    def _ranked(self, names: Iterable[str], phrasing: str, query: SearchQuery) -> list[FoundLine]:
+        return _sorted(place for name in names for place in self._find(name, phrasing, query))
+
+    def _find(self, name: str, phrasing: str, query: SearchQuery) -> list[FoundLine]:
         chat = chat_named(self._db, name)
         if chat is None or not chat.lines:
             return []
-        times, terms = parse_query(query.query, query.now, query.zone, self._weights.single)
+        times, terms = parse_query(phrasing, query.now, query.zone, self._weights.single)
         with self._streams.open(name) as stream:
             ranges = self._sessions(chat, times.ranges)
-            said_by = speaker_meant(query.query)
-            execution = QueryExecution(
-                self._known, chat, stream, self._weights, ranges=ranges, said_by=said_by
-            )
+            execution = QueryExecution(self._known, chat, stream, self._weights, ranges=ranges)
             ranked = execution.ranked(terms)
             there = self._there([line for line, _ in ranked], query)
             kept = [(line, score) for line, score in ranked if line in there]
@@ -100,9 +106,11 @@ class Finder:
             best = {line: _read(stream, fact) for line, fact in facts.items()}
             # One that can no longer be read is left out.
             read = {line: said for line, said in best.items() if said is not None}
-            kept = self._looked_at(kept, read, AnswerScorer(query.query, said_by, self._weights))
+            said_by = None if execution.named else speaker_meant(phrasing) or "user"
+            scorer = AnswerScorer(phrasing, said_by, self._weights)
+            kept = self._looked_at(kept, read, scorer)
             if self._reranker is not None and kept:
-                kept = self._fused(self._reranker, kept, execution, query.query)
+                kept = self._fused(self._reranker, kept, execution, phrasing)
         return [FoundLine(name, line, score, read.get(line)) for line, score in kept]
 
     def _sessions(self, chat: IndexedChat, ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
@@ -190,6 +198,11 @@ class Finder:
         with self._streams.open(name) as stream:
             found = {line: _read(stream, fact) for line, fact in facts.items()}
         return {line: said for line, said in found.items() if said is not None}
+
+
+def _sorted(found: Iterable[FoundLine]) -> list[FoundLine]:
+    """Best first; of lines that are as good the newer one."""
+    return sorted(found, key=lambda place: (place.score, place.name, place.line), reverse=True)
 
 
 class Fact(NamedTuple):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bot.history import analysis
 
-VERSION = f"2.{analysis.VERSION}"
+VERSION = f"3.{analysis.VERSION}"
 BUSY_SECONDS = 5.0
 
 # The index holds tokens, places of lines and the words of each chat, no text: that is read from the archive, which stays

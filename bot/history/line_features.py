@@ -1,18 +1,13 @@
-"""Scores a line by its form as an answer: a statement, not a question; a number where one is asked for."""
+"""Scores a line by its form as an answer: of who is asked about, about themselves, a number where one is asked for."""
 
 from __future__ import annotations
 
 import re
 
-from bot.history import analysis
 from bot.history.ranking import Weights
-from bot.history.words import PARTICLES
 
 LONGEST = 4_000
 """Characters of a line, and of a question, that are looked at."""
-_TINY = 4  # tokens
-_SHORT = 60  # characters of lines whose tokens are counted
-_QUESTION = 90
 _LONG = 160  # characters from which on a line is not about one person
 # In English also where the person is left out: "Finally bought a boat", "Back from Rome".
 _FIRST_PERSON = re.compile(
@@ -34,11 +29,6 @@ _SOMEBODY = re.compile(
     re.IGNORECASE,
 )
 _MYSELF = re.compile(rf"\b(?:i|i'm|i've|we|we've|us)\b|^[我私](?!の|{_PERSON_EAST})", re.IGNORECASE)
-_NAMED = 3  # characters that a short answer needs to say something
-_EAST = re.compile("[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
-# Neither hiragana nor a character that joins words.
-_NAMING = re.compile(rf"[^\W_\u3041-\u309f{''.join(sorted(PARTICLES))}]")
-_ENDED = re.compile(r"[.!。！;；]\s*\S")
 _NUMBER = re.compile(r"\d|[一二两三四五六七八九十百千]")
 _ASKS_NUMBER = re.compile(
     r"\bhow (?:much|many|long|fast|old|heavy|warm|far|often|big|tall)\b|\b(?:what time|when|which day|number|price|costs?|"
@@ -53,13 +43,14 @@ class AnswerScorer:
     """Scores lines for one question by their form, beside the words that they share with it. Pure; never fails."""
 
     def __init__(self, query: str, said_by: str | None, weights: Weights) -> None:
+        """`said_by` is the role whose words the question is about; None where it names somebody."""
         self._others = _SOMEBODY.search(query[:LONGEST]) is not None
         self._number = _ASKS_NUMBER.search(query[:LONGEST]) is not None
-        self._said_by = said_by or "user"
+        self._said_by = said_by
         self._weights = weights
 
     def score(self, text: str, role: str) -> float:
-        """As a share of the best score; below zero for what hardly answers anything."""
+        """As a share of the best score."""
         text = text[:LONGEST].strip()
         weights = self._weights
         worth = weights.speaker if role == self._said_by else 0.0
@@ -67,27 +58,9 @@ class AnswerScorer:
             worth += weights.first_person
         if self._number and _NUMBER.search(text):
             worth += weights.number
-        if _is_tiny(text) or (role != self._said_by and _is_formula(text)):
-            worth -= weights.tiny
-        if _only_asks(text):
-            worth -= weights.asks
         return worth
 
 
 def _of_others(text: str) -> bool:
     """True if a line speaks of somebody else than who says it. A long one speaks of many."""
     return len(text) < _LONG and _SOMEBODY.search(text) is not None and _MYSELF.search(text) is None
-
-
-def _is_tiny(text: str) -> bool:
-    """Said in passing: "all right", 好的."""
-    return len(text) < _SHORT and not analysis.has_tokens(text, _TINY)
-
-
-def _is_formula(text: str) -> bool:
-    """A short answer in Chinese or Japanese that names nothing: そうなんですね. Every character is a token there."""
-    return len(text) < _SHORT and _EAST.search(text) is not None and len(_NAMING.findall(text)) < _NAMED
-
-
-def _only_asks(text: str) -> bool:
-    return text.endswith(("?", "？")) and len(text) < _QUESTION and not _ENDED.search(text)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from bot.history import analysis, ranking
-from bot.history.chat_indexer import ROLES, IndexedChat
+from bot.history.chat_indexer import IndexedChat, speaker_token
 from bot.history.ranking import PLACE_BITS, ROW_BITS, CorpusStats, Postings, Weights
-from bot.history.related_terms import related_terms
 from bot.history.streams import Stream
 from bot.history.window import read_line
 
@@ -22,6 +22,8 @@ CANDIDATES = 200
 _COMMON, _REMEMBERED = 50, 50_000
 _MOST_COMMON = 3  # words that are everywhere, where rare ones are there too: others add hardly anything
 _SHARED, _SHARED_BY = 200, 200  # lines that may share a word that is looked for beside the question's own
+_SPEAKERS = 200  # parts of names that a misspelt one is compared with
+_ALIKE, _SHORTEST_NAME = 0.65, 4  # how alike two spellings of a name are, and from how many letters on
 _OFFERED = 20  # words of the best lines whose number of lines is asked for
 _FETCHED = (
     1_000  # lines of a word that are sooner fetched than compared with those of others where they are kept
@@ -60,26 +62,27 @@ class QueryExecution:
         weights: Weights,
         *,
         ranges: tuple[tuple[int, int], ...],
-        said_by: str | None,
     ) -> None:
         self._db = counts.db
         self._known = counts
         self._chat = chat
         self._stream = stream
         self._weights = weights
-        role = ROLES.index(said_by) if said_by else None
-        self._stats = CorpusStats(chat.lines, chat.tokens, chat.session, ranges, role)
+        self._stats = CorpusStats(chat.lines, chat.tokens, chat.session, ranges)
         self._budget = BUDGET + chat.lines // BUDGET_SHARE
         self._most_shared = max(_SHARED, chat.lines // _SHARED_BY)
         self._anchors: list[str] = []
         self._beside: set[int] = set()  # rows of all anchors
+        self.named: tuple[str, ...] = ()
+        """Tokens of the speakers whom the question names."""
 
     def ranked(self, terms: Sequence[analysis.Term]) -> list[tuple[int, float]]:
         if not terms:
             return self._of_time()
-        terms = [*terms, *related_terms(self._db, self._chat.prefix, terms, self._weights.related)]
+        terms = self._with_speakers(terms)
         tally = ranking.Tally(self._stats, self._weights)
         self._add(tally, terms)
+        tally.prefer(self._of_speakers())
         tally.consider(self._rows_of_time())
         if self._weights.feedback_terms and (first := tally.best(self._weights.feedback_lines)):
             # Characters and pairs that lines have in common say nothing: they are parts of words.
@@ -91,6 +94,52 @@ class QueryExecution:
             more = ranking.feedback(found, counts, self._stats, known, self._weights)
             self._add(tally, [analysis.Term(token, weight) for token, weight in more])
         return tally.best(CANDIDATES)
+
+    def _with_speakers(self, terms: Sequence[analysis.Term]) -> list[analysis.Term]:
+        """Tell which terms are names of people who speak in the chat: these count less, and if there is nothing else,
+        the lines of these people are looked for.
+        """
+        speakers = {term.token: self._speaker(term.token) for term in terms if len(term.token) > 1}
+        named = {token: speaker for token, speaker in speakers.items() if speaker is not None}
+        self.named = tuple(dict.fromkeys(named.values()))
+        found = [
+            analysis.Term(term.token, term.weight * (self._weights.mentioned if term.token in named else 1.0))
+            for term in terms
+        ]
+        alone = all(term.token in named for term in terms)
+        return found + [analysis.Term(speaker) for speaker in self.named if alone]
+
+    def _speaker(self, token: str) -> str | None:
+        """The token of the speaker of this name; of the one whose name is most like it, where the chat has no such word."""
+        exact = speaker_token(token)
+        counts = self._counts([exact, token])
+        if counts[exact]:
+            return exact
+        if counts[token] or len(token) < _SHORTEST_NAME or analysis.is_paired(token):
+            return None
+        begin = self._chat.prefix + speaker_token(token[0])
+        rows = self._db.execute(
+            "SELECT term FROM vocabulary WHERE term >= ? AND term < ? LIMIT ?",
+            (begin, f"{begin}\U0010ffff", _SPEAKERS),
+        )
+        spellings = [term[len(self._chat.prefix) :] for (term,) in rows]
+        return next(iter(difflib.get_close_matches(exact, spellings, 1, _ALIKE)), None)
+
+    def _of_speakers(self) -> list[int]:
+        """Rows of the speakers who are named; where they are many, those that have a rare word of the question too, and
+        without one the newest.
+        """
+        counts, found = self._counts(self.named), list[int]()
+        narrow = " OR ".join(map(self._quoted, self._anchors))
+        for token in self.named:
+            one = self._quoted(token)
+            if counts[token] <= BUDGET:
+                found += self._matching(one)
+            elif narrow:
+                found += self._matching(f"({narrow}) AND {one}")
+            else:
+                found += self._rows(one, BUDGET)
+        return found
 
     def _add(self, tally: ranking.Tally, terms: Sequence[analysis.Term]) -> None:
         for posting in self._postings(terms):
@@ -109,9 +158,9 @@ class QueryExecution:
         found: set[int] = set()
         for first, last in self._stats.session_ranges:
             found.update(
-                line << ROW_BITS | role << 4
-                for line, role in self._db.execute(
-                    "SELECT line, role FROM lines WHERE line BETWEEN ? AND ? ORDER BY line DESC LIMIT ?",
+                line << ROW_BITS
+                for (line,) in self._db.execute(
+                    "SELECT line FROM lines WHERE line BETWEEN ? AND ? ORDER BY line DESC LIMIT ?",
                     (first << PLACE_BITS, (last + 1 << PLACE_BITS) - 1, CANDIDATES),
                 )
             )

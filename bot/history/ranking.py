@@ -1,7 +1,7 @@
 """Ranks lines for a question: a pure function of what the index says of them.
 
 A line is a number: its session, and its place in that. Lines that stand side by side have numbers that follow one
-another, so neighbours and sessions are known without asking. A row is a line with its role and the class of its length.
+another, so neighbours and sessions are known without asking. A row is a line with the class of its length.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import repeat
 from operator import rshift
+from typing import TypeVar
+
+T = TypeVar("T")
 
 PLACE_BITS = 8
 """Of a line: its place in its session."""
-ROW_BITS = 5
-"""Of a row: role and class of length."""
+ROW_BITS = 4
+"""Of a row: the class of its length."""
 CENTRES = 100
 """Lines with so good a score of their own that those around them are looked at too, although they may have none."""
 _WIDE = 10  # times as many lines are looked through for different ones
@@ -40,44 +43,36 @@ class Weights:
     """The degree to which long lines are marked down (BM25)."""
     neighbour: float = 0.38
     """The share of the score of the lines next to it that a line gets."""
-    further: float = 0.1
-    """The same of those two places away."""
-    session: float = 0.48
+    session: float = 0.4
     """The share of the score of its session."""
     session_k: float = 1.5
     """The number of lines of a session that earn half of what very many with the same word would."""
     moment: float = 0.9
     """Bonus of a line from the time that was asked for, as a share of the best score."""
-    role: float = 0.6
-    """Bonus of a line of the role that is asked about, as a share of its score."""
-    recency: float = 0.02
-    """Bonus of the newest line over the oldest, as a share of the best score: it decides among equals."""
+    named: float = 0.5
+    """Bonus of a line of the person whom the question names, as a share of the best score."""
+    mentioned: float = 0.5
+    """The weight of that name beside other words: their own lines seldom have it."""
     single: float = 0.75
     """The weight of single characters in scripts without spaces, where pairs are looked for too."""
-    related: float = 0.5
-    """The weight of words of the same family as one of the question (`related_terms.py`)."""
-    feedback_lines: int = 6
+    feedback_lines: int = 2
     """Number of best lines that give further terms."""
-    feedback_terms: int = 8
+    feedback_terms: int = 3
     """Number of further terms."""
     feedback: float = 0.12
     """Weight of the best further term beside the question's own."""
     alike: int = 16
     """Of lines with the same score of their own, which are often the same words, so many come before what is less good."""
     looked: int = 40
-    """Number of best lines that are read and scored by their form; the next five weights are shares of the best score."""
-    speaker: float = 0.15
-    """A line of who is asked about: the person, unless the question says otherwise."""
+    """Number of best lines that are read and scored by their form; the next three weights are shares of the best score."""
+    speaker: float = 0.2
+    """A line of who is asked about: the person, unless the question says otherwise or names somebody."""
     first_person: float = 0.1
     """A line in which somebody speaks of themselves."""
     number: float = 0.2
     """A line with a number, where one is asked for."""
-    tiny: float = 0.45
-    """Malus of a line of hardly a word."""
-    asks: float = 0.3
-    """Malus of a line that is a question and nothing else."""
-    fusion: float = 60.0
-    """The constant of reciprocal rank fusion."""
+    fusion: float = 10.0
+    """The constant of reciprocal rank fusion: the smaller it is, the more the first places count."""
 
 
 DEFAULT = Weights()
@@ -94,15 +89,12 @@ class Postings:
 
 @dataclass(frozen=True, slots=True)
 class CorpusStats:
-    """Totals of a chat. `session_ranges` are ranges of sessions (the end inclusive) of the time that was asked for;
-    `role` is the bit of the role that the question is about.
-    """
+    """Totals of a chat. `session_ranges` are ranges of sessions (the end inclusive) of the time that was asked for."""
 
     lines: int
     tokens: int
     sessions: int
     session_ranges: tuple[tuple[int, int], ...] = ()
-    role: int | None = None
 
 
 def length_class(tokens: int) -> int:
@@ -122,18 +114,18 @@ class Tally:
         self._stats = stats
         self._weights = weights
         self._own: dict[int, float] = {}
-        self._timely: dict[int, float] = {}
+        self._named: set[int] = set()
         # Of each posting: what it is worth to a session, and how many of its lines each session has.
         self._sessions: list[tuple[float, Counter[int]]] = []
         average = stats.tokens / stats.lines if stats.lines else 1.0
-        norms = [weights.k1 * (1 - weights.b + weights.b * length / max(1.0, average)) for length in LENGTHS]
-        favours = [1 + weights.role if role == stats.role else 1.0 for role in (0, 1)]
-        self._classes = [(norm, favour) for favour in favours for norm in norms]
+        self._norms = [
+            weights.k1 * (1 - weights.b + weights.b * length / max(1.0, average)) for length in LENGTHS
+        ]
 
     def add(self, posting: Postings) -> None:
         weights = self._weights
         worth = posting.weight * rarity(posting.count, self._stats.lines) * (weights.k1 + 1)
-        once = [worth * favour / (1 + norm) for norm, favour in self._classes]
+        once = [worth / (1 + norm) for norm in self._norms]
         self._gain(posting.rows, once)
         if weights.session:
             counts = Counter(map(rshift, posting.rows, repeat(_SESSION)))
@@ -150,9 +142,11 @@ class Tally:
     def consider(self, rows: Iterable[int]) -> None:
         """Look at these lines of the time that was asked for, although they may have no word of the question."""
         for row in rows:
-            line = row >> ROW_BITS
-            self._own.setdefault(line, 0.0)
-            self._timely[line] = 1 + self._weights.role if row >> 4 & 1 == self._stats.role else 1.0
+            self._own.setdefault(row >> ROW_BITS, 0.0)
+
+    def prefer(self, rows: Iterable[int]) -> None:
+        """Raise these lines, which are of a person whom the question names."""
+        self._named.update(row >> ROW_BITS for row in rows)
 
     def best(self, most: int) -> list[tuple[int, float]]:
         """Lines with their scores, best first: each one's own, and shares of its neighbours' and its session's."""
@@ -193,29 +187,23 @@ class Tally:
         return (front + others)[:most]
 
     def _with_neighbours(self, lines: Iterable[int]) -> set[int]:
-        reach = 2 if self._weights.further else 1 if self._weights.neighbour else 0
-        found: set[int] = set()
-        for line in lines:
-            place = line & _PLACE
-            found.update(range(line - min(reach, place), line + min(reach, _PLACE - place) + 1))
-        return found
+        return {
+            near
+            for line in lines
+            for near in (line - 1, line, line + 1)
+            if near >> PLACE_BITS == line >> PLACE_BITS
+        }
 
     def _whole(self, lines: AbstractSet[int]) -> dict[int, float]:
-        own, weights = self._own, self._weights
+        own, near = self._own, self._weights.neighbour
         sessions = self._of_sessions({line >> PLACE_BITS for line in lines})
-        near, far = weights.neighbour, weights.further
         found = {}
         for line in lines:
             score = own.get(line, 0.0) + sessions[line >> PLACE_BITS]
-            # Few of the four beside it have a word of the question, so whether one has is asked first.
             if line - 1 in own and line & _PLACE:
                 score += near * own[line - 1]
-            if line - 2 in own and line & _PLACE > 1:
-                score += far * own[line - 2]
             if line + 1 in own and line & _PLACE < _PLACE:
                 score += near * own[line + 1]
-            if line + 2 in own and line & _PLACE < _PLACE - 1:
-                score += far * own[line + 2]
             found[line] = score
         return found
 
@@ -230,19 +218,16 @@ class Tally:
         return {session: share * score for session, score in found.items()}
 
     def _favoured(self, scores: dict[int, float]) -> dict[int, float]:
-        """Raise lines of the time that was asked for, and of two that are as good the newer one."""
-        if not scores:
-            return scores
-        oldest, newest, best = min(scores), max(scores), max(scores.values())
-        a_step = best * self._weights.recency / max(1, newest - oldest)
-        favour = best * self._weights.moment
+        """Raise lines of the person who is named, and of the time that was asked for."""
+        best = max(scores.values(), default=0.0)
+        named, timely = best * self._weights.named, best * self._weights.moment
         ranges = self._stats.session_ranges
-        found = {line: score + a_step * (line - oldest) for line, score in scores.items()}
-        if ranges:
-            for line in found:
-                if _within(line >> PLACE_BITS, ranges):
-                    found[line] += favour * self._timely.get(line, 1.0)
-        return found
+        for line in scores:
+            if line in self._named:
+                scores[line] += named
+            if ranges and _within(line >> PLACE_BITS, ranges):
+                scores[line] += timely
+        return scores
 
 
 def _within(session: int, ranges: tuple[tuple[int, int], ...]) -> bool:
@@ -288,10 +273,10 @@ def feedback(
     return [(token, weights.feedback * offered[token] / best) for token in chosen if best > 0]
 
 
-def fused(rankings: Iterable[Sequence[int]], weights: Weights = DEFAULT) -> dict[int, float]:
+def fused(rankings: Iterable[Sequence[T]], weights: Weights = DEFAULT) -> dict[T, float]:
     """Reciprocal rank fusion: what several rankings put in front comes first, whatever their scores are made of."""
-    scores: dict[int, float] = defaultdict(float)
+    scores: dict[T, float] = defaultdict(float)
     for ranking in rankings:
-        for place, line in enumerate(ranking, 1):
-            scores[line] += 1 / (weights.fusion + place)
+        for place, found in enumerate(ranking, 1):
+            scores[found] += 1 / (weights.fusion + place)
     return dict(scores)

@@ -48,9 +48,16 @@ class Recall:
         for _ in self.index.all():
             pass
 
-    def search(self, chat_keys: Iterable[ChatKey], query: str, now: int, limit: int = 30) -> list[Hit]:
-        """The lines of these chats that answer best, best first; `now` in milliseconds."""
-        return self.hits(chat_keys, SearchQuery(query, now), limit=limit)[0]
+    def search(
+        self,
+        chat_keys: Iterable[ChatKey],
+        query: str,
+        now: int,
+        limit: int = 30,
+        phrasings: Sequence[str] = (),
+    ) -> list[Hit]:
+        """The lines of these chats that answer best, best first; `now` in milliseconds, `phrasings` further ones."""
+        return self.hits(chat_keys, SearchQuery((query, *phrasings), now), limit=limit)[0]
 
     def hits(
         self,

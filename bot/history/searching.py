@@ -114,7 +114,7 @@ class SearchedArchive:
 
     async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
         """As `contracts.recall.Recalls.recall`."""
-        if not _says_something(query):
+        if not any(_says_something(phrasing, query.now) for phrasing in query.queries):
             return await self._literally(chat_keys, query)
         try:
             return await self._on_thread(lambda: self._recalled(chat_keys, query))
@@ -153,18 +153,19 @@ class SearchedArchive:
         return self._keys[name]
 
     async def _literally(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
-        """Look for a question as it stands, if nothing in it can be ranked (`who are you`)."""
+        """Look for a question as it stands, in its first phrasing, if nothing in it can be ranked (`who are you`)."""
+        asked = next(iter(query.queries), "").strip()
         found: list[ArchiveLine] = []
         total = 0
         window = HistoryQuery(
             limit=query.limit + query.offset,
-            keyword=query.keyword or query.query.strip()[:200],
+            keyword=query.keyword or asked[:200],
             role=query.role,
             before=query.before,
             after=query.after,
             skip=query.skip,
         )
-        for key in chat_keys if query.query.strip() else ():
+        for key in chat_keys if asked else ():
             page = await self._store.search(key, window)
             found += page.lines
             total += page.total
@@ -295,13 +296,13 @@ def _hits(recall: Recall, chat_keys: Sequence[ChatKey], query: RecallQuery) -> R
     def keep(line: ArchiveLine) -> bool:
         return (not keyword or keyword in line.text.casefold()) and not (query.skip and query.skip(line))
 
-    search = SearchQuery(query.query, query.now, role=query.role, before=query.before, after=query.after)
+    search = SearchQuery(query.queries, query.now, role=query.role, before=query.before, after=query.after)
     hits, total = recall.hits(
         chat_keys, search, limit=query.limit, offset=query.offset, keep=keep, reach=NEAR
     )
     return Recalled(hits, total)
 
 
-def _says_something(query: RecallQuery) -> bool:
-    times, terms = parse_query(query.query, query.now)
+def _says_something(phrasing: str, now: int) -> bool:
+    times, terms = parse_query(phrasing, now)
     return bool(times.ranges) or bool(terms)

@@ -37,6 +37,8 @@ class Question:
     asked_at: int
     evidence: frozenset[str]
     kind: str
+    phrasings: tuple[str, ...] = ()
+    """Other ways to ask it, which a model may search with at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ def dump(conversations: Iterable[Conversation]) -> dict[str, Any]:
                         "asked_at": _iso(q.asked_at),
                         "evidence": sorted(q.evidence),
                         "kind": q.kind,
+                        "phrasings": list(q.phrasings),
                     }
                     for q in one.questions
                 ],
@@ -147,7 +150,9 @@ def _question(value: Any, known: frozenset[str], where: str) -> Question:
     if strange := evidence - known:
         raise FormError(f"{where}.evidence: no turn has the id {min(strange)!r}")
     asked = _time(_get(value, "asked_at", where), f"{where}.asked_at")
-    return Question(_text(value, "text", where), asked, evidence, str(value.get("kind") or "question"))
+    phrasings = tuple(map(str, _list(value, "phrasings", where))) if "phrasings" in value else ()
+    kind = str(value.get("kind") or "question")
+    return Question(_text(value, "text", where), asked, evidence, kind, phrasings)
 
 
 def _get(value: Any, key: str, where: str) -> Any:

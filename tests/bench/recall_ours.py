@@ -34,6 +34,7 @@ class Searched:
                     "messageId": turn.id,
                     "role": turn.role,
                     "text": turn.text,
+                    "meta": {"username": turn.speaker} if turn.speaker != turn.role else None,
                 }
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
         self._index = Index.opened(None, folder, SystemDisk())
@@ -47,7 +48,8 @@ class Searched:
         self._recall = Recall(self._index, weights=weights)
 
     def search(self, question: Question, limit: int) -> list[tuple[str, float]]:
-        hits = self._recall.search([self._key], question.text, question.asked_at, limit)
+        """The best lines; by all phrasings of the question where it has some."""
+        hits = self._recall.search([self._key], question.text, question.asked_at, limit, question.phrasings)
         return [(str(hit.line.message_id), hit.score) for hit in hits]
 
     def close(self) -> None:

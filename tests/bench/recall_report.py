@@ -10,7 +10,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,9 +50,12 @@ class Search(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What the search and plain BM25 made of the same questions; `spaced` is the latter with CJK set apart."""
+    """What the search and plain BM25 made of the same questions; `phrased` is the former with all phrasings at once,
+    `spaced` the latter with CJK set apart.
+    """
 
     ours: list[Asked] = field(default_factory=list)
+    phrased: list[Asked] = field(default_factory=list)
     plain: list[Asked] = field(default_factory=list)
     spaced: list[Asked] = field(default_factory=list)
 
@@ -73,7 +76,10 @@ def compare(conversations: Iterable[Conversation]) -> Compared:
     """Ask all of them the same."""
     found = Compared()
     for one in conversations:
-        found.ours.extend(_asked(one.questions, Searched(one)))
+        once = [replace(question, phrasings=()) for question in one.questions]
+        found.ours.extend(_asked(once, Searched(one)))
+        if once != list(one.questions):
+            found.phrased.extend(_asked(one.questions, Searched(one)))
         found.plain.extend(_asked(one.questions, PlainBm25(one)))
         found.spaced.extend(_asked(one.questions, PlainBm25(one, spaced=True)))
     return found
@@ -112,7 +118,12 @@ def told(
         say(_row("FTS5 porter BM25", plain))
         if spaced.recall != plain.recall:
             say(_row("FTS5, CJK spaced", spaced))
-        say(_ratios(ours, max(plain, spaced, key=lambda scores: scores.recall)))
+        better = max(plain, spaced, key=lambda scores: scores.recall)
+        say(_ratios(ours, better))
+        if compared.phrased:
+            phrased = Scores.of(compared.phrased)
+            say(_row("shipmate, all phrasings", phrased))
+            say(_ratios(phrased, better))
         if kinds:
             _say_kinds(compared, say)
         unsaid = [asked.best for asked in compared.ours if not asked.evidence]
@@ -122,6 +133,8 @@ def told(
                 f"    {len(unsaid)} questions without an answer, told apart by their best score: {told_apart:.2f}"
             )
         found[title] = {"shipmate": _figures(ours), "plain": _figures(plain), "spaced": _figures(spaced)}
+        if compared.phrased:
+            found[title]["phrased"] = _figures(Scores.of(compared.phrased))
     return found
 
 

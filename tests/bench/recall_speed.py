@@ -111,7 +111,7 @@ async def measured(root: Path, lines: int) -> Speed:
     questions = [talk.question() for _ in range(QUESTIONS)]
     try:
         asked: list[Callable[[], Awaitable[object]]] = [
-            lambda words=words: archive.recall([KEY], RecallQuery(words, now))  # type: ignore[misc]
+            lambda words=words: archive.recall([KEY], RecallQuery((words,), now))  # type: ignore[misc]
             for words in questions
         ]
         search, computing = await _times(asked)

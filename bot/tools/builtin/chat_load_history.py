@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
@@ -33,30 +34,39 @@ MOST_ARTIFACTS = 5
 """Artifacts named of one turn, the newest."""
 
 
+Phrasing = Annotated[str, Field(max_length=4_000)]
+
+
 class LoadHistoryInput(ToolInput):
     limit: int = Field(default=30, ge=1, le=200, description="How many messages at the most.")
     keyword: str | None = Field(
-        default=None, min_length=1, max_length=200, description="Literal text the messages contain, any case."
-    )
-    query: str | None = Field(
         default=None,
         min_length=1,
-        max_length=4_000,
-        description="What to look for, in natural language; ranked, best first, dates understood.",
+        max_length=200,
+        description="Literal text the messages contain, any case.",
+    )
+    # Earlier versions declared it: calls that are run again have it, and so have those that a model sees and repeats.
+    query: SkipJsonSchema[str | None] = Field(default=None, max_length=4_000)
+    queries: list[Phrasing] = Field(
+        default=[],
+        max_length=4,
+        description="What to look for, phrased 2 to 4 ways, ranked together: the question, and what people may have "
+        'written then ("Ana: I went hiking"). Names and dates are understood.',
     )
     role: Literal["user", "assistant"] | None = Field(
         default=None, description="Whose messages: theirs or yours."
     )
-    before: datetime | None = Field(
-        default=None, description="ISO 8601, exclusive; UTC where no zone is given."
-    )
-    after: datetime | None = Field(
-        default=None, description="ISO 8601, inclusive; UTC where no zone is given."
-    )
+    before: datetime | None = Field(default=None, description="ISO 8601, exclusive; UTC without a zone.")
+    after: datetime | None = Field(default=None, description="As `before`, inclusive.")
     offset: int = Field(default=0, ge=0, description="Skip this many of the newest (or best) matches.")
     scope: Literal["chat", "mine"] = Field(
         default="chat", description="mine: the other chats of the person who asks too."
     )
+
+    @property
+    def phrasings(self) -> tuple[str, ...]:
+        """Return each phrasing once; none if the newest lines are wanted."""
+        return tuple(dict.fromkeys(filter(None, [self.query, *self.queries])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +85,9 @@ class ChatLoadHistory:
 
     name = "chat_load_history"
     description = (
-        "Load older messages that you no longer see: the newest, or by `query` the best matches with what was said "
-        "around them. They are put before the current message, marked with time and speaker; the result only says "
-        "how many came. Use it when somebody refers to something earlier."
+        "Load older messages that you no longer see: the newest, or the best matches of `queries` with what was said "
+        "around them. Search before you say that you do not know, and again in other words; `keyword` is for text you "
+        "know exactly."
     )
     input = LoadHistoryInput
     # It reads, but what it injects depends on the order: two calls must not run side by side.
@@ -98,8 +108,8 @@ class ChatLoadHistory:
         belonging = await self._others(turn) if args.scope == "mine" else MembershipAnswer([])
         chats = [turn.chat_key, *belonging.chats[:MOST_CHATS]]
         left_out = _left_out(belonging)
-        if args.query is not None:
-            found = await self._ranked(args, args.query, turn, chats, room)
+        if args.phrasings:
+            found = await self._ranked(args, turn, chats, room)
         else:
             found = await self._newest(args, turn, chats, room)
         if not found.lines:
@@ -121,14 +131,14 @@ class ChatLoadHistory:
         return await membership.chats_of(turn.channel, turn.user_id, kept, direct=turn.private)
 
     async def _ranked(
-        self, args: LoadHistoryInput, query: str, turn: ToolExecutionContext, chats: list[ChatKey], room: int
+        self, args: LoadHistoryInput, turn: ToolExecutionContext, chats: list[ChatKey], room: int
     ) -> _FoundLines:
         if self._ports.recall is None:
             raise errors.ToolError("There is no ranked search here. Use `keyword`.")
         recalled = await self._ports.recall.recall(
             chats,
             RecallQuery(
-                query,
+                args.phrasings,
                 int(self._ports.clock.now() * 1000),
                 limit=room,
                 offset=args.offset,
@@ -244,7 +254,7 @@ def _nothing(args: LoadHistoryInput, found: _FoundLines) -> str:
         return (
             f"Nothing at offset {args.offset}: there are {found.total} matches that you do not see already."
         )
-    narrowed = args.query or args.keyword or args.role or args.before or args.after
+    narrowed = args.phrasings or args.keyword or args.role or args.before or args.after
     asked = "matches that" if narrowed else "is on file"
     return f"Nothing {asked}, beyond what you see already. Nothing was loaded." + _so_far(found)
 
@@ -256,12 +266,12 @@ def _receipt(
     # The turn may have had room for the newest of them only.
     loaded = {(line.chat_key, line.ts, line.role, line.message_id) for line in lines}
     matches = sum((hit.chat_key, hit.ts, hit.role, hit.message_id) in loaded for hit in found.hits)
-    said += f" ({matches} matches and what was said around them)" if args.query else ""
+    said += f" ({matches} matches and what was said around them)" if args.phrasings else ""
     said += "; they now stand before the current message."
-    left = found.total - args.offset - (matches if args.query else len(lines))
+    left = found.total - args.offset - (matches if args.phrasings else len(lines))
     if left > 0:
         # What was just loaded is in view now and no longer counts, so the same offset goes on.
-        further = "less good" if args.query else "older"
+        further = "less good" if args.phrasings else "older"
         more = f"{left} more match" if found.counted else "More match"
         said += f" {more}: call again with offset {args.offset} for the next {further} ones."
     if not private and any(line.chat_key != others for line in lines):

@@ -49,6 +49,13 @@ def small() -> dict[str, list[dict[str, list[dict[str, list[dict[str, object]]]]
     return value  # type: ignore[no-any-return]
 
 
+def phrased(text: str, *phrasings: str) -> object:
+    """`small` with another first question, and further phrasings of it."""
+    value = json.loads(json.dumps(small()))
+    value["conversations"][0]["questions"][0] |= {"text": text, "phrasings": phrasings}
+    return json.loads(json.dumps(value))
+
+
 class TestMetrics:
     def test_recall_is_the_share_of_the_evidence(self) -> None:
         ranked = ["a", "x", "b", "y", "z"]
@@ -104,6 +111,24 @@ class TestForm:
         path = tmp_path / "people.json"
         path.write_text(json.dumps(recall_form.dump(people)), encoding="utf-8")
         assert recall_form.load(path) == people
+
+    def test_other_phrasings_of_a_question_are_read_and_written(self) -> None:
+        people = recall_form.parse(phrased("Name of the boat?", "boat, Petrel", "the ship"))
+        assert [question.phrasings for question in people[0].questions] == [
+            ("boat, Petrel", "the ship"),
+            (),
+            (),
+        ]
+        assert recall_form.parse(recall_form.dump(people)) == people
+
+    def test_a_report_tells_one_phrasing_from_all_of_them(self) -> None:
+        told: list[str] = []
+        people = recall_form.parse(phrased("What floats?", "ship", "the boat is called"))
+        found = recall_report.told([("small", people)], told.append)["small"]
+        assert (found["shipmate"]["recall@1"], found["phrased"]["recall@1"]) == (0.5, 1.0)
+        assert any("all phrasings" in line for line in told)
+        plain = recall_report.told([("small", recall_form.parse(small()))], told.append)
+        assert "phrased" not in plain["small"]
 
     @pytest.mark.parametrize(
         ("where", "key", "value", "told"),

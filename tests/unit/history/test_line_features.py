@@ -9,10 +9,10 @@ from bot.history.ranking import Weights
 from tests.bench.recall_form import parse
 from tests.bench.recall_ours import Searched
 
-ONE = Weights(speaker=1, first_person=10, number=100, tiny=1_000, asks=10_000)
+ONE = Weights(speaker=1, first_person=10, number=100)
 
 
-def score(query: str, text: str, role: str = "assistant", said_by: str | None = None) -> float:
+def score(query: str, text: str, role: str = "assistant", said_by: str | None = "user") -> float:
     return AnswerScorer(query, said_by, ONE).score(text, role)
 
 
@@ -27,11 +27,7 @@ def score(query: str, text: str, role: str = "assistant", said_by: str | None = 
         ("Something smells wonderful in the harbour", 0),
         ("The lease comes to 1,140 a month with heating", 100),
         ("房租是每月三千九百块,含暖气", 100),
-        ("Sounds good", -1_000),
-        ("好的。", -1_000),
-        ("Is the vet on Mill Lane any good?", -10_000),
-        ("The vet on Mill Lane is open. Does he take dogs?", 0),
-        ("", -1_000),
+        ("", 0),
     ],
 )
 def test_statements_of_people_with_what_is_asked_for(text: str, expected: float) -> None:
@@ -42,11 +38,12 @@ def test_a_number_counts_where_one_is_asked_for() -> None:
     assert score("who is the landlord", "The lease comes to 1,140 a month with heating") == 0
 
 
-def test_the_person_is_asked_about_unless_the_question_says_otherwise() -> None:
+def test_a_line_of_who_is_asked_about_counts_more() -> None:
     line = "The practice on Mill Lane looks after dogs"
     assert score("vet", line, "user") == 1
     assert score("vet", line, "user", "assistant") == 0
     assert score("vet", line, "assistant", "assistant") == 1
+    assert score("Mara's vet", line, "user", None) == 0, "it names somebody"
 
 
 @pytest.mark.parametrize("text", ["\ud83d", "?" * 100_000, "\u202e", "a" * (LONGEST + 9), "\0"])
@@ -83,15 +80,6 @@ def test_the_same_words_again_come_after_everything_else() -> None:
 def test_who_speaks_of_others_does_not_speak_of_themselves(text: str, expected: float) -> None:
     assert score("which boat", text) == expected
     assert score("which boat has my sister, 母 の 船, 我妈", text) == score("船、姉の", text) == 10
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("そうなんですね。", -1_000), ("了解です。", -1_000), ("犬の名前はモカ", 0), ("OK, Petrelです", 0)],
-)
-def test_a_short_answer_that_names_nothing_counts_less(text: str, expected: float) -> None:
-    assert score("犬", text) == expected
-    assert score("犬", text, "user") == 1, "but what the person said who is asked about may be a name"
 
 
 def test_a_word_in_katakana_is_found_before_longer_ones_that_begin_with_it() -> None:

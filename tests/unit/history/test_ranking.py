@@ -26,7 +26,7 @@ from bot.history.ranking import (
 )
 
 STATS = CorpusStats(lines=1_000, tokens=8_000, sessions=50)
-OWN = replace(DEFAULT, neighbour=0.0, further=0.0, session=0.0, recency=0.0)
+OWN = replace(DEFAULT, neighbour=0.0, session=0.0)
 """Nothing but what a line itself has."""
 
 
@@ -34,12 +34,12 @@ def line(session: int, place: int) -> int:
     return session << PLACE_BITS | place
 
 
-def row(session: int, place: int, tokens: int = 8, role: int = 0) -> int:
-    return line(session, place) << ROW_BITS | role << 4 | length_class(tokens)
+def row(session: int, place: int, tokens: int = 8) -> int:
+    return line(session, place) << ROW_BITS | length_class(tokens)
 
 
 def order(*postings: Postings, stats: CorpusStats = STATS, weights: Weights = DEFAULT) -> list[int]:
-    return [found for found, _ in rank(postings, stats, weights)]
+    return [found for found, score in rank(postings, stats, weights) if score]
 
 
 def test_a_rare_word_counts_more_than_a_common_one() -> None:
@@ -65,26 +65,26 @@ def test_what_is_said_again_and_again_does_not_keep_away_what_is_said_once() -> 
 
 
 def order_of(posting: Postings, most: int, weights: Weights = OWN) -> list[int]:
-    return [found for found, _ in rank([posting], STATS, weights, most=most)]
+    return [found for found, score in rank([posting], STATS, weights, most=most) if score]
 
 
 def test_the_line_beside_a_hit_is_found_and_the_one_of_another_session_is_not() -> None:
-    found = dict(rank([Postings(1.0, 2, [row(1, 0)])], STATS, replace(DEFAULT, session=0.0, recency=0.0)))
-    assert set(found) == {line(1, 0), line(1, 1), line(1, 2)}
+    found = dict(rank([Postings(1.0, 2, [row(1, 0)])], STATS, replace(DEFAULT, session=0.0)))
+    assert set(found) == {line(1, 0), line(1, 1)}
     assert found[line(1, 1)] == pytest.approx(DEFAULT.neighbour * found[line(1, 0)])
-    assert found[line(1, 2)] == pytest.approx(DEFAULT.further * found[line(1, 0)])
 
 
 def test_of_equal_lines_the_one_in_a_session_about_it_is_first() -> None:
     rows = [row(9, 0), *(row(3, place) for place in (0, 20, 40))]
-    assert order(Postings(1.0, 4, rows), weights=replace(OWN, recency=DEFAULT.recency))[0] == line(9, 0)
-    assert order(Postings(1.0, 4, rows), weights=replace(OWN, session=0.4))[-1] == line(9, 0)
+    assert order(Postings(1.0, 4, rows), weights=OWN)[0] == line(9, 0)
+    of_session = order(Postings(1.0, 4, rows), weights=replace(OWN, session=0.4))
+    assert of_session[:3] == [line(3, 40), line(3, 20), line(3, 0)]
 
 
 def test_of_equal_lines_the_newer_is_first_and_that_decides_nothing_else() -> None:
     assert order(Postings(1.0, 2, [row(1, 0), row(2, 0)]))[:2] == [line(2, 0), line(1, 0)]
     better, newer = Postings(1.0, 2, [row(1, 0)]), Postings(0.8, 2, [row(2, 0)])
-    assert order(better, newer, weights=replace(OWN, recency=DEFAULT.recency))[0] == line(1, 0)
+    assert order(better, newer)[0] == line(1, 0)
 
 
 def test_the_time_that_was_asked_for_counts() -> None:
@@ -118,11 +118,8 @@ class Plain:
     def __init__(self, stats: CorpusStats, weights: Weights) -> None:
         self.stats, self.weights = stats, weights
         self.own: dict[int, float] = {}
-        self.timely: dict[int, float] = {}
+        self.named: set[int] = set()
         self.sessions: list[tuple[float, Counter[int]]] = []
-
-    def favour(self, role: int) -> float:
-        return 1 + self.weights.role if role == self.stats.role else 1.0
 
     def add(self, posting: Postings) -> None:
         k1, b = self.weights.k1, self.weights.b
@@ -131,14 +128,13 @@ class Plain:
         for one in posting.rows:
             norm = k1 * (1 - b + b * LENGTHS[one & 15] / max(1.0, average))
             self.own.setdefault(one >> ROW_BITS, 0.0)
-            self.own[one >> ROW_BITS] += worth * self.favour(one >> 4 & 1) / (1 + norm)
+            self.own[one >> ROW_BITS] += worth / (1 + norm)
         of_session = Counter(one >> ROW_BITS + PLACE_BITS for one in posting.rows)
         self.sessions.append((posting.weight * rarity(len(of_session), self.stats.sessions), of_session))
 
     def consider(self, rows: Sequence[int]) -> None:
         for one in rows:
             self.own.setdefault(one >> ROW_BITS, 0.0)
-            self.timely[one >> ROW_BITS] = self.favour(one >> 4 & 1)
 
     def foremost(self, most: int) -> list[int]:
         order = sorted(self.own, key=self.own.__getitem__, reverse=True)
@@ -162,9 +158,7 @@ class Plain:
         score = self.own.get(one, 0.0) + self.weights.session * of_session
         for step, share in (
             (-1, self.weights.neighbour),
-            (-2, self.weights.further),
             (1, self.weights.neighbour),
-            (2, self.weights.further),
         ):
             if one >> PLACE_BITS == one + step >> PLACE_BITS:
                 score += share * self.own.get(one + step, 0.0)
@@ -172,16 +166,15 @@ class Plain:
 
     def best(self, most: int) -> list[tuple[int, float]]:
         lines = self.foremost(most)
-        near = {one + step for one in lines[:CENTRES] for step in range(-2, 3) if one >> 8 == one + step >> 8}
+        near = {one + step for one in lines[:CENTRES] for step in range(-1, 2) if one >> 8 == one + step >> 8}
         scores = {one: self.whole(one) for one in near.union(lines)}
         if not scores:
             return []
-        best, step = max(scores.values()), self.weights.recency / max(1, max(scores) - min(scores))
-        for one in sorted(scores):
-            scores[one] += best * step * (one - min(scores))
+        best = max(scores.values())
         for one in scores:
+            scores[one] += best * self.weights.named * (one in self.named)
             if any(first <= one >> PLACE_BITS <= last for first, last in self.stats.session_ranges):
-                scores[one] += best * self.weights.moment * self.timely.get(one, 1.0)
+                scores[one] += best * self.weights.moment
         return sorted(scores.items(), key=lambda item: (item[1], item[0]), reverse=True)[:most]
 
 
@@ -194,11 +187,10 @@ def test_a_tally_says_what_every_line_says_by_itself(seed: int) -> None:
         16_000,
         sessions,
         session_ranges=((2, 4),) if rnd.random() < 0.5 else (),
-        role=rnd.choice([None, 0, 1]),
     )
     weights = replace(DEFAULT, alike=rnd.choice([2, 16]))
     all_rows = [
-        row(session, place, rnd.choice([2, 8, 8, 40]), rnd.randrange(2))
+        row(session, place, rnd.choice([2, 8, 8, 40]))
         for session in range(1, sessions)
         for place in range(256)
     ]
@@ -210,6 +202,10 @@ def test_a_tally_says_what_every_line_says_by_itself(seed: int) -> None:
             timely = [one for one in all_rows if 2 <= one >> ROW_BITS + PLACE_BITS <= 4][:50]
             tally.consider(timely)
             plain.consider(timely)
+        if number == 2:
+            spoken = rnd.sample(all_rows, 300)
+            tally.prefer(spoken)
+            plain.named = {one >> ROW_BITS for one in spoken}
         tally.add(posting)
         plain.add(posting)
         for most in (1, 6, 30, 200):

@@ -68,7 +68,7 @@ def test_fusion_puts_first_what_both_opinions_like() -> None:
     scores = ranking.fused([[1, 2, 3, 4], [2, 4, 1, 3]])
     assert sorted(scores, key=scores.__getitem__, reverse=True) == [2, 1, 4, 3]
     assert ranking.fused([]) == {}
-    assert scores[2] == pytest.approx(1 / 61 + 1 / 62)
+    assert scores[2] == pytest.approx(1 / 11 + 1 / 12)
 
 
 def test_fused_scores_fall_from_the_first_hit_to_the_last(tmp_path: Path) -> None:
@@ -82,4 +82,6 @@ def test_fused_scores_fall_from_the_first_hit_to_the_last(tmp_path: Path) -> Non
     scores = [hit.score for hit in hits]
     assert scores == sorted(scores, reverse=True)
     assert len(hits) > 50
-    assert "car" in hits[0].line.text
+    assert any("car" in hit.line.text for hit in hits[:2]), (
+        "the first of the vectors stands beside the first of the words"
+    )

@@ -41,7 +41,7 @@ class Desk:
         await self.archive.append(ArchiveLine.model_validate({**line, **fields}))
 
     async def find(self, query: str, *keys: ChatKey, **more: Any) -> list[str]:
-        found = await self.archive.recall(keys or (KEY,), RecallQuery(query, self.ts, **more))
+        found = await self.archive.recall(keys or (KEY,), RecallQuery((query,), self.ts, **more))
         return [hit.line.text for hit in found.hits]
 
     def indexed(self) -> int:
@@ -109,10 +109,10 @@ async def test_pages_that_went_bad_under_a_running_index_are_given_up(desk: Desk
     db.execute("UPDATE tokens_data SET block = ? WHERE id > 10", (b"\xff" * 40,))
     db.commit()
     db.close()
-    first = await desk.archive.recall([KEY], RecallQuery("number150", desk.ts))
+    first = await desk.archive.recall([KEY], RecallQuery(("number150",), desk.ts))
     assert [hit.line.text for hit in first.hits][:1] == ["umbrella number150"]
     assert not first.complete
-    again = await desk.archive.recall([KEY], RecallQuery("number150", desk.ts))
+    again = await desk.archive.recall([KEY], RecallQuery(("number150",), desk.ts))
     assert again.complete
     assert [hit.line.text for hit in again.hits][:1] == ["umbrella number150"]
     assert any("the search index cannot be used" in entry.message for entry in desk.log.entries)
@@ -133,7 +133,7 @@ async def test_where_no_index_can_be_had_the_newest_lines_are_looked_through(des
     await desk.say("the red umbrella")
     desk.path.unlink(missing_ok=True)
     desk.path.mkdir()
-    found = await desk.archive.recall([KEY], RecallQuery("umbrella", desk.ts))
+    found = await desk.archive.recall([KEY], RecallQuery(("umbrella",), desk.ts))
     assert ([hit.line.text for hit in found.hits], found.complete) == (["the red umbrella"], False)
 
 
@@ -145,11 +145,11 @@ async def test_where_much_is_missing_the_newest_is_looked_at(desk: Desk) -> None
     for end in ("", "-wal", "-shm"):
         desk.path.with_name(desk.path.name + end).unlink(missing_ok=True)
     desk.archive = desk.opened(wait_bytes=1_000)
-    found = await desk.archive.recall([KEY], RecallQuery("umbrella", desk.ts, limit=100))
+    found = await desk.archive.recall([KEY], RecallQuery(("umbrella",), desk.ts, limit=100))
     assert not found.complete
     assert 3 <= len(found.hits) < 30
     assert "umbrella number29" in {hit.line.text for hit in found.hits}
-    assert (await desk.archive.recall([KEY], RecallQuery("number3", desk.ts))).hits == []
+    assert (await desk.archive.recall([KEY], RecallQuery(("number3",), desk.ts))).hits == []
 
 
 async def test_a_question_of_words_that_are_everywhere_is_taken_literally(desk: Desk) -> None:
@@ -207,7 +207,7 @@ async def test_the_list_of_chats_is_the_same_with_and_without_the_index(
     expected = await store.chats()
     assert [info.lines for info in expected] == [1, 5]
     assert await desk.archive.chats() == expected
-    await desk.archive.recall([KEY, ChatKey.parse("slack:chat:C1")], RecallQuery("line", desk.ts))
+    await desk.archive.recall([KEY, ChatKey.parse("slack:chat:C1")], RecallQuery(("line",), desk.ts))
     counted: list[object] = []
     monkeypatch.setattr(ChatStore, "_counted", staticmethod(lambda *told: counted.append(told)))
     assert await desk.archive.chats() == expected

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from pydantic import ValidationError
 
 from bot import errors
 from bot.context.prompt import loaded_messages
@@ -134,6 +135,29 @@ async def test_a_question_brings_its_answer_in_time_order(bench: Bench) -> None:
     assert bench.texts == ["what was the name of the hotel?", "It was the Grand Budapest"]
     assert said.startswith("Loaded 2 older messages, ")
     assert "(2 matches and what was said around them)" in said
+
+
+async def test_several_phrasings_are_ranked_together(bench: Bench) -> None:
+    for text in ("a trek in the Alps", "the walk was long", "mountains of work", "nothing else"):
+        await bench.say(text, gap=10**7)
+    said = await bench.load(queries=["hiking", "went on a trek", "long walk", "hiking"], limit=9)
+    assert bench.texts == ["a trek in the Alps", "the walk was long"]
+    assert "(2 matches and what was said around them)" in said
+
+
+async def test_of_phrasings_that_say_nothing_the_others_are_left(bench: Bench) -> None:
+    await bench.say("the umbrella is red", gap=10**7)
+    await bench.say("who are you? 谁", gap=10**7)
+    await bench.load(queries=["", "umbrella", "  "])
+    assert bench.texts == ["the umbrella is red"]
+
+
+def test_the_model_is_told_of_one_way_to_ask() -> None:
+    assert "query" not in LoadHistoryInput.model_json_schema()["properties"]
+    asked = LoadHistoryInput.model_validate({"query": "hotel", "queries": ["hotel", "", "inn"]})
+    assert asked.phrasings == ("hotel", "inn")
+    with pytest.raises(ValidationError):
+        LoadHistoryInput.model_validate({"queries": ["a", "b", "c", "d", "e"]})
 
 
 async def test_what_is_in_view_is_not_loaded_again_and_the_same_offset_goes_on(bench: Bench) -> None:
