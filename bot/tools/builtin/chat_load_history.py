@@ -50,7 +50,7 @@ class LoadHistoryInput(ToolInput):
     queries: list[Phrasing] = Field(
         default=[],
         max_length=4,
-        description="What to look for, phrased 2 to 4 ways, ranked together: the question, and what people may have "
+        description="What to look for, phrased 2 to 4 ways, ranked together: what is asked, and what people may have "
         'written then ("Ana: I went hiking"). Names and dates are understood.',
     )
     role: Literal["user", "assistant"] | None = Field(
