@@ -70,7 +70,7 @@ class TrackedReply:
         self.settled = bool(since) and since[-1].id in known and not since[-1].failed
 
     def reopen(self) -> None:
-        """What the person has added still wants an answer."""
+        """Something that the person has added still wants an answer."""
         self.settled = False
 
     def _since(self, known: set[str]) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ _PLAIN = re.compile(r"[\w.:/@+=-]*", re.ASCII)
 
 @dataclass
 class Credentials:
-    """What was found: values for `.env`, and people (`channel:id`) who showed that they are at this terminal."""
+    """Keeps what was found: values for `.env`, and people (`channel:id`) who showed that they are at this terminal."""
 
     values: dict[str, str] = field(default_factory=dict)
     operators: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ def _ask_for_key(found: Credentials, address: str | None) -> None:
 
 
 async def _try_key(key: str, address: str | None) -> str:
-    """What is wrong with a key; "" where the provider takes it."""
+    """Try a key; the trouble with it, "" where the provider takes it."""
     import random
 
     from bot.llm.factory import build_model

@@ -56,7 +56,7 @@ async def _examine(root: Path, *, defaults: bool, as_json: bool) -> int:
 
 
 async def _without_settings(root: Path, error: errors.ConfigError) -> AsyncIterator[Finding]:
-    """What can be said although ship.json is wrong."""
+    """Find what can be found although ship.json is wrong."""
     yield versions()
     for line in error.findings:
         key, _, rest = line.partition(": ")
@@ -202,7 +202,7 @@ async def isolation(config: Settings) -> Finding:
 
 
 def free(config: Settings) -> Iterator[Finding]:
-    """What another process may hold: the folder, tokens, ports. A gateway that runs here holds them rightly."""
+    """Look whether another process holds the folder, a token or a port. A gateway that runs here holds them rightly."""
     from bot import instance
     from bot.config import tokens_in_use
 

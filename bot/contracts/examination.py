@@ -22,7 +22,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What a platform says of a channel's credentials. `time` is the platform's own, in epoch seconds, where it says it."""
+    """A platform's answer about a channel's credentials. `time` is the platform's own, in epoch seconds, where it says it."""
 
     findings: tuple[Finding, ...]
     time: float | None = None

@@ -32,7 +32,7 @@ def placed(root: Path, word: str) -> str:
 
 
 def fixed_environment(env: Mapping[str, str], ours: ProtectedCode, folder: Path) -> dict[str, str]:
-    """What is inherited, without places that a chat can change: many programs run code out of their user's home."""
+    """Inherited variables, without places that a chat can change: many programs run code out of their user's home."""
     kept = {name: value for name, value in env.items() if name == "PATH" or not any(_changeable(value, ours))}
     return kept if "HOME" in kept or "HOME" not in env else kept | {"HOME": str(folder)}
 

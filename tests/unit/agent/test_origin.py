@@ -9,15 +9,18 @@ from typing import Any, cast
 
 import pytest
 
+from bot.agent.assistant_text import without_pause
 from bot.agent.recollection import Recollection
-from bot.context import memory, prompt
+from bot.context import memory, prompt, replay
 from bot.context.found import declared
+from bot.context.repair import mended_entries
 from bot.context.store import AgentContextStore, Entry, Turn
 from bot.contracts.agent import TurnRequest
+from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted
-from bot.contracts.provenance import WORKSPACES, Provenance, Taint
+from bot.contracts.provenance import ANYBODYS, WORKSPACES, Provenance, Taint
 from bot.history.memories import SavedMemory
 from bot.testing.clock import FakeClock
 from bot.testing.model import tool_use
@@ -157,3 +160,43 @@ async def test_after_a_cut_the_answers_still_say_what_they_were_written_from(
     view = list(bench.pool.runtime(BENCH_KEY).store.view())
     assert "do evil" not in json.dumps(view)
     assert taint.seen(view).taint is Taint.FOREIGN
+
+
+def test_words_of_more_people_than_are_counted_are_anybodys() -> None:
+    answer: Message = {"role": "assistant", "content": [{"type": "text", "text": "So."}]}
+    view = [said(f"U{number}") for number in range(taint.MOST_PEOPLE + 1)]
+    assert taint.seen([taint.stamped(answer, view[:-1])]).taint is Taint.NONE
+    assert taint.seen([taint.stamped(answer, view)]).taint is Taint.FOREIGN
+
+
+def test_an_answer_out_of_the_archive_is_anybodys() -> None:
+    base = {"channel": "slack", "chat_id": "C1", "chat_key": KEY}
+    lines = [
+        ArchiveLine(ts=1, role="user", user_id="U1", text="hello", **base),
+        ArchiveLine(ts=2, role="assistant", text="It says …", **base),
+    ]
+    store = AgentContextStore(60)
+    replay.from_archive(store, lines, 60, "0a1b2c3d")
+    (answer,) = [one for one in store.view() if one["role"] == "assistant"]
+    assert taint.seen([answer]).taint is Taint.FOREIGN
+
+
+def test_an_answer_without_its_pause_keeps_what_it_was_written_from() -> None:
+    asked = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    paused: Message = {"role": "assistant", "content": [{"type": "text", "text": "Let me see."}, asked]}
+    without = without_pause(taint.stamped(paused, fetched()))
+    assert without is not None
+    assert without["origin"] == ANYBODYS.packed()
+
+
+def test_pieces_that_are_one_answer_have_all_their_origins() -> None:
+    first: Message = {"role": "assistant", "content": [tool_use("list_dir")], "origin": []}
+    second: Message = {
+        "role": "assistant",
+        "content": [tool_use("list_dir")],
+        "origin": ANYBODYS.packed(),
+    }
+    mended = mended_entries([Entry("a", first), Entry("b", second)], running=True)
+    (answer,) = [one.message for one in mended if one.message["role"] == "assistant"]
+    assert len(answer["content"]) == 2
+    assert answer["origin"] == ANYBODYS.packed()

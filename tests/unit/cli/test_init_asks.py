@@ -1,0 +1,169 @@
+"""`shipmate init` on a terminal: what it asks, what it tries, and what it keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.cli import credentials
+from bot.testing import telegram_service
+from bot.testing.anthropic import KEY
+from bot.testing.slack import APP_TOKEN, BOT_TOKEN
+
+from .conftest import Shipmate
+from .services import Services, started
+
+
+class Person:
+    """Answers questions in order: each by its beginning."""
+
+    def __init__(self, *answers: tuple[str, Any]) -> None:
+        self.answers = list(answers)
+
+    def __call__(self, words: str, **_: Any) -> Any:
+        beginning, answer = self.answers.pop(0)
+        assert words.startswith(beginning), (words, beginning)
+        return answer
+
+
+@pytest.fixture
+async def services(
+    shipmate: Shipmate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Services]:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    async with started(tmp_path, shipmate) as made:
+        yield made
+
+
+def sits(monkeypatch: pytest.MonkeyPatch, *answers: tuple[str, Any]) -> Person:
+    person = Person(*answers)
+    monkeypatch.setattr("typer.prompt", person)
+    monkeypatch.setattr("typer.confirm", person)
+    return person
+
+
+async def test_each_credential_is_tried_and_asked_again_until_it_holds(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person = sits(
+        monkeypatch,
+        ("The bot's name", "Gull"),
+        ("Key of the Messages API", "sk-ant-wrong-key-1"),
+        ("Keep it all the same", False),
+        ("Key of the Messages API", KEY),
+        ("Connect slack", True),
+        ("SLACK_BOT_TOKEN", APP_TOKEN),
+        ("SLACK_APP_TOKEN", BOT_TOKEN),
+        ("Keep them all the same", False),
+        ("SLACK_BOT_TOKEN", BOT_TOKEN),
+        ("SLACK_APP_TOKEN", APP_TOKEN),
+        ("Connect telegram", True),
+        ("TELEGRAM_BOT_TOKEN", telegram_service.TEST_TOKEN),
+    )
+    code = "operator-" + "ab" * 8
+    monkeypatch.setattr("secrets.token_hex", lambda _: "ab" * 8)
+    running = asyncio.create_task(services.run("init", services.root))
+    await services.telegram.until(lambda: bool(services.telegram.called("getUpdates")), 30)
+    services.telegram.say(f"/start {code}")
+    done = await running
+    assert done.code == 0, done
+    assert person.answers == []
+    assert "The provider refuses it" in done.out
+    assert "see whether botToken and appToken are swapped" in done.out
+    assert "slack scopes: all 14" in done.out
+    assert "You are telegram:1001, an operator." in done.out
+    assert not any(one in done.out for one in (KEY, BOT_TOKEN, APP_TOKEN, telegram_service.TEST_TOKEN))
+    env = (services.root / ".env").read_text(encoding="utf-8")
+    assert f"\nANTHROPIC_API_KEY={KEY}\n" in env
+    assert f"\nSLACK_APP_TOKEN={APP_TOKEN}\n" in env
+    assert (services.root / ".env").stat().st_mode & 0o777 == 0o600
+    kept = json.loads((services.root / ".ship" / "access.json").read_text(encoding="utf-8"))
+    assert "1001" in json.dumps(kept)
+
+
+async def test_what_nothing_answers_to_is_kept_if_the_person_wants_it(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for server in (services.slack, services.telegram, services.model):
+        await server.stop()
+    sits(
+        monkeypatch,
+        ("The bot's name", "Gull"),
+        ("Key of the Messages API", "sk-ant-a b"),
+        ("Keep it all the same", True),
+        ("Connect slack", False),
+        ("Connect telegram", True),
+        ("TELEGRAM_BOT_TOKEN", telegram_service.TEST_TOKEN),
+        ("Keep them all the same", True),
+        ("Operators", "bob"),
+        ("Operators", "telegram:7"),
+    )
+    done = await services.run("init", services.root)
+    assert done.code == 0, done
+    assert "It could not be tried" in done.out
+    assert "does not answer" in done.out
+    assert 'ANTHROPIC_API_KEY="sk-ant-a b"\n' in (services.root / ".env").read_text(encoding="utf-8")
+
+
+async def test_what_is_set_is_not_asked_for(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = services.root / ".env"
+    env.write_text(
+        f"ANTHROPIC_API_KEY={KEY}\nTELEGRAM_BOT_TOKEN={telegram_service.TEST_TOKEN}\nOTHER=1\n",
+        encoding="utf-8",
+    )
+    sits(
+        monkeypatch,
+        ("The bot's name", "Gull"),
+        ("Connect slack", True),
+        ("SLACK_BOT_TOKEN", ""),
+        ("Operators", ""),
+    )
+    done = await services.run("init", services.root)
+    assert done.code == 0, done
+    assert "ANTHROPIC_API_KEY is set." in done.out
+    assert "TELEGRAM_BOT_TOKEN: set." in done.out
+    assert env.read_text(encoding="utf-8").endswith("\nOTHER=1\n")
+
+
+async def test_tokens_for_a_channel_that_ship_json_has_wrong_are_kept_untried(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.config["channels"]["slack"]["baseUrl"] = "no address"
+    sits(
+        monkeypatch,
+        ("The bot's name", "Gull"),
+        ("Key of the Messages API", ""),
+        ("Connect slack", True),
+        ("SLACK_BOT_TOKEN", BOT_TOKEN),
+        ("SLACK_APP_TOKEN", APP_TOKEN),
+        ("Connect telegram", False),
+        ("Operators", ""),
+    )
+    done = await services.run("init", services.root)
+    assert done.code == 0, done
+    assert "ship.json is wrong there, so they were not tried" in done.out
+    assert f"SLACK_BOT_TOKEN={BOT_TOKEN}" in (services.root / ".env").read_text(encoding="utf-8")
+
+
+async def test_who_sends_no_code_in_time_becomes_no_operator(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "WAIT_SECONDS", 0.0)
+    sits(
+        monkeypatch,
+        ("The bot's name", "Gull"),
+        ("Key of the Messages API", ""),
+        ("Connect slack", False),
+        ("Connect telegram", True),
+        ("TELEGRAM_BOT_TOKEN", telegram_service.TEST_TOKEN),
+        ("Operators", ""),
+    )
+    done = await services.run("init", services.root)
+    assert done.code == 0, done
+    assert "Left out." in done.out
+    assert "an operator." not in done.out
