@@ -184,12 +184,13 @@ async def test_a_kill_while_a_task_waits_for_an_approval_leaves_nothing_to_appro
     await world.start()
     world.telegram.say("Write it down")
     await world.telegram.until(lambda: question() > 0)
-    markup = world.telegram.chats[PERSON].messages[question()]["reply_markup"]
+    asked = question()
+    markup = world.telegram.chats[PERSON].messages[asked]["reply_markup"]
     await world.process.kill()
     await world.start()
     await world.telegram.until(lambda: "It was interrupted." in world.texts())
     await world.turns(1)
-    world.telegram.press(question(), markup["inline_keyboard"][0][0]["callback_data"], user_id=PERSON)
+    world.telegram.press(asked, markup["inline_keyboard"][0][0]["callback_data"], user_id=PERSON)
     await world.telegram.until(lambda: bool(world.telegram.called("answerCallbackQuery")))
     answer = world.telegram.called("answerCallbackQuery")[0].params["text"]
     assert answer.startswith("No approval of that name waits")
