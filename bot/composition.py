@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,7 +31,6 @@ from bot.contracts.approvals import Approvals
 from bot.contracts.channel import Channel, ChannelDeps, Manifest
 from bot.contracts.journal import Journal
 from bot.contracts.questions import Questions
-from bot.contracts.tools import Skills
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve, ReservedDisk
 from bot.gateway.attachments import Limits as FileLimits
@@ -54,7 +53,7 @@ from bot.history.requests import RequestLog
 from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
 from bot.journal.sqlite import SqliteJournal
-from bot.lifecycle import Environment, Gateway
+from bot.lifecycle import Environment, Gateway, Readiness
 from bot.llm import factory
 from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
@@ -105,7 +104,18 @@ def assemble(
     )
     parts = build_gateway(deps, shared, agent, memory=memory, servers=mcp)
     delivery, reports = shared.delivery, shared.alerts
-    gateway = Gateway(
+    watch = ChannelWatchdog(channels, services.manifests, reports, clock=clock, log=log)
+    readiness = Readiness(
+        channels,
+        services.journal,
+        services.model,
+        memory=memory,
+        reserve=services.reserve,
+        mcp=mcp,
+        watch=watch,
+        clock=clock,
+    )
+    return Gateway(
         settings=settings,
         environment=environment,
         log=log,
@@ -135,7 +145,9 @@ def assemble(
             clock=clock,
             log=log,
         ),
-        watch=ChannelWatchdog(channels, services.manifests, reports, clock=clock, log=log),
+        watch=watch,
+        readiness=readiness,
+        dashboard=build_dashboard(services, readiness) if dashboard and settings.dashboard.enabled else None,
         chores=MaintenanceJobs(
             holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
             agent=agent,
@@ -153,19 +165,19 @@ def assemble(
             log=log,
         ),
     )
-    shown = settings.dashboard
-    if dashboard and shown.enabled:
-        page = Dashboard(
-            shown.host,
-            shown.port,
-            shown.token,
-            gateway.readiness,
-            server=services.connections.server(),
-            holder=ports.port_owner,
-            user_of=ports.user_of,
-        )
-        gateway = replace(gateway, dashboard=page)
-    return gateway
+
+
+def build_dashboard(services: Services, readiness: Readiness) -> Dashboard:
+    settings = services.settings.dashboard
+    return Dashboard(
+        settings.host,
+        settings.port,
+        settings.token,
+        readiness.parts,
+        server=services.connections.server(),
+        holder=ports.port_owner,
+        user_of=ports.user_of,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +203,7 @@ class Services:
     reserve: DiskReserve
     connections: Connections
     vetting: Vetting
+    skills: SkillFolder
 
 
 def build_services(settings: config.Settings, environment: Environment, log: JsonlLog) -> Services:
@@ -202,6 +215,14 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
     lists = AccessList(home / ACCESS_FILE, disk, clock)
     starters = {f"{name}:{one}" for name in settings.enabled for one in manifests[name].operators}
     reserve = DiskReserve(home / "reserve", log)
+    vetting = Vetting(
+        settings.root,
+        home / "vetting.json",
+        disk,
+        log,
+        more=instructions_of(settings),
+        skills=tuple(settings.root / one for one in settings.skills.paths),
+    )
     lasting = ReservedDisk(disk, reserve)
     return Services(
         settings,
@@ -230,14 +251,8 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         Operators(settings.operators | starters, lists),
         reserve,
         Connections(descriptors.connections(descriptors.limit()), clock=clock, log=log),
-        Vetting(
-            settings.root,
-            home / "vetting.json",
-            disk,
-            log,
-            more=instructions_of(settings),
-            skills=tuple(settings.root / one for one in settings.skills.paths),
-        ),
+        vetting,
+        SkillFolder(settings.root, settings.skills.paths, log, vetting),
     )
 
 
@@ -346,8 +361,7 @@ def build_mcp(services: Services, questions: Questions) -> McpServers:
 def build_agent(services: Services, gateway: AgentServices, mcp: McpServers) -> AgentPool:
     settings, environment, log = services.settings, services.environment, services.log
     llm, clock = settings.llm, environment.clock
-    skills = SkillFolder(settings.root, settings.skills.paths, log, services.vetting)
-    ports = build_tool_ports(services, gateway, skills, mcp)
+    ports = build_tool_ports(services, gateway, mcp)
     registry = Registry(builtin_tools(ports), mcp)
     return AgentPool(
         AgentDeps(
@@ -373,10 +387,10 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers) -> 
             dispatcher=build_dispatcher(services, registry, gateway),
             task_events=gateway.delivery.progress,
             approvals=gateway.approvals,
-            skills=skills,
+            skills=services.skills,
             prompts=Prompts(
                 settings.root,
-                skills=skills,
+                skills=services.skills,
                 instructions=InstructionFiles(
                     settings.root,
                     encode=encode,
@@ -404,15 +418,13 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers) -> 
     )
 
 
-def build_tool_ports(
-    services: Services, gateway: AgentServices, skills: Skills, mcp: McpServers
-) -> ToolPorts:
+def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers) -> ToolPorts:
     root, shell = services.settings.root, services.settings.shell
     project = Project(root)
     return ToolPorts(
         archive=services.archive,
         artifacts=services.artifacts,
-        skills=skills,
+        skills=services.skills,
         clock=services.environment.clock,
         memory=services.memory_files,
         project=project,
@@ -466,9 +478,7 @@ def build_policy(services: Services, registry: Registry, approvals: Approvals) -
         log=services.log,
         redact=services.redact,
         approvals=approvals,
-        narrowing=SkillAllowlist(
-            SkillFolder(settings.root, settings.skills.paths, services.log, services.vetting), paths
-        ),
+        narrowing=SkillAllowlist(services.skills, paths),
         vetting=services.vetting,
     )
 

@@ -72,36 +72,21 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class Gateway:
-    """Everything that runs, put together and not yet started."""
+class Readiness:
+    """The health of each part, for `/readyz`."""
 
-    settings: config.Settings
-    environment: Environment
-    log: JsonlLog
-    model: WatchedModel
-    channels: dict[str, Channel]
+    channels: Mapping[str, Channel]
     journal: Journal
-    archive: SearchedArchive
-    transcript: Transcript
-    requests: RequestLog
-    agent: AgentPool
-    delivery: Delivery
-    parts: GatewayParts
+    model: WatchedModel
     memory: RssMonitor
-    reports: OperatorAlerts
-    watch: ChannelWatchdog
-    chores: MaintenanceJobs
-    learned: LearnedFile
-    windows: ContextWindows
-    model_name: str
-    mcp: McpServers
     reserve: DiskReserve
-    losses: Losses
-    dashboard: Dashboard | None = None
+    mcp: McpServers
+    watch: ChannelWatchdog
+    clock: Clock
 
-    def readiness(self) -> dict[str, PartHealth]:
+    def parts(self) -> dict[str, PartHealth]:
         """The health of each part, for `/readyz`."""
-        now = self.environment.clock.now()
+        now = self.clock.now()
 
         def ago(then: float | None) -> float | None:
             return None if then is None else max(0.0, round(now - then, 1))
@@ -138,6 +123,36 @@ class Gateway:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Everything that runs, put together and not yet started."""
+
+    settings: config.Settings
+    environment: Environment
+    log: JsonlLog
+    model: WatchedModel
+    channels: dict[str, Channel]
+    journal: Journal
+    archive: SearchedArchive
+    transcript: Transcript
+    requests: RequestLog
+    agent: AgentPool
+    delivery: Delivery
+    parts: GatewayParts
+    memory: RssMonitor
+    reports: OperatorAlerts
+    watch: ChannelWatchdog
+    chores: MaintenanceJobs
+    learned: LearnedFile
+    windows: ContextWindows
+    model_name: str
+    mcp: McpServers
+    reserve: DiskReserve
+    losses: Losses
+    readiness: Readiness
+    dashboard: Dashboard | None
+
+
 @contextlib.asynccontextmanager
 async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncIterator[None]:
     """Run a gateway for the block: everything connected at its start, everything drained and closed at its end.
@@ -166,7 +181,8 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         gateway.environment.ids.after(await gateway.journal.newest())
         if gateway.dashboard is not None:
             await gateway.dashboard.start()
-        await gateway.delivery.open(gateway.reports.tell)
+        await gateway.delivery.open()
+        gateway.reports.start()
         gateway.mcp.start()
         gateway.parts.start()
         # What runs is looked after, and what is due is done, also while one of the channels cannot be reached yet.

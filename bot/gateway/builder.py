@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -18,7 +19,7 @@ from bot.gateway.approvals import ApprovalService
 from bot.gateway.attachments import FileReader, Memory
 from bot.gateway.attachments import Limits as FileLimits
 from bot.gateway.background import BackgroundTasks
-from bot.gateway.commands import Commands, Servers
+from bot.gateway.commands import Branches, Commands, Servers
 from bot.gateway.conversation import MODES
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner
@@ -27,8 +28,10 @@ from bot.gateway.intake import GatewayIntake, Pending
 from bot.gateway.jobs.due import DueJobs, JobLimits
 from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobStore
-from bot.gateway.live.message import NONE, Previewing
+from bot.gateway.live.message import NONE, LiveDeps, Previewing, Previews, Progress
 from bot.gateway.operations import OperatorAlerts
+from bot.gateway.outbox.rate_limit import RateLimiter
+from bot.gateway.outbox.worker import Alert, ClosedChats, OutboxWorker, ReplyArchiver
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
 from bot.gateway.receipt import Receipts
@@ -130,6 +133,46 @@ class GatewayParts:
         self.backlog.start()
 
 
+def build_delivery(
+    channels: Mapping[str, Channel],
+    manifests: Mapping[str, Manifest],
+    *,
+    journal: Journal,
+    archive: Archive,
+    alerts: asyncio.Queue[Alert],
+    redact: Redact,
+    clock: Clock,
+    ids: Ids,
+    log: Log,
+    limits: bool,
+    previewing: Previewing,
+) -> Delivery:
+    """Build the way out: the outbox, and the messages that change while a turn runs. `alerts` gets what operators should
+    know of it.
+    """
+    outbox = OutboxWorker(
+        channels,
+        journal=journal,
+        archiver=ReplyArchiver(archive, clock, log),
+        limits=RateLimiter(manifests, clock, limits=limits),
+        closed_chats=ClosedChats(journal, log),
+        alerts=alerts,
+        clock=clock,
+        ids=ids,
+        log=log,
+    )
+    live = LiveDeps(outbox, clock, log)
+    return Delivery(
+        channels,
+        journal=journal,
+        outbox=outbox,
+        previews=Previews(live, manifests, previewing),
+        progress=Progress(live, manifests, previewing.after),
+        redact=redact,
+        log=log,
+    )
+
+
 def build_agent_services(deps: GatewayDeps) -> AgentServices:
     """Build what the agent needs. Raises `errors.ConfigError` where a channel would let in a stranger."""
     settings, channels, manifests, journal = deps.settings, deps.channels, deps.manifests, deps.journal
@@ -151,11 +194,13 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
     access = Access(manifests, settings.allow, deps.operators, deps.lists, memberships)
     for name in channels:
         access.prove(name)
-    delivery = Delivery(
+    raised: asyncio.Queue[Alert] = asyncio.Queue()
+    delivery = build_delivery(
         channels,
         manifests,
         journal=journal,
         archive=deps.archive,
+        alerts=raised,
         redact=deps.redact,
         clock=clock,
         ids=ids,
@@ -167,6 +212,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         settings.operators,
         channels,
         manifests,
+        raised=raised,
         journal=journal,
         delivery=delivery,
         clock=clock,
@@ -277,6 +323,7 @@ def build_gateway(
         backlog=backlog,
         log=log,
     )
+    receipts = Receipts(journal)
     commands = Commands(
         name=settings.name,
         agent=agent,
@@ -285,7 +332,8 @@ def build_gateway(
         manifests=manifests,
         stops=stops,
         approvals=approvals,
-        receipts=Receipts(journal),
+        receipts=receipts,
+        branches=Branches(agent, receipts, manifests),
         removals=removals,
         jobs=jobs,
         servers=servers,

@@ -167,6 +167,7 @@ class Commands:
         stops: Stops,
         approvals: ApprovalService,
         receipts: Receipts,
+        branches: Branches,
         removals: Removals,
         jobs: JobService,
         servers: Servers,
@@ -178,7 +179,6 @@ class Commands:
         self._scheduler = scheduler
         self._access = access
         self._manifests = manifests
-        branches = Branches(agent, receipts, manifests)
         self._commands = {
             "approve": Command(
                 "allow what waits for an approval: once, for this chat or always", approvals.approve

@@ -10,14 +10,12 @@ from typing import Any, Literal
 
 from bot import errors, text
 from bot.contracts.agent import PriorReply
-from bot.contracts.archive import Archive
-from bot.contracts.channel import Channel, Manifest
-from bot.contracts.environment import Clock, Ids, Log, Redact
+from bot.contracts.channel import Channel
+from bot.contracts.environment import Log, Redact
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow, Sent
-from bot.gateway.live.message import NONE, LiveDeps, Previewing, Previews, Progress
-from bot.gateway.outbox.rate_limit import RateLimiter
-from bot.gateway.outbox.worker import REPEATED, Batch, OutboxWorker, ReplyArchiver, WriteRows
+from bot.gateway.live.message import Previews, Progress
+from bot.gateway.outbox.worker import REPEATED, Batch, OutboxWorker, WriteRows
 
 Kind = Literal["reply", "notice"]
 SIGN_SECONDS = 5.0
@@ -41,41 +39,27 @@ class Delivery:
     def __init__(
         self,
         channels: Mapping[str, Channel],
-        manifests: Mapping[str, Manifest],
         *,
         journal: Journal,
-        archive: Archive,
+        outbox: OutboxWorker,
+        previews: Previews,
+        progress: Progress,
         redact: Redact,
-        clock: Clock,
-        ids: Ids,
         log: Log,
-        limits: bool = True,
-        previewing: Previewing = NONE,
     ) -> None:
         self._channels = channels
         self._journal = journal
         self._redact = redact
         self._log = log
-        self.outbox = OutboxWorker(
-            channels,
-            journal=journal,
-            archiver=ReplyArchiver(archive, clock, log),
-            limits=RateLimiter(manifests, clock, limits=limits),
-            clock=clock,
-            ids=ids,
-            log=log,
-        )
-        deps = LiveDeps(self.outbox, clock, log)
-        self._previews = Previews(deps, manifests, previewing)
-        self.progress = Progress(deps, manifests, previewing.after)
+        self.outbox = outbox
+        self._previews = previews
+        self.progress = progress
         self._leaving: set[asyncio.Task[None]] = set()
 
-    async def open(self, tell: Callable[[str, str], object]) -> None:
-        """Take up what an earlier process left, and send from now on what has to wait. `tell` hears of replies that
-        will not be delivered: a subject, and words for operators.
-        """
+    async def open(self) -> None:
+        """Take up what an earlier process left, and send from now on what has to wait."""
         await self.outbox.load()
-        self.outbox.start(tell)
+        self.outbox.start()
 
     async def close(self) -> None:
         """Begin nothing more; what still waits is in the journal."""

@@ -19,7 +19,7 @@ from bot.contracts.outbound import Address
 from bot.contracts.recall import Recalls
 from bot.gateway.delivery import Delivery
 from bot.gateway.message_versions import named_at
-from bot.gateway.outbox.worker import REPEATED
+from bot.gateway.outbox.worker import REPEATED, Alert
 
 EVERY = 3_600.0
 """Seconds between two reports on the same subject, across restarts."""
@@ -32,7 +32,8 @@ MOST = 100
 
 
 class OperatorAlerts:
-    """Tells operators of trouble. Nothing here waits for a channel or raises.
+    """Tells operators of trouble. Nothing here waits for a channel or raises. Delivery, which it tells through, puts its own
+    trouble into `raised`.
 
     An operator has to have a direct chat on a channel that runs (`Manifest.direct`); the others find it in the log.
     Every chat is tried: a channel that hears nothing may still be able to send.
@@ -44,12 +45,14 @@ class OperatorAlerts:
         channels: Mapping[str, Channel],
         manifests: Mapping[str, Manifest],
         *,
+        raised: asyncio.Queue[Alert],
         journal: Journal,
         delivery: Delivery,
         clock: Clock,
         ids: Ids,
         log: Log,
     ) -> None:
+        self._raised = raised
         self._journal = journal
         self._delivery = delivery
         self._clock = clock
@@ -64,6 +67,16 @@ class OperatorAlerts:
         self._spells: dict[str, asyncio.Task[bool]] = {}
         self._told: dict[str, float] = {}
         self._tasks: set[asyncio.Task[bool]] = set()
+        self._listening: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Tell operators of what was raised, and of what will be until `close`."""
+        self._listening = asyncio.create_task(self._listen(), name="alerts")
+
+    async def _listen(self) -> None:
+        while True:
+            alert = await self._raised.get()
+            self.tell(alert.subject, alert.words)
 
     def tell(self, subject: str, words: str) -> asyncio.Task[bool]:
         """Tell operators, where this subject was not reported within the hour; the task says whether one was told."""
@@ -86,7 +99,8 @@ class OperatorAlerts:
 
     async def close(self) -> None:
         """Give up what is under way."""
-        tasks = list(self._tasks)
+        listening = [self._listening] if self._listening is not None else []
+        tasks = [*self._tasks, *listening]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

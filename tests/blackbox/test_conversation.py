@@ -255,15 +255,21 @@ async def test_after_three_halvings_the_person_is_told_and_the_next_message_is_a
     assert "question" not in json.dumps(world.model.bodies[-1])
 
 
-async def test_a_send_that_fails_is_told_to_the_model_and_logged(world: World) -> None:
+async def test_a_send_that_fails_is_told_to_the_model_and_to_operators(world: World) -> None:
     world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
     await world.start()
     world.model.answer(tool_use("chat_send", {"text": "lost"}))
     world.model.answer("Here in plain text.")
     body = {"ok": False, "error_code": 400, "description": "Bad Request: something"}
     world.telegram.fail("sendMessage", status=400, body=body)
     world.telegram.say("hello")
-    await world.heard("Here in plain text.")
+    await world.telegram.until(lambda: len(world.texts()) == 2)
+    alert, answer = sorted(world.texts())
+    assert (alert.partition(":")[0], answer) == (
+        "An answer could not be delivered by telegram",
+        "Here in plain text.",
+    )
     assert world.model.bodies[-1]["messages"][-1]["content"][0]["is_error"] is True
 
 

@@ -381,7 +381,7 @@ class Life:
     async def _run(self) -> None:
         """From the start until nothing is left to do."""
         bench, world = self.bench, self.world
-        await bench.delivery.open(lambda *_: None)
+        await bench.delivery.open()
         await bench.open()
         person = asyncio.ensure_future(self._person())
         quiet = 0

@@ -132,15 +132,15 @@ def logged(gateway: Gateway) -> list[str]:
 
 async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(house, lambda _: None, asyncio.Event()):
-        parts = house.readiness()
+        parts = house.readiness.parts()
         assert set(parts) == {"journal", "disk", "model", "memory", "web"}
         assert all(part.ok for part in parts.values())
         await house.memory.look()
-        assert "of 1024 MB" in house.readiness()["memory"].detail
+        assert "of 1024 MB" in house.readiness.parts()["memory"].detail
         house.model._note(errors.ModelUnreachable("no route to host"))
         house.memory.full = True
         monkeypatch.setattr(house.watch, "silent", lambda _: 95.0)
-        parts = house.readiness()
+        parts = house.readiness.parts()
         assert {name for name, part in parts.items() if not part.ok} == {"model", "memory", "web"}
         assert parts["model"].detail == "ModelUnreachable: no route to host"
         assert parts["web"].detail == "silent for 95 s"
@@ -148,7 +148,7 @@ async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.Monk
 
 
 async def test_a_model_that_nobody_asked_yet_is_no_trouble(house: Gateway) -> None:
-    part = house.readiness()["model"]
+    part = house.readiness.parts()["model"]
     assert (part.ok, part.detail, part.heard) == (True, "not asked yet", None)
     house.log.close()
 

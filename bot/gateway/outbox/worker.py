@@ -162,6 +162,14 @@ class ReplyArchiver:
         await self.put(to, [row for row in rows if not known & {row.id, row.repeat_of}])
 
 
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Trouble that operators should hear of. There is one alert an hour of each `subject`."""
+
+    subject: str
+    words: str
+
+
 T = TypeVar("T")
 WriteRows = Callable[[Sequence[OutboxRow]], Awaitable[None]]
 
@@ -272,6 +280,8 @@ class OutboxWorker:
         journal: Journal,
         archiver: ReplyArchiver,
         limits: RateLimiter,
+        closed_chats: ClosedChats,
+        alerts: asyncio.Queue[Alert],
         clock: Clock,
         ids: Ids,
         log: Log,
@@ -280,12 +290,12 @@ class OutboxWorker:
         self._journal = journal
         self._archiver = archiver
         self.limits = limits
-        self.closed_chats = ClosedChats(journal, log)
+        self.closed_chats = closed_chats
+        self._alerts = alerts
         self._clock = clock
         self._steady = JumpSafeClock(clock)
         self._ids = ids
         self._log = log
-        self._tell: Callable[[str, str], object] = _nobody
         self._lines: dict[ChatKey, _Line] = {}
         self._batches: set[Batch] = set()
         self._untold: dict[ChatKey, dict[str, OutboxRow]] = {}
@@ -298,9 +308,8 @@ class OutboxWorker:
 
     # ------------------------------------------------------------ its life
 
-    def start(self, tell: Callable[[str, str], object] | None = None) -> None:
-        """Send what waits, from now on. `tell` hears what operators should know: a subject, and words."""
-        self._tell = tell or self._tell
+    def start(self) -> None:
+        """Send what waits, from now on."""
         self._started.set()
         self._starting = asyncio.create_task(self._loads())
 
@@ -836,10 +845,12 @@ class OutboxWorker:
             self._untold.setdefault(row.chat_key, {})[row.id] = row
         if row.kind == "reply" and not gone:
             channel = row.chat_key.channel
-            self._tell(
-                f"deliveries of {channel}",
-                f"An answer could not be delivered by {channel}: {error}. `shipmate logs --request "
-                f"{row.request_id}` shows its path. Others within the hour are in the log alone.",
+            self._alerts.put_nowait(
+                Alert(
+                    f"deliveries of {channel}",
+                    f"An answer could not be delivered by {channel}: {error}. `shipmate logs --request "
+                    f"{row.request_id}` shows its path. Others within the hour are in the log alone.",
+                )
             )
 
     # ------------------------------------------------------------ live messages, and what was sent
@@ -997,7 +1008,3 @@ async def _to_its_end(work: Coroutine[None, None, None]) -> None:
             task.exception()  # told and recorded already
         task.cancel()
         raise
-
-
-def _nobody(_subject: str, _words: str) -> None:
-    """There is nobody to tell."""

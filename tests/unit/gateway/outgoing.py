@@ -13,8 +13,9 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import ANSWERED, Journal
 from bot.contracts.outbound import Address, OutboxRow
-from bot.gateway.delivery import Delivery
+from bot.gateway.builder import build_delivery
 from bot.gateway.live.message import NONE
+from bot.gateway.outbox.worker import Alert
 from bot.history.archive import ChatStore
 from bot.journal.sqlite import SqliteJournal
 from bot.system import SystemDisk, UlidSource
@@ -61,11 +62,13 @@ class Desk:
         self.file = SqliteJournal(root / "journal.db", clock=self.clock, log=self.log)
         self.journal: Journal = options.get("wrap", lambda one: one)(self.file)
         self.archive = ChatStore(root / "chats", disk=SystemDisk(), log=self.log, clock=self.clock)
-        self.delivery = Delivery(
+        self.alerts: asyncio.Queue[Alert] = asyncio.Queue()
+        self.delivery = build_delivery(
             self.channels,
             self.manifests,
             journal=self.journal,
             archive=self.archive,
+            alerts=self.alerts,
             redact=Redactor({SECRET}),
             clock=self.clock,
             ids=self.ids,

@@ -147,7 +147,7 @@ async def test_a_notice_that_is_somebodys_answer_waits_too_also_after_a_restart_
     await first.file.finish(TO.request_id, FAILED)
     await first.close()
     second = Desk(tmp_path)
-    await second.delivery.open(lambda *_: None)
+    await second.delivery.open()
     await second.slept(HOUR)
     assert await second.tele.until(1) == ["I failed."]
     await until(lambda: not second.delivery.outbox.deferred)
@@ -179,7 +179,7 @@ async def test_a_clock_that_was_set_back_while_nobody_ran_makes_no_reply_wait_fo
     await first.close()
     clock.jump(-30 * 24 * HOUR)
     second = Desk(tmp_path, clock=clock)
-    await second.delivery.open(lambda *_: None)
+    await second.delivery.open()
     await second.slept(HOUR)
     assert await second.tele.until(1) == ["答え"]
     await second.close()

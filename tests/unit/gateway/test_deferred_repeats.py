@@ -59,11 +59,11 @@ async def test_a_kill_before_the_repeat_of_a_deferred_reply_does_not_lose_it(
 
     second = Desk(tmp_path, clock=clock, wrap=Mortal)
     second.tele.failures = [errors.DeliveryUncertain("lost")]
-    await second.delivery.open(lambda *_: None)
+    await second.delivery.open()
     await asyncio.wait_for(killed.wait(), 30)
     await second.close()
     third = Desk(tmp_path, clock=clock)
-    await third.delivery.open(lambda *_: None)
+    await third.delivery.open()
     assert await third.tele.until(1) == [f"{REPEATED}答え"]
     await until(lambda: not third.delivery.outbox.deferred)
     assert {row.state for row in await third.rows()} == {"unknown", "sent"}

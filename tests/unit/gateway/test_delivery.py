@@ -137,7 +137,7 @@ async def test_a_platform_that_does_not_answer_is_asked_again_and_not_sent_to(
 
     bench.tele.find = find  # type: ignore[assignment, method-assign]
     bench.tele.failures = [errors.DeliveryUncertain("time-out")]
-    await bench.delivery.open(lambda *_: None)
+    await bench.delivery.open()
     async with bench.passing():
         with pytest.raises(errors.DeliveryDeferred):
             await bench.delivery.send(TO, "Hello.")
@@ -195,7 +195,7 @@ async def test_a_repeat_whose_answer_is_lost_is_sent_again_until_one_outcome_is_
             desk = Desk(tmp_path, clock=clock)
         desk.tele.failures = [errors.DeliveryUncertain("time-out")] * (1 if restarts else left)
         left -= len(desk.tele.failures)
-        await desk.delivery.open(lambda *_: None)
+        await desk.delivery.open()
         async with desk.passing(1.0):
             await until(lambda: not desk.tele.failures)  # noqa: B023 - at once
             async with asyncio.timeout(30):
@@ -204,7 +204,7 @@ async def test_a_repeat_whose_answer_is_lost_is_sent_again_until_one_outcome_is_
     if restarts:
         await desk.close()
         desk = Desk(tmp_path, clock=clock)
-        await desk.delivery.open(lambda *_: None)
+        await desk.delivery.open()
     async with desk.passing(1.0):
         assert await desk.tele.until(1) == [f"{REPEATED}你好 🙂"]
         await until(lambda: not desk.delivery.outbox.deferred)
@@ -214,17 +214,16 @@ async def test_a_repeat_whose_answer_is_lost_is_sent_again_until_one_outcome_is_
 
 
 async def test_what_is_lost_for_a_day_is_told_to_operators_and_with_the_next_message(tmp_path: Path) -> None:
-    clock, told = FakeClock(), list[str]()
+    clock = FakeClock()
     desk = Desk(tmp_path, clock=clock)
     await desk.asked(finished=True)
     desk.tele.failures = [errors.DeliveryUncertain("time-out")] * 1_000
     with pytest.raises(errors.DeliveryDeferred):
         await desk.delivery.send(TO, "答え")
-    await desk.delivery.open(lambda _, words: told.append(words))
-    async with desk.passing(300.0):
-        async with asyncio.timeout(30):
-            while not told:  # noqa: ASYNC110 - a list
-                await asyncio.sleep(0.001)
+    await desk.delivery.open()
+    async with desk.passing(300.0), asyncio.timeout(30):
+        alert = await desk.alerts.get()
+    assert alert.subject == "deliveries of tele"
     sends = 1_000 - len(desk.tele.failures)
     assert sends < 200, "the longer it takes the rarer it is tried"
     assert [(row.state, row.untold) for row in await desk.rows()] == [
@@ -409,7 +408,7 @@ async def test_messages_wait_for_their_slot_and_signs_of_work_are_dropped(tmp_pa
 async def test_what_may_go_out_at_once_is_written_once_before_it_is_sent(tmp_path: Path) -> None:
     bench = Desk(tmp_path, wrap=FaultyJournal)
     journal: Any = bench.journal
-    await bench.delivery.open(lambda *_: None)
+    await bench.delivery.open()
     journal.done.clear()
     await bench.delivery.send(TO, "早上好")
     assert journal.done == ["put_outbox", "update_outbox"]
@@ -424,7 +423,7 @@ async def test_what_was_sent_while_the_journal_refused_is_recorded_though_nothin
     bench = Desk(tmp_path, wrap=FaultyJournal)
     journal: Any = bench.journal
     journal.fail(JournalFailure("update_outbox", times=None))
-    await bench.delivery.open(lambda *_: None)
+    await bench.delivery.open()
     await bench.delivery.send(TO, "早上好")
     assert await bench.states() == [("sending", None)]
     if how == "at the end":

@@ -84,7 +84,7 @@ class Disorder(RuleBasedStateMachine):
         self.bench.tele.prefix = "r"
         bench = self.bench
         await self._opened(bench)
-        await bench.delivery.open(lambda *_: None)
+        await bench.delivery.open()
 
     async def _opened(self, bench: Bench) -> None:
         await bench.open()

@@ -58,7 +58,7 @@ async def test_what_is_cut_off_while_the_disk_is_full_goes_out_once_it_has_room(
     journal = desk.journal
     assert isinstance(journal, FaultyJournal)
     await desk.asked()
-    await desk.delivery.open(lambda *_: None)
+    await desk.delivery.open()
     desk.tele.failures = [errors.DeliveryThrottled("not now", retry_after=5)]
     journal.fail(REFUSED)
     sending = asyncio.create_task(desk.delivery.send(TO, "早上好"))
@@ -81,7 +81,7 @@ async def test_what_is_cut_off_while_the_outbox_cannot_be_read_goes_out_later(
     desk = Desk(tmp_path, wrap=FaultyJournal)
     journal: Any = desk.journal
     await desk.asked()
-    await desk.delivery.open(lambda *_: None)
+    await desk.delivery.open()
     desk.tele.failures = [errors.DeliveryThrottled("429", retry_after=30.0)]
     sending = asyncio.ensure_future(desk.delivery.send(TO, "早上好"))
     await until(lambda: not desk.tele.failures)

@@ -353,7 +353,7 @@ class TestAfterARestart:
         await killed(first)
         second = await made(tmp_path, debounce=1.0)
         second.tele.finds = Sent("m1")
-        await second.delivery.open(lambda *_: None)
+        await second.delivery.open()
         await second.idle()
         assert second.tele.texts == []
         assert second.agent.requests == []

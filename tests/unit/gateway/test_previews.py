@@ -305,7 +305,7 @@ async def test_a_last_change_without_a_known_outcome_is_made_again(made: Desk) -
 
 async def test_a_change_that_never_gets_through_goes_out_later_by_itself(made: Desk) -> None:
     screen: Any = made.tele
-    await made.delivery.open(lambda *_: None)
+    await made.delivery.open()
     await shows(made, Writing("Half of an answer"))
     screen.refusals += [errors.DeliveryUncertain("lost")] * 6
     with pytest.raises(errors.DeliveryDeferred):

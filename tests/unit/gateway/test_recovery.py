@@ -126,7 +126,7 @@ async def test_stop_that_reaches_a_turn_before_its_beginning_is_on_file(tmp_path
 async def test_last_words_go_out_though_a_channel_fails_unforeseen_once(bench: Bench, what: str) -> None:
     bench.agent.answer = lambda _: TurnOutcome("failed", notice="no model today")
     bench.tele.failures.append(RuntimeError("a bug of the channel"))  # type: ignore[arg-type]
-    await bench.delivery.open(lambda *_: None)
+    await bench.delivery.open()
     await bench.say("/whoami", **({"command": Command(name="whoami")} if what == "command" else {}))
     await until(lambda: bool(bench.tele.texts), bench.clock)
     await bench.idle()

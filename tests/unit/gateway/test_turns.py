@@ -288,7 +288,7 @@ async def test_a_notice_that_a_kill_cut_off_is_brought_to_its_end_and_nothing_is
     second = Bench(tmp_path)
     second.tele.finds = found
     assert await second.open("tele") == 0
-    await second.delivery.open(lambda *_: None)
+    await second.delivery.open()
     while second.delivery.outbox.deferred:
         await second.clock.advance(2)
         await asyncio.sleep(0.001)

@@ -80,6 +80,7 @@ class Ward:
             {"tele:1", "chat:2", "local:3", "off:4"},
             self.bench.channels,
             self.bench.manifests,
+            raised=asyncio.Queue(),
             journal=self.bench.journal,
             delivery=self.bench.delivery,
             clock=self.bench.clock,
