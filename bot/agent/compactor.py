@@ -19,10 +19,11 @@ from bot.agent.memory_writer import FAILED, MemoryWriter
 from bot.agent.view_changes import Reason, ViewChanges
 from bot.agent.waiting import ends_within, give_up
 from bot.context import compaction, memory, undo
+from bot.contracts.agent import CompactResult
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import Usage
-from bot.contracts.transcript import Boundary
+from bot.contracts.transcript import Boundary, Maker
 from bot.telemetry import context
 from bot.telemetry.context import turn_scope
 
@@ -53,7 +54,7 @@ class Compactor:
         self._reads = False
         self._asked = 0
         self._stand_in: Sequence[Json] = ()
-        self._compacting: asyncio.Task[Json] | None = None
+        self._compacting: asyncio.Task[CompactResult] | None = None
 
     @property
     def busy(self) -> bool:
@@ -130,10 +131,9 @@ class Compactor:
         more = compaction.covered(self._store.turns, self._border(keep), covers)
         return self._change(more if len(more) > len(over) else over, known.markdown, undo.MEMORY)
 
-    async def compact(self, focus: str, stand_in: Sequence[Json] = ()) -> Json:
+    async def compact(self, focus: str, stand_in: Sequence[Json] = ()) -> CompactResult:
         """Compact because a person asks for it; with a `focus`, by a summary that keeps it above all.
 
-        `how` is "memory", "summary", "provider" (which wrote it), "nothing" (there was nothing to gain) or "failed".
         `stand_in` is the system prompt where no request of this process has had one.
         """
         self._stand_in = stand_in
@@ -144,13 +144,13 @@ class Compactor:
         most = self._tokens(self._store.messages()) // 4
         dropped = self._border(min(self._deps.limits.compaction.keep_tokens, most))
         if not dropped:
-            return {"how": "nothing"}
+            return CompactResult("nothing")
         task = self._beside("compact", dropped, focus=focus)
         if await ends_within(LONGEST_SECONDS, task, self._deps.clock) and not task.cancelled():
             return task.result()
         self._write("a compaction took too long and was given up")
         await give_up(task)
-        return {"how": "failed"}
+        return CompactResult("failed")
 
     # ------------------------------------------------------------ compaction
 
@@ -164,8 +164,10 @@ class Compactor:
         self._beside(reason, dropped)
         return True
 
-    def _beside(self, reason: Reason, dropped: Sequence[str], *, focus: str = "") -> asyncio.Task[Json]:
-        task: asyncio.Task[Json] = asyncio.create_task(
+    def _beside(
+        self, reason: Reason, dropped: Sequence[str], *, focus: str = ""
+    ) -> asyncio.Task[CompactResult]:
+        task: asyncio.Task[CompactResult] = asyncio.create_task(
             self._scoped(lambda: self._compact(reason, dropped, focus=focus))
         )
         self._compacting = task
@@ -174,7 +176,7 @@ class Compactor:
 
     async def _compact(
         self, reason: Reason, dropped: Sequence[str], *, focus: str = "", current: Sequence[Message] = ()
-    ) -> Json:
+    ) -> CompactResult:
         """Let these go, and something shorter stand for them. What fails is told to the operator and changes nothing."""
         await self._memory.written(WAIT_SECONDS)
         before = self._view_changes.tokens()
@@ -186,20 +188,17 @@ class Compactor:
         except FAILED as error:
             opened = self.breaker.failed()
             self._write("a compaction failed" + (" again: none for ten minutes" if opened else ""), error)
-            return {"how": "failed"}
+            return CompactResult("failed")
         self.breaker.succeeded()
         if not set(change.dropped) <= set(self._uuids()):
             # Something else was quicker.
-            return {"how": "nothing"}
+            return CompactResult("nothing")
         self._asked = 0
         self._view_changes.apply(reason, change)
         await self._view_changes.ledger.flush()
-        return {
-            "how": change.how,
-            "messages": len(change.dropped),
-            "tokensBefore": before,
-            "tokensAfter": self._view_changes.tokens(),
-        }
+        return CompactResult(
+            change.how or undo.MEMORY, len(change.dropped), before, self._view_changes.tokens()
+        )
 
     def _from_memory(self, dropped: Sequence[str]) -> Boundary | None:
         """The change in which the memory stands for what it knows; None where that is too little of it."""
@@ -227,7 +226,7 @@ class Compactor:
             self._write("a summary could not be kept as the memory", error)
         return change
 
-    def _change(self, dropped: Sequence[str], words: str, how: str, block: Json | None = None) -> Boundary:
+    def _change(self, dropped: Sequence[str], words: str, how: Maker, block: Json | None = None) -> Boundary:
         before = [self._store.head] if self._store.head is not None else []
         kept = self._messages(set(self._uuids()) - set(dropped))
         gone = reattach.DroppedMessages([*before, *self._messages(dropped)], kept)
@@ -260,7 +259,7 @@ class Compactor:
         with turn_scope(chat_key=self._chat_key, request_id=request_id):
             return await work()
 
-    def _compacted(self, task: asyncio.Task[Json]) -> None:
+    def _compacted(self, task: asyncio.Task[CompactResult]) -> None:
         if self._compacting is task:
             self._compacting = None
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -14,7 +14,7 @@ from bot.agent.memory_writer import MemoryWriter
 from bot.agent.view_changes import ViewChanges
 from bot.context import deletions as reading
 from bot.context import memory
-from bot.context.store import Older
+from bot.context.store import Older, without_deleted
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import SAME, Boundary, Same
@@ -80,7 +80,7 @@ class DeletionRunner:
             )
         except errors.StorageError:
             return ()
-        return reading.older(shown, gone) if gone is not None else ()
+        return without_deleted(shown, gone) if gone is not None else ()
 
     async def _change_view(self) -> bool:
         if not self.due:

@@ -12,8 +12,17 @@ from bot.agent.claims.performed_actions import PerformedActions, recorded_action
 from bot.agent.deps import AgentDeps
 from bot.agent.runtime import AgentRuntime
 from bot.agent.sessions import Sessions
-from bot.contracts.agent import Reply, TurnOutcome, TurnRequest
-from bot.contracts.base import Json, Message
+from bot.contracts.agent import (
+    ChatStats,
+    CompactResult,
+    ModelInfo,
+    Reply,
+    SessionChange,
+    SessionInfo,
+    TurnOutcome,
+    TurnRequest,
+)
+from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.sizes import size_of
 
@@ -67,11 +76,11 @@ class AgentPool:
         with self._lend(chat_key) as runtime:
             return await runtime.reset()
 
-    async def compact(self, chat_key: ChatKey, focus: str = "") -> Json:
+    async def compact(self, chat_key: ChatKey, focus: str = "") -> CompactResult:
         with self._lend(chat_key) as runtime:
             return await runtime.compact(focus)
 
-    async def stats(self, chat_key: ChatKey) -> Json:
+    async def stats(self, chat_key: ChatKey) -> ChatStats:
         with self._lend(chat_key) as runtime:
             return await runtime.stats()
 
@@ -87,31 +96,31 @@ class AgentPool:
         with self._lend(chat_key) as runtime:
             await runtime.forget()
 
-    async def sessions(self, chat_key: ChatKey) -> list[Json]:
+    async def sessions(self, chat_key: ChatKey) -> list[SessionInfo]:
         with self._lend(chat_key) as runtime:
             return await Sessions(runtime, self._deps).listed()
 
-    async def resume(self, chat_key: ChatKey, session: str) -> Json:
+    async def resume(self, chat_key: ChatKey, session: str) -> SessionChange:
         with self._lend(chat_key) as runtime:
-            facts = await Sessions(runtime, self._deps).resume(session)
-        return self._anew(chat_key, facts)
+            change = await Sessions(runtime, self._deps).resume(session)
+        return self._renewed(chat_key, change)
 
-    async def fork(self, chat_key: ChatKey, *, request_id: str | None = None, back: int = 0) -> Json:
+    async def fork(self, chat_key: ChatKey, *, request_id: str | None = None, back: int = 0) -> SessionChange:
         with self._lend(chat_key) as runtime:
-            facts = await Sessions(runtime, self._deps).fork(request_id, back)
-        return self._anew(chat_key, facts)
+            change = await Sessions(runtime, self._deps).fork(request_id, back)
+        return self._renewed(chat_key, change)
 
-    def _anew(self, chat_key: ChatKey, facts: Json) -> Json:
+    def _renewed(self, chat_key: ChatKey, change: SessionChange) -> SessionChange:
         """Forget the runtime if another session has become the current one: the next turn fills a new one from it."""
-        if facts["how"] == "done" and chat_key in self._runtimes:
+        if change.outcome == "done" and chat_key in self._runtimes:
             self._forget(chat_key)
-        return facts
+        return change
 
-    async def describe(self, chat_key: ChatKey) -> Json:
+    async def describe(self, chat_key: ChatKey) -> ModelInfo:
         with self._lend(chat_key) as runtime:
             return await runtime.describe()
 
-    async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> Json:
+    async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> ModelInfo:
         with self._lend(chat_key) as runtime:
             return await runtime.choose(model, request_id)
 

@@ -25,7 +25,7 @@ from bot.agent.waiting import ends_within
 from bot.context import blocks, prompt, replay, undo
 from bot.context.assembly import Frozen
 from bot.context.store import AgentContextStore, RunningTurn
-from bot.contracts.agent import Reply, TurnOutcome, TurnRequest
+from bot.contracts.agent import ChatStats, CompactResult, ModelInfo, Reply, TurnOutcome, TurnRequest
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
@@ -143,16 +143,16 @@ class AgentRuntime:
         """The model that was chosen for this chat; None where ship.json says it."""
         return self._deps.models.choice.name
 
-    async def choose(self, model: str | None, request_id: str) -> Json:
+    async def choose(self, model: str | None, request_id: str) -> ModelInfo:
         """As `contracts.agent.Agent.choose_model`."""
-        asked = True
+        confirmed = True
         if model is not None:
             try:
                 await self._deps.models.windows.ask(self._deps.models.model, model)
             except errors.ModelUnknown:
                 raise
             except errors.ModelError as error:
-                asked = False
+                confirmed = False
                 self._deps.log.write(
                     "model", "the provider does not say whether it has the model", cause=str(error)
                 )
@@ -160,7 +160,7 @@ class AgentRuntime:
         await self.stop_background()
         await self._ledger.choose(model)
         self._switch(model)
-        return await self.describe() | {"asked": asked}
+        return replace(await self.describe(), confirmed=confirmed)
 
     def _switch(self, model: str | None) -> None:
         """Let a model answer from now on. There is no prompt for it yet, and no cache holds this chat."""
@@ -179,21 +179,21 @@ class AgentRuntime:
             self._frozen = None
             self.view_changes.forget_prefix()
 
-    async def describe(self) -> Json:
+    async def describe(self) -> ModelInfo:
         """As `contracts.agent.Agent.describe`."""
         await self.fill()
         deps, name = self._deps, self._deps.models.name
-        return {
-            "model": name,
-            "chosen": deps.models.choice.name is not None,
-            "default": deps.models.default_model,
-            "window": deps.models.windows.window(name),
-            "price": prices.million(name),
-            "messages": len(self.store),
-            "maxMessages": deps.limits.max_messages,
-        }
+        return ModelInfo(
+            name,
+            chosen=deps.models.choice.name is not None,
+            default=deps.models.default_model,
+            window=deps.models.windows.window(name),
+            price=prices.million(name),
+            messages=len(self.store),
+            max_messages=deps.limits.max_messages,
+        )
 
-    async def compact(self, focus: str) -> Json:
+    async def compact(self, focus: str) -> CompactResult:
         """As `contracts.agent.Agent.compact`."""
         await self.fill()
         stand_in: list[Json] = []
@@ -203,7 +203,7 @@ class AgentRuntime:
             self._frozen = None
         return await self.compactor.compact(focus, stand_in)
 
-    async def stats(self) -> Json:
+    async def stats(self) -> ChatStats:
         """As `contracts.agent.Agent.stats`."""
         await self.fill()
         deps, store = self._deps, self.store
@@ -214,11 +214,7 @@ class AgentRuntime:
         hidden = deps.models.estimator.messages(deps.models.name, results) - deps.models.estimator.messages(
             deps.models.name, shown
         )
-        return self.view_changes.tally.facts | {
-            "tokens": whole,
-            "maskedTokens": hidden,
-            "messages": len(store),
-        }
+        return self.view_changes.tally.stats(messages=len(store), tokens=whole, masked_tokens=hidden)
 
     async def history(self) -> str:
         """As `contracts.agent.Agent.history`."""

@@ -6,11 +6,13 @@ Nothing that was said is lost by either: the session that is left stays on file 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bot.agent import showing
 from bot.agent.deps import AgentDeps
 from bot.agent.runtime import AgentRuntime
 from bot.context import deletions
+from bot.contracts.agent import SessionChange, SessionInfo
 from bot.contracts.base import Json
 from bot.contracts.transcript import Meta, Said, TranscriptLine
 
@@ -29,38 +31,38 @@ class Sessions:
         self._transcript = deps.history.transcript
         self._deps = deps
 
-    async def listed(self) -> list[Json]:
+    async def listed(self) -> list[SessionInfo]:
         """As `contracts.agent.Agent.sessions`."""
         await self._runtime.fill()
         known = await self._transcript.sessions(self._chat_key)
         outlines = await self._transcript.outlines(self._chat_key, LISTED)
         gone = deletions.read_deletions(await self._deps.history.archive.removals(self._chat_key))
         return [
-            {
-                "id": short(one.session, known),
-                "current": one.current,
-                "messages": one.messages,
-                "lastTs": one.last_ts,
-                "words": self._words(one.first, gone),
-            }
+            SessionInfo(
+                short(one.session, known),
+                one.current,
+                one.messages,
+                one.last_ts,
+                self._words(one.first, gone),
+            )
             for one in outlines
         ]
 
-    async def resume(self, asked: str) -> Json:
+    async def resume(self, asked: str) -> SessionChange:
         """As `contracts.agent.Agent.resume`."""
         await self._runtime.fill()
         known = await self._transcript.sessions(self._chat_key)
         current = await self._transcript.current(self._chat_key)
         found = [one for one in known if len(asked) >= SHORTEST and one.endswith(asked.upper())]
         if len(found) != 1:
-            return {"how": "ambiguous" if found else "unknown"}
+            return SessionChange("ambiguous" if found else "unknown")
         if found[0] == current:
-            return {"how": "here"}
+            return SessionChange("here")
         await self._runtime.leave()
         await self._runtime.view_changes.ledger.resume(found[0], self._begun("resume", {"session": current}))
         return self._done("an earlier session goes on", found[0], current, known)
 
-    async def fork(self, request_id: str | None, back: int) -> Json:
+    async def fork(self, request_id: str | None, back: int) -> SessionChange:
         """As `contracts.agent.Agent.fork`."""
         await self._runtime.fill()
         await self._runtime.flush()
@@ -69,15 +71,14 @@ class Sessions:
         if request_id is not None:
             at = next((at for at, one in enumerate(points) if request_id in one.sources), -1)
         if not 0 <= at < len(points):
-            return {"how": "unknown", "turns": len(points)}
+            return SessionChange("unknown", turns=len(points))
         known = await self._transcript.sessions(self._chat_key)
         current = await self._transcript.current(self._chat_key)
         await self._runtime.leave()
         origin = {"session": current, "requestId": min(points[at].sources)}
         session = await self._runtime.view_changes.ledger.fork(points[at], self._begun("fork", origin))
-        return self._done("a fork of the session begins", session, current, known) | {
-            "left": len(points) - 1 - at
-        }
+        done = self._done("a fork of the session begins", session, current, known)
+        return replace(done, turns=len(points) - 1 - at)
 
     def _begun(self, reason: str, origin: Json) -> Meta:
         """Return the first line of the session that goes on, with the chat's totals and chosen model: these are the chat's,
@@ -88,10 +89,10 @@ class Sessions:
         chosen = self._runtime.chosen or ""
         return Meta(reason=reason, from_=origin, totals=tally.facts, chosen_model=chosen)
 
-    def _done(self, what: str, session: str, left: str | None, known: Sequence[str]) -> Json:
+    def _done(self, what: str, session: str, left: str | None, known: Sequence[str]) -> SessionChange:
         names = [*known, session]
         self._deps.log.write("session", what, chat_key=self._chat_key, session=session, left=left)
-        return {"how": "done", "id": short(session, names), "leftId": short(left, names) if left else None}
+        return SessionChange("done", short(session, names), short(left, names) if left else None)
 
     def _words(self, first: TranscriptLine | None, gone: deletions.Deletions) -> str:
         """The beginning of what the person said first, unless it was removed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bot.contracts.agent import ChatStats
 from bot.contracts.base import Json
 from bot.contracts.journal import StepRecord
 from bot.contracts.model import Usage
@@ -37,6 +38,24 @@ class Tally:
         """All of it, as it is written; `costUsd` is without the `unpriced` calls."""
         counts = {**self._counts, "costUsd": round(self._cost, 6)}
         return counts | ({"wrong": list(self.wrong)} if self.wrong else {})
+
+    def stats(self, *, messages: int, tokens: int, masked_tokens: int) -> ChatStats:
+        """The totals beside the present state of the chat."""
+        counts = self._counts
+        return ChatStats(
+            counts["turns"],
+            counts["epochs"],
+            counts["calls"],
+            counts["unpriced"],
+            input_tokens=counts["inputTokens"],
+            cache_read_tokens=counts["cacheReadTokens"],
+            cache_write_tokens=counts["cacheWriteTokens"],
+            output_tokens=counts["outputTokens"],
+            cost_usd=round(self._cost, 6),
+            messages=messages,
+            tokens=tokens,
+            masked_tokens=masked_tokens,
+        )
 
     def load(self, found: object) -> None:
         """Go on from what was written; it counts from now on where that is no such thing."""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from bot.contracts.channel import ChannelSettings, Manifest
-    from bot.contracts.environment import Disk
     from bot.contracts.examination import Claim, Examination
 
 KEY = "ANTHROPIC_API_KEY"
@@ -216,14 +215,3 @@ def keep(root: Path, found: Credentials, known: Mapping[str, Manifest]) -> None:
         if person not in named:
             channel, _, user_id = person.partition(":")
             lists.appoint(channel, user_id)
-
-
-def hide_from_git(root: Path, disk: Disk) -> None:
-    """A `.gitignore` that names `.env`."""
-    path = root / ".gitignore"
-    words = disk.read(path).decode("utf-8", "replace")
-    if {".env", "/.env", ".env*", "*.env"}.isdisjoint(line.strip() for line in words.splitlines()):
-        gap = "" if not words or words.endswith("\n") else "\n"
-        disk.replace(path, f"{words}{gap}.env\n".encode())
-        path.chmod(0o644)
-        say("wrote  .gitignore (.env)")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bot.cli import credentials
 from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, complain, manifests, say, say_json, settings
 
 if TYPE_CHECKING:
@@ -44,6 +43,8 @@ def init(
                 say(f"\n{words}")
         say("\nPut what you get into .env; without a terminal nothing was asked.")
     else:
+        from bot.cli import credentials
+
         found = credentials.ask(root, title, known)
         operators = (*operators, *found.operators)
         _write(root, title, operators or _ask_operators(known), known)
@@ -91,7 +92,7 @@ def _write(root: Path, name: str, operators: tuple[str, ...], known: Mapping[str
         else:
             disk.replace(root / file, content.encode())
             say(f"wrote  {file}")
-    credentials.hide_from_git(root, disk)
+    starter.hide_from_git(root, disk)
     config.write_schema(home / "schema", known, disk)
     say(f"wrote  {HOME}/schema/")
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from bot.cli.common import say
 from bot.config.checks import token_keys, variable
 from bot.contracts.channel import Manifest
+from bot.contracts.environment import Disk
 
 AGENT = """\
 You are Shipmate, an assistant who works with people in their chats.
@@ -79,3 +82,14 @@ def env_example(manifests: Mapping[str, Manifest]) -> str:
         "#SMA_LOG_LLM_PAYLOAD=1",
     ]
     return "\n".join(lines) + "\n"
+
+
+def hide_from_git(root: Path, disk: Disk) -> None:
+    """A `.gitignore` that names `.env`."""
+    path = root / ".gitignore"
+    words = disk.read(path).decode("utf-8", "replace")
+    if {".env", "/.env", ".env*", "*.env"}.isdisjoint(line.strip() for line in words.splitlines()):
+        gap = "" if not words or words.endswith("\n") else "\n"
+        disk.replace(path, f"{words}{gap}.env\n".encode())
+        path.chmod(0o644)
+        say("wrote  .gitignore (.env)")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from bot import text
 from bot.context import blocks, deletions
-from bot.context.store import AgentContextStore, Entry, Turn
+from bot.context.store import AgentContextStore, Entry, Turn, with_redactions
 from bot.contracts.base import Message
 from bot.contracts.transcript import SAME, Boundary, Kept, KeptTurn, LastingFacts, TranscriptLine
 
@@ -74,7 +74,7 @@ def rebuilt(line: TranscriptLine, messages: Mapping[str, Message]) -> Checkpoint
             Turn(
                 turn.request_id,
                 turn.sources,
-                deletions.with_redactions(
+                with_redactions(
                     (Entry(one, blocks.without_thinking([messages[one]])[0]) for one in turn.uuids),
                     kept.blank,
                     kept.unquoted,

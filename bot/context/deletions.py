@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from bot.context import blocks, quotes
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.transcript import SAME, Boundary, Said, TranscriptLine, TurnStart
-
-if TYPE_CHECKING:
-    from bot.context.store import Entry, Older
 
 REMOVED = "[message removed]"
 _REMOVED: Json = {"type": "text", "text": REMOVED}
@@ -173,29 +169,9 @@ def hidden(message: Message) -> frozenset[str]:
     return quotes.ids(message, REMOVED)
 
 
-def older(shown: Iterable[Older], gone: Deletions) -> tuple[Older, ...]:
-    """Older messages in view, without the words of those that are gone."""
-    # A key that goes on names another chat, whose messages have the same ids as those of this one.
-    return tuple(
-        one._replace(message=redacted(one.message)) if one.key[1:] in gone.messages else one for one in shown
-    )
-
-
 def redacted(message: Message) -> Message:
     """The same without what it says."""
     return {**message, "content": [_REMOVED]}
-
-
-def with_redactions(
-    entries: Iterable[Entry], uuids: Collection[str], ids: Collection[str] = ()
-) -> tuple[Entry, ...]:
-    """The entries, those with these uuids without what was said in them, and none with what is quoted of these ids."""
-    gone = frozenset(uuids)
-    found = []
-    for one in entries:
-        message = without(one.message) if one.uuid in gone else unquoted(one.message, ids)
-        found.append(one if message is one.message else type(one)(one.uuid, message))
-    return tuple(found)
 
 
 def _adopted(source: str) -> set[tuple[str, str]]:

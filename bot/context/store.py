@@ -12,8 +12,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bot.context import blocks
-from bot.context.deletions import with_redactions
+from bot.context import blocks, deletions
 from bot.contracts.base import Message
 from bot.contracts.transcript import (
     SAME,
@@ -343,6 +342,27 @@ def without_thinking(entries: Iterable[Entry]) -> tuple[Entry, ...]:
         Entry(entry.uuid, message)
         for entry in entries
         for message in blocks.without_thinking([entry.message])
+    )
+
+
+def with_redactions(
+    entries: Iterable[Entry], uuids: Collection[str], ids: Collection[str] = ()
+) -> tuple[Entry, ...]:
+    """The entries, those with these uuids without what was said in them, and none with what is quoted of these ids."""
+    gone = frozenset(uuids)
+    found = []
+    for one in entries:
+        message = deletions.without(one.message) if one.uuid in gone else deletions.unquoted(one.message, ids)
+        found.append(one if message is one.message else Entry(one.uuid, message))
+    return tuple(found)
+
+
+def without_deleted(shown: Iterable[Older], gone: deletions.Deletions) -> tuple[Older, ...]:
+    """Older messages in view, without the words of those that are gone."""
+    # A key that goes on names another chat, whose messages have the same ids as those of this one.
+    return tuple(
+        one._replace(message=deletions.redacted(one.message)) if one.key[1:] in gone.messages else one
+        for one in shown
     )
 
 

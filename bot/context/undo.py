@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.context.store import Turn
-from bot.contracts.transcript import SAME, Boundary, TranscriptLine
+from bot.contracts.transcript import SAME, Boundary, Maker, TranscriptLine
 
-MEMORY = "memory"
+MEMORY: Maker = "memory"
 """The maker of a compaction (`Boundary.how`)."""
 UNDO = "undo"
 """The reason of the boundary that takes a turn back. In earlier versions it could take a summary away."""

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
 from bot.contracts.outbound import Sent
@@ -82,6 +81,82 @@ class TurnOutcome:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class CompactResult:
+    """The end of a compaction that a person asked for: the memory, a `summary` of ours or one of the `provider` stands now for
+    `messages` older ones, there was `nothing` to gain, or it `failed`.
+    """
+
+    outcome: Literal["memory", "summary", "provider", "nothing", "failed"]
+    messages: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChatStats:
+    """Totals of a chat since its beginning, over restarts and `reset`, and its present state.
+
+    `epochs` are changes of the view, `calls` those of the model. `input_tokens` were neither read from a cache nor written to
+    it; `cost_usd` is without the `unpriced` calls. `tokens` of the `messages` are estimated; `masked_tokens` of them are not
+    shown to the model.
+    """
+
+    turns: int = 0
+    epochs: int = 0
+    calls: int = 0
+    unpriced: int = 0
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    messages: int = 0
+    tokens: int = 0
+    masked_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A conversation of a chat. `id` is short and of this chat alone; `last_ts` in ms; `words`: the beginning of its first
+    message.
+    """
+
+    id: str
+    current: bool
+    messages: int
+    last_ts: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionChange:
+    """The end of going to another conversation. Where it is `done`: its `id`, that of the one that was left, and how many
+    `turns` of that a fork leaves out. Where a fork's point is `unknown`, `turns` says how many there are.
+    """
+
+    outcome: Literal["done", "here", "unknown", "ambiguous"]
+    id: str = ""
+    left_id: str | None = None
+    turns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """The model that answers in a chat, `chosen` for it or ship.json's `default`. `window` is in tokens of a request, `price` in
+    US dollars for a million tokens read and written; None where unknown. `confirmed`: the provider said that it has it.
+    """
+
+    model: str
+    chosen: bool
+    default: str
+    window: int | None
+    price: tuple[float, float] | None
+    messages: int
+    max_messages: int
+    confirmed: bool = True
+
+
 class Agent(Protocol):
     """The runtimes of all chats. The caller runs one turn of a chat at a time."""
 
@@ -108,19 +183,12 @@ class Agent(Protocol):
         """Begin anew: an empty store and a new transcript; returns how many messages were set aside."""
         ...
 
-    async def compact(self, chat_key: ChatKey, focus: str = "") -> Json:
-        """Put a summary in place of the older part of the history, one that keeps `focus` above all. Facts for
-        `/compact`: `how` (`memory` or `summary` stands for it now, there was `nothing` to gain, or it `failed`), and
-        where it was done `messages` (how many went), `tokensBefore` and `tokensAfter`.
-        """
+    async def compact(self, chat_key: ChatKey, focus: str = "") -> CompactResult:
+        """Put a summary in place of the older part of the history, one that keeps `focus` above all."""
         ...
 
-    async def stats(self, chat_key: ChatKey) -> Json:
-        """Totals of a chat since its beginning, over restarts and `reset`, for `/stats`: `turns`, `epochs` (changes of
-        the view), `calls` of the model, `inputTokens` (neither read from a cache nor written to it),
-        `cacheReadTokens`, `cacheWriteTokens`, `outputTokens`, `costUsd` without the `unpriced` calls. And its
-        present state: `messages`, `tokens` (estimated), of these `maskedTokens` that are not shown to the model.
-        """
+    async def stats(self, chat_key: ChatKey) -> ChatStats:
+        """Totals and present state of a chat."""
         ...
 
     async def history(self, chat_key: ChatKey) -> str:
@@ -142,37 +210,29 @@ class Agent(Protocol):
         """
         ...
 
-    async def sessions(self, chat_key: ChatKey) -> list[Json]:
-        """The newest conversations of a chat, the one last written to first: `id` (short, of this chat alone),
-        `current`, `messages`, `lastTs` (ms), `words` (the beginning of what was said first). Raises
-        `errors.StorageError`.
-        """
+    async def sessions(self, chat_key: ChatKey) -> list[SessionInfo]:
+        """The newest conversations of a chat, the one last written to first. Raises `errors.StorageError`."""
         ...
 
-    async def resume(self, chat_key: ChatKey, session: str) -> Json:
-        """Go on with an earlier conversation of this chat, by the end of its id. `how` is "done" (with `id`, and
-        `leftId` of the one that was left), "here", "unknown" or "ambiguous". Raises `errors.StorageError`; nothing has
+    async def resume(self, chat_key: ChatKey, session: str) -> SessionChange:
+        """Go on with an earlier conversation of this chat, by the end of its id. Raises `errors.StorageError`; nothing has
         changed then but the memory.
         """
         ...
 
-    async def fork(self, chat_key: ChatKey, *, request_id: str | None = None, back: int = 0) -> Json:
+    async def fork(self, chat_key: ChatKey, *, request_id: str | None = None, back: int = 0) -> SessionChange:
         """Go on in a new conversation that is a copy of this one up to the end of the turn that answered a message, or
-        of the turn so many before the last. `how` is "done" (with `id`, `leftId` and `left`, how many turns were left
-        out) or "unknown" (with `turns`, how many there are). Raises as `resume` does.
+        of the turn so many before the last. Raises as `resume` does.
         """
         ...
 
-    async def describe(self, chat_key: ChatKey) -> Json:
-        """Facts for `/status` and `/model`: `model` (which answers), `chosen` (for this chat, or ship.json's),
-        `default` (ship.json's), `window` (tokens of a request) and `price` (US dollars for a million tokens read and
-        written), both None where unknown; `messages`, `maxMessages`.
-        """
+    async def describe(self, chat_key: ChatKey) -> ModelInfo:
+        """The model that answers in a chat."""
         ...
 
-    async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> Json:
-        """Let this model answer in a chat from the next turn on, over restarts; None is ship.json's. Facts as `describe`,
-        and `asked`: whether the provider said that it has it. `request_id` is that of the message that says so.
+    async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> ModelInfo:
+        """Let this model answer in a chat from the next turn on, over restarts; None is ship.json's. `request_id` is that of
+        the message that says so.
 
         Raises `errors.ModelUnknown` where the provider does not have it, and `errors.StorageError`; nothing has changed
         then.

@@ -42,6 +42,10 @@ _Readable = WrapValidator(_or_none)
 """A line that cannot be read counts as absent."""
 
 
+Maker = Literal["memory", "summary", "provider"]
+"""The maker of a compaction: the memory stands for what went, or a summary of ours or of the provider."""
+
+
 class _Data:
     """Base of what stands in the data of a line."""
 
@@ -188,7 +192,7 @@ class Boundary(LastingFacts):
     """Ids of messages that others quote without their words from now on."""
     restored: bool = False
     """True if the view is what `kept` names, whatever it was: something came back, or lines before were never read."""
-    how: str | None = None
+    how: Annotated[Maker | None, _Readable] = None
     """The maker of a compaction."""
     kept: Annotated[Kept | None, _Readable] = None
 

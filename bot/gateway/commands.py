@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from bot import errors, text
-from bot.contracts.agent import Agent
-from bot.contracts.base import Json
+from bot.contracts.agent import Agent, ChatStats, ModelInfo, SessionChange, SessionInfo
 from bot.contracts.channel import Manifest
 from bot.contracts.inbound import Inbound
 from bot.gateway.access import Access
@@ -41,16 +40,16 @@ class Branches:
         asked = _first_word(inbound)
         if not asked:
             return await self._listed(inbound)
-        facts = await self._agent.resume(inbound.chat_key, asked)
+        change = await self._agent.resume(inbound.chat_key, asked)
         prefix, shown = self._manifests[inbound.channel].command_prefix, text.preview(asked, 40)
-        if facts["how"] == "done":
+        if change.outcome == "done":
             return (
-                f"We are back in conversation {facts['id']}.{_way_back(facts, prefix)} "
+                f"We are back in conversation {change.id}.{_way_back(change, prefix)} "
                 f"{prefix}history shows what I have in mind."
             )
-        if facts["how"] == "here":
+        if change.outcome == "here":
             return f"We are in conversation {shown} already."
-        if facts["how"] == "ambiguous":
+        if change.outcome == "ambiguous":
             return f"More than one conversation of this chat ends in {shown}. Give me more of its id."
         return f"This chat has no conversation {shown}. {prefix}resume alone shows which there are."
 
@@ -64,16 +63,18 @@ class Branches:
             request_id = await self._receipts.found(inbound, wanted)
             if request_id is None:
                 return f"I know no message or answer {text.preview(wanted, 40)} in this chat."
-        facts = await self._agent.fork(inbound.chat_key, request_id=request_id, back=back)
-        if facts["how"] == "done":
-            left = facts["left"]
+        change = await self._agent.fork(inbound.chat_key, request_id=request_id, back=back)
+        if change.outcome == "done":
+            left = change.turns
             where = f"I have left out the last {_turns(left)}" if left else "It has everything we said"
-            return f"A new conversation that begins as a copy of this one. {where}.{_way_back(facts, prefix)}"
+            return (
+                f"A new conversation that begins as a copy of this one. {where}.{_way_back(change, prefix)}"
+            )
         if request_id is not None:
             return f"That message is not in the conversation we are in. {prefix}resume shows the others of this chat."
-        if not facts["turns"]:
+        if not change.turns:
             return "There is nothing yet in this conversation that I could fork."
-        return f"This conversation has {_turns(facts['turns'])}; I cannot go back {back:,} and keep one."
+        return f"This conversation has {_turns(change.turns)}; I cannot go back {back:,} and keep one."
 
     async def _listed(self, inbound: Inbound) -> str:
         found = await self._agent.sessions(inbound.chat_key)
@@ -94,17 +95,18 @@ def _first_word(inbound: Inbound) -> str:
     return words[0] if words else ""
 
 
-def _way_back(facts: Json, prefix: str) -> str:
-    left = facts.get("leftId")
-    return f" {prefix}resume {left} returns to the one before." if left else ""
+def _way_back(change: SessionChange, prefix: str) -> str:
+    return f" {prefix}resume {change.left_id} returns to the one before." if change.left_id else ""
 
 
-def _session_line(one: Json) -> str:
-    moment = datetime.fromtimestamp(one["lastTs"] / 1000, UTC)
-    count = one["messages"]
-    words = f": “{one['words']}”" if one["words"] else ""
-    here = ", where we are" if one["current"] else ""
-    return f"{one['id']} – {moment:%Y-%m-%d %H:%M} UTC, {count:,} message{'' if count == 1 else 's'}{here}{words}"
+def _session_line(one: SessionInfo) -> str:
+    moment = datetime.fromtimestamp(one.last_ts / 1000, UTC)
+    count = one.messages
+    words = f": “{one.words}”" if one.words else ""
+    here = ", where we are" if one.current else ""
+    return (
+        f"{one.id} – {moment:%Y-%m-%d %H:%M} UTC, {count:,} message{'' if count == 1 else 's'}{here}{words}"
+    )
 
 
 def _turns(count: int) -> str:
@@ -256,14 +258,14 @@ class Commands:
 
     async def _compact(self, inbound: Inbound) -> str:
         assert inbound.command is not None  # noqa: S101 - it is what is carried out
-        facts = await self._agent.compact(inbound.chat_key, inbound.command.args.strip())
-        if facts["how"] == "nothing":
+        done = await self._agent.compact(inbound.chat_key, inbound.command.args.strip())
+        if done.outcome == "nothing":
             return "There is not enough of a conversation yet to make it shorter."
-        if facts["how"] == "failed":
+        if done.outcome == "failed":
             return "I could not sum up our conversation just now; it is as it was. Please try again later."
         return (
-            f"I have summed up {facts['messages']} older messages: about {facts['tokensBefore']} tokens have become "
-            f"{facts['tokensAfter']}. The messages themselves stay on file."
+            f"I have summed up {done.messages} older messages: about {done.tokens_before} tokens have become "
+            f"{done.tokens_after}. The messages themselves stay on file."
         )
 
     async def _stats(self, inbound: Inbound) -> str:
@@ -283,7 +285,7 @@ class Commands:
         return f"I have forgotten the message “{said}” and my answer. What I did for it stays done, and both stay on file."
 
     async def _status(self, inbound: Inbound) -> str:
-        facts = await self._agent.describe(inbound.chat_key)
+        info = await self._agent.describe(inbound.chat_key)
         waiting = self._scheduler.waiting(inbound.chat_key)
         if self._scheduler.running(inbound.chat_key):
             doing = "I am working on a message" + (f", {waiting} more waiting" if waiting else "")
@@ -292,8 +294,8 @@ class Commands:
             doing = f"I have not begun yet, {waiting} waiting" if waiting else "I am idle"
         servers = ", ".join(f"{name} ({state})" for name, state in sorted(self._servers.sources().items()))
         return (
-            f"{doing}. Model: {facts['model']}. "
-            f"I have {facts['messages']} of at most {facts['maxMessages']} messages of this conversation in mind."
+            f"{doing}. Model: {info.model}. "
+            f"I have {info.messages} of at most {info.max_messages} messages of this conversation in mind."
             + (f" MCP servers: {servers}." if servers else "")
         )
 
@@ -308,13 +310,13 @@ class Commands:
         if name is not None and MODEL_NAME.fullmatch(name) is None:
             return f"“{shown}” is not the name of a model. Nothing has changed."
         try:
-            facts = await self._agent.choose_model(inbound.chat_key, name, inbound.request_id)
+            info = await self._agent.choose_model(inbound.chat_key, name, inbound.request_id)
         except errors.OneModel as error:
             return error.person
         except errors.ModelUnknown:
             return f"The provider does not have a model “{shown}”. Nothing has changed."
-        unsure = "" if facts["asked"] else " I could not ask the provider whether it has it."
-        return _answering(facts) + unsure
+        unsure = "" if info.confirmed else " I could not ask the provider whether it has it."
+        return _answering(info) + unsure
 
     async def _whoami(self, inbound: Inbound) -> str:
         role = "an operator" if self._access.is_operator(inbound.channel, inbound.user_id) else "a member"
@@ -335,33 +337,31 @@ def _argument(inbound: Inbound) -> str:
     return inbound.command.args.strip() if inbound.command is not None else ""
 
 
-def _answering(facts: Json) -> str:
+def _answering(info: ModelInfo) -> str:
     """Names the model that answers in a chat, for a person."""
-    where = (
-        f"chosen for this chat (ship.json has {facts['default']})" if facts["chosen"] else "as ship.json says"
-    )
-    window, price = facts["window"], facts["price"]
+    where = f"chosen for this chat (ship.json has {info.default})" if info.chosen else "as ship.json says"
+    window, price = info.window, info.price
     reads = f"It reads up to {window:,} tokens." if window else "How many tokens it reads, I do not know."
     costs = "Its price I do not know."
     if price is not None:
         costs = f"A million tokens cost ${price[0]:,.2f} read and ${price[1]:,.2f} written."
-    return f"{facts['model']} answers here, {where}. {reads} {costs}"
+    return f"{info.model} answers here, {where}. {reads} {costs}"
 
 
-def told(facts: Json) -> str:
+def told(stats: ChatStats) -> str:
     """The state of a conversation, for a person."""
-    read = facts["cacheReadTokens"]
-    prompts = facts["inputTokens"] + read + facts["cacheWriteTokens"]
+    read = stats.cache_read_tokens
+    prompts = stats.input_tokens + read + stats.cache_write_tokens
     share = f"{read / prompts:.0%} of that from its cache" if prompts else "nothing of that from its cache"
-    cost = f"${facts['costUsd']:.2f}"
-    if facts["unpriced"]:
-        cost += f", and {_count(facts['unpriced'], 'question')} whose price I do not know"
+    cost = f"${stats.cost_usd:.2f}"
+    if stats.unpriced:
+        cost += f", and {_count(stats.unpriced, 'question')} whose price I do not know"
     return (
-        f"{_count(facts['turns'], 'turn')} so far, {_count(facts['calls'], 'question')} to the model. It has read "
-        f"{prompts:,} tokens, {share}, and written {facts['outputTokens']:,}. Cost: {cost}.\n"
-        f"In mind: {_count(facts['messages'], 'message')}, about {facts['tokens']:,} tokens, of which "
-        f"{facts['maskedTokens']:,} are masked. What I see of our conversation was rewritten "
-        f"{_count(facts['epochs'], 'time')}."
+        f"{_count(stats.turns, 'turn')} so far, {_count(stats.calls, 'question')} to the model. It has read "
+        f"{prompts:,} tokens, {share}, and written {stats.output_tokens:,}. Cost: {cost}.\n"
+        f"In mind: {_count(stats.messages, 'message')}, about {stats.tokens:,} tokens, of which "
+        f"{stats.masked_tokens:,} are masked. What I see of our conversation was rewritten "
+        f"{_count(stats.epochs, 'time')}."
     )
 
 

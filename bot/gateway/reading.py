@@ -91,8 +91,7 @@ class Reading:
 
     async def _context(self, inbound: Inbound) -> tuple[Quoted, ...]:
         """Earlier messages of a thread the bot is new to, without those of strangers."""
-        facts = await self._agent.describe(inbound.chat_key)
-        if facts["messages"]:
+        if (await self._agent.describe(inbound.chat_key)).messages:
             return ()
         try:
             async with asyncio.timeout(CONTEXT_SECONDS):

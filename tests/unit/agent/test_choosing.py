@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
+from bot.contracts.agent import ModelInfo
 from bot.contracts.identity import ChatKey
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
@@ -16,7 +17,7 @@ from tests.unit.agent.conftest import KEY, Bench, words
 OPUS = "claude-opus-5-5"
 
 
-async def choose(bench: Bench, model: str | None) -> dict[str, object]:
+async def choose(bench: Bench, model: str | None) -> ModelInfo:
     return await bench.pool.choose_model(KEY, model, bench.ids.ulid())
 
 
@@ -33,8 +34,8 @@ async def say(bench: Bench, said: str) -> None:
 async def test_the_next_turn_has_the_model_and_a_declared_change(bench: Bench) -> None:
     await say(bench, "one")
     facts = await choose(bench, OPUS)
-    assert (facts["model"], facts["chosen"], facts["default"]) == (OPUS, True, "scripted")
-    assert facts["price"] == (4, 20)
+    assert (facts.model, facts.chosen, facts.default) == (OPUS, True, "scripted")
+    assert facts.price == (4, 20)
     await say(bench, "two")
     await say(bench, "three")
     assert asked(bench) == ["scripted", OPUS, OPUS]
@@ -43,9 +44,9 @@ async def test_the_next_turn_has_the_model_and_a_declared_change(bench: Bench) -
     await choose(bench, None)
     await say(bench, "four")
     assert asked(bench)[-1] == "scripted"
-    assert (await bench.pool.describe(KEY))["chosen"] is False
+    assert (await bench.pool.describe(KEY)).chosen is False
     with_other = await bench.pool.describe(ChatKey.parse("telegram:chat:2"))
-    assert with_other["model"] == "scripted"
+    assert with_other.model == "scripted"
 
 
 @pytest.mark.parametrize("before", [0, 1])
@@ -59,11 +60,11 @@ async def test_it_is_kept_over_restarts_new_conversations_and_returns_to_old_one
     await say(bench, "one")
     await bench.pool.reset(KEY)
     bench.restart()
-    assert (await bench.pool.describe(KEY))["model"] == OPUS
+    assert (await bench.pool.describe(KEY)).model == OPUS
     await say(bench, "two")
     await choose(bench, "claude-opus-5")
     _, earlier = await bench.pool.sessions(KEY)
-    await bench.pool.resume(KEY, earlier["id"])
+    await bench.pool.resume(KEY, earlier.id)
     await say(bench, "three")
     bench.restart()
     await say(bench, "four")
@@ -72,7 +73,7 @@ async def test_it_is_kept_over_restarts_new_conversations_and_returns_to_old_one
     assert asked(bench)[before:] == [OPUS, OPUS, "claude-opus-5", "claude-opus-5", "claude-opus-5"]
     await choose(bench, None)
     _, earlier, *_ = await bench.pool.sessions(KEY)
-    await bench.pool.resume(KEY, earlier["id"])
+    await bench.pool.resume(KEY, earlier.id)
     await say(bench, "six")
     assert asked(bench)[-1] == "scripted", "what is chosen is the chat's, not a conversation's"
 
@@ -83,7 +84,7 @@ async def test_it_is_kept_where_only_the_newest_turns_are_read(bench: Bench) -> 
     for number in range(8):
         await say(bench, str(number))
     bench.restart()
-    assert (await bench.pool.describe(KEY))["model"] == OPUS
+    assert (await bench.pool.describe(KEY)).model == OPUS
 
 
 async def test_it_is_kept_behind_a_boundary(bench: Bench) -> None:

@@ -25,7 +25,7 @@ def priced(answer: ModelReply, cost: float | None = 0.25, read: int = 60) -> Mod
 
 async def test_a_chat_is_counted_from_its_beginning_over_restarts_and_new_conversations(bench: Bench) -> None:
     empty = await bench.pool.stats(KEY)
-    assert (empty["turns"], empty["calls"], empty["costUsd"], empty["tokens"]) == (0, 0, 0.0, 0)
+    assert (empty.turns, empty.calls, empty.cost_usd, empty.tokens) == (0, 0, 0.0, 0)
     bench.model.answers.extend([priced(reply(tool_use("skills_list"))), priced(reply(text("fertig 🏁")))])
     await bench.say("你好")
     bench.restart()
@@ -34,9 +34,9 @@ async def test_a_chat_is_counted_from_its_beginning_over_restarts_and_new_conver
     await bench.pool.reset(KEY)
     bench.restart()
     found = await bench.pool.stats(KEY)
-    assert (found["turns"], found["calls"], found["unpriced"], found["costUsd"]) == (2, 3, 1, 0.5)
-    assert (found["inputTokens"], found["cacheReadTokens"], found["cacheWriteTokens"]) == (90, 180, 30)
-    assert (found["outputTokens"], found["epochs"], found["messages"]) == (21, 1, 0)
+    assert (found.turns, found.calls, found.unpriced, found.cost_usd) == (2, 3, 1, 0.5)
+    assert (found.input_tokens, found.cache_read_tokens, found.cache_write_tokens) == (90, 180, 30)
+    assert (found.output_tokens, found.epochs, found.messages) == (21, 1, 0)
 
 
 async def test_what_a_cut_off_turn_had_asked_is_counted_once_it_goes_on(bench: Bench) -> None:
@@ -62,7 +62,7 @@ async def test_what_a_cut_off_turn_had_asked_is_counted_once_it_goes_on(bench: B
     await bench.pool.run(request)
     bench.restart()
     found = await bench.pool.stats(KEY)
-    assert (found["turns"], found["calls"], found["costUsd"]) == (2, 3, 0.75)
+    assert (found.turns, found.calls, found.cost_usd) == (2, 3, 0.75)
 
 
 async def test_what_a_fork_costs_is_the_chats_cost_too(bench: Bench) -> None:
@@ -78,7 +78,7 @@ async def test_what_a_fork_costs_is_the_chats_cost_too(bench: Bench) -> None:
     await bench.pool.flush()
     bench.restart()
     found = await bench.pool.stats(KEY)
-    assert (found["calls"], found["costUsd"]) == (2, 0.125)
+    assert (found.calls, found.cost_usd) == (2, 0.125)
 
 
 async def test_tokens_that_are_masked_are_told_apart(bench: Bench) -> None:
@@ -87,12 +87,12 @@ async def test_tokens_that_are_masked_are_told_apart(bench: Bench) -> None:
     for _ in range(12):
         bench.model.answers.extend([reply(tool_use("look", lines=40)), reply(text("seen"))])
         await bench.say("look")
-    assert (await bench.pool.stats(KEY))["maskedTokens"] == 0
+    assert (await bench.pool.stats(KEY)).masked_tokens == 0
     await bench.clock.advance(400)
     await bench.say("cold")
     found = await bench.pool.stats(KEY)
-    assert 1_000 < found["maskedTokens"] < found["tokens"]
-    assert found["epochs"] == 1
+    assert 1_000 < found.masked_tokens < found.tokens
+    assert found.epochs == 1
     bench.restart()
     assert await bench.pool.stats(KEY) == found
 

@@ -100,7 +100,7 @@ async def test_the_providers_summary_is_asked_behind_the_chats_own_bytes_and_sen
 ) -> None:
     await talked(provided)
     before = declared(json.loads(shown(provided)))[0]
-    assert (await provided.pool.compact(KEY, "the ship"))["how"] == "provider"
+    assert (await provided.pool.compact(KEY, "the ship")).outcome == "provider"
     (asked,) = summaries(server)
     assert unmarked(asked["messages"]) == before
     assert "the ship" in asked["compaction"]["instructions"]
@@ -146,7 +146,7 @@ async def test_a_summary_of_a_summary_takes_its_place(provided: Bench, server: A
     await provided.pool.compact(KEY)
     first = head(provided)["content"][0]
     await talked(provided)
-    assert (await provided.pool.compact(KEY))["how"] == "provider"
+    assert (await provided.pool.compact(KEY)).outcome == "provider"
     assert unmarked(summaries(server)[1]["messages"][0]["content"][0]) == first
     assert head(provided)["content"][0]["signature"] != first["signature"]
     await provided.say("go on")
@@ -210,7 +210,7 @@ async def test_where_it_writes_none_that_will_do_a_fork_does(
 ) -> None:
     server.script(Writer(FAILED[why]))
     await talked(provided)
-    assert (await provided.pool.compact(KEY))["how"] == "summary"
+    assert (await provided.pool.compact(KEY)).outcome == "summary"
     assert "我们谈了船" in head(provided)["content"][0]["text"]
     assert any("no summary" in entry.message for entry in provided.log.entries if entry.kind == "memory")
     await provided.say("go on")
@@ -245,7 +245,7 @@ async def test_what_keeps_it_from_one_summary_is_no_word_about_the_model(
 ) -> None:
     server.script(Writer(answer))
     await talked(provided)
-    assert (await provided.pool.compact(KEY))["how"] == "summary"
+    assert (await provided.pool.compact(KEY)).outcome == "summary"
     assert provided.deps.models.windows.compacts(MODEL)
 
 
@@ -256,7 +256,7 @@ async def test_a_provider_that_does_not_know_its_summary_still_makes_another(
     await provided.pool.compact(KEY)
     await talked(provided)
     server._compactions = Compactions()
-    assert (await provided.pool.compact(KEY))["how"] == "summary"
+    assert (await provided.pool.compact(KEY)).outcome == "summary"
     asked = server.bodies[-1]
     assert "我们谈了船" in json.dumps(asked["messages"][0], ensure_ascii=False), "it reads what was before"
     assert not memory.condensed(asked["messages"][0])
@@ -272,7 +272,7 @@ async def test_before_the_first_turn_of_a_process_a_fork_reads_it_in_words(
     await talked(provided)
     provided.restart()
     await provided.pool.describe(KEY)
-    assert (await provided.pool.compact(KEY))["how"] == "summary"
+    assert (await provided.pool.compact(KEY)).outcome == "summary"
     assert refused(server) == []
 
 
@@ -284,7 +284,7 @@ async def test_a_summary_that_does_not_fit_is_made_of_less_but_of_the_summary_be
     await talked(provided, 12)
     server.script(Writer(say.prompt_too_long()))
     asked = len(server.bodies)
-    assert (await provided.pool.compact(KEY))["how"] == "summary"
+    assert (await provided.pool.compact(KEY)).outcome == "summary"
     first, second = server.bodies[asked:]
     assert "我们谈了船" in json.dumps(second["messages"][0], ensure_ascii=False)
     assert 1 < len(second["messages"]) < len(first["messages"])
@@ -294,7 +294,7 @@ async def test_a_provider_that_refuses_is_not_asked_again(provided: Bench, serve
     await talked(provided)
     server.compacts = False
     for _ in range(2):
-        assert (await provided.pool.compact(KEY))["how"] == "summary"
+        assert (await provided.pool.compact(KEY)).outcome == "summary"
         await talked(provided)
     assert len(summaries(server)) == 1
     assert not provided.deps.models.windows.compacts(MODEL)
@@ -305,11 +305,11 @@ async def test_where_nobody_wants_it_or_the_model_cannot_it_is_not_asked(
 ) -> None:
     await talked(provided)
     provided.configure(compaction=Policy(provider=False))
-    assert (await provided.pool.compact(KEY))["how"] == "summary"
+    assert (await provided.pool.compact(KEY)).outcome == "summary"
     provided.configure(compaction=Policy())
     provided.deps.models.windows.compacts_not(MODEL)
     await talked(provided)
-    assert (await provided.pool.compact(KEY))["how"] == "summary"
+    assert (await provided.pool.compact(KEY)).outcome == "summary"
     assert summaries(server) == []
 
 
@@ -319,7 +319,7 @@ async def test_before_the_first_turn_of_a_process_nobody_knows_what_it_would_sta
     await talked(provided)
     provided.restart()
     await provided.pool.describe(KEY)
-    assert (await provided.pool.compact(KEY))["how"] == "summary"
+    assert (await provided.pool.compact(KEY)).outcome == "summary"
     assert summaries(server) == []
 
 
@@ -353,7 +353,7 @@ async def test_a_summary_in_words_is_as_old_as_its_block(provided: Bench) -> Non
 async def test_a_secret_in_it_costs_it_its_signature(provided: Bench) -> None:
     provided.configure(redact=lambda words: words.replace("海", "***"))
     await talked(provided)
-    assert (await provided.pool.compact(KEY))["how"] == "summary"
+    assert (await provided.pool.compact(KEY)).outcome == "summary"
     assert "the ship is called ***" in head(provided)["content"][0]["text"]
 
 

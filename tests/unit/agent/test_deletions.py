@@ -112,7 +112,7 @@ async def test_a_compaction_behind_it_does_not_bring_it_back(bench: Bench) -> No
         await bench.say(f"short {number}")
     last = request_ids(bench)[-1]
     await remove(bench, "6", last)
-    assert (await bench.pool.compact(KEY))["how"] == "summary"
+    assert (await bench.pool.compact(KEY)).outcome == "summary"
     view = json.dumps(bench.pool.runtime(KEY).store.view())
     assert REMOVED in view
     bench.restart()
@@ -136,13 +136,13 @@ async def test_a_session_that_is_taken_up_again_has_lost_it(bench: Bench, *, for
     first = request_ids(bench)[0]
     if fork:
         await remove(bench, "1", first)
-        assert (await bench.pool.fork(KEY))["how"] == "done"
+        assert (await bench.pool.fork(KEY)).outcome == "done"
     else:
         await bench.pool.reset(KEY)
         await bench.say("hello")
         await remove(bench, "1", first)
-        (earlier,) = (one for one in await bench.pool.sessions(KEY) if not one["current"])
-        assert (await bench.pool.resume(KEY, earlier["id"]))["how"] == "done"
+        (earlier,) = (one for one in await bench.pool.sessions(KEY) if not one.current)
+        assert (await bench.pool.resume(KEY, earlier.id)).outcome == "done"
     await bench.say("and now?")
     assert "how are you?" in spoken(bench)
     assert "鯨" not in spoken(bench)
@@ -251,12 +251,12 @@ async def test_what_a_summary_brought_back_with_its_conversation_loses_it_too(
     first = await summed_up(bench, answers)
     assert first not in request_ids(bench), "it was compacted away"
     if fork:
-        assert (await bench.pool.fork(KEY))["how"] == "done"
+        assert (await bench.pool.fork(KEY)).outcome == "done"
     else:
         await bench.pool.reset(KEY)
         await bench.say("hello")
-        (earlier,) = (one for one in await bench.pool.sessions(KEY) if not one["current"])
-        assert (await bench.pool.resume(KEY, earlier["id"]))["how"] == "done"
+        (earlier,) = (one for one in await bench.pool.sessions(KEY) if not one.current)
+        assert (await bench.pool.resume(KEY, earlier.id)).outcome == "done"
     answers.memory = reply(text(SessionMemory(facts=("the secret is 鯨",)).markdown))
     for number in range(4):
         await bench.say(f"again {number} {LONG}")

@@ -133,7 +133,7 @@ async def test_totals_and_frame_outlive_the_boundary_that_hides_them(bench: Benc
     await talk(bench, 7)
     before = await bench.pool.stats(KEY)
     frame = bench.pool.runtime(KEY).view_changes.frame
-    assert before["turns"] == 7
+    assert before.turns == 7
     bench.restart()
     assert await bench.pool.stats(KEY) == before
     assert bench.pool.runtime(KEY).view_changes.frame == frame

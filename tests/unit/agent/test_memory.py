@@ -108,7 +108,7 @@ async def test_asking_for_the_status_first_does_not_take_the_current_message_for
 ) -> None:
     inbound = bench.inbound("hello")
     await bench.store(inbound.ts, "user", "hello", request_id=inbound.request_id)
-    assert (await bench.pool.describe(KEY))["messages"] == 0
+    assert (await bench.pool.describe(KEY)).messages == 0
     from bot.contracts.agent import TurnRequest
 
     await bench.pool.run(TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat))

@@ -196,7 +196,7 @@ async def elsewhere(bench: Bench, rng: random.Random) -> None:
     elif asked == 2:
         await bench.pool.fork(KEY, back=rng.randrange(3))
     elif asked == 3:
-        earlier = [one["id"] for one in await bench.pool.sessions(KEY) if not one["current"]]
+        earlier = [one.id for one in await bench.pool.sessions(KEY) if not one.current]
         if earlier:
             await bench.pool.resume(KEY, rng.choice(earlier))
     elif turns and turns[-1].request_id:
@@ -228,7 +228,7 @@ async def compacted(bench: Bench, rng: random.Random) -> None:
     said: list[ModelReply | Exception] = [reply(text(SUMMARY)), reply(text("no")), errors.Overloaded()]
     bench.model.answers.extend(rng.choice(said) for _ in range(2))
     facts = await bench.pool.compact(KEY)
-    assert facts["how"] in {"summary", "provider", "nothing", "failed"}
+    assert facts.outcome in {"summary", "provider", "nothing", "failed"}
     bench.model.answers.clear()
     await restarted(bench)
 

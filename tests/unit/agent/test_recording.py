@@ -139,7 +139,7 @@ async def test_each_body_is_made_again_as_the_provider_got_it(
     server.then(say.reply(say.text("cold")))
     await bench.say("cold?")
     server.then(say.reply(say.text(SUMMARY)))
-    assert (await bench.pool.compact(KEY))["how"] == "summary"
+    assert (await bench.pool.compact(KEY)).outcome == "summary"
     server.then(say.reply(say.text("to be "), stop_reason="max_tokens"), say.reply(say.text("continued")))
     await bench.say("short")
     await bench.pool.reset(KEY)
@@ -279,7 +279,7 @@ async def test_neither_do_those_that_were_loaded_or_summed_up_stay(bench: Bench)
         bench.model.answers.append(reply(text("I see")))
         await bench.say(f"{number} " + "y" * 9_000)
     bench.model.answers.append(reply(text(SUMMARY.replace("聊天", "the plum"))))
-    assert (await bench.pool.compact(KEY))["how"] == "summary"
+    assert (await bench.pool.compact(KEY)).outcome == "summary"
     bench.model.answers.append(reply(text("so it is")))
     await bench.say("and then?")
     assert all(call.exact for call in await calls(bench))

@@ -9,6 +9,7 @@ import pytest
 
 from bot import errors
 from bot.agent.sessions import SHORTEST, short
+from bot.contracts.agent import SessionChange
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.transcript import Meta
 from bot.system import SystemDisk
@@ -40,51 +41,51 @@ async def test_an_earlier_conversation_goes_on_where_it_was_left(bench: Bench) -
     await bench.pool.reset(KEY)
     await talk(bench, "something else")
     now, earlier = await bench.pool.sessions(KEY)
-    assert (now["current"], now["words"], now["messages"]) == (True, "something else", 2)
-    assert (earlier["current"], earlier["words"], earlier["messages"]) == (False, "東京の予算", 4)
-    facts = await bench.pool.resume(KEY, earlier["id"].lower())
-    assert facts == {"how": "done", "id": earlier["id"], "leftId": now["id"]}
+    assert (now.current, now.words, now.messages) == (True, "something else", 2)
+    assert (earlier.current, earlier.words, earlier.messages) == (False, "東京の予算", 4)
+    facts = await bench.pool.resume(KEY, earlier.id.lower())
+    assert facts == SessionChange("done", earlier.id, now.id)
     await bench.pool.describe(KEY)
     assert json.dumps(bench.pool.runtime(KEY).store.view()) == view, "the same bytes as before"
     bench.restart()
     await talk(bench, "three")
     assert kept(bench) == [*before, "three", "to three"]
     await as_from_the_beginning(bench)
-    assert [one["current"] for one in await bench.pool.sessions(KEY)] == [True, False]
-    assert (await bench.pool.sessions(KEY))[0]["words"] == "東京の予算"
+    assert [one.current for one in await bench.pool.sessions(KEY)] == [True, False]
+    assert (await bench.pool.sessions(KEY))[0].words == "東京の予算"
 
 
 async def test_what_a_chat_comes_to_is_counted_over_all_of_them(bench: Bench) -> None:
     await talk(bench, "one")
     await bench.pool.reset(KEY)
     await talk(bench, "two", "three")
-    await bench.pool.resume(KEY, (await bench.pool.sessions(KEY))[1]["id"])
+    await bench.pool.resume(KEY, (await bench.pool.sessions(KEY))[1].id)
     bench.restart()
-    assert (await bench.pool.stats(KEY))["turns"] == 3
+    assert (await bench.pool.stats(KEY)).turns == 3
 
 
 async def test_a_new_conversation_begins_also_after_one_went_back(bench: Bench) -> None:
     await talk(bench, "one")
     await bench.pool.reset(KEY)
     await talk(bench, "two")
-    await bench.pool.resume(KEY, (await bench.pool.sessions(KEY))[1]["id"])
+    await bench.pool.resume(KEY, (await bench.pool.sessions(KEY))[1].id)
     await bench.pool.reset(KEY)
     bench.restart()
     await bench.pool.describe(KEY)
     assert kept(bench) == []
-    assert [one["current"] for one in await bench.pool.sessions(KEY)] == [False, False]
+    assert [one.current for one in await bench.pool.sessions(KEY)] == [False, False]
 
 
 @pytest.mark.parametrize("asked", ["", "K", "../..", "0" * 26, "*", "😀😀😀😀"])
 async def test_what_names_no_conversation_of_this_chat_changes_nothing(bench: Bench, asked: str) -> None:
     await talk(bench, "one")
     other = bench.inbound("elsewhere", chat_key="telegram:chat:2", chat_id="2")
-    assert await bench.pool.resume(KEY, asked) == {"how": "unknown"}
+    assert await bench.pool.resume(KEY, asked) == SessionChange("unknown")
     theirs = await bench.transcript.new_session(other.chat_key)
-    assert await bench.pool.resume(KEY, theirs) == {"how": "unknown"}
+    assert await bench.pool.resume(KEY, theirs) == SessionChange("unknown")
     assert kept(bench) == ["one", "to one"]
     (mine,) = await bench.pool.sessions(KEY)
-    assert await bench.pool.resume(KEY, mine["id"]) == {"how": "here"}
+    assert await bench.pool.resume(KEY, mine.id) == SessionChange("here")
 
 
 async def test_an_id_is_as_short_as_it_can_be_told_by() -> None:
@@ -96,7 +97,7 @@ async def test_an_id_is_as_short_as_it_can_be_told_by() -> None:
 async def test_a_fork_has_what_was_said_up_to_there_and_leaves_the_rest_alone(bench: Bench) -> None:
     ids = await talk(bench, "one", "two", "three", "four")
     facts = await bench.pool.fork(KEY, request_id=ids[1])
-    assert (facts["how"], facts["left"]) == ("done", 2)
+    assert (facts.outcome, facts.turns) == ("done", 2)
     await restarted(bench)
     assert kept(bench) == ["one", "to one", "two", "to two"]
     await talk(bench, "another three")
@@ -105,7 +106,7 @@ async def test_a_fork_has_what_was_said_up_to_there_and_leaves_the_rest_alone(be
     lines = await bench.transcript.load(KEY)
     told = [line.event.from_ for line in lines if isinstance(line.event, Meta) and line.event.from_]
     assert told[0]["requestId"] == ids[1]
-    await bench.pool.resume(KEY, facts["leftId"])
+    await bench.pool.resume(KEY, facts.left_id or "")
     await bench.pool.describe(KEY)
     assert kept(bench)[-1] == "to four"
     assert told[0]["session"] == await bench.transcript.current(KEY)
@@ -115,11 +116,11 @@ async def test_a_fork_some_turns_back_passes_over_what_was_taken_back(bench: Ben
     await talk(bench, "one", "two", "three")
     await bench.pool.undo(KEY)
     await talk(bench, "four", "five")
-    assert (await bench.pool.fork(KEY, back=2))["left"] == 2
+    assert (await bench.pool.fork(KEY, back=2)).turns == 2
     await bench.pool.describe(KEY)
     assert kept(bench) == ["one", "to one", "two", "to two"]
-    assert await bench.pool.fork(KEY, back=2) == {"how": "unknown", "turns": 2}
-    assert await bench.pool.fork(KEY, request_id="unheard of") == {"how": "unknown", "turns": 2}
+    assert await bench.pool.fork(KEY, back=2) == SessionChange("unknown", turns=2)
+    assert await bench.pool.fork(KEY, request_id="unheard of") == SessionChange("unknown", turns=2)
 
 
 async def test_a_fork_of_a_time_before_a_cut_has_what_was_in_mind_then(bench: Bench) -> None:
@@ -145,7 +146,7 @@ async def test_a_message_that_joined_a_turn_names_that_turn(bench: Bench) -> Non
     bench.model.answers += [reply(tool_use("skills_list")), reply(text("both"))]
     await bench.say("first", archive=False, take_more=lambda: [more.pop()] if more else [])
     await talk(bench, "later")
-    assert (await bench.pool.fork(KEY, request_id=late))["left"] == 1
+    assert (await bench.pool.fork(KEY, request_id=late)).turns == 1
 
 
 async def test_a_fork_that_a_disk_refuses_leaves_everything_as_it_was(tmp_path: Path) -> None:
@@ -161,13 +162,13 @@ async def test_a_fork_that_a_disk_refuses_leaves_everything_as_it_was(tmp_path: 
         await bench.pool.describe(KEY)
         assert kept(bench) == ["one", "to one", "two", "to two"]
         assert len(await bench.pool.sessions(KEY)) == 1
-    assert (await bench.pool.fork(KEY, back=1))["how"] == "done"
+    assert (await bench.pool.fork(KEY, back=1)).outcome == "done"
     await bench.close()
 
 
 async def test_what_was_removed_is_not_shown_in_the_list(bench: Bench) -> None:
     (asked,) = await talk(bench, "my number is 42")
-    assert (await bench.pool.sessions(KEY))[0]["words"] == "my number is 42"
+    assert (await bench.pool.sessions(KEY))[0].words == "my number is 42"
     await bench.archive.append(
         ArchiveLine(
             ts=5,
@@ -181,4 +182,4 @@ async def test_what_was_removed_is_not_shown_in_the_list(bench: Bench) -> None:
         )
     )
     (shown,) = await bench.pool.sessions(KEY)
-    assert shown["words"] == "[message removed]"
+    assert shown.words == "[message removed]"

@@ -157,7 +157,7 @@ async def test_where_a_memory_knows_of_what_goes_all_of_it_is_read(
 async def test_a_history_that_was_mended_keeps_what_the_chat_has_come_to(bench: Bench) -> None:
     await bench.say("hello")
     before = await bench.pool.stats(KEY)
-    counts = (before["turns"], before["calls"])
+    counts = (before.turns, before.calls)
     assert counts == (1, 2)
     call = {"role": "assistant", "content": [tool_use("skills_list")]}
     said: list[tuple[LineType, Any]] = [
@@ -171,7 +171,7 @@ async def test_a_history_that_was_mended_keeps_what_the_chat_has_come_to(bench: 
     bench.restart()
     after = await bench.pool.stats(KEY)
     assert len(bench.log.of("repair") or bench.log.of("compaction")) == 1
-    assert (after["turns"], after["calls"]) == counts
+    assert (after.turns, after.calls) == counts
 
 
 async def test_what_a_turn_asked_after_such_a_cut_is_made_again(bench: Bench) -> None:

@@ -49,7 +49,7 @@ async def test_only_the_summary_comes_back_and_nothing_of_the_steps(bench: Bench
     assert first.messages[0]["content"][-1]["text"] == "Find the answer."
     assert "What is the answer?" not in asked(model.children[-1])
     stats = await bench.pool.stats(KEY)
-    assert (stats["calls"], stats["inputTokens"], stats["costUsd"]) == (4, 300, 0.75)
+    assert (stats.calls, stats.input_tokens, stats.cost_usd) == (4, 300, 0.75)
     (over,) = [line for line in bench.log.of("task") if line.message == "the task has ended"]
     assert over.details["usage"]["inputTokens"] == 300
     assert (over.details["model_calls"], over.details["tool_calls"], over.details["cost_usd"]) == (2, 1, 0.75)

@@ -78,7 +78,7 @@ async def test_several_become_one_with_what_they_agree_on_and_where_they_conflic
         "Coverage: 3 of 3 tasks came to their end."
     )
     stats = await bench.pool.stats(KEY)
-    assert (stats["inputTokens"], round(stats["costUsd"], 2)) == (650, 0.05)
+    assert (stats.input_tokens, round(stats.cost_usd, 2)) == (650, 0.05)
 
 
 async def test_one_result_passes_unchanged_also_beside_other_calls_and_failures(

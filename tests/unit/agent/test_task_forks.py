@@ -116,7 +116,7 @@ async def test_forks_that_work_on_keep_reading_from_the_cache(bench: Bench, many
     # The turn and what comes after it have nothing of that.
     await bench.say("And now?")
     assert not is_fork(model.calls[-1].body)
-    assert (await bench.pool.stats(KEY))["calls"] == len(model.calls)
+    assert (await bench.pool.stats(KEY)).calls == len(model.calls)
 
 
 async def test_the_first_fork_is_started_before_the_rest_and_fresh_tasks_do_not_wait(

@@ -212,7 +212,7 @@ async def test_a_task_that_a_crash_cut_off_is_told_as_interrupted_and_not_done_a
     assert "== user" in (await bench.artifacts.read(name, KEY, offset=0, limit=500)).text
     # What the task before it had cost is not forgotten.
     stats = await bench.pool.stats(KEY)
-    assert (stats["inputTokens"], stats["costUsd"]) == (70, 0.5)
+    assert (stats.input_tokens, stats.cost_usd) == (70, 0.5)
 
 
 def judged(bench: Bench, person: Person, **rules: tuple[str, ...]) -> None:

@@ -39,7 +39,7 @@ async def test_twenty_at_once_work_side_by_side_and_their_results_stand_in_order
         assert events(bench).kinds(one.task_id) == ["queued", "started", "model", "ended"]
         assert one.totals.usage.input_tokens == 10
     stats = await bench.pool.stats(KEY)
-    assert stats["inputTokens"] == 210  # and one synthesis, which this script answers too
+    assert stats.input_tokens == 210  # and one synthesis, which this script answers too
 
 
 async def test_as_many_work_at_once_as_there_are_places_and_budget_for(bench: Bench, work: Any) -> None:

@@ -14,6 +14,7 @@ from bot.context import memory
 from bot.context.budget import Budget
 from bot.context.compaction import Policy
 from bot.context.estimate import Estimator
+from bot.contracts.agent import CompactResult
 from bot.contracts.model import ModelFacts, Usage
 from bot.history.memories import Memories, SavedMemory
 from bot.system import SystemDisk
@@ -154,7 +155,7 @@ async def test_a_compaction_waits_for_the_memory_that_is_being_written(
         await asyncio.sleep(0)
     assert not compacting.done()
     answers.hold["memory"].set()
-    assert (await compacting)["how"] == "memory"
+    assert (await compacting).outcome == "memory"
 
 
 async def test_it_waits_no_longer_than_fifteen_seconds(bench: Bench, answers: Answers) -> None:
@@ -167,7 +168,7 @@ async def test_it_waits_no_longer_than_fifteen_seconds(bench: Bench, answers: An
         await asyncio.sleep(0)
     assert bench.clock.sleeping
     await bench.clock.advance(compactor.WAIT_SECONDS)
-    assert (await compacting)["how"] == "summary"
+    assert (await compacting).outcome == "summary"
     await bench.pool.close()
     assert not bench.pool.runtime(KEY).busy
 
@@ -209,12 +210,12 @@ async def test_a_person_may_ask_for_it_and_say_what_matters(bench: Bench, answer
     for number in range(6):
         await bench.say(f"short {number}")
     facts = await bench.pool.compact(KEY, "the 船")
-    assert facts["how"] == "summary"
-    assert facts["messages"] > 0
-    assert facts["tokensAfter"] < facts["tokensBefore"] + 1_000
+    assert facts.outcome == "summary"
+    assert facts.messages > 0
+    assert facts.tokens_after < facts.tokens_before + 1_000
     assert "the 船" in json.dumps(bench.model.requests[-1].messages[-1], ensure_ascii=False)
     assert epochs(bench)[0]["reason"] == "compact"
-    assert (await bench.pool.compact(KEY))["how"] == "nothing"
+    assert (await bench.pool.compact(KEY)).outcome == "nothing"
 
 
 async def test_where_it_fails_the_history_stays_as_it_was(bench: Bench, answers: Answers) -> None:
@@ -222,14 +223,14 @@ async def test_where_it_fails_the_history_stays_as_it_was(bench: Bench, answers:
     for number in range(6):
         await bench.say(f"short {number}")
     before = json.dumps(shown(bench))
-    assert (await bench.pool.compact(KEY))["how"] == "failed"
+    assert (await bench.pool.compact(KEY)).outcome == "failed"
     assert json.dumps(shown(bench)) == before
 
 
 async def test_with_nothing_said_there_is_nothing_to_compact(bench: Bench, answers: Answers) -> None:
-    assert await bench.pool.compact(KEY) == {"how": "nothing"}
+    assert await bench.pool.compact(KEY) == CompactResult("nothing")
     await bench.say("hi")
-    assert await bench.pool.compact(KEY) == {"how": "nothing"}
+    assert await bench.pool.compact(KEY) == CompactResult("nothing")
 
 
 async def test_a_quiet_chat_is_compacted_shortly_before_the_cache_forgets_it(
@@ -344,7 +345,7 @@ async def test_a_person_may_ask_for_it_after_a_restart(bench: Bench, answers: An
         bench.model.answers.append(reply(THINKING, tool_use("chat_send", text="答え")))
         await bench.say(f"short {number}")
     bench.restart()
-    assert (await bench.pool.compact(KEY))["how"] == "summary"
+    assert (await bench.pool.compact(KEY)).outcome == "summary"
     assert "signature" not in json.dumps(bench.model.requests[-1].messages), "it was bound to another prompt"
     await bench.say("still there?")
     assert bench.chat.seen[-1] == "echo: still there?"

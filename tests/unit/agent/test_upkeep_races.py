@@ -11,6 +11,7 @@ from bot import errors
 from bot.agent import compactor
 from bot.context.compaction import Policy
 from bot.context.memory import SessionMemory
+from bot.contracts.agent import CompactResult
 from bot.history.memories import Memories
 from bot.system import SystemDisk
 from bot.testing.model import reply, text
@@ -136,7 +137,7 @@ async def test_a_second_compact_ends_the_first_that_hangs(bench: Bench, answers:
     await ran()
     assert bench.pool.runtime(KEY).busy, "the second one is at work"
     answers.hold["compaction"].set()
-    assert [facts["how"] for facts in await asyncio.gather(*both)] == ["failed", "summary"]
+    assert [facts.outcome for facts in await asyncio.gather(*both)] == ["failed", "summary"]
     assert len(epochs(bench)) == 1
 
 
@@ -148,7 +149,7 @@ async def test_a_compact_that_hangs_ends_with_the_truth(bench: Bench, answers: A
     asked = asyncio.create_task(bench.pool.compact(KEY, "the 船"))
     await answers.begun["compaction"].wait()
     await bench.clock.advance(compactor.LONGEST_SECONDS)
-    assert await asked == {"how": "failed"}
+    assert await asked == CompactResult("failed")
     assert shown(bench) == before
     assert not bench.pool.runtime(KEY).busy
 

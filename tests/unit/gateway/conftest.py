@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from asyncio import Future
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,16 @@ import pytest
 
 from bot import errors, text
 from bot.access_list import AccessList
-from bot.contracts.agent import Agent, TurnOutcome, TurnRequest
-from bot.contracts.base import Json
+from bot.contracts.agent import (
+    Agent,
+    ChatStats,
+    CompactResult,
+    ModelInfo,
+    SessionChange,
+    SessionInfo,
+    TurnOutcome,
+    TurnRequest,
+)
 from bot.contracts.channel import FILE_PIECE, ChannelSettings, Health, Intake, Manifest, Pace
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
@@ -35,20 +43,6 @@ from bot.testing.log import MemoryLog
 
 HERE = ChatKey.parse("tele:chat:77")
 SECRET = "sk-ant-very-secret-000"
-TOTALS = (
-    "turns",
-    "epochs",
-    "calls",
-    "unpriced",
-    "inputTokens",
-    "outputTokens",
-    "cacheReadTokens",
-    "cacheWriteTokens",
-    "costUsd",
-    "messages",
-    "tokens",
-    "maskedTokens",
-)
 
 
 def refusing(bench: Bench, *names: str) -> FaultyJournal:
@@ -181,17 +175,17 @@ class FakeAgent:
         self.sources: tuple[str, ...] = ()
         self.resets: list[ChatKey] = []
         self.compacted: list[tuple[ChatKey, str]] = []
-        self.compaction: Json = {"how": "nothing"}
-        self.totals: Json = dict.fromkeys(TOTALS, 0)
+        self.compaction = CompactResult("nothing")
+        self.totals = ChatStats()
         self.kept = ""
         self.undone: list[ChatKey] = []
         self.forgot: list[ChatKey] = []
-        self.outlines: list[Json] = []
+        self.outlines: list[SessionInfo] = []
         self.branched: list[tuple[ChatKey | str | int | None, ...]] = []
         self.chosen: str | None = None
         self.unknown: dict[str | None, errors.ModelError] = {}
         self.reachable = True
-        self.branch: Json = {"how": "unknown", "turns": 0}
+        self.branch = SessionChange("unknown")
         self.last_said: str | None = None
         self.messages = 0
 
@@ -237,11 +231,11 @@ class FakeAgent:
         self.resets.append(chat_key)
         return 4
 
-    async def compact(self, chat_key: ChatKey, focus: str = "") -> Json:
+    async def compact(self, chat_key: ChatKey, focus: str = "") -> CompactResult:
         self.compacted.append((chat_key, focus))
         return self.compaction
 
-    async def stats(self, chat_key: ChatKey) -> Json:
+    async def stats(self, chat_key: ChatKey) -> ChatStats:
         return self.totals
 
     async def history(self, chat_key: ChatKey) -> str:
@@ -251,36 +245,36 @@ class FakeAgent:
         self.undone.append(chat_key)
         return self.last_said
 
-    async def sessions(self, chat_key: ChatKey) -> list[Json]:
+    async def sessions(self, chat_key: ChatKey) -> list[SessionInfo]:
         return self.outlines
 
-    async def resume(self, chat_key: ChatKey, session: str) -> Json:
+    async def resume(self, chat_key: ChatKey, session: str) -> SessionChange:
         self.branched.append((chat_key, session))
         return self.branch
 
-    async def fork(self, chat_key: ChatKey, *, request_id: str | None = None, back: int = 0) -> Json:
+    async def fork(self, chat_key: ChatKey, *, request_id: str | None = None, back: int = 0) -> SessionChange:
         self.branched.append((chat_key, request_id, back))
         return self.branch
 
     async def forget(self, chat_key: ChatKey) -> None:
         self.forgot.append(chat_key)
 
-    async def describe(self, chat_key: ChatKey) -> Json:
-        return {
-            "model": self.chosen or "fake",
-            "chosen": self.chosen is not None,
-            "default": "fake",
-            "window": None,
-            "price": None,
-            "messages": self.messages,
-            "maxMessages": 60,
-        }
+    async def describe(self, chat_key: ChatKey) -> ModelInfo:
+        return ModelInfo(
+            self.chosen or "fake",
+            chosen=self.chosen is not None,
+            default="fake",
+            window=None,
+            price=None,
+            messages=self.messages,
+            max_messages=60,
+        )
 
-    async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> Json:
+    async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> ModelInfo:
         if model in self.unknown:
             raise self.unknown[model]
         self.chosen = model
-        return await self.describe(chat_key) | {"asked": self.reachable}
+        return replace(await self.describe(chat_key), confirmed=self.reachable)
 
 
 def manifest(name: str, **more: Any) -> Manifest:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
 
 from bot import errors
-from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.agent import (
+    ChatStats,
+    CompactResult,
+    ModelInfo,
+    SessionChange,
+    SessionInfo,
+    TurnOutcome,
+    TurnRequest,
+)
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 
@@ -101,8 +108,8 @@ class Scripted:
     async def reset(self, chat_key: ChatKey) -> int:
         return 0
 
-    async def stats(self, chat_key: ChatKey) -> dict[str, Any]:
-        return {}
+    async def stats(self, chat_key: ChatKey) -> ChatStats:
+        return ChatStats()
 
     async def history(self, chat_key: ChatKey) -> str:
         return ""
@@ -112,22 +119,28 @@ class Scripted:
 
     async def forget(self, chat_key: ChatKey) -> None: ...
 
-    async def sessions(self, chat_key: ChatKey) -> list[dict[str, Any]]:
+    async def sessions(self, chat_key: ChatKey) -> list[SessionInfo]:
         return []
 
-    async def resume(self, chat_key: ChatKey, session: str) -> dict[str, Any]:
-        return {"how": "unknown"}
+    async def resume(self, chat_key: ChatKey, session: str) -> SessionChange:
+        return SessionChange("unknown")
 
-    async def fork(
-        self, chat_key: ChatKey, *, request_id: str | None = None, back: int = 0
-    ) -> dict[str, Any]:
-        return {"how": "unknown", "turns": 0}
+    async def fork(self, chat_key: ChatKey, *, request_id: str | None = None, back: int = 0) -> SessionChange:
+        return SessionChange("unknown")
 
-    async def compact(self, chat_key: ChatKey, focus: str = "") -> dict[str, Any]:
-        return {"how": "nothing"}
+    async def compact(self, chat_key: ChatKey, focus: str = "") -> CompactResult:
+        return CompactResult("nothing")
 
-    async def describe(self, chat_key: ChatKey) -> dict[str, Any]:
-        return {"model": "scripted", "messages": 1, "maxMessages": 60}
+    async def describe(self, chat_key: ChatKey) -> ModelInfo:
+        return ModelInfo(
+            "scripted",
+            chosen=False,
+            default="scripted",
+            window=None,
+            price=None,
+            messages=1,
+            max_messages=60,
+        )
 
-    async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> dict[str, Any]:
+    async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> ModelInfo:
         return await self.describe(chat_key)

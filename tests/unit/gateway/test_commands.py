@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 import pytest
 
 from bot import errors
+from bot.contracts.agent import ChatStats, SessionChange, SessionInfo
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
 from tests.unit.gateway.conftest import Bench
@@ -14,15 +16,20 @@ from tests.unit.gateway.test_turns import command
 
 
 async def test_a_person_sees_what_the_conversation_has_come_to(bench: Bench) -> None:
-    bench.agent.totals |= {
-        "turns": 1,
-        "calls": 3,
-        "unpriced": 1,
-        "inputTokens": 500,
-        "cacheReadTokens": 9_000,
-    }
-    bench.agent.totals |= {"cacheWriteTokens": 500, "outputTokens": 1_250, "costUsd": 0.126, "epochs": 2}
-    bench.agent.totals |= {"messages": 4, "tokens": 8_000, "maskedTokens": 5_000}
+    bench.agent.totals = ChatStats(
+        turns=1,
+        epochs=2,
+        calls=3,
+        unpriced=1,
+        input_tokens=500,
+        cache_read_tokens=9_000,
+        cache_write_tokens=500,
+        output_tokens=1_250,
+        cost_usd=0.126,
+        messages=4,
+        tokens=8_000,
+        masked_tokens=5_000,
+    )
     await bench.say("/stats", **command("stats"))
     (said,) = await bench.tele.until(1)
     assert said == (
@@ -46,14 +53,8 @@ async def test_a_person_sees_what_is_kept_and_is_told_what_was_taken_back(bench:
 async def test_a_person_chooses_among_the_conversations_of_this_chat(bench: Bench) -> None:
     await bench.say("/resume", **command("resume"))
     bench.agent.outlines = [
-        {
-            "id": "K7QZ",
-            "current": True,
-            "messages": 1,
-            "lastTs": 1_700_000_000_000,
-            "words": "das Budget für 東京",
-        },
-        {"id": "9XWM", "current": False, "messages": 1_240, "lastTs": 1_690_000_000_000, "words": ""},
+        SessionInfo("K7QZ", True, 1, 1_700_000_000_000, "das Budget für 東京"),
+        SessionInfo("9XWM", False, 1_240, 1_690_000_000_000, ""),
     ]
     await bench.say("/resume", **command("resume"))
     none, listed = await bench.tele.until(2)
@@ -68,11 +69,12 @@ async def test_a_person_chooses_among_the_conversations_of_this_chat(bench: Benc
 
 
 async def test_a_person_goes_back_to_a_conversation_by_its_id(bench: Bench) -> None:
-    bench.agent.branch = {"how": "done", "id": "9XWM", "leftId": "K7QZ"}
+    bench.agent.branch = SessionChange("done", "9XWM", "K7QZ")
     await bench.say("/resume 9xwm", **command("resume", args="9xwm"))
-    for number, how in enumerate(("here", "ambiguous", "unknown"), 1):
+    refusals: list[Literal["here", "ambiguous", "unknown"]] = ["here", "ambiguous", "unknown"]
+    for number, outcome in enumerate(refusals, 1):
         await bench.tele.until(number)
-        bench.agent.branch = {"how": how}
+        bench.agent.branch = SessionChange(outcome)
         await bench.say("/resume 9xwm", **command("resume", args="9xwm"))
     done, here, ambiguous, unknown = await bench.tele.until(4)
     assert bench.agent.branched[0] == (ChatKey.parse("tele:chat:77"), "9xwm")
@@ -85,7 +87,7 @@ async def test_a_person_goes_back_to_a_conversation_by_its_id(bench: Bench) -> N
 async def test_a_person_forks_by_turns_by_an_answer_and_by_its_receipt(bench: Bench) -> None:
     await bench.say("what is it?")
     await bench.tele.until(1)
-    bench.agent.branch = {"how": "done", "id": "9XWM", "leftId": "K7QZ", "left": 2}
+    bench.agent.branch = SessionChange("done", "9XWM", "K7QZ", 2)
     await bench.say("/fork 2", **command("fork", args="2"))
     await bench.tele.until(2)
     await bench.say("/fork", **command("fork"), answers="m1")
@@ -107,7 +109,7 @@ async def test_a_person_forks_by_turns_by_an_answer_and_by_its_receipt(bench: Be
 async def test_a_fork_that_cannot_be_is_told_why(bench: Bench) -> None:
     await bench.say("/fork", **command("fork"))
     await bench.tele.until(1)
-    bench.agent.branch = {"how": "unknown", "turns": 3}
+    bench.agent.branch = SessionChange("unknown", turns=3)
     await bench.say("/fork 9", **command("fork", args="9"))
     nothing, few = await bench.tele.until(2)
     assert "nothing yet" in nothing

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.agent import CompactResult, TurnOutcome, TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
 from bot.contracts.outbound import Outbound, Sent
@@ -153,7 +153,7 @@ async def test_commands_say_what_they_should_and_the_agent_never_sees_them(
 
 
 async def test_a_history_is_compacted_with_what_matters_most_and_the_person_is_told(bench: Bench) -> None:
-    bench.agent.compaction = {"how": "summary", "messages": 12, "tokensBefore": 41_000, "tokensAfter": 12_500}
+    bench.agent.compaction = CompactResult("summary", 12, 41_000, 12_500)
     asked = Command(name="compact", args=" das Budget für 東京 ")
     await bench.say("/compact das Budget für 東京", command=asked, addressed="command")
     (said,) = await bench.tele.until(1)
@@ -162,7 +162,7 @@ async def test_a_history_is_compacted_with_what_matters_most_and_the_person_is_t
 
 
 async def test_a_summary_that_failed_is_told_as_that(bench: Bench) -> None:
-    bench.agent.compaction = {"how": "failed"}
+    bench.agent.compaction = CompactResult("failed")
     await bench.say("/compact", **command("compact"))
     assert "it is as it was" in (await bench.tele.until(1))[0]
 
