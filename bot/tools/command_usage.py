@@ -32,6 +32,8 @@ class CommandUsage:
     _began: float = field(init=False)
     _free: int = field(init=False)
     _places: int = field(init=False)
+    _looked: int = field(init=False, default=0)
+    """Bytes that it had written when its files were last looked at."""
 
     def __post_init__(self) -> None:
         self._began = time.time()
@@ -49,13 +51,18 @@ class CommandUsage:
         free, left = _free(self.root)
         if self._places - left > places:
             return f"it had made more than {places:,} files"
-        if self._free - free > room and self._wrote(room, pid):
-            return f"it had written more than {max(1, room // _MB):,} MB"
+        filled = self._free - free > room
+        written = _written(pid)
+        if filled or written - self._looked > room:
+            # What others have freed meanwhile hides what was filled: its own writes tell then when to look.
+            self._looked = written
+            if self._wrote(room, pid, unsure=filled):
+                return f"it had written more than {max(1, room // _MB):,} MB"
         return None
 
-    def _wrote(self, room: int, pid: int) -> bool:
-        """True if this command filled the disk, as far as can be seen in time: by files changed since it began, and by
-        open files that have no name any more.
+    def _wrote(self, room: int, pid: int, *, unsure: bool) -> bool:
+        """True if this command filled the disk: by files changed since it began, and by open files that have no name any
+        more. `unsure` is the answer where there is more to see than there is time for.
         """
         until = time.monotonic() + SEARCH
         for size in self._changed(pid):
@@ -63,7 +70,7 @@ class CommandUsage:
             if room < 0:
                 return True
             if time.monotonic() > until:
-                return True
+                return unsure
         return False
 
     def _changed(self, pid: int) -> Iterator[int]:
@@ -109,6 +116,17 @@ def _threads(pid: int) -> Iterator[tuple[int, int]]:
                 with contextlib.suppress(OSError):
                     children = (thread / "children").read_bytes()
                     left += map(int, children.split())
+
+
+def _written(pid: int) -> int:
+    """The bytes that a process and all that came of it, also what has ended, gave to write calls: to files, pipes and terminals."""
+    total = 0
+    for one in dict.fromkeys(process for process, _ in _threads(pid)):
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{one}/io").read_text(encoding="ascii").splitlines()
+            counts = dict(line.split(": ") for line in lines)
+            total += max(int(counts["wchar"]), int(counts["write_bytes"]))
+    return total
 
 
 def _open(pid: int) -> Iterator[os.stat_result]:
