@@ -37,7 +37,7 @@ class CommandUsage:
 
     def __post_init__(self) -> None:
         self._began = time.time()
-        self._free, self._places = _free(self.root)
+        self._free, self._places = free_space(self.root)
 
     def __call__(self, pid: int) -> str | None:
         """As `processes.LimitCheck`."""
@@ -48,7 +48,7 @@ class CommandUsage:
             return None
         room = min(self.limits.disk_mb * _MB, self._free // _SHARE)
         places = min(FILES, self._places // _SHARE) if self._places else FILES
-        free, left = _free(self.root)
+        free, left = free_space(self.root)
         if self._places - left > places:
             return f"it had made more than {places:,} files"
         filled = self._free - free > room
@@ -90,7 +90,7 @@ def _size(found: os.stat_result) -> int:
     return found.st_blocks * 512
 
 
-def _free(root: Path) -> tuple[int, int]:
+def free_space(root: Path) -> tuple[int, int]:
     """Bytes and files that still find room on a disk."""
     found = os.statvfs(root)
     return found.f_bavail * found.f_frsize, found.f_favail
