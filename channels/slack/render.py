@@ -67,7 +67,7 @@ def _with_hosts(markdown: str) -> str:
         words = _words(label)
         # A sign of emphasis or a part of a name: where one of both looks like another host, the host is shown.
         host = text.real_host(words, url) or text.real_host(words.replace("_", ""), url)
-        whole = text.without_direction(match[0])
+        whole = text.without_direction(match[0]) if url else match[0]
         return whole if host is None else f"{whole} ({host})"
 
     return _LINK.sub(shown, markdown)

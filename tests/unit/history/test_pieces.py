@@ -111,7 +111,7 @@ async def test_a_search_in_a_large_archive_takes_little_memory(large: Path) -> N
     finally:
         tracemalloc.stop()
     assert (page.total, info.lines) == (2_001, 2_001)
-    assert peak < 2 * MB
+    assert peak < 4 * MB, "of a file of 40"
 
 
 async def test_an_append_to_a_large_session_takes_little_memory(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from bot.text import without_direction
 from channels.slack import render
 from tests.shares import examples
 
@@ -84,7 +85,8 @@ def test_what_people_read_stays(text: str) -> None:
     clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     assert len(rendered) <= render.size(text)
     strip = str.maketrans("", "", "!\u200b")
-    assert rendered.translate(strip) == clean.translate(strip)
+    # In a link, signs of direction could make one address look like another.
+    assert without_direction(rendered.translate(strip)) == without_direction(clean.translate(strip))
     assert "\ud83d" not in rendered
 
 
@@ -102,6 +104,7 @@ def test_every_part_fits_one_message(text: str, times: int) -> None:
         ("![ship](https://e.x/a.png)", "[ship](https://e.x/a.png)"),
         ("see ![a][1]\n\n[1]: https://e.x", "see [a][1]\n\n[1]: https://e.x"),
         ("wow!![a](u)", "wow!!\u200b[a](u)"),
+        ("<here|here>[\u202e] \u202eאב", "<here|here>[\u202e] \u202eאב"),
         ("let v = vec![1, 2];", "let v = vec![1, 2];"),
         ("vec![1]\n\nsee [a](u)", "vec![1]\n\nsee [a](u)"),
         ("<!channel> and <@U1>", "<\u200b!channel> and <\u200b@U1>"),
