@@ -25,7 +25,7 @@ help:
 	@echo "make wheel    the wheel alone, installed and used on each Python of this machine"
 	@echo "make torture  crash points, fuzz, soak, all examples; SEED=123 makes a run again, SHARD=1/4 runs a quarter"
 	@echo "make bench    measurements; BENCH=--json adds a line for machines, BENCH=--full takes half an hour"
-	@echo "make schema   write .ship/schema anew"
+	@echo "make schema   write .ship/schema, docs/settings.md and docs/commands.md anew"
 	@echo "make lock     resolve requirements/*.txt anew (needs uv)"
 	@echo "make clean    remove everything that was built"
 
@@ -35,7 +35,7 @@ help:
 run: setup
 	@set -eu; code=$$(pwd -P); dir="$(DIR)"; \
 	if [ -z "$$dir" ] && ls -A .ship 2>/dev/null | grep -qvx -e .gitignore -e schema; then \
-	  dir=.; echo "Going on in this folder, where .ship holds what was said; README, \"A folder of its own\", says how to move it."; \
+	  dir=.; echo "Going on in this folder, where .ship holds what was said; docs/operate.md says how to move it."; \
 	fi; \
 	if [ -z "$$dir" ]; then \
 	  dir=$$code-project; \
@@ -123,8 +123,9 @@ torture: $(VENV)/.dev
 bench: $(VENV)/.dev
 	@$(BIN)/python -m tests.bench $(BENCH)
 
-schema: $(VENV)/.project
+schema: $(VENV)/.dev
 	@$(BIN)/python -m bot.cli.schema
+	@$(BIN)/python -m tests.reference
 
 lock:
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv; say where it is: make UV=/path/to/uv lock" >&2; exit 1; }

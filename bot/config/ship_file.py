@@ -36,33 +36,44 @@ Share = Annotated[float, Field(gt=0)]
 
 
 class StrictModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True, strict=True)
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, frozen=True, strict=True, use_attribute_docstrings=True
+    )
 
 
 class Llm(StrictModel):
+    """The language model."""
+
     provider: Literal["anthropic", "demo", "bedrock", "vertex"] | None = None
-    """Absent: `anthropic` where a key is set, else `demo`."""
+    """Who answers. Absent: `anthropic` where a key is set, else `demo`."""
     model: Annotated[str, Field(min_length=1, max_length=200)] = "claude-sonnet-5-5"
+    """The model of every chat that has not chosen another one with `/model`."""
     api_key: str | None = None
-    """Absent: `${ANTHROPIC_API_KEY}`."""
+    """The provider's key. Absent: `${ANTHROPIC_API_KEY}`."""
     base_url: Address | None = None
-    """Absent or null: the provider's own."""
+    """Address of the provider. Absent or null: its own."""
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 8192
     """Most tokens of one answer."""
     context_window: Annotated[int, Field(ge=1_000, le=100_000_000)] | None = None
     """Tokens that fit into one request; null: known for the model."""
     fast_model: Annotated[str, Field(min_length=1, max_length=200)] = "claude-haiku-5-5"
+    """The model that brings the results of several tasks together."""
     log_messages: bool = True
     """Write words of people and of the model to log lines."""
 
 
 class Idle(StrictModel):
+    """Compaction of a chat that has gone quiet."""
+
     enabled: bool = True
     """Compact a chat that goes quiet shortly before the provider's cache forgets it."""
     above_tokens: Annotated[int, Field(ge=0)] = 12_000
+    """Only where the last request had more tokens than this."""
 
 
 class Compaction(StrictModel):
+    """A summary or the memory takes the place of the older part of a conversation."""
+
     enabled: bool = True
     """False: compact and remember only on request."""
     soft_tokens: Annotated[int, Field(ge=1)] = 40_000
@@ -70,11 +81,14 @@ class Compaction(StrictModel):
     keep_tokens: Annotated[int, Field(ge=0)] = 4_000
     """Tokens of it that stay as they are."""
     idle: Idle = Idle()
+    """Compaction of a chat that has gone quiet."""
     provider: Literal["auto", "never"] = "auto"
     """`auto`: the provider summarises where the model can; else the model is asked with a prompt of ours."""
 
 
 class Context(StrictModel):
+    """The part of a conversation that the model is shown."""
+
     max_messages: Annotated[int, Field(ge=2, le=100_000)] = 60
     """Messages of the model's API that one chat keeps in view."""
     max_injected_messages: Annotated[int, Field(ge=0, le=10_000)] = 120
@@ -87,15 +101,16 @@ class Context(StrictModel):
     keep_recent_observations: Annotated[int, Field(ge=3, le=1_000)] = 4
     """So many of the newest tool results are never masked."""
     compaction: Compaction = Compaction()
+    """A summary or the memory takes the place of the older part of a conversation."""
 
 
 class Prompt(StrictModel):
-    """Each is a text, or the path of a file in the project, which ends in `.md` or `.txt`."""
+    """Instructions for the model. Each is a text, or the path of a file in the project, which ends in `.md` or `.txt`."""
 
     custom: Annotated[str, Field(min_length=1, max_length=100_000)] | None = None
-    """Stands in the place of the built-in rules."""
+    """Takes the place of the built-in rules."""
     append: Annotated[str, Field(min_length=1, max_length=100_000)] | None = None
-    """Goes last."""
+    """Comes after everything else in the system prompt."""
 
     def sources(self, root: Path) -> dict[str, str | Path]:
         """The text or the file of each key; "" where it is not set."""
@@ -107,47 +122,63 @@ class Prompt(StrictModel):
 
 
 class History(StrictModel):
+    """The archive of what was said (`.ship/chats/`)."""
+
     archive_after_lines: Annotated[int, Field(ge=2, le=10_000_000)] = 1_000
-    """Over this the older half of a chat's archive moves to a file of its own."""
+    """Above so many lines the older half of a chat's archive moves to a file of its own."""
 
 
 class Queue(StrictModel):
+    """Messages that come while a turn of their chat runs."""
+
     mode: Literal["steer", "followup", "collect", "interrupt"] = "steer"
+    """`steer`: the running turn takes them up at its next step. `followup`: each gets a turn of its own afterwards. `collect`:
+    they get one turn together afterwards. `interrupt`: the running turn ends, and they begin the next.
+    """
     max_concurrent_turns: Annotated[int, Field(ge=1, le=100_000)] = 1_024
+    """Turns that run at the same time, over all chats."""
     debounce_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
+    """So long a turn waits for further messages of the same person before it begins; 0 begins at once."""
 
 
 class Delivery(StrictModel):
+    """Messages on their way to the platforms."""
+
     limits: bool = True
-    """False turns the outgoing rate budgets off: for loopback tests and benches only."""
+    """Keep to the rate limits of the platforms. False is for tests against servers of one's own only."""
 
 
 class Permissions(StrictModel):
     """Rules such as `run_shell(git status)`; deny goes before ask, ask before allow."""
 
     allow: tuple[str, ...] = ()
+    """Calls that need no approval."""
     ask: tuple[str, ...] = ()
+    """Calls that a person has to approve."""
     deny: tuple[str, ...] = ()
+    """Calls that are refused."""
 
 
 class ShellLimits(StrictModel):
     """Limits of one command. Null: the machine's own."""
 
     memory_mb: Annotated[int, Field(ge=16)] | None = 4_096
-    """Of each of its processes."""
+    """Memory of each of its processes, in MB."""
     processes: Annotated[int, Field(ge=4)] | None = 512
-    """Of all its processes together, root's too."""
+    """Processes at the same time, those of root counted too."""
     file_mb: Annotated[int, Field(ge=1)] | None = 1_024
-    """Of each file that it writes."""
+    """Size of each file that it writes, in MB."""
     cpu_seconds: Annotated[int, Field(ge=1)] | None = 600
-    """Of each of its processes."""
+    """Processor time of each of its processes."""
     disk_mb: Annotated[int, Field(ge=1)] | None = 4_096
-    """Of all that it writes, and never more than half of what was free on the project's disk."""
+    """All that it writes, in MB; never more than half of what was free on the project's disk."""
     tmp_mb: Annotated[int, Field(ge=1)] | None = 512
-    """Of its `/tmp`, which is in memory and gone when it ends, and as much of its shared memory."""
+    """Its `/tmp`, in MB, and as much shared memory; both are in memory, and gone when it ends."""
 
 
 class Shell(StrictModel):
+    """Commands that the model runs (`run_shell`)."""
+
     isolation: Literal["required", "off"] = "required"
     """Commands run only where bubblewrap, or name spaces and Landlock, stand around them; `off`: as they are, with all that
     Shipmate's user may do.
@@ -155,30 +186,40 @@ class Shell(StrictModel):
     network: bool = False
     """Give commands the network of this machine."""
     limits: ShellLimits = ShellLimits()
+    """Limits of one command."""
 
 
 class PerTurn(StrictModel):
+    """Limits of all tasks of one turn together."""
+
     max_tokens: Annotated[int, Field(ge=1_000)] = 2_000_000
+    """Tokens read and written."""
     max_usd: Share | None = 5.0
+    """US dollars."""
 
 
 class Subagents(StrictModel):
     """Limits of one task of the model, and of all tasks of a turn together. Null: without limit."""
 
     max_model_calls: Annotated[int, Field(ge=1, le=1_000)] = 30
+    """Calls of the model in one task."""
     max_tokens: Annotated[int, Field(ge=1_000)] = 500_000
-    """Read and written, also from the provider's cache."""
+    """Tokens of one task, read and written, also from the provider's cache."""
     max_usd: Share | None = 1.0
+    """US dollars of one task."""
     max_seconds: Annotated[int, Field(ge=1, le=86_400)] = 900
-    """Without the time spent waiting for people."""
+    """Seconds of one task, without those spent waiting for people."""
     max_concurrent: Annotated[int, Field(ge=1, le=1_000)] = 20
     """Tasks of a turn that work side by side."""
     per_turn: PerTurn = PerTurn()
+    """Limits of all tasks of one turn together."""
 
 
 class Skills(StrictModel):
+    """Folders with a `SKILL.md`, which the model loads when it needs them."""
+
     paths: tuple[str, ...] = ()
-    """Folders with skills, beside `.claude/skills`."""
+    """Folders that hold skills, beside `.claude/skills`."""
 
 
 def _server_name(value: str) -> str:
@@ -193,87 +234,133 @@ class McpServer(StrictModel):
     """A server of the Model Context Protocol: a program (`command`), or an address (`url`)."""
 
     type: Literal["stdio", "http"] | None = None
-    """Follows from the rest."""
+    """Absent: `stdio` with a `command`, `http` with a `url`."""
     command: Annotated[str, Field(min_length=1)] | None = None
+    """The program that is the server."""
     args: tuple[str, ...] = ()
+    """Its arguments; `.` and those that begin with `./` or `../` count from the project's folder."""
     env: dict[str, str] = {}
-    """Its environment, beside PATH, HOME and the like: nothing else of ours."""
+    """Its environment, beside `PATH`, `HOME` and the like; it gets nothing else of Shipmate's."""
     url: Address | None = None
+    """The address of the server."""
     headers: dict[str, str] = {}
+    """Headers of each request to it; `${NAME}` takes a value from the environment."""
     enabled: bool = True
+    """False: it is not started."""
     timeout_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 60_000
-    """For one call."""
+    """The time for one call."""
 
 
 class Mcp(StrictModel):
+    """Servers of the Model Context Protocol."""
+
     servers: dict[Annotated[str, AfterValidator(_server_name)], McpServer] = {}
-    """By name; their tools are called `mcp__<name>__<tool>`."""
+    """Each by a name of yours; its tools are called `mcp__<name>__<tool>`."""
 
 
 class Budgets(StrictModel):
+    """Not built yet: nothing but the defaults is accepted."""
+
     per_chat_usd_per_day: Share | None = None
+    """US dollars that one chat may cost a day."""
     per_user_usd_per_day: Share | None = None
+    """US dollars that one person may cost a day."""
 
 
 class Schedule(StrictModel):
+    """Jobs that people ask for: “every weekday at 8:30”."""
+
     timezone: Annotated[str, Field(min_length=1, max_length=100)] = "UTC"
-    """Of the tz database: where neither the platform nor the person says another."""
+    """A name of the tz database, for people of whom neither the platform nor they themselves say another."""
     max_per_chat: Annotated[int, Field(ge=0, le=1_000)] = 20
     """Jobs that one chat may have, threads included."""
     min_minutes: Annotated[int, Field(ge=1, le=10_080)] = 5
-    """Between two times of a job."""
+    """Least minutes between two times of a job."""
     grace_minutes: Annotated[int, Field(ge=0, le=10_080)] = 120
-    """So late a job still runs, once, where it could not in time; later it is skipped, and the chat told."""
+    """Minutes by which a job that could not run in time may be late; what is later is skipped, and the chat told."""
 
 
 class Dashboard(StrictModel):
+    """The address of `/healthz` and `/readyz`."""
+
     enabled: bool = True
+    """False: nothing listens there."""
     host: str = "127.0.0.1"
+    """An address that others can reach demands a `token`."""
     port: Port = 3001
+    """0 takes a free one."""
     token: str | None = None
+    """Whoever has it (`Authorization: Bearer …`) sees why something is not well."""
 
 
 class Files(StrictModel):
-    """Files that people send: what of them holds text is read."""
+    """Files that people send; those that hold text are read."""
 
     max_bytes: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000_000
-    """Of one file; a larger one is not read."""
+    """Bytes of one file; a larger one is not read."""
     per_message: Annotated[int, Field(ge=0, le=50)] = 5
-    """The first so many files of a message; with 0 none is read."""
+    """Files of one message, the first ones; with 0 none is read."""
 
 
 class Memory(StrictModel):
+    """The memory of the process."""
+
     limit_mb: Annotated[int, Field(ge=128, le=16_777_216)] = 1_024
     """Megabytes of memory the process should stay under: close to it caches go, above it files are refused."""
 
 
 class Engine(StrictModel):
+    """Not built yet: nothing but the defaults is accepted."""
+
     kind: Literal["embedded", "dbos"] = "embedded"
+    """Where the journal is kept."""
     database_url: str | None = None
+    """The database of another engine."""
 
 
 class ShipFile(StrictModel):
+    """The settings of one Shipmate."""
+
     schema_: Annotated[str, Field(alias="$schema")] = "./.ship/schema/ship.schema.json"
+    """The schema for editors."""
     name: Annotated[str, Field(max_length=80), AfterValidator(_title)] = "shipmate"
+    """The name by which the bot speaks of itself."""
     llm: Llm = Llm()
+    """The language model."""
     operators: tuple[str, ...] = ()
     """Ids of people who may approve and use operators' commands: `telegram:123`, `slack:U…`."""
     context: Context = Context()
+    """The part of a conversation that the model is shown."""
     prompt: Prompt = Prompt()
+    """Instructions for the model."""
     history: History = History()
+    """The archive of what was said."""
     queue: Queue = Queue()
+    """Messages that come while a turn of their chat runs."""
     delivery: Delivery = Delivery()
+    """Messages on their way to the platforms."""
     permissions: Permissions = Permissions()
+    """Rules for calls of tools."""
     shell: Shell = Shell()
+    """Commands that the model runs."""
     subagents: Subagents = Subagents()
+    """Limits of the tasks that the model gives pieces of work to."""
     skills: Skills = Skills()
+    """Folders with a `SKILL.md`."""
     mcp: Mcp = Mcp()
+    """Servers of the Model Context Protocol."""
     budgets: Budgets = Budgets()
+    """Not built yet."""
     schedule: Schedule = Schedule()
+    """Jobs that people ask for."""
     dashboard: Dashboard = Dashboard()
+    """The address of `/healthz` and `/readyz`."""
     files: Files = Files()
+    """Files that people send."""
     memory: Memory = Memory()
+    """The memory of the process."""
     engine: Engine = Engine()
+    """Not built yet."""
 
 
 NOT_BUILT = (

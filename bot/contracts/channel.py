@@ -140,11 +140,16 @@ class ChannelSettings(BaseModel):
     """Base of the settings models in the channels' manifests (`channels.<name>` of ship.json)."""
 
     model_config = ConfigDict(
-        extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True, strict=True
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        frozen=True,
+        strict=True,
+        use_attribute_docstrings=True,
     )
 
     enabled: bool | None = None
-    """Absent: on when all tokens are set."""
+    """Connect this channel. Absent: where all its tokens are set."""
 
 
 @runtime_checkable
@@ -183,10 +188,15 @@ class Files(Protocol):
 
 
 class Streaming(BaseModel):
-    """`channels.<name>.streaming` of ship.json, where a channel can change its messages."""
+    """Answers and progress that are shown while they change."""
 
     model_config = ConfigDict(
-        extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True, strict=True
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        frozen=True,
+        strict=True,
+        use_attribute_docstrings=True,
     )
 
     enabled: bool = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -141,10 +140,27 @@ CUT_OFF = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    help: str
-    run: Callable[[Inbound], Awaitable[str]]
+HELP = {
+    "approve": "allow what waits for an approval: once, for this chat or always",
+    "compact": "put a summary in place of what we said before; say what matters most",
+    "deny": "forbid what waits for an approval",
+    "forget": "forget the message you reply to, or the last one with my answer",
+    "fork": "a new conversation, a copy of this one up to the message you reply to, or some turns back",
+    "help": "what I understand",
+    "history": "the beginning of what I have in mind of this conversation",
+    "jobs": "what I am to do later here; pause, resume or cancel one by its name",
+    "model": "which model answers here; operators choose another",
+    "new": "begin a new conversation; the old one stays on file",
+    "receipt": "the path of my last answer, or of the one you reply to",
+    "resume": "go back to an earlier conversation of this chat; alone, show which there are",
+    "start": "a few words about me",
+    "stats": "what this conversation has come to: turns, tokens, cost; also usage",
+    "status": "what I am doing, and with which model",
+    "stop": "stop what I am working on",
+    "undo": "take the last message and my answer out of what I have in mind",
+    "whoami": "your id here, and what it may do",
+}
+"""What each command does, for people."""
 
 
 class Servers(Protocol):
@@ -181,41 +197,25 @@ class Commands:
         self._scheduler = scheduler
         self._access = access
         self._manifests = manifests
-        self._commands = {
-            "approve": Command(
-                "allow what waits for an approval: once, for this chat or always", approvals.approve
-            ),
-            "compact": Command(
-                "put a summary in place of what we said before; say what matters most", self._compact
-            ),
-            "deny": Command("forbid what waits for an approval", approvals.deny),
-            "forget": Command(
-                "forget the message you reply to, or the last one with my answer", removals.command
-            ),
-            "fork": Command(
-                "a new conversation, a copy of this one up to the message you reply to, or some turns back",
-                branches.fork,
-            ),
-            "help": Command("what I understand", self._help),
-            "history": Command("the beginning of what I have in mind of this conversation", self._history),
-            "jobs": Command(
-                "what I am to do later here; pause, resume or cancel one by its name", jobs.command
-            ),
-            "model": Command("which model answers here; operators choose another", self._model),
-            "new": Command("begin a new conversation; the old one stays on file", self._new),
-            "receipt": Command("the path of my last answer, or of the one you reply to", receipts.run),
-            "resume": Command(
-                "go back to an earlier conversation of this chat; alone, show which there are",
-                branches.resume,
-            ),
-            "start": Command("a few words about me", self._start),
-            "stats": Command(
-                "what this conversation has come to: turns, tokens, cost; also usage", self._stats
-            ),
-            "status": Command("what I am doing, and with which model", self._status),
-            "stop": Command("stop what I am working on", stops.stop),
-            "undo": Command("take the last message and my answer out of what I have in mind", self._undo),
-            "whoami": Command("your id here, and what it may do", self._whoami),
+        self._runs: dict[str, Callable[[Inbound], Awaitable[str]]] = {
+            "approve": approvals.approve,
+            "compact": self._compact,
+            "deny": approvals.deny,
+            "forget": removals.command,
+            "fork": branches.fork,
+            "help": self._help,
+            "history": self._history,
+            "jobs": jobs.command,
+            "model": self._model,
+            "new": self._new,
+            "receipt": receipts.run,
+            "resume": branches.resume,
+            "start": self._start,
+            "stats": self._stats,
+            "status": self._status,
+            "stop": stops.stop,
+            "undo": self._undo,
+            "whoami": self._whoami,
         }
 
     async def carry_out(self, inbound: Inbound) -> Ending:
@@ -230,12 +230,12 @@ class Commands:
         """Carry out a command; returns the answer for the person."""
         assert inbound.command is not None  # noqa: S101 - the caller asks for commands only
         name = inbound.command.name
-        command = self._commands.get(ALIASES.get(name, name))
-        if command is None:
+        run = self._runs.get(ALIASES.get(name, name))
+        if run is None:
             asked = text.preview(inbound.command.name, 40)
             prefix = self._prefix(inbound)
             return f"I do not know {prefix}{asked}. {prefix}help shows what I understand."
-        return await command.run(inbound)
+        return await run(inbound)
 
     def _prefix(self, inbound: Inbound) -> str:
         return self._manifests[inbound.channel].command_prefix
@@ -248,7 +248,7 @@ class Commands:
 
     async def _help(self, inbound: Inbound) -> str:
         prefix = self._prefix(inbound)
-        return "\n".join(f"{prefix}{name} – {command.help}" for name, command in self._commands.items())
+        return "\n".join(f"{prefix}{name} – {words}" for name, words in HELP.items())
 
     async def _new(self, inbound: Inbound) -> str:
         count = await self._agent.reset(inbound.chat_key)

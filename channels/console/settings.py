@@ -10,4 +10,4 @@ KEYS = LocalKeys(NAME)
 
 
 class ConsoleSettings(ChannelSettings):
-    """`channels.console` of ship.json."""
+    """The terminal: `shipmate chat`."""

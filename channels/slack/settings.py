@@ -12,13 +12,18 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class SlackSettings(ChannelSettings):
-    """`channels.slack` of ship.json."""
+    """Slack."""
 
     bot_token: str | None = None
+    """`xoxb-…`. Absent: `${SLACK_BOT_TOKEN}`."""
     app_token: str | None = None
+    """`xapp-…`, with `connections:write`. Absent: `${SLACK_APP_TOKEN}`."""
     base_url: str = "https://slack.com/api/"
+    """Address of the Web API."""
     allow: list[str] = Field(default_factory=list)
+    """Ids of people, groups and channels that may talk to it; `*` is everyone. `shipmate allow` adds to these."""
     streaming: Streaming = Streaming()
+    """Answers and progress that are shown while they change."""
 
     @field_validator("base_url")
     @classmethod

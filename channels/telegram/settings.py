@@ -10,13 +10,16 @@ from bot.contracts.channel import ChannelSettings, Streaming
 
 
 class TelegramSettings(ChannelSettings):
-    """`channels.telegram` of ship.json."""
+    """Telegram."""
 
     bot_token: str | None = Field(default=None, repr=False)
+    """The token of @BotFather. Absent: `${TELEGRAM_BOT_TOKEN}`."""
     base_url: str = "https://api.telegram.org"
-    """Root of the Bot API: methods under `<baseUrl>/bot<token>/`, files under `<baseUrl>/file/bot<token>/`."""
+    """Address of the Bot API: methods under `<baseUrl>/bot<token>/`, files under `<baseUrl>/file/bot<token>/`."""
     allow: list[str] = Field(default_factory=list)
+    """Ids of people, groups and channels that may talk to it; `*` is everyone. `shipmate allow` adds to these."""
     streaming: Streaming = Streaming()
+    """Answers and progress that are shown while they change."""
 
     @field_validator("base_url")
     @classmethod

@@ -12,12 +12,13 @@ KEYS = LocalKeys(NAME)
 
 
 class WebSettings(ChannelSettings):
-    """`channels.web` of ship.json."""
+    """The chat in the browser."""
 
     host: str = "127.0.0.1"
-    """Any address that is not this machine's own demands a `token`."""
+    """An address that others can reach demands a `token`."""
     port: int = Field(default=3000, ge=0, le=65535)
     """0 takes a free one."""
     token: str | None = Field(default=None, min_length=8)
     """People give it once before they may use the page."""
     streaming: Streaming = Streaming()
+    """Answers and progress that are shown while they change."""

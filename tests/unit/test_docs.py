@@ -1,23 +1,86 @@
-"""The documents name files that exist."""
+"""The documents name what exists, say what the code says, and stay short where they are read first."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import discovery
+from bot.config.schema import schemas
+from bot.system import read_link
+from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.rules import Rules
+from tests import reference
 
 ROOT = Path(__file__).parents[2]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NAMED = re.compile(r"`((?:[a-z_]+/)*[a-z_0-9]+\.py)\b")
+LINK = re.compile(r"\]\((?!https?:)([\w./-]+)")
 OTHERS = {"brotli.py", "hatch_build.py", "sitecustomize.py"}
 """Files outside of these folders."""
+OUTCOME = re.compile(r"\| (allow|ask|deny) (.*) \|")
+README_WORDS = 900
 
 
 def test_every_module_and_test_that_a_document_names_is_there() -> None:
     there = [path.as_posix() for top in ("bot", "channels", "tests") for path in (ROOT / top).rglob("*.py")]
-    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     missing = {
         f"{document.relative_to(ROOT)}: {name}"
-        for document in documents
+        for document in DOCUMENTS
         for name in NAMED.findall(document.read_text("utf-8"))
         if name not in OTHERS and not any(path.endswith(f"/{name}") for path in there)
     }
     assert missing == set()
+
+
+def test_every_link_of_a_document_leads_to_a_file() -> None:
+    missing = {
+        f"{document.relative_to(ROOT)}: {target}"
+        for document in DOCUMENTS
+        for target in LINK.findall(document.read_text("utf-8"))
+        if not (document.parent / target).exists()
+    }
+    assert missing == set()
+
+
+def test_the_readme_is_read_in_four_minutes() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").split()) < README_WORDS
+
+
+@pytest.mark.parametrize("page", sorted(reference.pages()))
+def test_the_pages_that_follow_from_the_code_are_current(page: str) -> None:
+    assert (ROOT / page).read_text("utf-8") == reference.pages()[page], "run `make schema`"
+
+
+def test_every_setting_says_what_it_is() -> None:
+    schema = json.loads(schemas(discovery.manifests())["ship.schema.json"])
+    silent = {name for name, found in _settings("", schema, schema["$defs"]) if not found}
+    assert silent == set()
+
+
+def _settings(
+    prefix: str, model: Mapping[str, Any], definitions: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Each key with its description."""
+    for key, found in model["properties"].items():
+        name, of = f"{prefix}{key}", found.get("$ref", found.get("additionalProperties", {}) or {})
+        of = definitions[of.rpartition("/")[2]] if isinstance(of, str) else {}
+        yield name, found.get("description", of.get("description", ""))
+        if of:
+            yield from _settings(f"{name}.", of, definitions)
+
+
+def test_every_rule_that_the_permissions_page_shows_is_one() -> None:
+    page = (ROOT / "docs" / "permissions.md").read_text("utf-8")
+    block = page.partition("```json\n")[2].partition("```")[0]
+    given: dict[str, list[str]] = json.loads(f"{{{block}}}")["permissions"]
+    shown = OUTCOME.findall(page)
+    assert len(shown) == 12
+    for outcome, cell in shown:
+        given[outcome] += re.findall(r"`([^`]+)`", cell)
+    Rules(Paths("/project", read_link), **given)  # raises `RuleMalformed` of one that is none

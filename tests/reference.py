@@ -1,0 +1,126 @@
+"""Writes the pages of `docs/` that follow from the code: `python -m tests.reference` (`make schema`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from bot import discovery
+from bot.cli.entry import app
+from bot.config.schema import schemas
+from bot.gateway.commands import HELP
+
+ROOT = Path(__file__).parents[1]
+SETTINGS_HEAD = """# Settings
+
+Every key of `ship.json`, made from the code by `make schema`. The file is strict: an unknown key is refused, with the key that was
+probably meant; `shipmate check` says what is wrong, one line each. A value `${NAME}` is taken from the environment or `.env`.
+The schema for editors is `.ship/schema/ship.schema.json`.
+"""
+COMMANDS_HEAD = """# Commands
+
+Made from the code by `make schema`.
+"""
+
+
+def pages() -> dict[str, str]:
+    """Path from the root → content."""
+    return {"docs/settings.md": _settings(), "docs/commands.md": _commands()}
+
+
+def _settings() -> str:
+    schema = json.loads(schemas(discovery.manifests())["ship.schema.json"])
+    parts = [SETTINGS_HEAD, *_section("", schema, schema["$defs"])]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _section(prefix: str, model: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
+    """A table of the keys of a model, and a section for each of its models."""
+    rows, inner = [], []
+    for key, found in sorted(model["properties"].items()):
+        name = f"{prefix}{key}"
+        of, each = _model(found, definitions), found.get("additionalProperties", False)
+        if isinstance(each, Mapping) and (one := _model(each, definitions)) is not None:
+            inner.append((f"{name}.<name>", found, one))
+        elif of is None:
+            rows.append(f"| `{name}` | {_kind(found)} | {_default(found)} | {_cell(found['description'])} |")
+        else:
+            inner.append((name, found, of))
+    if rows:
+        yield "| key | value | default | |\n| --- | --- | --- | --- |\n" + "\n".join(rows) + "\n"
+    for name, found, of in inner:
+        yield f"## {name}\n\n{_line(found.get('description') or of['description'])}\n"
+        yield from _section(f"{name}.", of, definitions)
+
+
+def _model(found: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The model that a key holds; None where it is a value."""
+    reference = found.get("$ref")
+    return definitions[reference.rpartition("/")[2]] if reference is not None else None
+
+
+def _kind(found: Mapping[str, Any]) -> str:
+    if "anyOf" in found:
+        return " or ".join(dict.fromkeys(map(_kind, found["anyOf"])))
+    if "enum" in found:
+        return ", ".join(f"`{one}`" for one in found["enum"])
+    kind = str(found.get("type", "object"))
+    if kind == "array":
+        return "list"
+    if kind == "null":
+        return "null"
+    low, high = found.get("minimum", found.get("exclusiveMinimum")), found.get("maximum")
+    if low is None and high is None:
+        return {"string": "text", "boolean": "true, false"}.get(kind, kind)
+    above = "above " if "exclusiveMinimum" in found else ""
+    return f"{above}{low:,}" + (f" to {high:,}" if high is not None else " or more" if not above else "")
+
+
+def _default(found: Mapping[str, Any]) -> str:
+    return f"`{json.dumps(found.get('default', []), ensure_ascii=False)}`"
+
+
+def _line(words: str) -> str:
+    return " ".join(words.split())
+
+
+def _cell(words: str) -> str:
+    return _line(words).replace("|", "\\|")
+
+
+def _commands() -> str:
+    chat = "\n".join(f"| `/{name}` | {_cell(words)} |" for name, words in HELP.items())
+    said = f"## In a chat\n\nIn Slack write `!new`, or `/shipmate new`.\n\n| | |\n| --- | --- |\n{chat}\n"
+    group = typer.main.get_command(app)
+    shell = "\n".join(_shell("shipmate", group))
+    return f"{COMMANDS_HEAD}\n{said}\n## On the machine\n\n{shell}".rstrip() + "\n"
+
+
+def _shell(name: str, command: Any) -> Iterator[str]:
+    """Sections of a command and of those below it."""
+    below = getattr(command, "commands", None)
+    if below is not None:
+        for word in sorted(below):
+            yield from _shell(f"{name} {word}", below[word])
+        return
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    usage = " ".join([name, *(one.metavar or f"[{one.name.upper()}]" for one in arguments)])
+    yield f"### {name}\n\n{_line(command.help or '')}\n\n    {usage}\n"
+    options = [one for one in command.params if one.param_type_name == "option" and one.help]
+    if options:
+        rows = "\n".join(f"| {_option(one)} | {_cell(one.help)} |" for one in options)
+        yield f"| option | |\n| --- | --- |\n{rows}\n"
+
+
+def _option(option: Any) -> str:
+    value = "" if option.is_flag else f" {option.metavar or option.name.upper()}"
+    return f"`{', '.join(sorted(option.opts, key=len))}{value}`"
+
+
+if __name__ == "__main__":
+    for path, content in pages().items():
+        (ROOT / path).write_text(content, encoding="utf-8")
