@@ -140,5 +140,8 @@ class Browser:
     async def show(self, tab: str) -> None:
         await self._ask("POST", "/window", {"handle": tab})
 
+    async def resize(self, width: int, height: int) -> None:
+        await self._ask("POST", "/window/rect", {"width": width, "height": height})
+
     async def picture(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(await self._ask("GET", "/screenshot")))

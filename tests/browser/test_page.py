@@ -174,3 +174,31 @@ async def test_no_other_port_is_sent_its_cookie_and_no_other_site_takes_it_away(
         async with aiohttp.ClientSession() as session, session.get(new) as answer:
             assert answer.status == 410
         assert not any("shipmate" in cookie for _, cookie in seen)
+
+
+async def test_a_table_a_question_and_an_answer_stand_below_one_another(desk: Desk) -> None:
+    """The picture of the README."""
+    await desk.start()
+    browser = await desk.opened(desk.link)
+    await browser.resize(880, 1150)
+    desk.world.model.answer(
+        "Three things are open for Friday:\n\n| | who | state |\n| --- | --- | --- |\n| release notes | you | draft |\n"
+        "| migration test | ops | **green** since 14:10 |\n| 日本語 pages | team | in review |\n\n"
+        "You said on Monday that the notes come first."
+    )
+    await say(browser, "What is still open for the release?")
+    await browser.until("return document.querySelectorAll('#messages table td').length === 9")
+    desk.world.model.answer(
+        tool_use(
+            "write_file",
+            {"path": "docs/release.md", "content": "# 2.4\n\n- Jobs by time zone\n- Pages in 日本語\n"},
+        )
+    )
+    desk.world.model.answer("Written. Shall I remind you on Thursday at 16:00?")
+    await say(browser, "Draft the notes into docs/release.md")
+    assert await asked(browser) == ALL
+    assert "docs/release.md" in str(await browser.run(QUESTION))
+    await desk.picture(browser, "asked")
+    await browser.press(".choices button")
+    await heard(browser, "Written. Shall I remind you on Thursday at 16:00?")
+    assert (desk.world.root / "docs" / "release.md").read_text("utf-8").startswith("# 2.4")
