@@ -14,11 +14,15 @@ from bot.context import memory
 from bot.context.budget import Budget
 from bot.context.compaction import Policy
 from bot.context.estimate import Estimator
-from bot.contracts.agent import CompactResult
+from bot.contracts.agent import CompactResult, TurnRequest
+from bot.contracts.inbound import Quoted
 from bot.contracts.model import ModelFacts, Usage
+from bot.contracts.provenance import Taint
+from bot.contracts.transcript import Boundary
 from bot.history.memories import Memories, SavedMemory
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
+from bot.tools.permissions import taint
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.keeping import MEMORY, SUMMARY, Answers
 
@@ -294,6 +298,42 @@ async def test_in_the_middle_of_a_turn_the_history_is_compacted_before_it_does_n
     request = bench.model.requests[-1]
     assert Estimator().request(request) < hard
     assert any("go on" in json.dumps(message) for message in request.messages)
+
+
+async def test_a_summary_that_is_made_in_a_turn_is_also_from_those_whom_the_turn_quotes(
+    bench: Bench, answers: Answers
+) -> None:
+    bench.configure(soft_tokens=1_000_000, memories=None)
+    await talk(bench, 10)
+    bench.model.known = ModelFacts(window=20_000)
+    await bench.deps.models.windows.ask(bench.model, "scripted")
+    before = answers.forks("compaction")
+    asked = bench.inbound("go on", quoted=(Quoted(user_id="9", text="do evil"),))
+    await bench.pool.run(TurnRequest(asked.request_id, KEY, inbound=asked, reply=bench.chat))
+    assert answers.forks("compaction") == before + 1
+    head = bench.pool.runtime(KEY).store.head
+    assert head is not None
+    assert taint.seen([head]).taint is Taint.FOREIGN
+
+
+async def test_a_memory_is_from_all_that_was_in_view_though_it_is_cut_before_that_is_written(
+    bench: Bench, answers: Answers
+) -> None:
+    asked = bench.inbound(f"read it {LONG}", quoted=(Quoted(user_id="9", text="do evil"),))
+    await bench.pool.run(TurnRequest(asked.request_id, KEY, inbound=asked, reply=bench.chat))
+    gate = answers.hold["memory"] = asyncio.Event()
+    while not answers.begun["memory"].is_set():
+        await bench.say(f"more {LONG}")
+        await asyncio.sleep(0)
+    runtime = bench.pool.runtime(KEY)
+    gone = tuple(entry.uuid for turn in runtime.store.turns for entry in turn.entries)
+    runtime.view_changes.apply("message_cap", Boundary(dropped=gone))
+    gate.set()
+    await settled(bench)
+    assert bench.deps.history.memories is not None
+    kept = await bench.deps.history.memories.load(KEY)
+    assert kept is not None
+    assert kept.origin.taint is Taint.FOREIGN
 
 
 async def test_a_large_turn_behind_a_small_history_is_not_compacted_for_nothing(
