@@ -93,7 +93,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
         blank=TEXTS,
         unquoted=TEXTS,
         restored=st.booleans(),
-        how=st.none() | TEXT,
+        how=st.sampled_from([None, "memory", "summary", "provider"]),
         kept=st.none() | KEPT,
         **LASTING,
     ),
