@@ -129,7 +129,9 @@ class InboxWrites(Protocol):
         ...
 
     def join_turn(self, turn_id: str, members: Sequence[str]) -> Awaitable[None]:
-        """Write that a turn has these inbound too."""
+        """Write that a turn has these inbound too. One that is not there, or has ended, raises `errors.IllegalTransition` once the
+        others are written.
+        """
         ...
 
     def suspend_turn(self, turn_id: str) -> Awaitable[None]:
@@ -156,13 +158,14 @@ class InboxWrites(Protocol):
         say: Sequence[OutboxRow] = (),
     ) -> Awaitable[None]:
         """Write how a turn and the inbound in it (by requestId) ended, and the rows of its last words, in one transaction.
-        The first end of each counts.
+        The first end of each counts, and the same one again is legal. A turn or an inbound that is not there, or has ended
+        otherwise, raises `errors.IllegalTransition` once all the rest is written: else the inbound would be answered again.
         """
         ...
 
     def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> Awaitable[None]:
-        """Write how an inbound ended, and the rows of the last words about it, in one transaction. The first end counts.
-        The turn that it began, if that still runs, ends with it.
+        """Write how an inbound ended, and the rows of the last words about it, in one transaction, as
+        `end_turn`. The turn that it began, if that still runs, ends with it.
         """
         ...
 

@@ -26,7 +26,8 @@ RETRY_SECONDS = 5.0
 @dataclass(frozen=True, slots=True)
 class Operation:
     """`work` runs inside the batch's transaction. Where one of a batch fails by itself, all of them run again, each in a
-    savepoint of its own: so `work` may run several times.
+    savepoint of its own: so `work` may run several times. An `errors.IllegalTransition` that it raises takes back what it wrote;
+    one that it returns does not.
 
     A failed commit has an unknown outcome; `undo` then runs before anything else, so that no refused change stays half
     done. An operation that only `reads` is answered even when nothing can be written; a `new` one is refused on a full
@@ -212,6 +213,7 @@ class Database:
             return True
         if _hurt(result):
             return False
+        self._tell_illegal(result)
         self._pending.clear()
         return True
 
@@ -279,7 +281,13 @@ class Database:
         finally:
             if self._db is db and db.in_transaction:
                 db.execute("ROLLBACK")
+        self._tell_illegal(results)
         return results
+
+    def _tell_illegal(self, results: Sequence[Any]) -> None:
+        for result in results:
+            if isinstance(result, errors.IllegalTransition):
+                self._log.write("error", f"the journal was told what cannot follow: {result}", level="error")
 
     def _commit(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
         try:
@@ -301,7 +309,6 @@ class Database:
             result = operation.work(db)
         except errors.IllegalTransition as error:
             db.execute("ROLLBACK TO operation")
-            self._log.write("error", f"the journal was told what cannot follow: {error}", level="error")
             result = error
         except (sqlite3.Error, ValueError, OverflowError) as error:
             if not db.in_transaction or file.suspect(error) or self._may_fit(error):

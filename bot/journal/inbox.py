@@ -32,6 +32,7 @@ _LEAVE_TURN = """UPDATE turns SET state = 'done', ended_at = ? WHERE ended_at IS
 _MOVE_TURN = """UPDATE turns SET state = CASE state WHEN 'stopping' THEN state ELSE ? END
     WHERE id = ? AND ended_at IS NULL"""
 _TURN_STATE = "SELECT state FROM turns WHERE id = ?"
+_INBOX_STATE = "SELECT state FROM inbox WHERE request_id = ?"
 _END_TURN = "UPDATE turns SET state = ?, ended_at = ? WHERE id = ? AND ended_at IS NULL"
 _FINISH = """UPDATE inbox SET state = ?, detail = ?, merged_into = ?, changed_at = ?
     WHERE request_id = ? AND state IN ('queued', 'in_turn')"""
@@ -72,8 +73,17 @@ class InboxWrites(JournalTable):
 
     def join_turn(self, turn_id: str, members: Sequence[str]) -> Future[None]:
         now = self._clock.now()
-        joining = [clean((turn_id, now, member)) for member in members]
-        return self._writer.run(lambda db: _done(db.executemany(_JOIN_TURN, joining)), hurry=False)
+        joining = {member: clean((turn_id, now, member)) for member in members}
+        joined: set[str] = set()
+
+        def work(db: sqlite3.Connection) -> errors.IllegalTransition | None:
+            wrong = {one: _moved(db, _JOIN_TURN, joining[one], "in_turn", _INBOX_STATE) for one in joining}
+            # After a commit of unknown outcome it runs again, and what had joined may have ended.
+            told = [trouble for one, trouble in wrong.items() if one not in joined]
+            joined.update(one for one, trouble in wrong.items() if not trouble)
+            return _illegal(told)
+
+        return self._writer.run(work, hurry=False)
 
     def suspend_turn(self, turn_id: str) -> Future[None]:
         return self._move_turn("suspended", turn_id)
@@ -102,25 +112,35 @@ class InboxWrites(JournalTable):
         members: Mapping[str, InboxEnd],
         say: Sequence[OutboxRow] = (),
     ) -> Future[None]:
-        return self._end(turn_id, state, members, say)
+        turn = clean((state, self._clock.now(), turn_id))
+        return self._end(turn, members, say, begun=True)
 
     def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> Future[None]:
-        return self._end(request_id, end.of_turn, {request_id: end}, say)
+        turn = clean((end.of_turn, self._clock.now(), request_id))
+        return self._end(turn, {request_id: end}, say, begun=False)
 
     def _end(
-        self, turn_id: str, state: TurnEnd, members: Mapping[str, InboxEnd], say: Sequence[OutboxRow]
+        self,
+        turn: Sequence[object],
+        members: Mapping[str, InboxEnd],
+        say: Sequence[OutboxRow],
+        *,
+        begun: bool,
     ) -> Future[None]:
+        """End an inbound, or (where it has `begun`) a turn. What cannot follow keeps nothing else from being written."""
         now = self._clock.now()
-        turn = clean((state, now, turn_id))
         ends = [
             clean((end.state, end.detail, end.merged_into, now, member)) for member, end in members.items()
         ]
         words = [outbox.values(row, now) for row in say]
 
-        def work(db: sqlite3.Connection) -> None:
-            db.execute(_END_TURN, turn)
-            db.executemany(_FINISH, ends)
+        def work(db: sqlite3.Connection) -> errors.IllegalTransition | None:
+            wrong = [_moved(db, _END_TURN, turn, turn[0], _TURN_STATE)] if begun else []
+            if not begun:
+                db.execute(_END_TURN, turn)
+            wrong += [_moved(db, _FINISH, one, one[0], _INBOX_STATE) for one in ends]
             db.executemany(outbox.PUT, words)
+            return _illegal(wrong)
 
         return self._writer.run(work, closes=members)
 
@@ -238,8 +258,21 @@ class SqliteInbox(InboxWrites):
         return True
 
 
-def _done(_: sqlite3.Cursor) -> None:
-    """Nothing that anybody asks for."""
+def _moved(
+    db: sqlite3.Connection, statement: str, values: Sequence[object], state: object, looked_up: str
+) -> str:
+    """Take a row, named by the last value, to a state; its trouble where it cannot come there. There already, it stays as it is."""
+    if db.execute(statement, values).rowcount:
+        return ""
+    row = db.execute(looked_up, values[-1:]).fetchone()
+    if row is not None and row[0] == state:
+        return ""
+    return f"{values[-1]} is {row[0] if row else 'missing'} and cannot become {state}"
+
+
+def _illegal(troubles: Iterable[str]) -> errors.IllegalTransition | None:
+    told = "; ".join(filter(None, troubles))
+    return errors.IllegalTransition(told) if told else None
 
 
 def _columns(inbound: Inbound) -> tuple[str, str | None]:

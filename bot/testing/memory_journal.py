@@ -109,6 +109,18 @@ def _posted(carried_out: Coroutine[Any, Any, Any]) -> Future[Any]:
     return future
 
 
+def _trouble(name: str, row: InboxRecord | TurnRecord | None, state: str) -> str:
+    """The trouble with a row that was not taken to a state; "" where it is in that already."""
+    if row is not None and row.state == state:
+        return ""
+    return f"{name} is {row.state if row else 'missing'} and cannot become {state}"
+
+
+def _raise_illegal(troubles: Sequence[str]) -> None:
+    if told := "; ".join(filter(None, troubles)):
+        raise errors.IllegalTransition(told)
+
+
 class MemoryJournal:
     """`contracts.journal.Journal` that is kept as long as the object is; `close` loses nothing."""
 
@@ -176,7 +188,7 @@ class MemoryJournal:
 
     @at_once
     def join_turn(self, turn_id: str, members: Sequence[str]) -> None:
-        self._join_turn(text.clean(turn_id), members)
+        _raise_illegal(self._join_turn(text.clean(turn_id), members))
 
     @at_once
     def suspend_turn(self, turn_id: str) -> None:
@@ -199,29 +211,36 @@ class MemoryJournal:
         members: Mapping[str, InboxEnd],
         say: Sequence[OutboxRow] = (),
     ) -> None:
-        self._end_turn(text.clean(turn_id), state)
-        for member, end in members.items():
-            self._finish(member, end)
+        wrong = [self._end_turn(text.clean(turn_id), state)]
+        wrong += [self._finish(member, end) for member, end in members.items()]
         self._put_outbox(say)
+        _raise_illegal(wrong)
 
     @at_once
     def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> None:
-        self._finish(request_id, end)
-        self._end_turn(text.clean(request_id), end.of_turn)
+        wrong = self._finish(request_id, end)
+        self._end_turn(text.clean(request_id), end.of_turn)  # where it began one
         self._put_outbox(say)
+        _raise_illegal([wrong])
 
-    def _end_turn(self, turn_id: str, state: TurnEnd) -> None:
+    def _end_turn(self, turn_id: str, state: TurnEnd) -> str:
         turn = self._turns.get(turn_id)
         if turn is not None and turn.ended_at is None:
             self._turns[turn_id] = dataclasses.replace(turn, state=state, ended_at=self._clock.now())
+            return ""
+        return _trouble(turn_id, turn, state)
 
     def _join_turn(
         self, turn_id: str, members: Sequence[str], of: frozenset[str] = frozenset({"queued"})
-    ) -> None:
+    ) -> list[str]:
+        wrong: list[str] = []
         for member in members:
             row = self._inbox.get(text.clean(member))
             if row is not None and row.state in of and row.turn_id != turn_id:
                 self._set(dataclasses.replace(row, state="in_turn", turn_id=turn_id))
+            else:
+                wrong.append(_trouble(member, row, "in_turn"))
+        return wrong
 
     def _move_turn(self, turn_id: str, to: TurnState) -> None:
         turn = self._turns.get(turn_id)
@@ -230,7 +249,7 @@ class MemoryJournal:
         if turn.state != "stopping":
             self._turns[turn_id] = dataclasses.replace(turn, state=to)
 
-    def _finish(self, request_id: str, end: InboxEnd) -> None:
+    def _finish(self, request_id: str, end: InboxEnd) -> str:
         row = self._inbox.get(text.clean(request_id))
         if end.state not in get_args(FinalState):
             raise errors.StorageError(f"no inbound ends as {end.state}")
@@ -238,6 +257,8 @@ class MemoryJournal:
             detail = None if end.detail is None else text.clean(end.detail)
             merged_into = None if end.merged_into is None else text.clean(end.merged_into)
             self._set(dataclasses.replace(row, state=end.state, detail=detail, merged_into=merged_into))
+            return ""
+        return _trouble(request_id, row, end.state)
 
     @at_once
     def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> bool:

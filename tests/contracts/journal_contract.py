@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import cast, get_args
 
@@ -11,7 +12,16 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Quoted
-from bot.contracts.journal import ANSWERED, InboxEnd, Journal, TurnEnd, TurnState
+from bot.contracts.journal import (
+    ANSWERED,
+    FinalState,
+    InboxEnd,
+    InboxState,
+    InboxWrites,
+    Journal,
+    TurnEnd,
+    TurnState,
+)
 from bot.contracts.outbound import OutboxState
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_approvals import ApprovalsContract
@@ -94,13 +104,68 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         journal = await self.restart(journal)
         assert await journal.unfinished() == [inbound(3), inbound(5), inbound(4)]
 
-    async def test_finishing_again_or_what_is_unknown_changes_nothing(self, journal: Journal) -> None:
+    async def test_finishing_again_changes_nothing_and_what_is_unknown_is_an_error(
+        self, journal: Journal
+    ) -> None:
         await journal.receive(inbound(1))
         for _ in range(2):
             await journal.finish(inbound(1).request_id, ANSWERED)
-            await journal.join_turn("unknown", ["unknown"])
-            await journal.finish("unknown", ANSWERED)
+            with pytest.raises(errors.IllegalTransition, match="missing"):
+                await journal.join_turn("unknown", ["unknown"])
+            with pytest.raises(errors.IllegalTransition, match="missing"):
+                await journal.finish("unknown", ANSWERED)
         assert await journal.unfinished() == []
+
+    @pytest.mark.parametrize("after", ["in_turn", *get_args(FinalState)])
+    @pytest.mark.parametrize("before", [None, "queued", "in_turn", *get_args(FinalState)])
+    async def test_an_inbound_on_file_goes_where_its_state_lets_it_and_nowhere_else(
+        self, journal: Journal, before: InboxState | None, after: InboxState
+    ) -> None:
+        name = inbound(1).request_id
+        if before is not None:
+            await journal.receive(inbound(1))
+        await journal.receive(inbound(2))
+        await journal.begin_turn(inbound(2).request_id, CHAT, [inbound(2).request_id])
+
+        def goes(writes: InboxWrites, to: InboxState) -> Awaitable[None]:
+            if to == "in_turn":
+                return writes.join_turn(inbound(2).request_id, [name])
+            return writes.finish(name, InboxEnd(cast("FinalState", to)))
+
+        if before not in {None, "queued"}:
+            await goes(journal, before)
+        legal = before in {after, "queued", "in_turn"}
+        if legal:
+            await goes(journal, after)
+        else:
+            with pytest.raises(errors.IllegalTransition, match=before or "missing"):
+                await goes(journal, after)
+            await goes(journal.post, after)  # nobody is told but the log
+        journal = await self.restart(journal)
+        found = await journal.inbound(name)
+        assert (found.state if found else None) == (after if legal else before)
+
+    @pytest.mark.parametrize("before", [None, *get_args(TurnEnd)])
+    async def test_the_end_of_a_turn_that_cannot_end_is_an_error_and_takes_nothing_of_it_back(
+        self, journal: Journal, before: TurnEnd | None
+    ) -> None:
+        name = inbound(1).request_id
+        await journal.receive(inbound(1))
+        if before is not None:
+            await journal.begin_turn(name, CHAT, [name])
+            await journal.end_turn(name, before, {})
+        end = journal.end_turn(name, "done", {name: ANSWERED}, [outbound(1)])
+        if before == "done":
+            await end
+        else:
+            with pytest.raises(errors.IllegalTransition, match=before or "missing"):
+                await end
+        journal = await self.restart(journal)
+        turn, record = await journal.turn(name), await journal.inbound(name)
+        assert (turn.state if turn else None) == before
+        assert record is not None
+        assert record.state == "answered"  # else it would be answered again after a restart
+        assert [row.id for row in await journal.deliveries(name)] == [outbound(1).id]
 
     async def test_a_conversation_is_known_from_its_first_inbound_on_for_ever(
         self, journal: Journal, clock: FakeClock

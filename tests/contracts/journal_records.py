@@ -85,7 +85,8 @@ class RecordsContract(JournalRig):
         began = clock.now()
         assert await journal.turn(first) is None
         await journal.begin_turn(first, CHAT, [first, second])
-        await journal.join_turn(first, [third, "unknown"])
+        with pytest.raises(errors.IllegalTransition, match="unknown is missing"):
+            await journal.join_turn(first, [third, "unknown"])
         await journal.begin_turn(other, CHAT, [other])
         assert await journal.turn(first) == TurnRecord(first, CHAT, "running", began)
         await journal.suspend_turn(first)
@@ -97,8 +98,10 @@ class RecordsContract(JournalRig):
         await journal.resume_turn(first)
         await journal.finish(second, WITHDRAWN)
         await clock.advance(1)
-        await journal.end_turn(first, "failed", {first: FAILED, second: FAILED, third: FAILED})
-        await journal.end_turn(first, "done", {first: ANSWERED})
+        with pytest.raises(errors.IllegalTransition, match=f"{second} is withdrawn"):
+            await journal.end_turn(first, "failed", {first: FAILED, second: FAILED, third: FAILED})
+        with pytest.raises(errors.IllegalTransition, match=f"{first} is failed"):
+            await journal.end_turn(first, "done", {first: ANSWERED})
         journal = await self.restart(journal)
         assert await journal.turn(first) == TurnRecord(first, CHAT, "failed", began, began + 1)
         records = [await journal.inbound(name) for name in (first, second, third, other)]
@@ -169,7 +172,8 @@ class RecordsContract(JournalRig):
         for number, end in ((1, WITHDRAWN), (2, InboxEnd("dead", "unreadable"))):
             await journal.receive(inbound(number))
             await journal.finish(inbound(number).request_id, end)
-            await journal.finish(inbound(number).request_id, InboxEnd("handled", "later"))
+            with pytest.raises(errors.IllegalTransition, match=end.state):
+                await journal.finish(inbound(number).request_id, InboxEnd("handled", "later"))
         records = [await journal.inbound(inbound(number).request_id) for number in (1, 2)]
         assert [(record.state, record.detail) for record in records if record] == [
             ("withdrawn", None),

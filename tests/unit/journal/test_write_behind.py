@@ -131,6 +131,9 @@ async def test_behind_a_posted_write_that_is_refused_no_other_one_of_its_batch_i
         (lambda post: post.put_outbox([outbound(2, state="no such state")]), "the journal cannot write this"),
         (lambda post: post.update_outbox(outbound(2, state="sent")), "is missing and cannot become sent"),
         (lambda post: post.suspend_turn("no such turn"), "is missing and cannot become suspended"),
+        (lambda post: post.end_turn("no such turn", "done", {}), "is missing and cannot become done"),
+        (lambda post: post.join_turn(ONE, ["no such inbound"]), "is missing and cannot become in_turn"),
+        (lambda post: post.finish("no such inbound", ANSWERED), "is missing and cannot become answered"),
     ],
 )
 async def test_one_that_can_never_be_written_is_told_and_keeps_no_other_one_back(
@@ -159,9 +162,10 @@ async def test_what_is_written_again_though_it_reached_the_disk_is_no_mistake(
     posted = [
         journal.post.begin_turn(ONE, key, [ONE]),
         journal.post.suspend_turn(ONE),
+        journal.post.join_turn(ONE, [TWO]),
         journal.post.update_outbox(outbound(1, state="sending")),
         journal.post.update_outbox(outbound(1, state="sent", message_id="m1")),
-        journal.post.end_turn(ONE, "done", {ONE: ANSWERED}),
+        journal.post.end_turn(ONE, "done", {ONE: ANSWERED, TWO: ANSWERED}),
     ]
     await asyncio.gather(*posted)
     assert await journal.flush()
