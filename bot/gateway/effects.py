@@ -38,7 +38,7 @@ from bot.gateway.conversation import (
 )
 from bot.gateway.delivery import Delivery
 from bot.gateway.inbound_archive import InboundArchive
-from bot.gateway.message_versions import completed, original, revised, taken_in_at
+from bot.gateway.message_versions import completed, original, revised
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
 from bot.gateway.scheduler import Backlog, Scheduler
@@ -130,9 +130,9 @@ class EffectRunner:
                     begun.stops.append(turn)
                 case Close():
                     begun.closes.append(effect)
-                case LookUp(change, records) if _in_time(change, records):
+                case LookUp(change, records) if (taken_in := _in_time(change, records)) is not None:
                     # It came before the end of its message was on file, and waited for a turn of its own when the process died.
-                    self.queue(completed(change, records), taken_in_at(change))
+                    self.queue(completed(change, records), taken_in)
                 case LookUp():
                     begun.look_up = effect
                 case WakeAt():
@@ -246,10 +246,10 @@ def not_idempotent(inbound: Inbound) -> bool:
     return inbound.command is not None and inbound.command.name in NOT_IDEMPOTENT
 
 
-def _in_time(change: Inbound, records: Sequence[InboxRecord]) -> bool:
-    """True of an edit that was taken in before its message had ended."""
+def _in_time(change: Inbound, records: Sequence[InboxRecord]) -> float | None:
+    """The time at which an edit was taken in, if its message had not ended by then."""
     message = original(change, records)
     own = next((one for one in records if one.inbound.request_id == change.request_id), None)
     if change.kind != "edit" or own is None or message is None or message.open:
-        return False
-    return own.received_at < message.changed_at
+        return None
+    return own.received_at if own.received_at < message.changed_at else None

@@ -11,8 +11,6 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Inbox, InboxRecord
 from bot.gateway.attachments import may_hold_text
 
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-
 
 def sender_of(inbound: Inbound) -> UserRef:
     return UserRef(inbound.channel, inbound.user_id)
@@ -88,19 +86,6 @@ def reaches(stop: Inbound, other: Inbound) -> bool:
     return other.chat_key == stop.chat_key or (
         other.channel == stop.channel and other.chat_id == stop.chat_id and _place(other) == _place(stop)
     )
-
-
-def taken_in_at(inbound: Inbound) -> float:
-    """The time at which it was taken in (epoch seconds), by its requestId."""
-    return named_at(inbound.request_id)
-
-
-def named_at(request_id: str) -> float:
-    """The time at which a requestId was given (epoch seconds); 0 where it is none."""
-    value = 0
-    for char in request_id[:10]:
-        value = value * 32 + max(_CROCKFORD.find(char), 0)
-    return value / 1000
 
 
 def revised(message: Inbound, edit: Inbound) -> Inbound:

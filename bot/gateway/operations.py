@@ -18,9 +18,9 @@ from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address
 from bot.contracts.recall import Recalls
 from bot.gateway.delivery import Delivery
-from bot.gateway.message_versions import named_at
 from bot.gateway.outbox.worker import REPEATED, Alert
 
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 EVERY = 3_600.0
 """Seconds between two reports on the same subject, across restarts."""
 ASK_SECONDS = 5.0
@@ -407,7 +407,7 @@ class Losses:
             lines = [
                 line
                 for line in (await self._archive.search(chat_key, query)).lines
-                if named_at(_request(line)) < at
+                if _named_at(_request(line)) < at
             ]
             spoken = spoken or bool(lines)
             for line in self._left(lines):
@@ -438,6 +438,14 @@ class Losses:
 
 def _request(line: ArchiveLine) -> str:
     return str((line.meta or {}).get("requestId", ""))
+
+
+def _named_at(request_id: str) -> float:
+    """The time at which a requestId was given (epoch seconds); 0 where it is none. The row that said so is what was lost."""
+    value = 0
+    for char in request_id[:10]:
+        value = value * 32 + max(_CROCKFORD.find(char), 0)
+    return value / 1000
 
 
 def _type(line: ArchiveLine) -> ChatType:

@@ -17,7 +17,7 @@ from bot.gateway.background import BackgroundTasks
 from bot.gateway.conversation import Delete, Event, GoesOn, Stop, TurnPlan
 from bot.gateway.effects import EffectRunner
 from bot.gateway.inbound_archive import InboundArchive
-from bot.gateway.message_versions import on_file, same_message, sender_of, taken_in_at, withdrawn
+from bot.gateway.message_versions import on_file, same_message, sender_of, withdrawn
 from bot.gateway.router import InboundRouter
 from bot.gateway.scheduler import Backlog, Behind, InFlight, Scheduler
 
@@ -36,6 +36,10 @@ class _Row:
     def own(self) -> InboxRecord | None:
         name = self.inbound.request_id
         return next((record for record in self.records if record.inbound.request_id == name), None)
+
+    @property
+    def received_at(self) -> float:
+        return self.own.received_at if self.own is not None else 0.0
 
     @property
     def turn_id(self) -> str | None:
@@ -113,7 +117,7 @@ class Recovery:
             elif stop is not None and not inbound.is_stop and inbound.kind != "delete":
                 self._journal.post.finish(inbound.request_id, STOPPED)
             else:
-                self._router.hand_on(inbound, row.records, taken_in_at(inbound))
+                self._router.hand_on(inbound, row.records, row.received_at)
         going_on = [one for _, one in current if one.request_id in turns or one.kind == "message"]
         return sum(self._old(one) and not one.is_stop for one in going_on)
 

@@ -13,9 +13,6 @@ from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.message_versions import taken_in_at
-from bot.system import UlidSource
-from bot.testing.clock import FakeClock
 from tests.unit.gateway.conftest import Bench, killed
 
 
@@ -276,6 +273,19 @@ class TestAfterARestart:
         assert second.tele.texts == ["re: one + two", "re: three"]
         await second.close()
 
+    async def test_a_burst_is_what_the_journal_took_in_together_whatever_its_request_ids_say(
+        self, tmp_path: Path
+    ) -> None:
+        bench = Bench(tmp_path, debounce=1.0, mode="followup")
+        for number, (words, later) in enumerate([("one", 0.0), ("two", 0.5), ("three", 60.0)]):
+            await bench.clock.advance(later)
+            await bench.journal.receive(bench.inbound(words, request_id=f"R{number}"))
+        bench.agent.answer = together
+        await bench.open()
+        await bench.idle()
+        assert bench.tele.texts == ["re: one + two", "re: three"]
+        await bench.close()
+
     async def test_a_burst_is_one_turn_on_file(self, tmp_path: Path) -> None:
         bench = await made(tmp_path, debounce=1.0)
         await bench.say("one", message_id="1")
@@ -362,12 +372,3 @@ class TestAfterARestart:
         assert (one.state, two.state) == ("failed", "failed")
         assert two.turn_id == one.inbound.request_id
         await second.close()
-
-
-def test_a_request_id_tells_when_it_was_taken_in() -> None:
-    clock = FakeClock(1_800_000_000.125)
-
-    class Inbound:
-        request_id = UlidSource(clock).ulid()
-
-    assert taken_in_at(Inbound()) == 1_800_000_000.125  # type: ignore[arg-type]
