@@ -25,7 +25,8 @@ class Attachment(Frozen):
 @dataclass(frozen=True, slots=True)
 class SeenFile:
     """The result of reading a file of a message. Its text is the artifact `artifact`, redacted, and `head` the
-    beginning of that; where it is None, `why` is the reason in plain words, "" where the file holds no text.
+    beginning of that; where it is None, `why` is the reason in plain words, "" where the file holds no text. `refused`:
+    memory was short, and nothing of its message was fetched.
     """
 
     artifact: str | None = None
@@ -33,6 +34,7 @@ class SeenFile:
     lines: int = 0
     head: str = ""
     why: str = ""
+    refused: bool = False
 
 
 class Origin(Frozen):

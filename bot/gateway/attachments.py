@@ -23,8 +23,8 @@ from bot.contracts.inbound import Attachment, Inbound, SeenFile
 from bot.contracts.journal import StepRecord, Steps
 
 NO_ROOM = "I am short of memory just now and cannot take files; please send it again later."
-FULL = "memory was short"
-"""Why nothing of a message was fetched."""
+REFUSED = SeenFile(why="memory was short", refused=True)
+"""A file of a message of which nothing was fetched."""
 NAMED = 10
 """So many of them are named: an album has no more."""
 _KINDS = {
@@ -54,7 +54,7 @@ def unseen(attachments: Sequence[Attachment], *, full: bool, log: Log) -> str:
 
 def unread(attachments: Sequence[Attachment], seen: Sequence[SeenFile]) -> str:
     """The sentence about the files of a message that were not read; "" where all were, or nothing came along."""
-    if any(one.why == FULL for one in seen):
+    if any(one.refused for one in seen):
         return NO_ROOM
     both = list(zip(attachments, seen, strict=True))
     failed = [f"{_named(file)}: {one.why}" for file, one in both if one.why]
@@ -205,13 +205,14 @@ class FileReader:
         if not limits.count or not self._manifests[inbound.channel].files:
             text_at = []
         known = await self._known(inbound.request_id) if text_at else {}
-        full = self._refused(inbound) if not known else any(one.get("why") == FULL for one in known.values())
-        seen = [SeenFile(why=FULL if full else "") for _ in files]
+        full = self._refused(inbound) if not known else any(one.refused for one in known.values())
+        seen = [REFUSED if full else SeenFile() for _ in files]
         deadline = asyncio.get_running_loop().time() + limits.seconds
         for number, at in enumerate(text_at, 1):
             file = _File(inbound, files[at], artifact_id(inbound.request_id, at, files[at]))
-            more = f"only {limits.count} files of a message are read" if number > limits.count else ""
-            seen[at] = await self._one(file, known.get(file.name), FULL if full else more, deadline)
+            more = SeenFile(why=f"only {limits.count} files of a message are read")
+            unfetched = REFUSED if full else more if number > limits.count else None
+            seen[at] = await self._one(file, known.get(file.name), unfetched, deadline)
         return tuple(seen)
 
     def _refused(self, inbound: Inbound) -> bool:
@@ -231,16 +232,18 @@ class FileReader:
 
     # ------------------------------------------------------------ one file
 
-    async def _one(self, file: _File, known: Json | None, why: str, deadline: float) -> SeenFile:
-        """One file. `known` is what became of it before a restart, `why` a reason not to fetch it."""
-        if known is not None and not known.get("read"):
-            return SeenFile(why=str(known.get("why") or ""))
+    async def _one(
+        self, file: _File, known: SeenFile | None, unfetched: SeenFile | None, deadline: float
+    ) -> SeenFile:
+        """Read one file. `known` is what became of it before a restart, `unfetched` what becomes of one that is not fetched."""
+        if known is not None and known.artifact is None:
+            return known
         if (kept := await self._kept(file)) is not None:
             return kept
         if known is not None:
             return SeenFile(why=errors.FileGone.why)  # what was kept of it has gone since
         began = self._clock.monotonic()
-        seen = SeenFile(why=why) if why else await self._fetched(file, deadline)
+        seen = unfetched or await self._fetched(file, deadline)
         await self._record(file, self._clock.monotonic() - began, seen)
         return seen
 
@@ -304,17 +307,18 @@ class FileReader:
 
     # ------------------------------------------------------------ what is on file
 
-    async def _known(self, request_id: str) -> dict[str, Json]:
+    async def _known(self, request_id: str) -> dict[str, SeenFile]:
         """The outcome of files of a message from before."""
         try:
             steps = await self._steps.steps(request_id)
         except errors.StorageError as error:
             self._log.write("error", "what is on file cannot be read", level="error", cause=str(error))
             return {}
-        return {step.id: step.result or {} for step in steps if step.name == STEP}
+        return {step.id: _recorded(step.id, step.result or {}) for step in steps if step.name == STEP}
 
     async def _record(self, file: _File, took: float, seen: SeenFile) -> None:
-        result = {"read": True} if seen.artifact is not None else {"read": False, "why": seen.why}
+        refused = {"refused": True} if seen.refused else {}
+        result = {"read": True} if seen.artifact is not None else {"read": False, "why": seen.why} | refused
         now = self._clock.now()
         step = StepRecord(file.inbound.request_id, file.name, "tool", STEP, now - took, now, result)
         try:
@@ -350,3 +354,12 @@ def size_in_words(size: int) -> str:
     if size < 1_000:
         return f"{size} bytes"
     return f"{size / 1_000_000:.3g} MB" if size >= 1_000_000 else f"{size / 1_000:.3g} kB"
+
+
+def _recorded(name: str, result: Json) -> SeenFile:
+    """The outcome that a step tells; of a file that was read, its name alone."""
+    if result.get("read"):
+        return SeenFile(name)
+    why = str(result.get("why") or "")
+    # Steps of earlier versions say it by the sentence alone.
+    return SeenFile(why=why, refused=bool(result.get("refused")) or why == "memory was short")

@@ -6,9 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import SeenFile
+from bot.contracts.journal import StepRecord
+from bot.gateway.attachments import NO_ROOM, REFUSED, STEP, artifact_id, unread
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.test_files import LONG, TEXT, file, seen
 
@@ -39,6 +43,33 @@ async def test_after_a_kill_nothing_is_fetched_again_and_everything_is_told_alik
     made = await after.artifacts.made(ChatKey.parse("tele:chat:77"), [first.request_id])
     assert made == {first.request_id: [(told[0].artifact, "attachment")]}
     await after.close()
+
+
+@pytest.mark.parametrize(
+    ("result", "refused"),
+    [
+        ({"read": False, "why": "other words", "refused": True}, True),
+        ({"read": False, "why": "memory was short"}, True),  # a step of an earlier version
+        ({"read": False, "why": "other words"}, False),
+    ],
+)
+async def test_a_message_that_was_refused_for_memory_stays_so_whatever_the_words_on_file(
+    bench: Bench, result: dict[str, Any], *, refused: bool
+) -> None:
+    bench.tele.files["f2"] = TEXT.encode()
+    files = (file(), file("f2"))
+    inbound = bench.inbound("look", attachments=files).model_copy(update={"request_id": bench.ids.ulid()})
+    name = artifact_id(inbound.request_id, 0, files[0])
+    await bench.journal.begin_step(StepRecord(inbound.request_id, name, "tool", STEP, 0.0, 1.0, result))
+    one, two = await bench.files.read(inbound)
+    assert one == SeenFile(why=str(result["why"]), refused=refused)
+    assert (two == REFUSED, bench.tele.fetched) == ((True, []) if refused else (False, ["f2"]))
+    assert (unread(files, (one, two)) == NO_ROOM) is refused
+    again = await bench.journal.steps(inbound.request_id)
+    assert [step.result for step in again] == [
+        result,
+        {"read": False, "why": "memory was short", "refused": True} if refused else {"read": True},
+    ]
 
 
 async def test_a_turn_that_had_begun_with_a_file_goes_on_without_it(tmp_path: Path) -> None:
