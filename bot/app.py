@@ -7,6 +7,8 @@ import contextlib
 import gc
 import importlib
 import importlib.util
+import os
+import platform
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
@@ -19,6 +21,7 @@ from bot import (
     errors,
     hidden_paths,
     instance,
+    package,
     shutdown_signals,
     text,
 )
@@ -64,7 +67,7 @@ async def _started(
     instance.prepare_home(settings.home)
     config.write_schema(settings.home / "schema", manifests, environment.disk)
     with contextlib.ExitStack() as around:
-        around.enter_context(instance.held(settings.home))
+        last_run = around.enter_context(instance.held(settings.home))
         around.enter_context(instance.tokens_held(tokens, settings.root))
         hidden_paths.remove_saved_names(settings.root)
         redact = LogRedactor(settings.secrets)
@@ -75,6 +78,17 @@ async def _started(
             ids=environment.ids,
             redact=redact,
         )
+        log.write(
+            "start",
+            "Shipmate starts",
+            version=package.version_of("shipmate"),
+            python=platform.python_version(),
+            pid=os.getpid(),
+            channels=names,
+            configuration=settings.fingerprint,
+            last_run=last_run,
+        )
+        ended = "stopped"
         try:
             with bridged(log, messages=settings.llm.log_messages):
                 for warning in settings.warnings:
@@ -84,17 +98,21 @@ async def _started(
                 gateway = assemble(settings, environment, log, names, dashboard=only is None)
                 async with serving(gateway, say, stop):
                     settle_memory()
+                    if not stop.is_set():
+                        log.write("ready", ready_line(gateway), channels=sorted(gateway.channels))
                     yield gateway
         except errors.ShipmateError as error:
+            ended = "failed"
             log.write("error", f"{type(error).__name__}: {error}", level="error")
             raise
         finally:
+            log.write("stop", f"Shipmate has {ended}", ended=ended)
             await asyncio.to_thread(log.close)
 
 
 def _hung_up(log: JsonlLog) -> None:
     log.write(
-        "signal", "SIGHUP is ignored: nothing is read anew; a restart takes up a new ship.json", level="warn"
+        "reload", "SIGHUP is ignored: nothing is read anew; a restart takes up a new ship.json", level="warn"
     )
 
 

@@ -37,17 +37,20 @@ def _write(path: Path, words: str) -> None:
 
 
 @contextlib.contextmanager
-def held(home: Path) -> Iterator[None]:
-    """Hold `.ship` for the block. Raises `errors.TryLater` with the pid where another process holds it.
+def held(home: Path) -> Iterator[str]:
+    """Hold `.ship` for the block; yields how the last run ended: `ended`, `killed`, or `none` where there was none. Raises
+    `errors.TryLater` with the pid where another process holds it.
 
     The operating system drops the lock when its holder dies, however it dies; a frozen holder keeps it.
     """
+    known = (home / LOCK).exists() or (home / "journal.db").exists()
     with _locked(home):
+        last = "killed" if (home / PID).exists() else "ended" if known else "none"
         # For people alone: a disk that is full keeps nobody from starting.
         with contextlib.suppress(OSError):
             _write(home / PID, f"{os.getpid()}\n")
         try:
-            yield
+            yield last
         finally:
             (home / PID).unlink(missing_ok=True)
 

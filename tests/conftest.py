@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-pytest_plugins = ["tests.workers", "tests.shares"]
+pytest_plugins = ["tests.workers", "tests.shares", "tests.log_lines"]
 
 # Whoever starts the tests in the background, or with nohup, has them ignore SIGINT or SIGHUP, and the processes that they
 # start would inherit that. A function is not inherited.

@@ -30,7 +30,9 @@ app = typer.Typer(
 
 def _show_version(value: bool) -> None:
     if value:
-        say(f"shipmate {_installed('shipmate')}")
+        from bot.package import version_of
+
+        say(f"shipmate {version_of('shipmate')}")
         raise typer.Exit
 
 
@@ -69,16 +71,18 @@ def version(root: Dir = Here, as_json: AsJson = False) -> None:
     del root
     from importlib.metadata import PackageNotFoundError, requires
 
+    from bot.package import version_of
+
     try:
         names = [line.split(";")[0].strip() for line in requires("shipmate") or () if "extra ==" not in line]
     except PackageNotFoundError:
         names = []
-    dependencies = {name: _installed(name) for name in sorted(map(_bare, names))}
+    dependencies = {name: version_of(name) for name in sorted(map(_bare, names))}
     python = ".".join(map(str, sys.version_info[:3]))
     if as_json:
-        say_json({"version": _installed("shipmate"), "python": python, "dependencies": dependencies})
+        say_json({"version": version_of("shipmate"), "python": python, "dependencies": dependencies})
         return
-    say(f"shipmate {_installed('shipmate')}")
+    say(f"shipmate {version_of('shipmate')}")
     say(f"Python {python}")
     for name, found in dependencies.items():
         say(f"  {name} {found}")
@@ -87,16 +91,6 @@ def version(root: Dir = Here, as_json: AsJson = False) -> None:
 def _bare(requirement: str) -> str:
     end = next((at for at, char in enumerate(requirement) if not (char.isalnum() or char in "-_.")), None)
     return requirement[:end]
-
-
-def _installed(name: str) -> str:
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as version_of
-
-    try:
-        return version_of(name)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -74,6 +75,8 @@ class Settings:
     memory: ship_file.Memory
     engine: ship_file.Engine
     secrets: frozenset[str] = field(repr=False)
+    fingerprint: str = ""
+    """Hash of the document with the environment's values and without its secrets."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -117,8 +120,10 @@ def load(
     found += _switches(env)
     if file is not None and not found:
         settings = _settings(root, file, manifests, filled, env=env, secrets=frozenset(secrets))
+        document = _without(json.dumps(filled.document, sort_keys=True), secrets)
+        fingerprint = hashlib.sha256(document.encode()).hexdigest()[:16]
         aside = tuple(f"{name} was made by a command; it is {new} now" for name, new in refused.items())
-        return dataclasses.replace(settings, warnings=(*aside, *settings.warnings))
+        return dataclasses.replace(settings, fingerprint=fingerprint, warnings=(*aside, *settings.warnings))
     raise errors.ConfigError(*(_without(line, secrets) for line in dict.fromkeys(found)))
 
 

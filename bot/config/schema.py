@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, Field, create_model
 
 from bot.config import ship_file
+from bot.contracts import log_kinds
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Disk, LogLine
@@ -30,7 +31,9 @@ def schemas(manifests: Mapping[str, Manifest]) -> dict[str, str]:
 def _made(channels: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, str]:
     return {
         "ship.schema.json": _render(_ship(channels), "ship.json"),
-        "log-line.schema.json": _render(LogLine.model_json_schema(by_alias=True), "A line of .ship/logs"),
+        "log-line.schema.json": _render(
+            log_kinds.line_schema(LogLine.model_json_schema(by_alias=True)), "A line of .ship/logs"
+        ),
         "archive-line.schema.json": _render(
             ArchiveLine.model_json_schema(by_alias=True), "A line of .ship/chats"
         ),

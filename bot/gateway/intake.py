@@ -272,7 +272,7 @@ class GatewayIntake:
             await asyncio.to_thread(self._pending.note, inbound.channel, inbound.user_id, inbound.user_name)
             await self._delivery.send(Address.of(inbound), greeting(inbound), kind="notice")
         except (OSError, errors.ShipmateError) as error:
-            self._log.write("error", "a stranger could not be greeted", level="warn", cause=str(error))
+            self._log.write("denied", "a stranger could not be greeted", level="warn", cause=str(error))
 
 
 def greeting(inbound: Inbound) -> str:

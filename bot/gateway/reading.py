@@ -98,7 +98,7 @@ class Reading:
                 earlier = await self._channels[inbound.channel].context(inbound)
         except (TimeoutError, errors.ShipmateError) as error:
             self._log.write(
-                "error",
+                "inbound",
                 f"the earlier messages of the thread cannot be read: {type(error).__name__}: {error}",
                 level="warn",
             )

@@ -17,7 +17,8 @@ from bot import text
 from bot.contracts.base import Level
 from bot.contracts.environment import Clock, Disk, Ids
 from bot.contracts.identity import ChatKey
-from bot.normalize import Bounds, normalize_to_size, plain_details
+from bot.contracts.log_kinds import NULLABLE
+from bot.normalize import Bounds, normalize_to_size, plain_details, to_camel
 from bot.sizes import size_of
 from bot.telemetry import context
 from bot.telemetry.redaction import LogRedactor
@@ -116,7 +117,14 @@ class JsonlLog:
             "kind": kind,
             "message": message,
             # A copy that the caller's later changes do not reach: containers copied, strings shared.
-            "details": plain_details({key: value for key, value in extra.items() if key != "step"}, LOGGED),
+            "details": plain_details(
+                {
+                    key: value
+                    for key, value in extra.items()
+                    if key != "step" and (value is not None or (kind, to_camel(key)) in NULLABLE)
+                },
+                LOGGED,
+            ),
         }
 
     def _admit(self, line: Line, level: Level) -> bool:
@@ -192,7 +200,7 @@ class JsonlLog:
                 self._disk.remove(path)
                 gone += 1
             except OSError as error:
-                self.write("error", "an old log file could not be removed", level="warn", error=error)
+                self.write("log", "an old log file could not be removed", level="warn", cause=str(error))
         return gone
 
 

@@ -231,7 +231,7 @@ class SlackChannel:
         event_id = payload.get("event_id") if isinstance(payload, dict) else None
         mark = clean(event_id) if isinstance(event_id, str) else hashlib.sha256(raw.encode()).hexdigest()[:32]
         self._log.write(
-            "error", "An event of Slack cannot be read", level="warn", event=mark[:80], reason=reason
+            "inbound", "An event of Slack cannot be read", level="warn", event=mark[:80], reason=reason
         )
         if self._intake is not None:
             team = self._me.team if self._me is not None else "unknown"

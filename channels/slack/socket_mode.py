@@ -53,7 +53,7 @@ class LibraryLog(logging.Logger):
     def handle(self, record: logging.LogRecord) -> None:
         kind = record.exc_info[0] if record.exc_info else None
         self._operator.write(
-            "error",
+            "channel",
             "Slack's library reports trouble",
             level="warn",
             where=record.funcName,
@@ -200,9 +200,9 @@ class SocketConnection(SocketModeClient):
             return
         self.trouble = what
         if what:
-            self._log.write("error", "Slack cannot be reached, trying again", level="warn", error=what)
+            self._log.write("channel", "Slack cannot be reached, trying again", level="warn", error=what)
         else:
-            self._log.write("error", "Slack is reached again")
+            self._log.write("channel", "Slack is reached again")
 
     def renew(self) -> None:
         """Give up the socket that stands and open another one, beside everything else; returns at once."""
@@ -247,7 +247,9 @@ class SocketConnection(SocketModeClient):
         except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
-            self._log.write("error", "Slack sent a frame that is no JSON object", level="warn", size=len(raw))
+            self._log.write(
+                "channel", "Slack sent a frame that is no JSON object", level="warn", size=len(raw)
+            )
         elif message.get("type") == "disconnect":
             self._dismissed(message.get("reason"))
             self._spawn(self._replace(session), self._chores)
@@ -304,7 +306,7 @@ class SocketConnection(SocketModeClient):
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._log.write(
-                "error", "An event of Slack was not confirmed", level="warn", error=type(error).__name__
+                "channel", "An event of Slack was not confirmed", level="warn", error=type(error).__name__
             )
 
 

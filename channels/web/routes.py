@@ -294,7 +294,7 @@ class WebRoutes:
             return await kept
         except errors.StorageError as failure:
             self._around.log.write(
-                "error", f"The page opens without {what}.", level="warn", cause=str(failure)
+                "channel", f"The page opens without {what}.", level="warn", cause=str(failure)
             )
             return []
 

@@ -16,6 +16,7 @@ from typing import Any, Self
 import aiohttp
 import pytest
 
+from bot.contracts.log_kinds import complaint
 from bot.gateway.live.message import GOES_ON
 from bot.testing import telegram_service
 from bot.testing.anthropic import KEY, AnthropicServer
@@ -164,6 +165,8 @@ class World:
         await self.session.close()
         for server in (self.telegram, self.slack, self.model):
             await server.stop()
+        wrong = [complaint(line["kind"], line["level"], line["details"]) for line in self.log()]
+        assert not any(wrong), {one for one in wrong if one}
 
     async def start(self, **how: Any) -> Process:
         """Write ship.json and start the process."""

@@ -1,0 +1,57 @@
+"""Holds every line that the product logs while a test runs against the table of kinds (`bot/contracts/log_kinds.py`)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.contracts.log_kinds import NULLABLE, complaint
+from bot.normalize import plain_details, to_camel
+from bot.telemetry.log import LOGGED, JsonlLog
+from bot.testing.log import MemoryLog
+
+ROOT = Path(__file__).parents[1]
+PRODUCT = (f"{ROOT / 'bot'}/", f"{ROOT / 'channels'}/")
+found: list[str] = []
+"""What is wrong with the lines of the running test."""
+
+
+def checked(write: Callable[..., None]) -> Callable[..., None]:
+    """`write` of a log; a line that the table does not know is noted in `found`, if the product wrote it."""
+
+    def write_checked(log: object, kind: str, message: str, **how: Any) -> None:
+        frame = inspect.currentframe()
+        assert frame is not None
+        assert frame.f_back is not None
+        caller = frame.f_back.f_code.co_filename
+        if caller.startswith(PRODUCT):
+            named = {
+                name: value
+                for name, value in how.items()
+                if name not in {"level", "duration", "chat_key", "request_id", "step"}
+                and (value is not None or (kind, to_camel(name)) in NULLABLE)
+            }
+            if wrong := complaint(kind, how.get("level", "info"), plain_details(named, LOGGED)):
+                found.append(f"{caller.removeprefix(f'{ROOT}/')}: {wrong} ({message})")
+        write(log, kind, message, **how)
+
+    return write_checked
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _every_line_is_looked_at() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for log in (JsonlLog, MemoryLog):
+            patch.setattr(log, "write", checked(log.write))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _lines_are_of_the_table() -> Iterator[None]:
+    found.clear()
+    yield
+    assert found == []

@@ -1,0 +1,132 @@
+"""The table of kinds is whole: it has what the code writes and nothing else, and what is made from it is fresh."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from bot.cli import schema
+from bot.contracts.log_kinds import COMMON, KINDS, complaint
+from bot.normalize import to_camel
+from bot.telemetry import log as telemetry_log
+from bot.testing.log import MemoryLog
+from tests import log_lines
+
+from .conftest import Make, lines
+
+ROOT = Path(__file__).parents[3]
+APART = {"level", "duration", "chat_key", "request_id", "step"}
+"""What is no detail."""
+
+
+def sources() -> dict[Path, ast.Module]:
+    found = [path for top in ("bot", "channels") for path in (ROOT / top).rglob("*.py")]
+    return {path: ast.parse(path.read_text("utf-8")) for path in found if "testing" not in path.parts}
+
+
+def written(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
+    """The calls in a module that write a line of a kind that stands there."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "write"
+            and len(node.args) == 2
+            and isinstance(node.args[0], ast.Constant)
+            and isinstance(node.args[0].value, str)
+        ):
+            yield node.args[0].value, node
+
+
+def test_every_line_in_the_code_is_in_the_table() -> None:
+    wrong = []
+    for path, tree in sources().items():
+        for kind, call in written(tree):
+            names = [one.arg for one in call.keywords if one.arg is not None and one.arg not in APART]
+            unknown = [name for name in names if kind in KINDS and KINDS[kind].types(to_camel(name)) is None]
+            if kind not in KINDS or unknown:
+                wrong.append(f"{path.relative_to(ROOT)}:{call.lineno}: {kind} {unknown}")
+    assert wrong == []
+
+
+def test_nothing_in_the_table_is_written_by_nobody() -> None:
+    table = ROOT / "bot/contracts/log_kinds.py"
+    named, kinds = set[str](), set[str]()
+    for path, tree in sources().items():
+        if path == table:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.keyword) and node.arg is not None:
+                named.add(to_camel(node.arg))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                kinds.add(node.value)
+                named.add(to_camel(node.value) if node.value.isidentifier() else "")
+    assert set(KINDS) <= kinds
+    details = {detail for kind in KINDS.values() for detail in kind.details}
+    assert details - named == {"inputLength", "resultLength"}, "these two are put together"
+
+
+def test_kinds_that_are_fixed_stay() -> None:
+    fixed = "inbound denied turn_start llm_request llm_response tool_call tool_result compaction masking injection"
+    assert {*fixed.split(), "delivery", "turn_end", "schedule", "approval", "error"} <= set(KINDS)
+    response = "model stopReason usage costUsd latencyMs firstTokenMs providerRequestId purpose"
+    assert set(response.split()) <= set(KINDS["llm_response"].details)
+
+
+def test_the_document_is_current() -> None:
+    document = (ROOT / schema.DOCUMENT).read_text(encoding="utf-8")
+    assert schema.with_tables(document) == document, "run `make schema`"
+    assert all(f"### `{kind}`\n" in document for kind in KINDS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "level", "details", "said"),
+    [
+        ("nonsense", "info", {}, "unknown kind 'nonsense'"),
+        ("error", "warn", {}, "kind error at level warn"),
+        ("steer", "info", {"jioned": "A"}, "steer: unknown detail 'jioned'"),
+        ("steer", "info", {"joined": 3}, "steer.joined: int, expected string"),
+        ("task", "info", {"modelCalls": True}, "task.modelCalls: bool, expected integer"),
+        ("task", "info", {"costUsd": None, "usage": {}, "task": "A", "leftOut": "9 bytes"}, ""),
+        ("task", "info", {"error": None}, "task.error: NoneType, expected string"),
+        ("inbound", "info", {"addressed": True}, ""),
+    ],
+)
+def test_what_is_wrong_with_a_line_is_said(kind: str, level: str, details: Any, said: str) -> None:
+    assert complaint(kind, level, details) == said
+
+
+def test_the_schema_says_the_same() -> None:
+    made = json.loads((ROOT / ".ship/schema/log-line.schema.json").read_text())
+    line = {"id": "1", "timestamp": "t", "type": "info", "level": "info", "message": "m"}
+    check = jsonschema.Draft202012Validator(made)
+    assert check.is_valid(line | {"kind": "steer", "details": {"joined": "A", "task": "B"}})
+    assert not check.is_valid(line | {"kind": "steer", "details": {"joined": 3}})
+    assert not check.is_valid(line | {"kind": "steer", "details": {"other": "A"}})
+    assert not check.is_valid(line | {"kind": "other", "details": {}})
+    assert set(COMMON) <= set(made["allOf"][0]["then"]["properties"]["details"]["properties"])
+
+
+def test_what_is_not_known_is_left_out_unless_that_says_something(make: Make, tmp_path: Path) -> None:
+    log = make()
+    log.write("llm_response", "answered", cost_usd=None, error=None, model="m")
+    assert log.flush()
+    assert lines(tmp_path)[0]["details"] == {"costUsd": None, "model": "m"}
+
+
+def test_the_suite_sees_lines_of_the_product_that_the_table_does_not_know(tmp_path: Path) -> None:
+    names: dict[str, Any] = {}
+    code = "def write(log, *a, **k): log.write(*a, **k)"
+    exec(compile(code, f"{log_lines.PRODUCT[0]}invented.py", "exec"), names)
+    log = MemoryLog()
+    names["write"](log, "steer", "a message joined", jioned="A")
+    log.write("steer", "by a test", jioned="A")
+    assert log_lines.found == ["bot/invented.py: steer: unknown detail 'jioned' (a message joined)"]
+    log_lines.found.clear()
+    assert telemetry_log.JsonlLog.write.__qualname__ == log.write.__qualname__
