@@ -77,6 +77,8 @@ async def _started(
             disk=environment.disk,
             ids=environment.ids,
             redact=redact,
+            keep_days=settings.log.keep_days,
+            max_bytes=settings.log.max_mb * 2**20,
         )
         log.write(
             "start",

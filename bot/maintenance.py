@@ -28,11 +28,10 @@ LOW_DISK = (0.02, 0.10)
 """The parts of the disk below which operators are told that little is left, the smallest first."""
 WELL_AGAIN = 1.2
 """So many times as much has to be free before that is over, so that it does not come and go at the edge."""
-KEEP_LOG_DAYS = 90
 KEEP_ARTIFACT_DAYS = 30
 """Long after what points at them has left the view."""
-KEEP_REQUEST_SECONDS = KEEP_LOG_DAYS * 86_400.0
-"""As long as the log, which names the turns that can be replayed."""
+KEEP_REQUEST_SECONDS = 90 * 86_400.0
+"""Of the turns that can be replayed."""
 KEEP_SECONDS = 7 * 86_400.0
 """For what is finished in the journal."""
 KEEP_FAILED_SECONDS = 30 * 86_400.0
@@ -42,7 +41,7 @@ KEEP_FAILED_SECONDS = 30 * 86_400.0
 class SweepableLog(Protocol):
     """The operator's log, as far as it is tidied (`bot.telemetry.JsonlLog`)."""
 
-    def sweep(self, days: int) -> int: ...
+    def sweep(self) -> int: ...
 
 
 class SweepableArtifacts(Protocol):
@@ -117,7 +116,7 @@ class MaintenanceJobs:
             PeriodicJob("evict idle chats", 300, self.evict),
             PeriodicJob("compact quiet chats", TEND_SECONDS, self._agent.tend),
             self._shared("sweep the journal", 3_600, self.sweep_journal),
-            self._shared("sweep old logs", 6 * 3_600, self.sweep_logs),
+            self._shared("sweep old logs", 3_600, self.sweep_logs),
             self._shared("sweep old artifacts", 6 * 3_600, self.sweep_artifacts),
             self._shared("sweep old requests", 6 * 3_600, self.sweep_requests),
         ]
@@ -204,7 +203,7 @@ class MaintenanceJobs:
         await self._journal.sweep(now - KEEP_SECONDS, failed=now - KEEP_FAILED_SECONDS)
 
     async def sweep_logs(self) -> None:
-        await asyncio.to_thread(self._logs.sweep, KEEP_LOG_DAYS)
+        await asyncio.to_thread(self._logs.sweep)
 
     async def sweep_artifacts(self) -> None:
         await self._artifacts.sweep(KEEP_ARTIFACT_DAYS)

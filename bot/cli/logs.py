@@ -4,79 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 import sys
-from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Dir, Here, complain, moment, say, say_raw, timestamp
+from bot.cli.common import HOME, AsJson, Dir, Here, moment, printable, say_raw, timestamp
+from bot.cli.log_reader import LEVELS, Line, LineFilter, LogReader
 
-LEVELS = {"debug": 10, "info": 20, "action": 25, "warn": 30, "error": 40}
 FOLLOW_FROM = 20  # lines shown before those to come
 LOOK_EVERY = 0.2  # seconds
+COLOURS = {"debug": "2", "action": "36", "warn": "33", "error": "31"}
+"""What a terminal is told (SGR) before a line of a level."""
 
-Line = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class LineFilter:
-    """Selects lines by chat, request, level and time."""
-
-    chat: str | None = None
-    request: str | None = None
-    level: int = 0
-    since: str | None = None
-
-    def __call__(self, line: Line) -> bool:
-        return (
-            (self.chat is None or line.get("chatKey") == self.chat)
-            and (self.request is None or line.get("requestId") == self.request)
-            and LEVELS.get(str(line.get("level")), 0) >= self.level
-            and (self.since is None or str(line.get("timestamp")) >= self.since)
-        )
-
-
-@dataclass
-class LogReader:
-    """Reads what is there, and at each further call what has come since."""
-
-    folder: Path
-    first_day: str = ""
-    unreadable: int = 0
-    _places: dict[str, int] = field(default_factory=dict)
-
-    def lines(self) -> Iterator[tuple[str, Line]]:
-        """Each line as it stands in the file, and as an object."""
-        from bot import system, telemetry
-
-        for day, _, path in telemetry.day_files(self.folder, system.SystemDisk()):
-            if day.isoformat() >= self.first_day:
-                yield from self._of(path)
-
-    def _of(self, path: Path) -> Iterator[tuple[str, Line]]:
-        with path.open("rb") as file:
-            file.seek(self._places.get(path.name, 0))
-            for raw in file:
-                if not raw.endswith(b"\n"):
-                    break  # still being written
-                self._places[path.name] = self._places.get(path.name, 0) + len(raw)
-                text = raw.decode("utf-8", "replace").strip()
-                try:
-                    line = json.loads(text)
-                except ValueError:
-                    line = None
-                if isinstance(line, dict):
-                    yield text, line
-                elif text:
-                    self.unreadable += 1
-
-    def tell_unreadable(self) -> None:
-        if self.unreadable:
-            complain(f"{self.unreadable} lines cannot be read and were left out.")
+Show = Callable[[str, Line], None]
 
 
 def _level(value: str | None) -> int:
@@ -94,32 +38,47 @@ def logs(
     request: Annotated[str | None, typer.Option(metavar="ID", help="Only this requestId.")] = None,
     level: Annotated[str | None, typer.Option(metavar="L", help=f"At least: {', '.join(LEVELS)}.")] = None,
     since: Annotated[str | None, typer.Option(metavar="T", help="A time, or 2h for two hours ago.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Whole lines, with the texts of messages.")] = False,
+    tree: Annotated[
+        bool, typer.Option("--tree", help="A turn, with --request: its steps and tasks.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """The operator's log."""
+    if tree and (follow or as_json):
+        raise typer.BadParameter("--tree goes without -f and --json")
     start = None if since is None else timestamp(moment(since))
-    wanted = LineFilter(chat, request, _level(level), start)
-    reader = LogReader(root / HOME / "logs", first_day=(start or "")[:10])
-    show = _show_json if as_json else _show
-    found = ((text, line) for text, line in reader.lines() if wanted(line))
-    for text, line in deque(found, FOLLOW_FROM) if follow and start is None else found:
-        show(text, line)
+    request = None if request is None else request.upper()
+    reader = LogReader(root / HOME / "logs", LineFilter(chat, request, _level(level), start))
+    show = _show_json if as_json else _Shown(full)
+    if tree:
+        if request is None:
+            raise typer.BadParameter("--tree shows one turn: name it with --request")
+        _show_tree(reader.of_request(request), full)
+    else:
+        found: Iterable[tuple[str, Line]]
+        if follow and start is None:
+            found = reader.newest(FOLLOW_FROM)
+        else:
+            found = reader.of_request(request) if request is not None and not follow else reader.lines()
+        for text, line in found:
+            show(text, line)
     reader.tell_unreadable()
     if follow:
+        sys.stdout.flush()
         try:
-            asyncio.run(_follow(reader, wanted, show))
+            asyncio.run(_follow(reader, show))
         except KeyboardInterrupt:
             return
 
 
-async def _follow(reader: LogReader, wanted: LineFilter, show: Callable[[str, Line], None]) -> None:
+async def _follow(reader: LogReader, show: Show) -> None:
     from bot.system import SystemClock
 
     clock = SystemClock()
     while True:
         for text, line in reader.lines():
-            if wanted(line):
-                show(text, line)
+            show(text, line)
         sys.stdout.flush()
         await clock.sleep(LOOK_EVERY)
 
@@ -128,19 +87,88 @@ def _show_json(text: str, _line: Line) -> None:
     say_raw(text)
 
 
-def _show(_text: str, line: Line) -> None:
-    details = line.get("details")
-    where = [str(line[key]) for key in ("chatKey", "requestId") if line.get(key)]
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+class _Shown:
+    """Prints lines for a person: on a terminal in its width and in colours, elsewhere whole and without."""
+
+    def __init__(self, full: bool) -> None:
+        self._full = full
+        terminal = is_terminal()
+        self._width = shutil.get_terminal_size().columns if terminal and not full else None
+        self._colours = terminal and not os.environ.get("NO_COLOR")
+
+    def __call__(self, _text: str, line: Line, *, before: str = "") -> None:
+        words = printable(before + told(line, full=self._full, place=not before))
+        if self._width is not None:
+            words = fitted(words, self._width)
+        colour = COLOURS.get(str(line.get("level")))
+        print(f"\x1b[{colour}m{words}\x1b[0m" if self._colours and colour else words)
+
+
+def told(line: Line, *, full: bool, place: bool = True) -> str:
+    """A log line for a person to read, without what was said unless it is `full`."""
+    where = [str(line[key]) for key in ("chatKey", "requestId") if place and line.get(key)]
     if line.get("step") is not None:
         where.append(f"step {line['step']}")
     if line.get("duration") is not None:
         where.append(f"{line['duration']} ms")
     parts = [
-        str(line.get("timestamp", "")),
+        str(line.get("timestamp", "")) if place else "",
         f"{str(line.get('level', '')).upper():<6}",
         f"{line.get('kind', '')}:",
         " ".join(str(line.get("message", "")).split()),
         f"[{' '.join(where)}]" if where else "",
-        json.dumps(details, ensure_ascii=False) if details else "",
+        _details(line.get("details"), full=full),
     ]
-    say(" ".join(part for part in parts if part))
+    return " ".join(part for part in parts if part)
+
+
+def _details(details: Any, *, full: bool) -> str:
+    if not isinstance(details, dict):
+        return ""
+    from bot.contracts.log_kinds import TEXTS
+
+    shown = {
+        name: value
+        for name, value in details.items()
+        if full or name not in TEXTS or not isinstance(value, str | list | dict)
+    }
+    return json.dumps(shown, ensure_ascii=False) if shown else ""
+
+
+def fitted(words: str, width: int) -> str:
+    """As much of a line as a terminal of this width shows in one; wide characters take two columns."""
+    import unicodedata
+
+    used = cut = 0
+    for at, char in enumerate(words):
+        wide = unicodedata.east_asian_width(char) in {"W", "F"}
+        used += 0 if unicodedata.combining(char) else 2 if wide else 1
+        if used > width:
+            return words[:cut] + "…"
+        if used < width:
+            cut = at + 1
+    return words
+
+
+def _show_tree(found: Iterable[tuple[str, Line]], full: bool) -> None:
+    """The lines of a turn, each behind its offset from the first one; those of steps and tasks stand below them."""
+    from datetime import datetime
+
+    show, began, step = _Shown(full), None, None
+    for text, line in found:
+        try:
+            at = datetime.fromisoformat(str(line.get("timestamp")))
+        except ValueError:
+            continue
+        began = began or at
+        details = line.get("details")
+        task = details.get("task") if isinstance(details, dict) else None
+        depth = (line.get("step") is not None) + (task is not None and line.get("kind") != "task")
+        if line.get("step") != step and line.get("step") is not None and task is None:
+            print(f"{'':>11}  step {line['step']}")
+        step = line.get("step") if task is None else step
+        show(text, line, before=f"{(at - began).total_seconds():>+11.3f}  {'  ' * depth}")

@@ -11,7 +11,7 @@ import typer
 
 from bot.cli.common import HOME, AsJson, Dir, Here, moment, say, say_json, timestamp
 from bot.cli.history import people
-from bot.cli.logs import Line, LineFilter, LogReader
+from bot.cli.log_reader import Line, LineFilter, LogReader
 
 TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 SHOWN = 10
@@ -90,14 +90,12 @@ def stats(
 ) -> None:
     """Tokens, cache share, cost, errors and latency, as far back as the log goes."""
     start = None if since is None else timestamp(moment(since))
-    wanted = LineFilter(chat, since=start)
-    reader = LogReader(root / HOME / "logs", first_day=(start or "")[:10])
+    reader = LogReader(root / HOME / "logs", LineFilter(chat, since=start))
     whole, chats = UsageTotals(), dict[str, UsageTotals]()
     for _, line in reader.lines():
-        if wanted(line):
-            whole.take(line)
-            if line.get("chatKey"):
-                chats.setdefault(str(line["chatKey"]), UsageTotals()).take(line)
+        whole.take(line)
+        if line.get("chatKey"):
+            chats.setdefault(str(line["chatKey"]), UsageTotals()).take(line)
     reader.tell_unreadable()
     if as_json:
         say_json({"chat": chat} | whole.facts)

@@ -12,7 +12,7 @@ import typer
 
 from bot import errors
 from bot.cli.common import HOME, AsJson, Complaints, Dir, Here, complain, say, say_json, timestamp
-from bot.cli.logs import LineFilter, LogReader
+from bot.cli.log_reader import Line, LineFilter, LogReader
 from bot.cli.stats import UsageTotals
 
 if TYPE_CHECKING:
@@ -47,14 +47,28 @@ class TraceEvent:
 def trace(
     request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="As logs and `/receipt` show it.")],
     root: Dir = Here,
+    full: Annotated[
+        bool, typer.Option("--full", help="All that journal, log and transcript have, in one order.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """The path of one turn: inbound, model calls, tools, delivery, cost. Works beside a running gateway."""
     asked = request_id.upper()
-    path = asyncio.run(_path(root, asked))
-    turn = path.request_id if path is not None else asked
-    sums = UsageTotals()
-    seen = [*_journal(path), *_log(root, turn, sums), *_transcript(root, turn)]
+    path, turn, sums, lines = None, asked, UsageTotals(), _lines(root, asked)
+    if full or as_json or not any(line.get("kind") == "turn_end" for line in lines):
+        # It may have joined another turn; the journal knows.
+        path = asyncio.run(_path(root, asked))
+        if path is not None and path.request_id != asked:
+            turn = path.request_id
+            lines = _lines(root, turn)
+    for line in lines:
+        if _told(line).get("purpose") != "replay":
+            sums.take(line)
+    if lines and not full and not as_json:
+        _show_steps(lines)
+        say(_total(sums))
+        return
+    seen = [*_journal(path), *map(_event, lines), *_transcript(root, turn)]
     if not seen:
         raise errors.NotFound(f"nothing is on disk of a turn {request_id!r}; logs and `/receipt` show ids")
     seen.sort(key=lambda one: one.at)
@@ -96,19 +110,53 @@ def _journal(path: TurnPath | None) -> list[TraceEvent]:
     return [TraceEvent(_iso(event.at), "journal", event.words, {}) for event in path.events]
 
 
-def _log(root: Path, request_id: str, sums: UsageTotals) -> list[TraceEvent]:
-    reader, wanted = LogReader(root / HOME / "logs"), LineFilter(request=request_id)
-    found = []
-    for _, line in reader.lines():
-        if wanted(line):
-            details = line.get("details")
-            told = details if isinstance(details, dict) else {}
-            if told.get("purpose") != "replay":
-                sums.take(line)
-            words = f"{line.get('kind')}: {line.get('message')}"
-            found.append(TraceEvent(str(line.get("timestamp", "")), "log", words, told))
+def _lines(root: Path, request_id: str) -> list[Line]:
+    reader = LogReader(root / HOME / "logs", LineFilter(request=request_id))
+    found = [line for _, line in reader.of_request(request_id)]
     reader.tell_unreadable()
     return found
+
+
+def _told(line: Line) -> dict[str, Any]:
+    details = line.get("details")
+    return details if isinstance(details, dict) else {}
+
+
+def _event(line: Line) -> TraceEvent:
+    words = f"{line.get('kind')}: {line.get('message')}"
+    return TraceEvent(str(line.get("timestamp", "")), "log", words, _told(line))
+
+
+def _show_steps(lines: list[Line]) -> None:
+    """One line for each answer of the model, each tool and whatever else was logged: offset, duration, tokens that were read
+    and written, the share that came from the cache, cost, and what it was. Requests and calls are told of by their ends.
+    """
+    began = min(str(line.get("timestamp")) for line in lines)
+    say(f"{'offset':>11} {'ms':>9} {'tokens':>15} {'cache':>5} {'cost':>9}")
+    for line in lines:
+        kind, details = line.get("kind"), _told(line)
+        if kind in {"llm_request", "tool_call"} or line.get("level") == "debug":
+            continue
+        sums = UsageTotals()
+        sums.take(line)
+        duration = line.get("duration")
+        told = [f"{key}={details[key]}" for key in _TELLS if details.get(key) not in {None, ""}]
+        tokens = f"{sums.prompt:,}→{sums.tokens['outputTokens']:,}" if sums.prompt else ""
+        share = f"{sums.tokens['cacheReadTokens'] / sums.prompt:.0%}" if sums.prompt else ""
+        cost = "" if not sums.prompt else "unknown" if sums.unpriced else f"${sums.cost:.4f}"
+        step = f"step {line['step']} " if line.get("step") is not None else ""
+        say(
+            f"{_seconds(began, line):>+11.3f} {'' if duration is None else f'{duration:,.0f}':>9} {tokens:>15} {share:>5} "
+            f"{cost:>9}  {step}{kind}: {' '.join([str(line.get('message')), *told])}"
+        )
+
+
+def _seconds(began: str, line: Line) -> float:
+    try:
+        at = datetime.fromisoformat(str(line.get("timestamp")))
+        return (at - datetime.fromisoformat(began)).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0
 
 
 def _transcript(root: Path, request_id: str) -> list[TraceEvent]:

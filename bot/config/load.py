@@ -69,6 +69,7 @@ class Settings:
     skills: ship_file.Skills
     mcp: ship_file.Mcp
     budgets: ship_file.Budgets
+    log: ship_file.Log
     schedule: ship_file.Schedule
     dashboard: ship_file.Dashboard
     files: ship_file.Files

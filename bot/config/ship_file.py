@@ -267,6 +267,15 @@ class Budgets(StrictModel):
     """US dollars that one person may cost a day."""
 
 
+class Log(StrictModel):
+    """The operator's log."""
+
+    keep_days: Annotated[int, Field(ge=1, le=36_500)] = 30
+    """Days after which a file of the log is removed."""
+    max_mb: Annotated[int, Field(ge=1, le=16_777_216)] = 1_000
+    """Megabytes on the disk, past days compressed; over it the oldest files go."""
+
+
 class Schedule(StrictModel):
     """Jobs that people ask for: “every weekday at 8:30”."""
 
@@ -351,6 +360,8 @@ class ShipFile(StrictModel):
     """Servers of the Model Context Protocol."""
     budgets: Budgets = Budgets()
     """Not built yet."""
+    log: Log = Log()
+    """The operator's log."""
     schedule: Schedule = Schedule()
     """Jobs that people ask for."""
     dashboard: Dashboard = Dashboard()

@@ -24,6 +24,10 @@ COMMON = {
 """Details that a line of any kind may have."""
 
 
+TEXTS = frozenset({"messages", "payload", "input", "result", "stopDetails"})
+"""Details that hold what people, the model and tools said; where they are numbers they do not."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogKind:
     """One kind of line. `details` maps a name to its JSON types (`number|null`) and, behind a colon, its meaning."""

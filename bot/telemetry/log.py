@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -28,6 +29,13 @@ LOGGED = Bounds(depth=21, items=5_000, properties=5_000, values=5_000, null=None
 MAX_LINE_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 """For a line with a whole payload, which operators ask for by `SMA_LOG_LLM_PAYLOAD`: as large as a request."""
+KEEP_DAYS = 30
+MAX_BYTES = 1_000 * 2**20
+"""Of all files together."""
+SETTLED = timedelta(hours=1)
+"""After its end a day has all its lines."""
+PIECE = 256 * 1024
+"""Bytes that are compressed at once; the interpreter's lock is free meanwhile."""
 PART_BYTES = 64 * 1024 * 1024
 """A day that grows over this goes on in `<day>.2.jsonl`, `<day>.3.jsonl`, …"""
 CAPACITY = 10_000  # lines that may wait for the disk
@@ -36,6 +44,8 @@ LINGER = 0.03
 """Seconds for which the first line waits for more: a turn writes many at once, and each wake of the writer's
 thread would stop the one that answers people.
 """
+
+PACKED = ".gz"
 
 Line = dict[str, Any]
 
@@ -53,6 +63,8 @@ class JsonlLog:
         disk: Disk,
         ids: Ids,
         redact: LogRedactor | None = None,
+        keep_days: int = KEEP_DAYS,
+        max_bytes: int = MAX_BYTES,
         capacity: int = CAPACITY,
         part_bytes: int = PART_BYTES,
         complain: Callable[[str], object] | None = None,
@@ -61,6 +73,8 @@ class JsonlLog:
         self._clock = clock
         self._ids = ids
         self._redact = redact or LogRedactor()
+        self._keep = timedelta(keep_days)
+        self._max_bytes = max_bytes
         self._capacity = capacity
         self._writer = _Writer(folder, disk, part_bytes, complain or _complain)
         self._disk = disk
@@ -190,18 +204,44 @@ class JsonlLog:
             self._wake.notify_all()
         self._thread.join(timeout=5.0)
 
-    def sweep(self, days: int) -> int:
-        """Remove the files of days more than `days` ago; counts them. Blocking; raises nothing."""
-        today = datetime.fromtimestamp(self._clock.now(), UTC).date()
-        old = [path for day, _, path in day_files(self._folder, self._disk) if today - day > timedelta(days)]
-        gone = 0
-        for path in old:
-            try:
-                self._disk.remove(path)
-                gone += 1
-            except OSError as error:
-                self.write("log", "an old log file could not be removed", level="warn", cause=str(error))
+    def sweep(self) -> int:
+        """Compress the files of past days, then remove those that are too old and the oldest of what is too much; counts those
+        that were removed. Blocking; raises nothing.
+        """
+        now = datetime.fromtimestamp(self._clock.now(), UTC)
+        for day, _, path in day_files(self._folder, self._disk):
+            if now.date() - day <= self._keep and day < (now - SETTLED).date() and path.suffix != PACKED:
+                self._try(self._pack, path)
+        files = day_files(self._folder, self._disk)
+        sizes = [self._disk.size(path) for _, _, path in files]
+        left, gone = sum(sizes), 0
+        for (day, _, path), size in zip(files, sizes, strict=True):
+            if now.date() - day > self._keep or (left > self._max_bytes and not self._writer.writes(path)):
+                gone += self._try(self._remove, path)
+                left -= size
         return gone
+
+    def _try(self, work: Callable[[Path], None], path: Path) -> bool:
+        try:
+            work(path)
+        except OSError as error:
+            self.write("log", "an old log file stays as it is", level="warn", cause=str(error))
+            return False
+        return True
+
+    def _remove(self, path: Path) -> None:
+        # A file that a crash left in both forms goes in both, the packed one first: alone it would count again.
+        if path.suffix != PACKED:
+            self._disk.remove(packed(path))
+        self._disk.remove(path)
+
+    def _pack(self, path: Path) -> None:
+        """Compress a file. Until it is gone it counts, and the compressed one beside it does not."""
+        packer = zlib.compressobj(wbits=zlib.MAX_WBITS + 16)
+        with closing(self._disk.open(path)) as file:
+            pieces = [packer.compress(file.read(at, PIECE)) for at in range(0, file.size, PIECE)]
+        self._disk.replace(packed(path), b"".join([*pieces, packer.flush()]))
+        self._writer.let_go(path, file.size)
 
 
 class _Writer:
@@ -215,32 +255,44 @@ class _Writer:
         self._failing = False
         self._path: Path | None = None
         self._sound = False
+        self._lock = threading.Lock()
+
+    def writes(self, path: Path) -> bool:
+        """True if lines go to this file."""
+        return path == self._path
+
+    def let_go(self, path: Path, size: int) -> None:
+        """Remove a file of which the first `size` bytes are kept elsewhere, unless there is more by now."""
+        with self._lock:
+            if path != self._path and self._disk.size(path) == size:
+                self._disk.remove(path)
 
     def append(self, lines: Sequence[tuple[str, bytes]]) -> int:
         """Write lines of (day, bytes); returns how many were lost."""
-        lost = 0
-        for day, group in _by_day(lines):
-            try:
-                path = self._part(day)
-                data = b"".join(group)
-                self._disk.append(path, data if self._whole(path) else b"\n" + data)
-            except OSError as error:
-                lost += len(group)
-                self._sound = False
-                if not self._failing:
-                    self._failing = True
-                    self._complain(f"shipmate: the log cannot be written: {error.strerror or error}")
-            else:
-                self._sound = True
-                self._failing = False
-        return lost
+        with self._lock:
+            return sum(self._append(day, group) for day, group in _by_day(lines))
+
+    def _append(self, day: str, group: list[bytes]) -> int:
+        try:
+            path = self._part(day)
+            data = b"".join(group)
+            self._disk.append(path, data if self._whole(path) else b"\n" + data)
+        except OSError as error:
+            self._sound = False
+            if not self._failing:
+                self._failing = True
+                self._complain(f"shipmate: the log cannot be written: {error.strerror or error}")
+            return len(group)
+        self._sound = True
+        self._failing = False
+        return 0
 
     def _part(self, day: str) -> Path:
         path = self._path
         if path is None or not path.name.startswith(day):
             parts = [path for when, _, path in day_files(self._folder, self._disk) if when.isoformat() == day]
             path = parts[-1] if parts else self._folder / f"{day}.jsonl"
-        if self._disk.size(path) >= self._part_bytes:
+        if path.suffix == PACKED or self._disk.size(path) >= self._part_bytes:
             number = _split_name(path.name)
             path = self._folder / f"{day}.{(number[1] if number else 1) + 1}.jsonl"
         if path != self._path:
@@ -265,7 +317,8 @@ def _by_day(lines: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, list[byte
             group = []
         day = when
         group.append(line)
-    yield day, group
+    if group:
+        yield day, group
 
 
 def render(line: Line, redact: LogRedactor) -> bytes:
@@ -290,17 +343,24 @@ def _dump(line: Line) -> bytes:
 
 
 def day_files(folder: Path, disk: Disk) -> list[tuple[date, int, Path]]:
-    """The log files of a folder in the order of time: day, part (from 1), path."""
+    """The log files of a folder in the order of time: day, part (from 1), path. Of one that is there in both forms, the one that
+    is not compressed.
+    """
     try:
-        names = disk.names(folder)
+        names = sorted(disk.names(folder), reverse=True)
     except OSError:
         return []
-    split = [(found, name) for name in names if (found := _split_name(name)) is not None]
-    return sorted((*found, folder / name) for found, name in split)
+    split = {found: folder / name for name in names if (found := _split_name(name)) is not None}
+    return sorted((*found, path) for found, path in split.items())
+
+
+def packed(path: Path) -> Path:
+    """The name of a file that is compressed."""
+    return path.with_name(path.name + PACKED)
 
 
 def _split_name(name: str) -> tuple[date, int] | None:
-    stem, dot, suffix = name.partition(".")
+    stem, dot, suffix = name.removesuffix(PACKED).partition(".")
     part, _, end = suffix.rpartition(".")
     if not dot or end != "jsonl" or (part and not part.isdecimal()):
         return None

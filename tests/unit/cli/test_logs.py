@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 import signal
 import subprocess
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from bot.cli import logs
+from bot.cli import log_reader, logs
+from bot.cli.log_reader import LineFilter, LogReader, day_of
 
 from .conftest import ENV, Shipmate
 
@@ -79,6 +81,7 @@ def test_a_person_reads_one_safe_line_each(shipmate: Shipmate, folder: Path) -> 
     assert shown[3] == (
         '2027-01-15T12:00:02.000Z INFO   inbound: line 2 [web:chat:1 B step 3 1.5 ms] {"text": "你好 "}'
     )
+    assert "\x1b" not in done.out
     assert shown[6] == "2027-01-15T12:00:05.000Z ERROR  inbound: broken screen"
     assert done.err == "2 lines cannot be read and were left out.\n"
 
@@ -143,7 +146,7 @@ def test_following_shows_lines_as_they_come(folder: Path) -> None:
 
 def test_half_a_line_waits_for_its_other_half(folder: Path) -> None:
     path = folder / ".ship" / "logs" / "2027-01-16.jsonl"
-    reader = logs.LogReader(path.parent)
+    reader = LogReader(path.parent)
     assert len(list(reader.lines())) == 7
     whole = json.dumps(line(1, message="whole"))
     path.write_text(whole[:20])
@@ -163,3 +166,150 @@ def test_following_begins_with_the_newest_lines(folder: Path, shipmate: Shipmate
     done = shipmate("logs", "-f", "--dir", folder, "--json")
     assert done.code == 0
     assert len(done.lines) == 2
+
+
+def ulid(day: datetime, end: str) -> str:
+    value, name = int(day.timestamp() * 1000), ""
+    for _ in range(10):
+        value, digit = divmod(value, 32)
+        name = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"[digit] + name
+    return name + end.rjust(16, "0")
+
+
+def test_past_days_that_are_compressed_are_read_as_the_others(shipmate: Shipmate, folder: Path) -> None:
+    logs = folder / ".ship" / "logs"
+    before = shipmate("logs", "--dir", folder, "--json").out
+    for path in list(logs.iterdir()):
+        if path.name != "2027-01-15.2.jsonl":
+            path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+    assert shipmate("logs", "--dir", folder, "--json").out == before
+    assert len(shipmate("stats", "--dir", folder, "--json").lines) == 1
+    reader = LogReader(logs)
+    assert len(list(reader.lines())) == 7
+    assert list(reader.lines()) == []
+    assert [line["message"] for _, line in LogReader(logs).newest(5)][:2] == ["line 1", "line 2"]
+
+
+def test_a_compressed_day_that_is_damaged_costs_itself_alone(shipmate: Shipmate, folder: Path) -> None:
+    logs = folder / ".ship" / "logs"
+    (logs / "2027-01-13.jsonl.gz").write_bytes(gzip.compress(b"{}\n" * 9_000)[:-20])
+    (logs / "2027-01-12.jsonl.gz").write_bytes(b"no gzip")
+    done = shipmate("logs", "--dir", folder, "--json", "--since", "2027-01-14")
+    assert (done.code, len(done.lines)) == (0, 7)
+    done = shipmate("logs", "--dir", folder, "--json", "--chat", "web:chat:1")
+    assert [item["message"] for item in done.lines] == ["line 1", "line 2"]
+    assert done.err == "2 lines cannot be read and were left out.\n"
+    assert len(LogReader(logs).newest(10_000)) >= 7
+
+
+@pytest.mark.parametrize("block", [7, 300, 1 << 16])
+def test_the_newest_lines_are_those_of_a_whole_reading(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(log_reader, "BLOCK", block)
+    logs = folder / ".ship" / "logs"
+    with (logs / "2027-01-15.2.jsonl").open("a") as file:
+        file.write('{"half')
+    every = [text for text, _ in LogReader(logs).lines()]
+    for count in (1, 3, 20):
+        assert [text for text, _ in LogReader(logs).newest(count)] == every[-count:]
+    reader = LogReader(logs)
+    assert len(reader.newest(7)) == 7
+    assert list(reader.lines()) == []
+    with (logs / "2027-01-15.2.jsonl").open("a") as file:
+        file.write('": 1}\n' + json.dumps(line(1, message="new")) + "\n")
+    assert [found.get("message") for _, found in reader.lines()] == [None, "new"]
+
+
+def test_a_request_is_looked_for_on_the_days_that_it_can_be_on(tmp_path: Path) -> None:
+    begun = datetime(2027, 1, 15, 23, 59, tzinfo=UTC)
+    name, other = ulid(begun, "A"), ulid(begun, "B")
+    assert day_of(name) == begun.date()
+
+    def day(date: str, *lines: dict[str, Any]) -> None:
+        (tmp_path / f"{date}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+
+    mark = line(1, requestId=name, message="left out")
+    day("2027-01-14", mark)
+    day("2027-01-15", line(1, requestId=name, kind="turn_start"), line(2, requestId=other))
+    day("2027-01-17", line(3, requestId=name, kind="turn_end"))
+    day("2027-01-18", line(4, requestId=name, message="what it caused"))
+    day("2027-01-19", mark)
+
+    def found(request: str) -> list[str]:
+        reader = LogReader(tmp_path, LineFilter(request=request))
+        return [str(one["message"]) for _, one in reader.of_request(request)]
+
+    assert found(name) == ["line 1", "line 3", "what it caused"]
+    assert found(other) == ["line 2"]
+    day("2027-01-13", line(1, requestId="no-ulid"), line(2, requestId=ulid(begun, "C")))
+    assert found("no-ulid") == ["line 1"]
+    assert found(ulid(begun, "C")) == ["line 2"], "the clock was set back: then all days are looked at"
+    assert day_of("8" * 26) is None
+    assert day_of("U" * 26) is None
+
+
+def test_texts_are_shown_only_on_demand(shipmate: Shipmate, folder: Path) -> None:
+    said = line(7, kind="llm_request", details={"callId": "X", "messages": [{"text": "hush"}]})
+    count = line(8, kind="turn_end", details={"messages": 12})
+    path = folder / ".ship" / "logs" / "2027-01-16.jsonl"
+    path.write_text(json.dumps(said) + "\n" + json.dumps(count) + "\n")
+    done = shipmate("logs", "--dir", folder)
+    assert "hush" not in done.out
+    assert '{"callId": "X"}' in done.out
+    assert '{"messages": 12}' in done.out
+    assert "hush" in shipmate("logs", "--full", "--dir", folder).out
+    assert "hush" in shipmate("logs", "--json", "--dir", folder).out
+
+
+def test_a_terminal_gets_colours_and_what_fits_it(
+    shipmate: Shipmate, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.cli.logs.is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shown = shipmate("logs", "--dir", folder).out.splitlines()
+    assert shown[3] == "2027-01-15T12:00:02.000Z INFO   inbound: line 2 [web:chat:1…"
+    assert shown[6] == "\x1b[31m2027-01-15T12:00:05.000Z ERROR  inbound: broken screen\x1b[0m"
+    assert "你好" in shipmate("logs", "--full", "--dir", folder).out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in shipmate("logs", "--dir", folder).out
+
+
+@pytest.mark.parametrize(
+    ("words", "width", "shown"),
+    [
+        ("hello", 5, "hello"),
+        ("hello!", 5, "hell…"),
+        ("你好你好", 8, "你好你好"),
+        ("你好你好", 7, "你好你…"),
+        ("你好", 2, "…"),
+    ],
+)
+def test_wide_characters_take_two_columns(words: str, width: int, shown: str) -> None:
+    assert logs.fitted(words, width) == shown
+
+
+def test_a_turn_is_a_tree_of_its_steps_and_tasks(shipmate: Shipmate, folder: Path) -> None:
+    turn = [
+        line(0, requestId="T", kind="turn_start", message="begins"),
+        line(1, requestId="T", kind="llm_response", message="answered", step=1),
+        line(2, requestId="T", kind="task", message="a task begins", step=1, details={"task": "K"}),
+        line(3, requestId="T", kind="llm_response", message="inner", step=1, details={"task": "K"}),
+        line(4, requestId="T", kind="turn_end", message="over"),
+        line(5, requestId="T", timestamp="never"),
+    ]
+    path = folder / ".ship" / "logs" / "2027-01-16.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in turn))
+    done = shipmate("logs", "--tree", "--request", "T", "--dir", folder)
+    assert [one.rstrip() for one in done.out.splitlines()] == [
+        "     +0.000  INFO   turn_start: begins",
+        "             step 1",
+        "     +1.000    INFO   llm_response: answered [step 1]",
+        '     +2.000    INFO   task: a task begins [step 1] {"task": "K"}',
+        '     +3.000      INFO   llm_response: inner [step 1] {"task": "K"}',
+        "     +4.000  INFO   turn_end: over",
+    ]
+    for words in (("--tree",), ("--tree", "--request", "T", "-f"), ("--tree", "--request", "T", "--json")):
+        assert shipmate("logs", *words, "--dir", folder).code == 2

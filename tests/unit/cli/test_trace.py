@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,3 +117,53 @@ async def test_a_journal_is_only_read(turn: Turn) -> None:
     await view.close()
     assert file.read_bytes() == before
     await bench.close()
+
+
+def test_a_person_sees_one_line_a_step(turn: Turn, shipmate: Shipmate) -> None:
+    shown = shipmate("trace", turn.request_id, "--dir", turn.root).out.splitlines()
+    assert shown[0].split() == ["offset", "ms", "tokens", "cache", "cost"]
+    (first, _) = [one for one in shown if "llm_response" in one]
+    assert "10→2" in first
+    assert "0%" in first
+    assert "$0.5000" in first
+    assert all(one.startswith(" ") or "+" in one[:11] for one in shown[1:-1])
+    assert not any("llm_request" in one or "tool_call" in one for one in shown)
+    whole = shipmate("trace", turn.request_id, "--full", "--dir", turn.root).out
+    assert "transcript" in whole
+    assert "llm_request" in whole
+
+
+def test_a_step_has_its_offset_and_duration(project: Path, shipmate: Shipmate) -> None:
+    fields: dict[str, object] = {"level": "info", "requestId": "T", "step": 2}
+    tool = {"tool": "chat_send", "toolUseId": "toolu_1"}
+    usage = {"inputTokens": 100, "outputTokens": 7, "cacheReadTokens": 9_900}
+    told: list[dict[str, object]] = [
+        {
+            "timestamp": "2027-01-15T12:00:00.000Z",
+            "kind": "tool_call",
+            "message": "chat_send",
+            "details": tool,
+        },
+        {"timestamp": "2027-01-15T12:00:01.500Z", "kind": "tool_result", "message": "chat_send done"}
+        | {"details": tool, "duration": 1234.5},
+        {"timestamp": "2027-01-15T12:00:02Z", "kind": "llm_response", "message": "m answered"}
+        | {"details": {"usage": usage, "costUsd": None, "model": "m"}},
+        {"timestamp": "never", "kind": "turn_end", "message": "the turn is done", "details": None},
+    ]
+    folder = project / ".ship" / "logs"
+    folder.mkdir()
+    (folder / "2027-01-15.jsonl").write_text("".join(json.dumps(fields | one) + "\n" for one in told))
+    shown = shipmate("trace", "T", "--dir", project).out.splitlines()
+    assert [one.split() for one in shown[1:-1]] == [
+        ["+1.500", "1,234", *["step", "2", "tool_result:", "chat_send", "done", "tool=chat_send"]],
+        ["+2.000", "10,000→7", "99%", "unknown", *["step", "2", "llm_response:", "m", "answered", "model=m"]],
+        ["+0.000", *["step", "2", "turn_end:", "the", "turn", "is", "done"]],
+    ]
+
+
+def test_a_turn_of_a_compressed_day_is_found(turn: Turn, shipmate: Shipmate) -> None:
+    before = shipmate("trace", turn.request_id, "--dir", turn.root).out
+    for path in list((turn.root / ".ship" / "logs").iterdir()):
+        path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert shipmate("trace", turn.request_id, "--dir", turn.root).out == before

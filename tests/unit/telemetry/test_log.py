@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import threading
 from pathlib import Path
@@ -230,11 +231,11 @@ def test_old_days_are_swept_and_other_files_stay(make: Make, tmp_path: Path) -> 
         "2026-13-99.jsonl",
     ):
         (folder / name).write_text("")
-    log = make()
-    assert log.sweep(7) == 2
+    log = make(keep_days=7)
+    assert log.sweep() == 2
     assert {path.name for path in folder.iterdir()} == {
-        "2027-01-14.jsonl",
-        "2027-01-08.jsonl",
+        "2027-01-14.jsonl.gz",
+        "2027-01-08.jsonl.gz",
         "notes.txt",
         "2026-13-99.jsonl",
     }
@@ -242,8 +243,8 @@ def test_old_days_are_swept_and_other_files_stay(make: Make, tmp_path: Path) -> 
 
 def test_sweeping_survives_a_file_that_stays(make: Make, tmp_path: Path) -> None:
     (tmp_path / "logs" / "2026-01-01.jsonl").mkdir(parents=True)
-    log = make()
-    assert log.sweep(7) == 0
+    log = make(keep_days=7)
+    assert log.sweep() == 0
     assert log.flush()
     assert [line["level"] for line in _file(tmp_path / "logs" / "2027-01-15.jsonl")] == ["warn"]
 
@@ -321,3 +322,102 @@ def test_a_whole_payload_that_was_asked_for_is_not_cut() -> None:
     assert json.loads(render(line, LogRedactor()))["details"]["payload"]["messages"] == [message]
     line = {"id": "1", "details": {"messages": [message]}}
     assert len(render(line, LogRedactor())) <= MAX_LINE_BYTES
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_past_days_are_compressed_once_they_are_over(make: Make, tmp_path: Path, clock: FakeClock) -> None:
+    folder = tmp_path / "logs"
+    log = make()
+    log.write("a", "one")
+    assert log.flush()
+    clock.jump(12 * 3_600)  # midnight: lines of the day before may still come
+    log.write("a", "two")
+    assert log.flush()
+    assert log.sweep() == 0
+    assert _names(folder) == ["2027-01-15.jsonl", "2027-01-16.jsonl"]
+    clock.jump(3_601)
+    before = (folder / "2027-01-15.jsonl").read_bytes()
+    assert log.sweep() == 0
+    assert _names(folder) == ["2027-01-15.jsonl.gz", "2027-01-16.jsonl"]
+    assert gzip.decompress((folder / "2027-01-15.jsonl.gz").read_bytes()) == before
+    assert (folder / "2027-01-15.jsonl.gz").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_line_of_a_day_that_is_compressed_goes_to_a_new_part(
+    make: Make, tmp_path: Path, clock: FakeClock
+) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "2027-01-15.jsonl.gz").write_bytes(gzip.compress(b"{}\n"))
+    log = make()
+    log.write("a", "the clock was set back")
+    assert log.flush()
+    assert _names(tmp_path / "logs") == ["2027-01-15.2.jsonl", "2027-01-15.jsonl.gz"]
+    clock.jump(24 * 3_600 + 1)
+    log.sweep()
+    assert "2027-01-15.2.jsonl" in _names(tmp_path / "logs"), "lines go there"
+
+
+def test_what_is_cut_off_between_the_two_forms_counts_once(
+    make: Make, tmp_path: Path, disk: GatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "2027-01-13.jsonl").write_text('{"one": 1}\n')
+    (folder / "2026-01-13.jsonl").write_text('{"old": 1}\n')
+    (folder / "2026-01-13.jsonl.gz").write_bytes(b"")
+    remove, stays = disk.remove, [True]
+
+    def stuck(path: Path) -> None:
+        if path.name == "2027-01-13.jsonl" and stays:
+            raise OSError("stays")
+        remove(path)
+
+    monkeypatch.setattr(disk, "remove", stuck)
+    log = make()
+    assert log.sweep() == 1
+    assert _names(folder)[:2] == ["2027-01-13.jsonl", "2027-01-13.jsonl.gz"]
+    assert not any(name.startswith("2026") for name in _names(folder))
+    assert next(path.name for _, _, path in telemetry.day_files(folder, disk)) == "2027-01-13.jsonl"
+    stays.clear()
+    log.sweep()
+    assert log.flush()
+    assert _names(folder) == ["2027-01-13.jsonl.gz", "2027-01-15.jsonl"]
+
+
+def test_a_file_that_grows_while_it_is_compressed_stays(
+    make: Make, tmp_path: Path, disk: GatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "logs" / "2027-01-13.jsonl"
+    path.parent.mkdir()
+    path.write_text("{}\n")
+    replace = disk.replace
+
+    def grows(target: Path, data: bytes) -> None:
+        replace(target, data)
+        with path.open("a") as file:
+            file.write("{}\n")
+
+    monkeypatch.setattr(disk, "replace", grows)
+    make().sweep()
+    assert path.read_text() == "{}\n{}\n"
+
+
+def test_the_oldest_files_go_where_all_take_too_much(make: Make, tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for day in (12, 13, 14):
+        (folder / f"2027-01-{day}.jsonl.gz").write_bytes(b"x" * 1_000)
+    (folder / "2027-01-15.jsonl").write_text("y" * 1_000)
+    log = make(max_bytes=2_500)
+    log.write("a", "today")
+    assert log.flush()
+    assert log.sweep() == 2
+    assert _names(folder) == ["2027-01-14.jsonl.gz", "2027-01-15.jsonl"]
+    small = make(max_bytes=1)
+    small.write("a", "today")
+    assert small.flush()
+    assert small.sweep() == 1
+    assert _names(folder) == ["2027-01-15.jsonl"], "what is written to stays"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
 
 from bot.cli import schema
+from bot.contracts.base import Level
+from bot.contracts.environment import LogLine
 from bot.contracts.log_kinds import COMMON, KINDS, complaint
 from bot.normalize import to_camel
 from bot.telemetry import log as telemetry_log
@@ -111,6 +114,20 @@ def test_the_schema_says_the_same() -> None:
     assert not check.is_valid(line | {"kind": "steer", "details": {"other": "A"}})
     assert not check.is_valid(line | {"kind": "other", "details": {}})
     assert set(COMMON) <= set(made["allOf"][0]["then"]["properties"]["details"]["properties"])
+
+
+def test_the_format_for_lnav_has_the_fields_and_levels_of_a_line() -> None:
+    (made,) = [
+        value
+        for key, value in json.loads((ROOT / "deploy/shipmate.lnav.json").read_text()).items()
+        if key != "$schema"
+    ]
+    fields = LogLine.model_json_schema(by_alias=True)["properties"].keys()
+    assert {*made["value"], made["timestamp-field"], made["level-field"], made["body-field"]} == fields
+    for level in get_args(Level):
+        assert sum(re.search(pattern, level) is not None for pattern in made["level"].values()) == 1
+    for name in ("2027-01-15.jsonl", "2027-01-15.2.jsonl", "2027-01-15.jsonl.gz"):
+        assert re.search(made["file-pattern"], f"/srv/project/.ship/logs/{name}")
 
 
 def test_what_is_not_known_is_left_out_unless_that_says_something(make: Make, tmp_path: Path) -> None:

@@ -1,0 +1,195 @@
+"""Reads the operator's log: compressed days too, the newest lines first, and of a request the days that it can be in."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from bot.cli.common import complain
+
+LEVELS = {"debug": 10, "info": 20, "action": 25, "warn": 30, "error": 40}
+BLOCK = 64 * 1024
+READ = 1024 * 1024
+PACKED = ".gz"
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LineFilter:
+    """Selects lines by chat, request, level and time."""
+
+    chat: str | None = None
+    request: str | None = None
+    level: int = 0
+    since: str | None = None
+
+    def __call__(self, line: Line) -> bool:
+        return (
+            (self.chat is None or line.get("chatKey") == self.chat)
+            and (self.request is None or line.get("requestId") == self.request)
+            and LEVELS.get(str(line.get("level")), 0) >= self.level
+            and (self.since is None or str(line.get("timestamp")) >= self.since)
+        )
+
+    @property
+    def holds(self) -> bytes:
+        """Bytes that each of its lines has: one without them is not parsed."""
+        named = self.request or self.chat or ""
+        return named.encode() if named.isascii() and named.isprintable() and '"' not in named else b""
+
+
+@dataclass
+class LogReader:
+    """Reads what is there, and at each further call what has come since."""
+
+    folder: Path
+    wanted: LineFilter = LineFilter()
+    unreadable: int = 0
+    _places: dict[str, int] = field(default_factory=dict)
+    _whole: set[str] = field(default_factory=set)
+    """Compressed files that were read: nothing comes there any more."""
+
+    def lines(self) -> Iterator[tuple[str, Line]]:
+        """Each wanted line as it stands in the file, and as an object; oldest first."""
+        first = (self.wanted.since or "")[:10]
+        for day, path in self._files():
+            if day.isoformat() >= first:
+                yield from self._of(path)
+
+    def newest(self, count: int) -> list[tuple[str, Line]]:
+        """The newest wanted lines, oldest first; `lines` goes on behind them."""
+        files = self._files()
+        for _, path in files:
+            self._skip(path)
+        found: list[tuple[str, Line]] = []
+        for _, path in reversed(files):
+            for raw in _backwards(path, self._places.get(path.name, 0)):
+                if (line := self._parsed(raw)) is not None:
+                    found.append(line)
+                    if len(found) == count:
+                        return found[::-1]
+        return found[::-1]
+
+    def of_request(self, request_id: str) -> Iterator[tuple[str, Line]]:
+        """The lines of a request, which is the wanted one: from the day that its id names to the day after its end. The other days are
+        read only where nothing is found there.
+        """
+        files, begun = self._files(), day_of(request_id)
+        near = [one for one in files if begun is not None and one[0] >= begun]
+        last, running, found = (begun or date.min) + timedelta(1), False, False
+        for day, path in near:
+            if day > last and not running:
+                break
+            for text, line in self._of(path):
+                found = True
+                if line.get("kind") in {"turn_start", "turn_end"}:
+                    running = line["kind"] == "turn_start"
+                    last = max(last, day + timedelta(1))
+                yield text, line
+        if not found:
+            for _, path in files:
+                yield from self._of(path)
+
+    def tell_unreadable(self) -> None:
+        if self.unreadable:
+            complain(f"{self.unreadable} lines cannot be read and were left out.")
+
+    def _files(self) -> list[tuple[date, Path]]:
+        from bot import system, telemetry
+
+        return [(day, path) for day, _, path in telemetry.day_files(self.folder, system.SystemDisk())]
+
+    def _of(self, path: Path) -> Iterator[tuple[str, Line]]:
+        name = path.name.removesuffix(PACKED)
+        if name in self._whole:
+            return
+        try:
+            with _opened(path) as file:
+                file.seek(self._places.get(name, 0))
+                rest = b""  # the last line may still be written
+                while block := file.read(READ):
+                    whole, end, rest = (rest + block).rpartition(b"\n")
+                    for raw in whole.split(b"\n") if self.wanted.holds in whole else ():
+                        if (line := self._parsed(raw)) is not None:
+                            yield line
+                    self._places[name] = self._places.get(name, 0) + len(whole) + len(end)
+        except FileNotFoundError:
+            return  # swept, or compressed, since it was listed
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            self.unreadable += 1
+        if path.suffix == PACKED:
+            self._whole.add(name)
+
+    def _parsed(self, raw: bytes) -> tuple[str, Line] | None:
+        """A line, if it is wanted."""
+        if self.wanted.holds not in raw:
+            return None
+        text = raw.decode("utf-8", "replace").strip()
+        try:
+            line = json.loads(text)
+        except ValueError:
+            line = None
+        if not isinstance(line, dict):
+            self.unreadable += bool(text)
+            return None
+        return (text, line) if self.wanted(line) else None
+
+    def _skip(self, path: Path) -> None:
+        if path.suffix == PACKED:
+            self._whole.add(path.name.removesuffix(PACKED))
+            return
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+            at = file.seek(0, 2)
+            while at:
+                begin = max(0, at - BLOCK)
+                file.seek(begin)
+                end = file.read(at - begin).rfind(b"\n")
+                if end >= 0:
+                    at = begin + end + 1
+                    break
+                at = begin
+            self._places[path.name] = at
+
+
+def _opened(path: Path) -> Any:
+    return gzip.open(path, "rb") if path.suffix == PACKED else path.open("rb")
+
+
+def _backwards(path: Path, end: int) -> Iterator[bytes]:
+    """The lines of a file, the last one first; of one that is not compressed those before `end`."""
+    if path.suffix == PACKED:
+        damaged = (FileNotFoundError, EOFError, gzip.BadGzipFile, zlib.error)
+        with contextlib.suppress(*damaged), gzip.open(path, "rb") as packed:
+            yield from reversed(packed.read().split(b"\n"))
+        return
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        rest = b""
+        while end:
+            begin = max(0, end - BLOCK)
+            file.seek(begin)
+            first, *others = (file.read(end - begin) + rest).split(b"\n")
+            yield from reversed(others)
+            rest, end = first, begin
+        yield rest
+
+
+def day_of(request_id: str) -> date | None:
+    """The UTC day of a ULID; None where it is none."""
+    value = 0
+    for char in request_id[:10].upper():
+        if char not in _CROCKFORD:
+            return None
+        value = value << 5 | _CROCKFORD.index(char)
+    try:
+        return datetime.fromtimestamp(value / 1000, UTC).date() if len(request_id) == 26 else None
+    except (ValueError, OverflowError, OSError):
+        return None
