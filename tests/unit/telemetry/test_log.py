@@ -421,3 +421,8 @@ def test_the_oldest_files_go_where_all_take_too_much(make: Make, tmp_path: Path)
     assert small.flush()
     assert small.sweep() == 1
     assert _names(folder) == ["2027-01-15.jsonl"], "what is written to stays"
+
+
+def test_a_log_that_nothing_was_written_to_leaves_no_file(make: Make, tmp_path: Path) -> None:
+    make().close()
+    assert not (tmp_path / "logs").exists()
