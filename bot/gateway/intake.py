@@ -101,6 +101,7 @@ class GatewayIntake:
                     "quoted": self._cleaner.admitted(inbound, inbound.quoted),
                 }
             )
+            inbound = self._stops.meant(inbound)
             self._in_flight.first = self._in_flight.first or inbound.request_id
             # A channel may give up while this runs, as when its connection breaks. What is written down must be queued
             # all the same: brought again by the platform, it is a duplicate, and nobody would ever answer it.

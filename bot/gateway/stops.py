@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 from bot import errors
 from bot.contracts.environment import Log
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import STOPPED as STOPPED_END
 from bot.contracts.journal import Journal
 from bot.gateway.access import Access
 from bot.gateway.conversation import Close, Stop, Turn
 from bot.gateway.effects import Begun, EffectRunner
-from bot.gateway.message_versions import is_thread_of, sender_of, stops
+from bot.gateway.message_versions import is_thread_of, plain, sender_of, stops
 from bot.gateway.scheduler import Backlog, Scheduler
+from bot.gateway.stop_words import asks_to_stop
 
 MOST_HEARD = 100
 """Stops that were carried out and are remembered for when they come again: those that could not be written down at first."""
@@ -52,6 +53,19 @@ class Stops:
         self._backlog = backlog
         self._log = log
         self._heard: dict[tuple[str, ...], _Heard] = {}
+
+    def meant(self, inbound: Inbound) -> Inbound:
+        """A message as what it means: “stop” alone is the command while a turn runs here that its person may stop, and when
+        it comes again after that. To a question of a tool it is an answer like any other.
+        """
+        if not plain(inbound) or inbound.attachments or inbound.brought or not asks_to_stop(inbound.text):
+            return inbound
+        turn = self._turn(inbound, None)
+        if inbound.keys not in self._heard and (
+            turn is None or turn.over or turn.waits_for == "question" or not self._may(inbound, turn)
+        ):
+            return inbound
+        return inbound.model_copy(update={"command": Command(name="stop")})
 
     async def at_once(self, inbound: Inbound) -> None:
         """Carry out a stop although it cannot be written down. Its platform brings it again, maybe often and late: then it

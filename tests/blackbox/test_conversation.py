@@ -149,7 +149,8 @@ async def test_commands_work_on_slack_by_mark_and_by_slash(world: World) -> None
     assert world.model.requests == []
 
 
-async def test_a_stop_ends_the_turn_within_a_second(world: World) -> None:
+@pytest.mark.parametrize("words", ["/stop", "Stop!", "停下来"])
+async def test_a_stop_ends_the_turn_within_a_second(world: World, words: str) -> None:
     world.only("telegram")
     await world.start()
     gate = asyncio.Event()
@@ -163,7 +164,7 @@ async def test_a_stop_ends_the_turn_within_a_second(world: World) -> None:
     await world.model.until(lambda: world.model.active == 1)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    world.telegram.say("/stop")
+    world.telegram.say(words)
     await world.heard("Stopped.")
     assert loop.time() - began < 1
     gate.set()
