@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import json
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -37,6 +38,8 @@ SUBSCRIPTIONS = frozenset(
     {_STOPPED, "app_mention", "message.im", "message.mpim", "message.channels", "message.groups"}
 )
 PING_SECONDS = 10.0
+MOST_ANSWERS = 5
+"""Uses of the address by which one slash command or press is answered."""
 Telling = Literal["message", "app_mention", "bare_mention"]
 BOTH: tuple[Telling, ...] = ("message", "app_mention")
 _SUBSCRIPTION = {"im": "im", "mpim": "mpim", "channel": "channels", "group": "groups"}
@@ -84,6 +87,7 @@ class SlackServer(Filed):
         self._link = Link(self.clock, self.changed, self.world.app_id, ping_every)
         self._count = itertools.count(1)
         self._commands: set[int] = set()
+        self._answers: Counter[int] = Counter()
         self.whispers: list[str] = []
         """What was shown to the one person who gave a slash command, as mrkdwn."""
         self.front: int | None = None
@@ -368,8 +372,12 @@ class SlackServer(Filed):
         fault = self.take_fault("response_url")
         if fault is not None:
             return await self.broken(request, fault)
-        if int(request.match_info["number"]) not in self._commands or not body.get("text"):
+        number = int(request.match_info["number"])
+        if number not in self._commands or not body.get("text"):
             return web.Response(status=404, text="expired_url")
+        if self._answers[number] == MOST_ANSWERS:
+            return web.Response(status=404, text="used_url")
+        self._answers[number] += 1
         if body.get("response_type", "ephemeral") == "ephemeral":
             self.whispers.append(body["text"])
         await self.changed()

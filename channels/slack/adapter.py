@@ -23,7 +23,7 @@ from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from bot.contracts.recall import MembershipAnswer
 from bot.text import clean
-from channels.slack import buttons, download, events, failures, members, render, task_cards
+from channels.slack import address, buttons, download, events, failures, members, render, task_cards
 from channels.slack import inbound as incoming
 from channels.slack.dead_letters import skeleton
 from channels.slack.duplicate_mentions import DuplicateMentions
@@ -312,6 +312,8 @@ class SlackChannel:
             raise errors.DeliveryFailed("an empty message cannot be sent")
         if "press" in message.target:
             return await self._told(message, markdown)
+        if _is_private(message) and await self._whispered(message, markdown):
+            return Sent(message_id=message.id)
         try:
             answer = await self._writer.write(
                 self._client.chat_postMessage,
@@ -358,7 +360,7 @@ class SlackChannel:
         return Sent(message_id=message.id)
 
     async def _whispered(self, message: Outbound, markdown: str) -> bool:
-        """True if the answer to a slash command was shown to its person alone, where the bot itself may not write."""
+        """True if the answer to a slash command was shown to its person alone."""
         trigger = message.target.get("trigger")
         return self._session is not None and await self._response_urls.answer(
             trigger, markdown, self._session
@@ -403,6 +405,17 @@ class SlackChannel:
             await self._signs.show(self._client, target["channel"], thread_ts, working=working)
         except failures.CALL_ERRORS as error:
             raise failures.send_error(error) from None
+
+
+def _is_private(message: Outbound) -> bool:
+    """True for what is said of a slash command in a channel, which nobody else has seen. Others may have to press buttons."""
+    target = message.target
+    return (
+        message.kind == "notice"
+        and "trigger" in target
+        and "approval" not in target
+        and not address.is_direct(target["channel"])
+    )
 
 
 def _metadata(message: Outbound) -> Json:

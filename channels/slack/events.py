@@ -37,7 +37,7 @@ COMMANDS = frozenset(
         "forget",
     }
 )
-"""In a channel, outside threads and without a mention, only `!` with one of these speaks to the bot."""
+"""`!` with one of these is a command, and speaks to the bot without a mention; with any other word it is a message."""
 
 
 def is_handled(kind: str, subtype: object = None) -> bool:

@@ -180,9 +180,14 @@ def read_event(body: Json, me: BotIdentity) -> Inbound | None:
 
 
 def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
-    """`/shipmate word args` as an `Inbound`. Slack has no slash commands in threads."""
+    """`/shipmate word args` as an `Inbound`; other words than a command's are a message. Slack has no slash commands in
+    threads.
+    """
     slash = parse(_Slash, body)
-    words = unescape(slash.text or "").strip(_LEAD).split(None, 1) or ["help"]
+    said = unescape(slash.text or "").strip(_LEAD)
+    words = said.split(None, 1) or ["help"]
+    name, args = words[0].lstrip("!/").lower(), words[1] if len(words) > 1 else ""
+    command = Command(name=name, args=args) if name in events.COMMANDS else None
     return Inbound(
         channel="slack",
         chat_id=slash.channel_id,
@@ -193,7 +198,8 @@ def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
         ts=int(now * 1000),
         target={"channel": slash.channel_id, "trigger": slash.trigger_id},
         addressed="command",
-        command=Command(name=words[0].lstrip("!/").lower(), args=words[1] if len(words) > 1 else ""),
+        text="" if command is not None else said,
+        command=command,
     )
 
 
@@ -346,30 +352,28 @@ def _place(channel: str, post: _Post, *, mentioned: bool) -> Addressed | None:
 def _changed_place(channel: str, me: BotIdentity, *versions: _Post) -> Addressed | None:
     """The reason why a change is for the bot: that of the newest version of the message that has one."""
     found = _place(channel, versions[0], mentioned=any(me.named_in(post.source) for post in versions))
-    if found is None and any(_is_known(_command(post.words, me)) for post in versions):
+    if found is None and any(_command(post.words, me) is not None for post in versions):
         return "command"
     return found
 
 
-def _is_known(command: Command | None) -> bool:
-    return command is not None and command.name in events.COMMANDS
-
-
 def _addressed(post: _New, command: Command | None, *, mentioned: bool) -> Addressed | None:
     place = _place(post.channel, post, mentioned=mentioned)
-    if place is None and _is_known(command):
+    if place is None and command is not None:
         return "command"
     return place
 
 
 def _command(words: str, me: BotIdentity) -> Command | None:
-    """`!word args` at the start, or after a mention of the bot."""
+    """`!word args` at the start, or after a mention of the bot, where the word is a command."""
     start = words.lstrip(_LEAD)
     mention = re.match(rf"<@{re.escape(me.user)}(?:\|[^<>]*)?>[\s:,]*", start)
     if mention is not None:
         start = start[mention.end() :].lstrip(_LEAD)
     match = _COMMAND.fullmatch(start)
-    return Command(name=match[1].lower(), args=(match[2] or "").strip()) if match is not None else None
+    if match is None or match[1].lower() not in events.COMMANDS:
+        return None
+    return Command(name=match[1].lower(), args=(match[2] or "").strip())
 
 
 def _inbound(

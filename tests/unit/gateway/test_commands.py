@@ -11,6 +11,8 @@ from bot import errors
 from bot.contracts.agent import ChatStats, SessionChange, SessionInfo
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
+from bot.gateway.commands import ALIASES
+from channels.slack.events import COMMANDS
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.test_turns import command
 
@@ -37,6 +39,15 @@ async def test_a_person_sees_what_the_conversation_has_come_to(bench: Bench) -> 
         "1,250. Cost: $0.13, and 1 question whose price I do not know.\nIn mind: 4 messages, about 8,000 tokens, of "
         "which 5,000 are masked. What I see of our conversation was rewritten 2 times."
     )
+
+
+async def test_slack_takes_the_commands_that_there_are_and_no_other_words(bench: Bench) -> None:
+    await bench.say("/help", **command("help"))
+    await bench.tele.until(1)
+    await bench.idle()
+    told = "\n".join(bench.tele.texts).splitlines()
+    listed = {line[1:].partition(" – ")[0] for line in told if line.startswith("/") and " – " in line}
+    assert listed | ALIASES.keys() == COMMANDS
 
 
 async def test_a_person_sees_what_is_kept_and_is_told_what_was_taken_back(bench: Bench) -> None:

@@ -234,7 +234,20 @@ async def test_commands_begin_with_an_exclamation_mark(stage: Any, text: str, na
     assert (message.command.name, message.command.args, message.text) == (name, args, text)
 
 
-@pytest.mark.parametrize("text", ["! no", "!", "!!wow", "well !new", "!ship/it", "<@U0GRACE> !new"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "! no",
+        "!",
+        "!!wow",
+        "well !new",
+        "!ship/it",
+        "<@U0GRACE> !new",
+        "!important: read this",
+        "!hepl",
+        "!重要",
+    ],
+)
 async def test_not_every_exclamation_is_a_command(stage: Any, text: str) -> None:
     await stage.server.say(text, channel=stage.direct, user=stage.ada)
     (message,) = await stage.arrived()
@@ -274,6 +287,24 @@ async def test_a_bare_slash_command_asks_for_help(stage: Any, text: str) -> None
     (message,) = await stage.arrived()
     assert (message.command.name, message.chat_type) == ("help", "direct")
     assert str(message.chat_key) == f"slack:chat:{stage.direct}"
+
+
+@pytest.mark.parametrize("text", ["what is the time? a &lt; b", "重要な質問です", "!important read this"])
+async def test_other_words_after_a_slash_command_are_a_message(stage: Any, text: str) -> None:
+    for where in (stage.channel, stage.direct):
+        await stage.server.command(text, channel=where, user=stage.ada)
+    for message, where in zip(await stage.arrived(2), (stage.channel, stage.direct), strict=True):
+        assert (message.kind, message.command, message.text) == ("message", None, text.replace("&lt;", "<"))
+        assert (message.addressed, message.message_id) == ("command", None)
+        assert str(message.chat_key) == f"slack:chat:{where}"
+        assert message.target["channel"] == where
+
+
+async def test_an_unknown_word_with_a_mark_is_nothing_in_a_channel(stage: Any) -> None:
+    await stage.server.say("!important: read this", channel=stage.channel, user=stage.ada)
+    await stage.server.say("<@U0SHIP> !important: read this", channel=stage.channel, user=stage.ada)
+    (message,) = await stage.arrived(1)
+    assert (message.addressed, message.command) == ("mention", None)
 
 
 async def test_buttons_and_events_of_other_kinds_are_acked_and_ignored(stage: Any) -> None:

@@ -175,6 +175,40 @@ async def test_a_slash_command_is_answered_to_its_person_where_the_bot_may_not_w
     assert "/commands/" not in str(asked), "the address lets anyone write who has it"
 
 
+async def test_only_who_gave_a_slash_command_in_a_channel_sees_what_it_says(stage: Any, out: Any) -> None:
+    await stage.server.command("whoami", channel=stage.channel, user=stage.ada)
+    (asked,) = await stage.arrived()
+    notice = replace(out("You are 你好", stage.channel), target=asked.target, kind="notice")
+    assert (await stage.slack.send(notice)).message_id == notice.id
+    assert stage.server.whispers == ["You are 你好"]
+    assert stage.server.replies(stage.channel) == []
+    assert not stage.server.called("chat.postMessage")
+
+
+@pytest.mark.parametrize("more", [{"kind": "reply"}, {"approval": "A1"}, {"direct": True}])
+async def test_answers_of_the_model_questions_and_direct_chats_are_for_all_who_are_there(
+    stage: Any, out: Any, more: dict[str, Any]
+) -> None:
+    where = stage.direct if more.get("direct") else stage.channel
+    await stage.server.command("what time is it?", channel=where, user=stage.ada)
+    (asked,) = await stage.arrived()
+    target = asked.target | {key: value for key, value in more.items() if key == "approval"}
+    said = replace(out("Noon.", where), target=target, kind=more.get("kind", "notice"))
+    await stage.slack.send(said)
+    assert [seen.text for seen in stage.server.replies(where)] == ["Noon."]
+    assert stage.server.whispers == []
+
+
+async def test_an_address_that_is_used_up_costs_no_answer(stage: Any, out: Any) -> None:
+    await stage.server.command("whoami", channel=stage.channel, user=stage.ada)
+    (asked,) = await stage.arrived()
+    notice = replace(out("You are 你好", stage.channel), target=asked.target, kind="notice")
+    for _ in range(6):
+        await stage.slack.send(notice)
+    assert len(stage.server.whispers) == 5
+    assert [seen.text for seen in stage.server.replies(stage.channel)] == ["You are 你好"]
+
+
 async def test_a_slash_command_is_answered_to_its_person_where_only_threads_may_be_written(
     stage: Any, out: Any
 ) -> None:
