@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import aiohttp
 from slack_bolt.app.async_app import AsyncApp
@@ -63,7 +64,8 @@ class SlackChannel:
         self._log = outside.log
         self._call_seconds = call_seconds * outside.pace
         self._ping_seconds = ping_seconds * outside.pace
-        self._names = UserNames(outside.log)
+        self._names = UserNames(outside.log, outside.clock)
+        self._in_order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._session: aiohttp.ClientSession | None = None
         self._client: AsyncWebClient | None = None
         self._socket: SocketConnection | None = None
@@ -192,12 +194,15 @@ class SlackChannel:
             return
         if message is None or self._intake is None or self._client is None:
             return
-        named = message.model_copy(update={"user_name": self._names.get(message.user_id)})
         client = self._client
-        if await self._accepted(named, self._intake) and not message.from_bot:
-            self._names.learn(message.user_id, client)
-            if message.kind == "stop":
-                self._signs.settle(client, message.target["channel"], message.target["thread_ts"])
+        # In the order in which they came: what is said after a message must not pass it while the name is asked for.
+        turn = self._in_order.setdefault(message.chat_id, asyncio.Lock())
+        async with turn:
+            if not message.from_bot and not message.is_stop:
+                await self._names.learn(message.user_id, client)
+        named = message.model_copy(update={"user_name": self._names.get(message.user_id)})
+        if await self._accepted(named, self._intake) and message.kind == "stop" and not message.from_bot:
+            self._signs.settle(client, message.target["channel"], message.target["thread_ts"])
 
     async def _accepted(self, message: Inbound, intake: Intake) -> bool:
         """True if the intake took the message, or the part of it that its earlier mention lacked."""

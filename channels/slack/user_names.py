@@ -1,4 +1,4 @@
-"""Names of people, looked up in the background and remembered for a while."""
+"""Names of people, looked up when they first write and remembered for a while."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ from collections import OrderedDict
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import text
-from bot.contracts.environment import Log
+from bot.contracts.environment import Clock, Log
 from channels.slack import failures
 
 MOST = 1_000
+PATIENCE = 1.0
+"""Seconds for which a message waits for the name of its author. Slack wants to hear of it within three."""
 
 
 class UserNames:
     """Display names by user id. A name that Slack does not give is remembered as None."""
 
-    def __init__(self, log: Log, most: int = MOST) -> None:
+    def __init__(self, log: Log, clock: Clock, most: int = MOST) -> None:
         self._log = log
+        self._clock = clock
         self._most = most
         self._known: OrderedDict[str, str | None] = OrderedDict()
         self._asked: dict[str, asyncio.Task[None]] = {}
+        self._late: set[str] = set()
+        """Those of them that nothing waits for any more."""
 
     def get(self, user: str | None) -> str | None:
         if user is None or user not in self._known:
@@ -29,13 +34,26 @@ class UserNames:
         self._known.move_to_end(user)
         return self._known[user]
 
-    def learn(self, user: str, client: AsyncWebClient) -> None:
-        """Ask for a name that is not known yet; returns at once."""
-        if user in self._known or user in self._asked:
+    async def learn(self, user: str, client: AsyncWebClient) -> None:
+        """Ask for a name that is not known yet, and wait for it `PATIENCE` seconds; after that it is asked for in the
+        background.
+        """
+        if user in self._known or user in self._late:
             return
-        task = asyncio.create_task(self._ask(user, client))
-        self._asked[user] = task
-        task.add_done_callback(lambda _: self._asked.pop(user, None))
+        if (asking := self._asked.get(user)) is None:
+            asking = self._asked[user] = asyncio.create_task(self._ask(user, client))
+            asking.add_done_callback(lambda _: self._done(user))
+        too_late = asyncio.create_task(self._clock.sleep(PATIENCE))
+        try:
+            await asyncio.wait([asking, too_late], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            too_late.cancel()
+        if not asking.done():
+            self._late.add(user)
+
+    def _done(self, user: str) -> None:
+        self._asked.pop(user, None)
+        self._late.discard(user)
 
     async def zone(self, user: str, client: AsyncWebClient) -> str | None:
         """The time zone of a profile, asked anew each time: people travel. Raises what the library raises."""

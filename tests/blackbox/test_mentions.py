@@ -187,3 +187,11 @@ async def test_a_command_in_blocks_is_one_and_what_is_typed_out_in_them_is_no_me
     assert "You are U0ANN" in world.slack.replies("D0ANN")[0].text
     assert not world.slack.replies(ROOM)
     assert not world.model.requests
+
+
+async def test_the_model_knows_who_writes_from_the_first_message_on(world: World) -> None:
+    await begun(world)
+    await world.slack.say("hello", channel="D0ANN", user=ANN)
+    await world.slack.until(lambda: len(world.slack.replies("D0ANN")) == 1)
+    told = [block["text"] for block in world.model.bodies[-1]["messages"][-1]["content"]]
+    assert any('"userName": "Ann"' in one or '"userName":"Ann"' in one for one in told)

@@ -351,6 +351,7 @@ async def test_a_stop_while_reconnecting_ends_it(stage: Any) -> None:
 async def test_no_words_and_no_tokens_reach_the_log(stage: Any) -> None:
     stage.intake.broken = 1
     await stage.server.say("the secret word", channel=stage.direct, user=stage.ada)
+    await stage.server.until(lambda: stage.intake.tries == 1)
     await stage.server.push({"type": "message", "channel": 5, "text": "the secret word"})
     await stage.server.until(lambda: stage.intake.tries == 1 and len(stage.intake.dead_letters) == 1)
     await stage.server.cut_sockets()

@@ -10,10 +10,11 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Quoted
+from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.slack import SlackServer
 from channels.slack import inbound
-from channels.slack.user_names import UserNames
+from channels.slack.user_names import PATIENCE, UserNames
 
 ME = inbound.BotIdentity(team="T1", user="U0SHIP", bot="B0SHIP")
 TS, LATER = "1700000000.000100", "1700000001.500000"
@@ -150,12 +151,10 @@ def test_a_thread_is_read_in_order_and_without_what_is_no_message() -> None:
 
 async def test_names_are_kept_up_to_a_bound(server: SlackServer) -> None:
     client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
-    names = UserNames(MemoryLog(), most=2)
+    names = UserNames(MemoryLog(), FakeClock(), most=2)
 
     async def learn(user: str) -> None:
-        names.learn(user, client)
-        names.learn(user, client)
-        await asyncio.gather(*names._asked.values())
+        await asyncio.gather(names.learn(user, client), names.learn(user, client))
 
     await learn("U0ADA")
     await learn("U0GRACE")
@@ -171,10 +170,9 @@ async def test_names_are_kept_up_to_a_bound(server: SlackServer) -> None:
 async def test_a_person_without_a_name_is_remembered_as_such(server: SlackServer, user: Any) -> None:
     client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
     server.fail("users.info", status=200, body={"ok": True, "user": user})
-    names = UserNames(MemoryLog())
+    names = UserNames(MemoryLog(), FakeClock())
     for _ in range(2):
-        names.learn("U0ADA", client)
-        await asyncio.gather(*names._asked.values())
+        await names.learn("U0ADA", client)
     assert names.get("U0ADA") is None
     assert len(server.called("users.info")) == 1
 
@@ -184,19 +182,34 @@ async def test_a_name_that_was_not_reached_is_asked_for_again(server: SlackServe
     # Twice, for aiohttp itself asks again once.
     server.fail("users.info", action="cut", times=2)
     server.limit("users.info")
-    names = UserNames(MemoryLog())
+    names = UserNames(MemoryLog(), FakeClock())
     for _ in range(3):
         assert names.get("U0ADA") is None
-        names.learn("U0ADA", client)
-        await asyncio.gather(*names._asked.values())
+        await names.learn("U0ADA", client)
     assert names.get("U0ADA") == "Ada 🚢"
 
 
 async def test_closing_ends_what_is_asked(server: SlackServer) -> None:
     client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
     server.fail("users.info", action="hang")
-    names = UserNames(MemoryLog())
-    names.learn("U0ADA", client)
+    names = UserNames(MemoryLog(), FakeClock())
+    waiting = asyncio.ensure_future(names.learn("U0ADA", client))
     await server.until(lambda: bool(server.called("users.info")))
     await names.close()
-    assert not names._asked
+    await waiting
+    assert names.get("U0ADA") is None
+
+
+async def test_only_the_first_message_waits_for_a_name_that_takes_long(server: SlackServer) -> None:
+    client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
+    server.fail("users.info", action="hang")
+    clock = FakeClock()
+    names = UserNames(MemoryLog(), clock)
+    waiting = asyncio.ensure_future(names.learn("U0ADA", client))
+    await server.until(lambda: bool(server.called("users.info")))
+    assert not waiting.done()
+    await clock.advance(PATIENCE)
+    await waiting
+    await names.learn("U0ADA", client)  # at once, or the clock would have to move
+    assert len(server.called("users.info")) == 1
+    await names.close()

@@ -326,13 +326,10 @@ async def test_the_first_event_of_a_type_that_is_not_handled_is_logged(stage: An
     ]
 
 
-async def test_names_are_learned_after_the_first_message(stage: Any) -> None:
+async def test_the_first_message_has_the_name_of_its_author(stage: Any) -> None:
     await stage.server.say("one", channel=stage.direct, user=stage.ada)
-    assert (await stage.arrived(1))[0].user_name is None
-    await stage.server.until(lambda: stage.server.called("users.info"))
-    await stage.until(lambda: stage.slack._names.get(stage.ada) is not None)
     await stage.server.say("two", channel=stage.direct, user=stage.ada)
-    assert (await stage.arrived(2))[1].user_name == "Ada 🚢"
+    assert [message.user_name for message in await stage.arrived(2)] == ["Ada 🚢", "Ada 🚢"]
     assert len(stage.server.called("users.info")) == 1
 
 
@@ -341,20 +338,26 @@ async def test_a_name_that_slack_does_not_give_is_not_asked_for_again(stage: Any
     for text in ("one", "two"):
         await stage.server.say(text, channel=stage.direct, user=stage.ada)
         await stage.settled()
-        await stage.until(lambda: not stage.slack._names._asked)
     assert len(stage.server.called("users.info")) == 1
     assert [message.user_name for message in stage.intake.accepted] == [None, None]
 
 
-async def test_strangers_are_not_looked_up(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(inbound: Inbound) -> bool:
-        return False
-
-    monkeypatch.setattr(stage.intake, "accept", refuse)
-    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
-    await stage.settled()
-    assert not stage.slack._names._asked
-    assert not stage.server.called("users.info")
+async def test_what_is_said_after_a_message_does_not_pass_it_while_its_name_is_asked_for(stage: Any) -> None:
+    await stage.server.say("<@U0SHIP> hi", channel=stage.channel, user=stage.grace)
+    await stage.arrived(1)  # her name is known
+    stage.server.fail("users.info", action="hang")
+    asked = len(stage.server.called("users.info"))
+    await stage.server.say("<@U0SHIP> one", channel=stage.channel, user=stage.ada)
+    await stage.server.until(lambda: len(stage.server.called("users.info")) > asked)
+    await stage.server.say("<@U0SHIP> two", channel=stage.channel, user=stage.grace)
+    await stage.server.say("!stop", channel=stage.channel, user=stage.ada)
+    await stage.server.say("elsewhere", channel=stage.server.add_im(stage.grace), user=stage.grace)
+    await stage.server.until(lambda: len(stage.intake.accepted) == 2)  # another chat waits for nothing
+    await stage.clock.advance(1)
+    heard = [
+        (message.text.removeprefix("<@U0SHIP> "), message.user_name) for message in await stage.arrived(5)
+    ]
+    assert heard == [("hi", "غريس"), ("elsewhere", "غريس"), ("one", None), ("two", "غريس"), ("!stop", None)]
 
 
 async def test_the_earlier_messages_of_an_old_thread_are_its_context(stage: Any, out: Any) -> None:
