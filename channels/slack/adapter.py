@@ -28,6 +28,7 @@ from channels.slack import address, buttons, download, events, failures, members
 from channels.slack import inbound as incoming
 from channels.slack.dead_letters import skeleton
 from channels.slack.duplicate_mentions import DuplicateMentions
+from channels.slack.mentions import Names
 from channels.slack.response_urls import ResponseUrls
 from channels.slack.settings import LOOPBACK, SlackSettings
 from channels.slack.socket_mode import EnvelopeHandler, EventAcknowledger, LibraryLog, SocketConnection
@@ -42,6 +43,8 @@ PING_SECONDS = 10.0
 CONTEXT_MESSAGES = 50
 _PAGE = 200
 _PAGES = 10
+MOST_MENTIONED = 10
+"""People named in one message whose names are asked for."""
 METADATA = "shipmate_message"
 
 
@@ -187,19 +190,24 @@ class SlackChannel:
             self._mentions.message_taken_in(told)
 
     async def _taken(self, body: Json) -> None:
+        mentioned: dict[str, None] = {}
         try:
-            message = self._read(body)
+            message = self._read(body, mentioned.setdefault)
         except incoming.Unreadable as error:
             await self._keep_dead_letter(body, str(error))
             return
         if message is None or self._intake is None or self._client is None:
             return
         client = self._client
+        mentioned.pop(self._me.user if self._me is not None else "", None)
         # In the order in which they came: what is said after a message must not pass it while the name is asked for.
         turn = self._in_order.setdefault(message.chat_id, asyncio.Lock())
         async with turn:
             if not message.from_bot and not message.is_stop:
-                await self._names.learn(message.user_id, client)
+                people = (message.user_id, *list(mentioned)[:MOST_MENTIONED])
+                if unknown := [user for user in people if not self._names.has_asked(user)]:
+                    await asyncio.gather(*(self._names.learn(user, client) for user in unknown))
+        message = self._read(body, self._names.get) or message if mentioned else message
         named = message.model_copy(update={"user_name": self._names.get(message.user_id)})
         if await self._accepted(named, self._intake) and message.kind == "stop" and not message.from_bot:
             self._signs.settle(client, message.target["channel"], message.target["thread_ts"])
@@ -211,7 +219,7 @@ class SlackChannel:
         rest = incoming.rest_of(message)
         return rest is not None and await intake.accept(rest)
 
-    def _read(self, body: Json) -> Inbound | None:
+    def _read(self, body: Json, names: Names) -> Inbound | None:
         if self._me is None:
             raise incoming.Unreadable("the bot is not signed in")
         kind = body.get("type")
@@ -219,7 +227,7 @@ class SlackChannel:
             event = body.get("event")
             if isinstance(event, dict):
                 self._unhandled.log_once(event.get("type"), event.get("subtype"))
-            return incoming.read_event(body, self._me)
+            return incoming.read_event(body, self._me, names)
         if kind is None and "command" in body:
             self._response_urls.remember(body)
             return incoming.read_command(body, self._me, self._outside.clock.now())
@@ -269,7 +277,7 @@ class SlackChannel:
             answer = await self._client.conversations_replies(
                 channel=channel, ts=root, latest=before, limit=_PAGE, cursor=cursor
             )
-            newest.extend(incoming.read_thread(answer.get("messages"), self._me, before))
+            newest.extend(incoming.read_thread(answer.get("messages"), self._me, before, self._names.get))
             cursor = (answer.get("response_metadata") or {}).get("next_cursor")
             if not cursor:
                 break

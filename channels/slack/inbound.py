@@ -11,9 +11,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from bot import text
 from bot.contracts.base import Json
 from bot.contracts.inbound import Command, Inbound, Quoted
-from channels.slack import address, blocks, events, shared_messages
+from channels.slack import address, blocks, events, mentions, shared_messages
 from channels.slack.files import attachments
-from channels.slack.shared_messages import unescape
+from channels.slack.mentions import Names, unescape
 
 Addressed = Literal["direct", "mention", "command", "thread"]
 Kind = Literal["message", "edit", "delete", "stop"]
@@ -159,8 +159,8 @@ def milliseconds(ts: str) -> int:
     return int(seconds) * 1000 + int(fraction[:3].ljust(3, "0"))
 
 
-def read_event(body: Json, me: BotIdentity) -> Inbound | None:
-    """An `event_callback` as an `Inbound`; None where it is no message for the bot. Raises `Unreadable`."""
+def read_event(body: Json, me: BotIdentity, names: Names = mentions.nobody) -> Inbound | None:
+    """An `event_callback` as an `Inbound`, with the `names` of those whom it mentions; None where it is no message for the bot. Raises `Unreadable`."""
     parsed = parse(_Body, body)
     event, event_id = parsed.event, parsed.event_id
     head = parse(_Head, event)
@@ -170,13 +170,13 @@ def read_event(body: Json, me: BotIdentity) -> Inbound | None:
     if head.type == "agent_session_stopped":
         return _stop(parse(_Stopped, event), event_id, me)
     if subtype == "message_changed":
-        return _change(parse(_Changed, event), event_id, me)
+        return _change(parse(_Changed, event), event_id, me, names)
     if subtype == "message_deleted":
         gone = parse(_Deleted, event)
         return _delete(gone.channel, gone.previous_message, event_id, me)
     if subtype is not None and subtype not in events.MESSAGES:
         return None
-    return _message(parse(_New, event), event_id, me)
+    return _message(parse(_New, event), event_id, me, names)
 
 
 def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
@@ -203,7 +203,7 @@ def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
     )
 
 
-def read_thread(messages: Any, me: BotIdentity, before: str) -> list[Quoted]:
+def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = mentions.nobody) -> list[Quoted]:
     """Messages of `conversations.replies` older than `before`, oldest first; what is no message is left out."""
     found: list[tuple[int, Quoted]] = []
     for message in messages if isinstance(messages, list) else []:
@@ -217,7 +217,8 @@ def read_thread(messages: Any, me: BotIdentity, before: str) -> list[Quoted]:
             continue
         who = post.user or post.bot_id
         if post.words.strip():
-            quoted = Quoted(user_id=who, text=post.words, ts=ts, from_self=me.wrote(post), message_id=post.ts)
+            words = mentions.readable(post.source, names)
+            quoted = Quoted(user_id=who, text=words, ts=ts, from_self=me.wrote(post), message_id=post.ts)
             found.append((_micro(post.ts), quoted))
         for share in shared_messages.read(post.attachments, by=who, channel=None, ours=me.ids):
             # Shared by somebody earlier on: this message does not bring it.
@@ -231,7 +232,7 @@ def _micro(ts: str) -> int:
     return int(seconds) * 10**9 + int(fraction.ljust(9, "0"))
 
 
-def _message(post: _New, event_id: str, me: BotIdentity) -> Inbound | None:
+def _message(post: _New, event_id: str, me: BotIdentity, names: Names) -> Inbound | None:
     if me.wrote(post):
         return None
     if post.user is None and post.bot_id is None:
@@ -245,7 +246,8 @@ def _message(post: _New, event_id: str, me: BotIdentity) -> Inbound | None:
     addressed = _addressed(post, command, mentioned=post.type == "app_mention" or me.named_in(post.source))
     if addressed is None:
         return None
-    found = _inbound(post.channel, post, tuple(keys), addressed, me, command=command)
+    words = mentions.readable(post.source, names)
+    found = _inbound(post.channel, post, tuple(keys), addressed, me, words=words, command=command)
     if command is not None and command.name == "stop" and post.thread is None:
         # Said in the channel, it is about that: in the thread that it could open nothing runs yet.
         return found.model_copy(update={"chat_key": address.encode({"channel": post.channel})})
@@ -281,7 +283,7 @@ def rest_of(message: Inbound) -> Inbound | None:
     return message.model_copy(update=update)
 
 
-def _change(event: _Changed, event_id: str, me: BotIdentity) -> Inbound | None:
+def _change(event: _Changed, event_id: str, me: BotIdentity, names: Names) -> Inbound | None:
     post, before = event.message, event.previous_message
     if post.subtype == "tombstone":
         return _delete(event.channel, before, event_id, me)
@@ -294,7 +296,8 @@ def _change(event: _Changed, event_id: str, me: BotIdentity) -> Inbound | None:
         return None
     place = f"slack:{me.team}:message:{event.channel}:{post.ts}:edited:{post.edited.ts}"
     keys = (f"slack:{me.team}:event:{event_id}", place)
-    return _inbound(event.channel, post, keys, addressed, me, kind="edit", ts=milliseconds(post.edited.ts))
+    words, ts = mentions.readable(post.source, names), milliseconds(post.edited.ts)
+    return _inbound(event.channel, post, keys, addressed, me, words=words, kind="edit", ts=ts)
 
 
 def _is_edit(post: _Post, before: _Post | None) -> bool:
@@ -319,7 +322,7 @@ def _delete(channel: str, post: _Post | None, event_id: str, me: BotIdentity) ->
         return None
     place = f"slack:{me.team}:message:{channel}:{post.ts}:deleted"
     keys = (f"slack:{me.team}:event:{event_id}", place)
-    return _inbound(channel, post, keys, addressed, me, kind="delete", words="")
+    return _inbound(channel, post, keys, addressed, me, words="", kind="delete")
 
 
 def _stop(event: _Stopped, event_id: str, me: BotIdentity) -> Inbound:
@@ -383,10 +386,10 @@ def _inbound(
     addressed: Addressed,
     me: BotIdentity,
     *,
+    words: str,
     kind: Kind = "message",
     command: Command | None = None,
     ts: int | None = None,
-    words: str | None = None,
 ) -> Inbound:
     direct = address.is_direct(channel)
     root = post.thread_ts or post.ts
@@ -406,7 +409,7 @@ def _inbound(
         target={"channel": channel, "thread_ts": root},
         kind=kind,
         addressed=addressed,
-        text=post.words if words is None else words,
+        text=words,
         command=command,
         message_id=post.ts,
         from_bot=post.bot_id is not None or post.subtype == "bot_message",

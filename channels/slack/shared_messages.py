@@ -8,7 +8,7 @@ from typing import Any
 
 from bot import text
 from bot.contracts.inbound import Attachment, Origin, Quoted
-from channels.slack import blocks, files
+from channels.slack import blocks, files, mentions
 from channels.slack.blocks import word
 
 MOST = 20
@@ -67,7 +67,7 @@ def _said(found: dict[str, Any]) -> str:
         f"{word(one.get('title'))}: {word(one.get('value'))}" for one in blocks.objects(found.get("fields"))
     ]
     whole = "\n".join(filter(None, said)) or _in_blocks(found)
-    return unescape(whole or word(found.get("fallback")))
+    return mentions.readable(whole or word(found.get("fallback")), mentions.nobody)
 
 
 def _in_blocks(found: dict[str, Any]) -> str:
@@ -77,10 +77,5 @@ def _in_blocks(found: dict[str, Any]) -> str:
     return "\n".join(filter(None, parts)) or blocks.text_of(found.get("blocks"))
 
 
-def unescape(escaped: str) -> str:
-    """The text as typed, with Slack's three entities decoded."""
-    return escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-
-
 def _line(value: Any) -> str | None:
-    return text.head(" ".join(unescape(word(value)).split()), 200) or None
+    return text.head(" ".join(mentions.unescape(word(value)).split()), 200) or None

@@ -34,11 +34,15 @@ class UserNames:
         self._known.move_to_end(user)
         return self._known[user]
 
+    def has_asked(self, user: str) -> bool:
+        """True where nothing is to be waited for: the name is known, or there is none, or it takes long."""
+        return user in self._known or user in self._late
+
     async def learn(self, user: str, client: AsyncWebClient) -> None:
         """Ask for a name that is not known yet, and wait for it `PATIENCE` seconds; after that it is asked for in the
         background.
         """
-        if user in self._known or user in self._late:
+        if self.has_asked(user):
             return
         if (asking := self._asked.get(user)) is None:
             asking = self._asked[user] = asyncio.create_task(self._ask(user, client))

@@ -161,7 +161,7 @@ async def test_a_message_of_blocks_alone_is_read(world: World, kind: str, told: 
     await settled(world)
     assert len(world.slack.replies(ROOM)) == 1
     said = [block["text"] for block in world.model.bodies[-1]["messages"][-1]["content"]][-1]
-    assert "<@U0SHIP> what is 2 < 3 & <https://example.org/a|this>" in said
+    assert "<@U0SHIP> what is 2 < 3 & this (https://example.org/a)" in said
     assert "鯨" in said
     (line,) = [one for one in world.archive() if one["role"] == "user"]
     assert line["text"] == said

@@ -342,6 +342,39 @@ async def test_a_name_that_slack_does_not_give_is_not_asked_for_again(stage: Any
     assert [message.user_name for message in stage.intake.accepted] == [None, None]
 
 
+async def test_whom_and_what_a_message_points_at_is_told_by_name_and_address(stage: Any) -> None:
+    said = (
+        "<@U0SHIP> ask <@U0GRACE> or <@U0GRACE|g> in <#C0TEAM|team> about <https://a.test/x?a=1&amp;b=2|the plan>, not "
+        "<@U0NONE> <!here>"
+    )
+    await stage.server.say(said, channel=stage.channel, user=stage.ada)
+    (message,) = await stage.arrived()
+    assert message.text == (
+        "<@U0SHIP> ask @غريس (U0GRACE) or @غريس (U0GRACE) in #team (C0TEAM) about the plan (https://a.test/x?a=1&b=2), "
+        "not <@U0NONE> @here"
+    )
+    assert message.addressed == "mention"
+
+
+async def test_an_edit_and_an_earlier_message_have_the_names_too(stage: Any) -> None:
+    root = await stage.server.say("ask <@U0GRACE>", channel=stage.channel, user=stage.ada)
+    ts = await stage.server.say("<@U0SHIP> hi", channel=stage.channel, user=stage.ada, thread_ts=root)
+    await stage.server.edit(stage.channel, ts, "<@U0SHIP> what of <@U0GRACE>?")
+    said, edit = await stage.arrived(2)
+    assert edit.text == "<@U0SHIP> what of @غريس (U0GRACE)?"
+    assert [one.text for one in await stage.slack.context(said)] == ["ask @غريس (U0GRACE)"]
+
+
+async def test_names_of_at_most_ten_people_are_asked_for(stage: Any) -> None:
+    people = [stage.server.add_user(f"U0P{number}", name=f"P{number}") for number in range(12)]
+    said = " ".join(f"<@{user}>" for user in people)
+    await stage.server.say(said, channel=stage.direct, user=stage.ada)
+    (message,) = await stage.arrived()
+    assert message.text.startswith("@P0 (U0P0) @P1 (U0P1) ")
+    assert message.text.endswith("@P9 (U0P9) <@U0P10> <@U0P11>")
+    assert len(stage.server.called("users.info")) == 11
+
+
 async def test_what_is_said_after_a_message_does_not_pass_it_while_its_name_is_asked_for(stage: Any) -> None:
     await stage.server.say("<@U0SHIP> hi", channel=stage.channel, user=stage.grace)
     await stage.arrived(1)  # her name is known

@@ -1,0 +1,59 @@
+"""Slack's `<…>` in a text as people read it: names of people, addresses behind their words."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+from bot import text
+
+Names = Callable[[str], str | None]
+"""The name of a person, where it is known."""
+_MARK = re.compile(r"<([@#!a-z][^<>|\n]{0,3000})(?:\|([^<>\n]{0,1000}))?>", re.IGNORECASE)
+_PERSON = re.compile(r"[UW][A-Z0-9]{1,20}")
+_CHANNEL = re.compile(r"[CG][A-Z0-9]{1,20}")
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_BRACKETS = {"(": "[", ")": "]", "<": "[", ">": "]"}
+
+
+def nobody(_: str) -> None:
+    """As `Names`: no name is known."""
+
+
+def readable(source: str, names: Names) -> str:
+    """A text of Slack as people read it: `@Name (U…)` is a person whose name is known, `#name (C…)` a channel that Slack
+    names, and `words (https://…)` a link. Anything else, what was typed out with brackets too, is as it was typed.
+    """
+    parts, end = [], 0
+    for found in _MARK.finditer(source):
+        parts += [unescape(source[end : found.start()]), _read(found, names)]
+        end = found.end()
+    return "".join([*parts, unescape(source[end:])])
+
+
+def unescape(escaped: str) -> str:
+    """The text as typed, with Slack's three entities decoded."""
+    return escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def _read(found: re.Match[str], names: Names) -> str:
+    inside, label = unescape(found[1]), unescape(found[2] or "").strip()
+    sign, rest = inside[0], inside[1:]
+    if sign == "@" and _PERSON.fullmatch(rest) and (name := _plain(names(rest) or "")):
+        return f"@{name} ({rest})"
+    if sign == "#" and _CHANNEL.fullmatch(rest) and (name := _plain(label)):
+        return f"#{name} ({rest})"
+    if sign == "!":
+        return label or f"@{rest}"
+    if _ADDRESS.match(inside) is None:
+        return unescape(found[0])
+    address = inside.removeprefix("mailto:").removeprefix("tel:")
+    same = not label or label in {address, inside, address.partition("://")[2]}
+    return address if same else f"{label} ({address})"
+
+
+def _plain(name: str) -> str:
+    """A name in which nothing looks like the id behind it: names are chosen freely, ids are not."""
+    shown = text.without_direction(name)
+    return "".join(_BRACKETS.get(unicodedata.normalize("NFKC", sign), sign) for sign in shown).strip()
