@@ -125,7 +125,8 @@ def _schema(model: type[BaseModel]) -> Json:
 
 def _flat(value: Any) -> Any:
     """A schema as short as a model reads it best: an argument that may be left out is one that is not required, never
-    one that may be null, and limits of length are told by the error. A field that has such a name stays.
+    one that may be null; of several bare types it names all in one place, and limits of length are told by the error. A
+    field that has such a name stays.
     """
     if isinstance(value, list):
         return [_flat(item) for item in value]
@@ -134,7 +135,10 @@ def _flat(value: Any) -> Any:
     flat = {key: _flat(item) for key, item in value.items() if key not in _NOISE or isinstance(item, dict)}
     options = flat.get("anyOf")
     if isinstance(options, list) and _NULL in options:
-        (option,) = (one for one in options if one != _NULL)
+        left = [one for one in options if one != _NULL]
+        types = [one["type"] for one in left if one.keys() == {"type"}]
+        several = {"type": types} if len(types) == len(left) else {"anyOf": left}
+        option = left[0] if len(left) == 1 else several
         flat = option | {key: item for key, item in flat.items() if key != "anyOf"}
     if flat.get("default", "") is None:
         del flat["default"]

@@ -7,6 +7,9 @@ import pkgutil
 import shutil
 from datetime import UTC
 from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
 
 from bot.context import prompt
 from bot.context.assembly import Prompts
@@ -16,6 +19,7 @@ from bot.context.view import render
 from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
+from bot.contracts.tools import Effect, ToolInput
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memory_files import NoteStore
@@ -30,7 +34,7 @@ from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from bot.tools.project import Project
-from bot.tools.registry import Registry, ToolPorts, builtin_tools
+from bot.tools.registry import Registry, ToolPorts, builtin_tools, definition
 from channels.slack.manifest import MANIFEST
 
 
@@ -70,6 +74,36 @@ def test_every_module_is_a_tool_of_the_same_name(tmp_path: Path) -> None:
         "web_fetch",
         "write_file",
     ]
+
+
+class Many(ToolInput):
+    several: int | str | None = Field(default=None, description="A number or a name.")
+    listed: list[str] | int | None = None
+    one: int | None = None
+    needed: int | str
+
+
+class ManyTool:
+    name = "many"
+    description = "Takes arguments of several types."
+    input = Many
+    effects: ClassVar[frozenset[Effect]] = frozenset()
+    timeout_seconds = 1.0
+    ages = False
+
+    async def run(self, args: Many) -> str:
+        return str(args.several)
+
+
+def test_an_argument_of_several_types_that_may_be_left_out_is_declared_without_null() -> None:
+    schema = definition(ManyTool())["input_schema"]
+    assert schema["properties"] == {
+        "several": {"type": ["integer", "string"], "description": "A number or a name."},
+        "listed": {"anyOf": [{"items": {"type": "string"}, "type": "array"}, {"type": "integer"}]},
+        "one": {"type": "integer"},
+        "needed": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+    }
+    assert schema["required"] == ["needed"]
 
 
 def test_what_is_looked_up_ages_and_what_was_said_or_taught_does_not(tmp_path: Path) -> None:
