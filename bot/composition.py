@@ -387,6 +387,7 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers) -> 
             dispatcher=build_dispatcher(services, registry, gateway),
             task_events=gateway.delivery.progress,
             approvals=gateway.approvals,
+            operators=gateway.alerts,
             skills=services.skills,
             prompts=Prompts(
                 settings.root,

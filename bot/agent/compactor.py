@@ -188,6 +188,13 @@ class Compactor:
         except FAILED as error:
             opened = self.breaker.failed()
             self._write("a compaction failed" + (" again: none for ten minutes" if opened else ""), error)
+            if opened:
+                self._deps.operators.tell(
+                    "the compaction of chats",
+                    f"The history of {self._chat_key} could not be compacted {compaction.FAILURES} times in a row "
+                    f"({type(error).__name__}: {error}). I wait ten minutes; until it succeeds, its turns cost more, and "
+                    "in the end its oldest turns go without a summary.",
+                )
             return CompactResult("failed")
         self.breaker.succeeded()
         if not set(change.dropped) <= set(self._uuids()):

@@ -19,6 +19,7 @@ from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import Steps
 from bot.contracts.model import Model, ModelReply, ModelRequest
+from bot.contracts.operators import NoOperators, OperatorNotices
 from bot.contracts.tasks import TaskEvents, Unwatched
 from bot.contracts.tools import Skills
 from bot.history.memories import Memories
@@ -121,6 +122,7 @@ class AgentDeps:
     rules: Mapping[str, str] = field(default_factory=dict)
     task_events: TaskEvents = field(default_factory=Unwatched)
     approvals: Approvals = field(default_factory=Unattended)
+    operators: OperatorNotices = field(default_factory=NoOperators)
 
     def of_chat(self) -> AgentDeps:
         """The same for one chat, for which a model can be chosen."""
@@ -140,8 +142,12 @@ class AgentDeps:
     def budget(self, model: str | None = None) -> Budget:
         """The limits of requests to a model, by default the one that answers."""
         name = model or self.models.name
+        windows = self.models.windows
         return Budget(
-            self.models.windows.window(name), self.models.windows.max_tokens(name), self.limits.soft_tokens
+            windows.window(name),
+            windows.max_tokens(name),
+            self.limits.soft_tokens,
+            windows.max_output(name),
         )
 
     async def freeze(self, chat_key: ChatKey, channel: str | None) -> Frozen:

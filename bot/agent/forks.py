@@ -12,16 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bot import errors, text
+from bot.agent.continuing import LENGTH
 from bot.agent.deps import AgentDeps
 from bot.agent.tally import Tally
 from bot.agent.view_changes import ViewChanges
 from bot.context import blocks, compaction, memory, repair, view
-from bot.context.memory import MemoryInvalid, SessionMemory
+from bot.context.memory import MemoryInvalid, SessionMemory, TooLong
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply, ModelRequest
 
 ANSWER_TOKENS = 8_192
-"""Most tokens of a fork's answer; a memory takes less, an analysis before a summary takes its part."""
+"""Most tokens of a fork's answer, whatever a turn's may have; a memory takes less, an analysis before a summary takes its
+part.
+"""
 MAX_RETRIES = 3
 """Retries of a prompt that is too long, each without its oldest rounds."""
 LARGER = 0.1
@@ -75,7 +78,7 @@ def request(
     """The request of a fork. Only what it shares with its chat carries breakpoints. Raises `errors.RequestInvalid`."""
     shared = view.render(
         model=deps.models.name,
-        max_tokens=min(ANSWER_TOKENS, deps.budget().max_tokens),
+        max_tokens=deps.budget().fork(ANSWER_TOKENS),
         system=prefix.system,
         tools=deps.declared(),
         history=prefix.history,
@@ -97,7 +100,9 @@ def in_words(prefix: Prefix) -> Prefix:
 
 
 async def ask(prefix: Prefix, directive: Message, deps: AgentDeps, *, purpose: str) -> str:
-    """Ask the model and return its words, secrets redacted. Raises `errors.ModelError`."""
+    """Ask the model and return its words, secrets redacted. Raises `errors.ModelError`, and `memory.TooLong` where they
+    reached the limit.
+    """
     asked = request(prefix, deps, purpose=purpose, directive=directive)
     try:
         reply = await _reply(asked, prefix, deps)
@@ -111,10 +116,23 @@ async def ask(prefix: Prefix, directive: Message, deps: AgentDeps, *, purpose: s
         asked = request(plain, deps, purpose=purpose, directive=directive)
         reply = await _reply(asked, plain, deps)
     deps.models.learn(asked, reply)
+    if reply.stop_reason in LENGTH:
+        raise TooLong(f"cut off after {reply.usage.output_tokens} tokens: {reply.stop_reason}")
     return deps.redact(blocks.plain_text(reply.content))
 
 
 async def _reply(asked: ModelRequest, prefix: Prefix, deps: AgentDeps) -> ModelReply:
+    """The answer, within what the model gives where it says so only now."""
+    try:
+        return await _streamed(asked, prefix, deps)
+    except errors.OutputOverflow as error:
+        if error.limit is None or error.limit >= asked.max_tokens:
+            raise
+        deps.models.windows.refused(asked.model, error)
+        return await _streamed(replace(asked, max_tokens=error.limit), prefix, deps)
+
+
+async def _streamed(asked: ModelRequest, prefix: Prefix, deps: AgentDeps) -> ModelReply:
     reply: ModelReply | None = None
     async for event in deps.models.model.stream(asked):
         if isinstance(event, ModelReply):
@@ -127,8 +145,15 @@ async def _reply(asked: ModelRequest, prefix: Prefix, deps: AgentDeps) -> ModelR
 
 
 async def remember(prefix: Prefix, known: SessionMemory | None, deps: AgentDeps) -> SessionMemory:
-    """The memory of a conversation, written anew. Raises `errors.ModelError` and `MemoryInvalid`."""
-    return memory.read(await ask(prefix, memory.extraction(known), deps, purpose="memory"))
+    """The memory of a conversation, written anew. One that does not fit is asked for once more, shorter.
+
+    Raises `errors.ModelError` and `MemoryInvalid`.
+    """
+    try:
+        return memory.read(await ask(prefix, memory.extraction(known), deps, purpose="memory"))
+    except TooLong as error:
+        _shorter_please(error, deps)
+        return memory.read(await ask(prefix, memory.extraction(known, brief=True), deps, purpose="memory"))
 
 
 async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, deps: AgentDeps) -> Summary:
@@ -178,22 +203,31 @@ async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, dep
 
 async def summarize(prefix: Prefix, known: SessionMemory | None, focus: str, deps: AgentDeps) -> str:
     """A summary of a conversation. Where the prompt is too long it loses its oldest API rounds, as many as the
-    provider says are too much, and is asked again, three times at the most.
+    provider says are too much, and is asked again, three times at the most; a summary that is too long is asked for
+    once more, shorter.
 
     Raises `errors.ModelError` and `MemoryInvalid`.
     """
-    directive = memory.summarizing(known, focus)
-    for retry in range(MAX_RETRIES + 1):
+    refused, brief = 0, False
+    while True:
+        directive = memory.summarizing(known, focus, brief=brief)
         try:
-            words = await ask(prefix, directive, deps, purpose="compaction")
+            return memory.read_summary(await ask(prefix, directive, deps, purpose="compaction"), known)
         except errors.ContextOverflow as error:
-            if retry == MAX_RETRIES:
+            refused += 1
+            if refused > MAX_RETRIES:
                 deps.models.windows.refused(deps.models.name, error)
                 raise
             prefix = _cut(prefix, error, deps)
-        else:
-            return memory.read_summary(words, known)
-    raise AssertionError("unreachable")  # pragma: no cover - the last try returns or raises
+        except TooLong as error:
+            if brief:
+                raise
+            brief = True
+            _shorter_please(error, deps)
+
+
+def _shorter_please(error: TooLong, deps: AgentDeps) -> None:
+    deps.log.write("memory", "a fork is asked again for less", level="warn", cause=str(error))
 
 
 def _cut(prefix: Prefix, error: errors.ContextOverflow, deps: AgentDeps) -> Prefix:
@@ -219,9 +253,7 @@ def _shorter(prefix: Prefix, error: errors.ContextOverflow, deps: AgentDeps) -> 
     total = size(prefix.messages)
     excess = total / 4
     if error.tokens and error.window:
-        asked = (
-            min(ANSWER_TOKENS, deps.budget().max_tokens) if isinstance(error, errors.OutputOverflow) else 0
-        )
+        asked = deps.budget().fork(ANSWER_TOKENS) if isinstance(error, errors.OutputOverflow) else 0
         over = error.tokens + asked - error.window
         # In our own measure, whatever the provider counts in.
         excess = over * (total + frame) / error.tokens * (1 + LARGER)

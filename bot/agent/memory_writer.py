@@ -32,6 +32,7 @@ class MemoryWriter:
         self._store = view_changes.store
         self._deps = deps
         self._since: str | None = None
+        self._failures = 0
         self._before: tuple[SessionMemory, str] | None = None
         self._lines = Recollection(chat_key, deps)
         self._writing: asyncio.Task[None] | None = None
@@ -150,9 +151,21 @@ class MemoryWriter:
             # A cut may come before it is written.
             self.saw(prefix.messages)
             await self.keep(await forks.remember(prefix, self.known, self._deps), newest)
+            self._failures = 0
         except FAILED as error:
             self._write("the memory could not be written", error)
+            self._failed(error)
         self._view_changes.note_totals()
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        if self._failures >= compaction.FAILURES:
+            self._deps.operators.tell(
+                "the memory of chats",
+                f"The memory of {self._chat_key} could not be written {self._failures} times in a row "
+                f"({type(error).__name__}: {error}). It is answered as before, but what leaves the model's view is not "
+                "remembered. I try again when as much is new once more.",
+            )
 
     def _remember(self, kept: SavedMemory | None) -> None:
         self.known = memory.read(kept.markdown) if kept is not None else None

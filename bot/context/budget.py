@@ -20,6 +20,8 @@ class Budget:
     """Room for the answer: no more than the model gives."""
     soft: int = SOFT_TOKENS
     """From here on it costs more than it is worth (`context.compaction.softTokens`)."""
+    most_output: int | None = None
+    """The most that the model gives, if that is known."""
 
     @property
     def hard(self) -> int | None:
@@ -28,8 +30,18 @@ class Budget:
         """
         if self.window is None:
             return None
-        margin = min(MARGIN, self.window // 10)
-        return max(self.window - self.max_tokens - margin, self.window // 4)
+        return max(self.window - self.max_tokens - self._margin, self.window // 4)
+
+    def fork(self, most: int) -> int:
+        """Room for the answer of a fork, which is as long as it is whatever turns may answer (`llm.maxTokens`): behind a
+        prompt within `hard` the margin has room for it.
+        """
+        room = most if self.window is None else max(self.max_tokens, self._margin)
+        return min(most, room, self.most_output or most)
+
+    @property
+    def _margin(self) -> int:
+        return min(MARGIN, (self.window or MARGIN * 10) // 10)
 
     @property
     def limit(self) -> int:

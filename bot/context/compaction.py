@@ -167,10 +167,10 @@ class Breaker:
         return self._failures >= FAILURES and since_then < HALF_OPEN_AFTER
 
     def failed(self) -> bool:
-        """It has failed; whether that opened it."""
+        """It has failed; True if that opened it, for the first time or again."""
         self._failures += 1
         self._failed_at = self._clock.monotonic()
-        return self._failures == FAILURES
+        return self._failures >= FAILURES
 
     def succeeded(self) -> None:
         self._failures = 0

@@ -35,6 +35,10 @@ class MemoryInvalid(ValueError):
     """The model's text is no valid memory; the message says why."""
 
 
+class TooLong(MemoryInvalid):
+    """It reached a limit: a shorter one may be valid."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionMemory:
     """The items of each section, oldest first."""
@@ -102,7 +106,7 @@ def _checked(summary: str, known: SessionMemory | None) -> str:
     if not summary:
         raise MemoryInvalid("an empty summary")
     if estimate.text_tokens(summary) > SUMMARY_TOKENS:
-        raise MemoryInvalid("a summary that is too long")
+        raise TooLong("a summary that is too long")
     found = _sections(summary)
     if OPEN_TASKS.lower() not in found:
         raise MemoryInvalid("a summary that does not say what is left to do")
@@ -198,19 +202,29 @@ nothing but these sections, each with its items as `- …` lines, or `(none)`:
 
 {_HEADINGS}
 {_HOW}"""
+_BRIEF = """
+You were asked this before, and your answer reached the limit of length, so nothing of it was kept. Think little, leave \
+out what matters least, and write at most {words} words in all (in Chinese or Japanese twice as many characters).
+"""
+MEMORY_WORDS, SUMMARY_WORDS = 800, 600
+"""The aim of a memory and of a summary that are asked for a second time, because the first reached the limit."""
 MOST_INSTRUCTIONS = 16_000
 """Characters; the provider takes 16,384."""
 
 
-def extraction(known: SessionMemory | None) -> Message:
-    """The request to write the memory, as the last message of a fork."""
+def extraction(known: SessionMemory | None, *, brief: bool = False) -> Message:
+    """The request to write the memory, as the last message of a fork; `brief` where the first answer was too long."""
     now = known.markdown if known is not None else NONE
-    return _user([f"{EXTRACT}{tags.harmless(now)}\n</memory_task>"])
+    shorter = _BRIEF.format(words=MEMORY_WORDS) if brief else ""
+    return _user([f"{EXTRACT}{tags.harmless(now)}\n{shorter}</memory_task>"])
 
 
-def summarizing(known: SessionMemory | None, focus: str = "") -> Message:
-    """The request for a summary, as the last message of a fork. `focus` is what a person wants kept above all."""
-    return _user([f"{SUMMARIZE}{_wishes(known, focus)}</summary_task>"])
+def summarizing(known: SessionMemory | None, focus: str = "", *, brief: bool = False) -> Message:
+    """The request for a summary, as the last message of a fork. `focus` is what a person wants kept above all; `brief`
+    where the first answer was too long.
+    """
+    shorter = _BRIEF.format(words=SUMMARY_WORDS) if brief else ""
+    return _user([f"{SUMMARIZE}{_wishes(known, focus)}{shorter}</summary_task>"])
 
 
 def condensing(known: SessionMemory | None, focus: str = "") -> str:

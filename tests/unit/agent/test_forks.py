@@ -11,7 +11,8 @@ from bot import errors
 from bot.agent import forks
 from bot.agent.forks import Prefix
 from bot.context.memory import MemoryInvalid, SessionMemory
-from bot.contracts.model import ModelFacts
+from bot.contracts.model import ModelFacts, ModelReply
+from bot.llm.windows import ContextWindows
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.provider import MODEL, Provider
@@ -124,6 +125,59 @@ async def test_an_answer_is_asked_for_within_what_the_model_gives(bench: Bench) 
     bench.model.known = ModelFacts(max_output=1_000)
     await bench.deps.models.windows.ask(bench.model, "scripted")
     assert forks.request(prefix(), bench.deps, purpose="memory").max_tokens == 1_000
+
+
+async def test_an_answer_has_a_limit_of_its_own_whatever_turns_may_answer(bench: Bench) -> None:
+    bench.configure(windows=ContextWindows(max_tokens=2_048))
+    assert forks.request(prefix(), bench.deps, purpose="memory").max_tokens == forks.ANSWER_TOKENS
+    assert bench.deps.budget().max_tokens == 2_048
+    bench.model.known = ModelFacts(window=32_000)
+    await bench.deps.models.windows.ask(bench.model, "scripted")
+    asked, hard = forks.request(prefix(), bench.deps, purpose="memory").max_tokens, bench.deps.budget().hard
+    assert hard is not None
+    assert 2_048 < asked <= 32_000 - hard, "behind the longest prompt there is room for it"
+
+
+async def test_a_model_that_gives_less_is_asked_again_within_that_and_it_is_learnt(bench: Bench) -> None:
+    bench.model.answers += [errors.OutputOverflow(limit=4_096), reply(text(NOTED))]
+    assert (await forks.remember(prefix(), None, bench.deps)).facts == ("四十二",)
+    assert [request.max_tokens for request in bench.model.requests] == [forks.ANSWER_TOKENS, 4_096]
+    assert forks.request(prefix(), bench.deps, purpose="memory").max_tokens == 4_096
+    bench.model.answers.append(errors.OutputOverflow())
+    with pytest.raises(errors.OutputOverflow):
+        await forks.remember(prefix(), None, bench.deps)
+
+
+NOTED = SessionMemory(facts=("四十二",)).markdown
+CUT = reply(text(NOTED), stop_reason="max_tokens")
+LONG_SUMMARY = f"<summary>{'word ' * 9_000}\n## Open tasks\n(none)</summary>"
+
+
+async def test_a_memory_that_was_cut_off_is_asked_for_once_more_with_a_smaller_aim(bench: Bench) -> None:
+    bench.model.answers += [CUT, reply(text(NOTED))]
+    assert (await forks.remember(prefix(), None, bench.deps)).facts == ("四十二",)
+    first, second = bench.model.requests
+    assert bare(first.messages[:-1]) == bare(second.messages[:-1])
+    assert ["at most 800 words" in bare(one.messages[-1]) for one in (first, second)] == [False, True]
+    bench.model.answers += [CUT, CUT]
+    with pytest.raises(MemoryInvalid, match="cut off"):
+        await forks.remember(prefix(), None, bench.deps)
+    assert len(bench.model.requests) == 4
+
+
+@pytest.mark.parametrize("first", [reply(text(SUMMARY), stop_reason="max_tokens"), reply(text(LONG_SUMMARY))])
+async def test_so_is_a_summary_also_behind_a_prompt_that_was_too_long(
+    bench: Bench, first: ModelReply
+) -> None:
+    bench.model.answers += [errors.ContextOverflow(), first, reply(text(SUMMARY))]
+    summary = await forks.summarize(prefix(24), None, "", bench.deps)
+    assert "我们谈了" in summary
+    _, second, third = bench.model.requests
+    assert bare(second.messages[:-1]) == bare(third.messages[:-1])
+    assert ["at most 600 words" in bare(one.messages[-1]) for one in (second, third)] == [False, True]
+    bench.model.answers += [first, first]
+    with pytest.raises(MemoryInvalid):
+        await forks.summarize(prefix(), None, "", bench.deps)
 
 
 async def test_the_provider_has_all_that_a_fork_shares_with_its_chat_in_its_cache(bench: Bench) -> None:

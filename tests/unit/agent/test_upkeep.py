@@ -210,6 +210,34 @@ async def test_three_failures_in_a_row_stop_it_for_ten_minutes(bench: Bench, ans
     assert len(epochs(bench)) == 1
 
 
+async def test_operators_hear_of_what_fails_again_and_again(bench: Bench, answers: Answers) -> None:
+    told: list[tuple[str, str]] = []
+
+    class Operators:
+        def tell(self, subject: str, words: str) -> None:
+            told.append((subject, words))
+
+    bench.configure(operators=Operators())
+    answers.memory = reply(text(MEMORY.markdown), stop_reason="max_tokens")
+    answers.summary = errors.Overloaded("529")
+    await talk(bench, 6)
+    assert not told
+    await talk(bench, 6)
+    subjects = [subject for subject, _ in told]
+    assert {"the memory of chats", "the compaction of chats"} == set(subjects)
+    for _, words in told:
+        assert "3 times in a row" in words
+        assert str(KEY) in words
+    assert "cut off" in told[subjects.index("the memory of chats")][1]
+    await bench.clock.advance(601)
+    await talk(bench, 1)
+    assert [subject for subject, _ in told].count("the compaction of chats") == 2, "it still fails"
+    answers.memory, answers.summary = reply(text(MEMORY.markdown)), reply(text(SUMMARY))
+    before = len(told)
+    await talk(bench, 12)
+    assert len(told) == before
+
+
 async def test_a_person_may_ask_for_it_and_say_what_matters(bench: Bench, answers: Answers) -> None:
     for number in range(6):
         await bench.say(f"short {number}")
