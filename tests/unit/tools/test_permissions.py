@@ -496,9 +496,9 @@ def test_good_rules_are_no_findings() -> None:
     assert not list(mistakes(ShipFile(permissions=Permissions(allow=good, ask=good, deny=good))))
 
 
-def test_the_rules_of_the_readme_are_rules() -> None:
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    example = readme.partition('"permissions": ')[2].partition("\n```")[0]
+def test_the_rules_of_the_documents_are_rules() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "permissions.md").read_text(encoding="utf-8")
+    example = page.partition('"permissions": ')[2].partition("\n```")[0]
     shown = {name: tuple(lines) for name, lines in json.loads(example).items()}
     assert set(shown) == {"allow", "ask", "deny"}
     assert not list(mistakes(ShipFile(permissions=Permissions(**shown))))
