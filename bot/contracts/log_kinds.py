@@ -436,7 +436,7 @@ NULLABLE = {
 
 
 def complaint(kind: str, level: str, details: Mapping[str, Any]) -> str:
-    """What is wrong with a line, by the table; "" where it is right. `details` as they stand in the line."""
+    """The complaint of the table about a line; "" where it is right. `details` as they stand in the line."""
     known = KINDS.get(kind)
     if known is None:
         return f"unknown kind {kind!r}"
