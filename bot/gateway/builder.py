@@ -19,7 +19,7 @@ from bot.gateway.approvals import ApprovalService
 from bot.gateway.attachments import FileReader, Memory
 from bot.gateway.attachments import Limits as FileLimits
 from bot.gateway.background import BackgroundTasks
-from bot.gateway.commands import Branches, Commands, Servers
+from bot.gateway.commands import Admissions, Branches, Commands, Servers
 from bot.gateway.conversation import MODES
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner
@@ -51,7 +51,7 @@ from bot.gateway.stops import Stops
 from bot.gateway.turn_runner import TurnRunner
 
 
-class AccessLists(Lists, Pending, Protocol):
+class AccessLists(Lists, Pending, Admissions, Protocol):
     """Whom operators have let in or shut out, and who waits for that (`bot.access_list.AccessList`)."""
 
 
@@ -329,6 +329,7 @@ def build_gateway(
         agent=agent,
         scheduler=scheduler,
         access=access,
+        admissions=deps.lists,
         manifests=manifests,
         stops=stops,
         approvals=approvals,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
 from bot import errors, text
+from bot.access_list import PendingUser
 from bot.contracts.agent import Agent, ChatStats, ModelInfo, SessionChange, SessionInfo
 from bot.contracts.channel import Manifest
 from bot.contracts.inbound import Inbound
@@ -114,6 +116,8 @@ def _turns(count: int) -> str:
 
 BESIDE = frozenset(
     {
+        "allow",
+        "block",
         "approve",
         "deny",
         "start",
@@ -133,6 +137,8 @@ BESIDE = frozenset(
 ALIASES = {"usage": "stats"}
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 DEFAULT = "default"
+MOST_WAITING = 20
+"""People that `/allow` alone shows."""
 
 CUT_OFF = (
     "I was restarted while I did this. It may be done or not, so I do not do it again by myself; history (as a "
@@ -141,7 +147,9 @@ CUT_OFF = (
 
 
 HELP = {
+    "allow": "let somebody in by their id; alone, show who waits (operators)",
     "approve": "allow what waits for an approval: once, for this chat or always",
+    "block": "keep somebody out by their id (operators)",
     "compact": "put a summary in place of what we said before; say what matters most",
     "deny": "forbid what waits for an approval",
     "forget": "forget the message you reply to, or the last one with my answer",
@@ -171,6 +179,18 @@ class Servers(Protocol):
         ...
 
 
+class Admissions(Protocol):
+    """Whom operators let in or keep out, and who waits for that (`bot.access_list.AccessList`). All but `pending` block, and raise
+    `errors.StorageError`.
+    """
+
+    def allow(self, channel: str, user_id: str) -> None: ...
+    def block(self, channel: str, user_id: str) -> None: ...
+    def pending(self) -> list[PendingUser]:
+        """The newest first."""
+        ...
+
+
 class Commands:
     """The work of each command, by name."""
 
@@ -181,6 +201,7 @@ class Commands:
         agent: Agent,
         scheduler: Scheduler,
         access: Access,
+        admissions: Admissions,
         manifests: Mapping[str, Manifest],
         stops: Stops,
         approvals: ApprovalService,
@@ -196,9 +217,12 @@ class Commands:
         self._agent = agent
         self._scheduler = scheduler
         self._access = access
+        self._admissions = admissions
         self._manifests = manifests
         self._runs: dict[str, Callable[[Inbound], Awaitable[str]]] = {
+            "allow": self._allow,
             "approve": approvals.approve,
+            "block": self._block,
             "compact": self._compact,
             "deny": approvals.deny,
             "forget": removals.command,
@@ -317,6 +341,44 @@ class Commands:
             return f"The provider does not have a model “{shown}”. Nothing has changed."
         unsure = "" if info.confirmed else " I could not ask the provider whether it has it."
         return _answering(info) + unsure
+
+    async def _allow(self, inbound: Inbound) -> str:
+        if _argument(inbound) or not self._access.is_operator(inbound.channel, inbound.user_id):
+            return await self._admit(inbound, self._admissions.allow, "may talk to me from now on")
+        if inbound.chat_type != "direct":
+            return "Ask me that in our direct chat: the answer names people."
+        waiting = await asyncio.to_thread(self._admissions.pending)
+        if not waiting:
+            return "Nobody waits to be let in."
+        allow = f"{self._prefix(inbound)}allow"
+        lines = [
+            f"{one.name or 'somebody without a name'}: {allow} {one.channel}:{one.user_id}"
+            for one in waiting[:MOST_WAITING]
+        ]
+        more = len(waiting) - len(lines)
+        return "\n".join(
+            [
+                "These people wrote to me and are not let in:",
+                *lines,
+                *([f"and {more:,} more"] if more else []),
+            ]
+        )
+
+    async def _block(self, inbound: Inbound) -> str:
+        return await self._admit(inbound, self._admissions.block, "is kept out from now on")
+
+    async def _admit(self, inbound: Inbound, decide: Callable[[str, str], None], outcome: str) -> str:
+        """Let an id in, or keep it out: one of this channel, or `channel:id`."""
+        if not self._access.is_operator(inbound.channel, inbound.user_id):
+            return "Only operators say who may talk to me."
+        asked = _argument(inbound)
+        channel, _, user_id = asked.rpartition(":")
+        channel = channel or inbound.channel
+        manifest = self._manifests.get(channel)
+        if not user_id or manifest is None or not manifest.valid_id(user_id):
+            return f"“{text.preview(asked, 60)}” is no id that I know. {self._prefix(inbound)}allow alone shows who waits."
+        await asyncio.to_thread(decide, channel, user_id)
+        return f"{channel}:{user_id} {outcome}."
 
     async def _whoami(self, inbound: Inbound) -> str:
         role = "an operator" if self._access.is_operator(inbound.channel, inbound.user_id) else "a member"

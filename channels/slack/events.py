@@ -35,6 +35,8 @@ COMMANDS = frozenset(
         "whoami",
         "receipt",
         "forget",
+        "allow",
+        "block",
     }
 )
 """`!` with one of these is a command, and speaks to the bot without a mention; with any other word it is a message."""

@@ -30,3 +30,28 @@ async def test_an_event_that_cannot_be_read_is_told_to_operators_on_every_channe
     assert all(part["ok"] for part in parts.values())
     assert "GB are free (" in parts["disk"]["detail"]
     assert await world.process.stop() == 0
+
+
+async def test_an_operator_lets_a_stranger_in_from_the_chat(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    world.config["channels"]["telegram"]["allow"] = []
+    await world.start()
+    world.telegram.say("hello?", chat_id=2002)
+    await world.telegram.until(lambda: len(world.texts(2002)) == 1)
+    world.telegram.say("/allow")
+    await world.telegram.until(lambda: len(world.texts()) == 1)
+    assert "Person 2002: /allow telegram:2002" in world.texts()[0]
+    world.telegram.say("/allow 2002")
+    await world.telegram.until(lambda: len(world.texts()) == 2)
+    assert world.texts()[1] == "telegram:2002 may talk to me from now on."
+    world.telegram.say("and now?", chat_id=2002)
+    await world.telegram.until(lambda: len(world.texts(2002)) == 2)
+    assert len(world.model.requests) == 1
+    world.telegram.say("/block 2002")
+    await world.telegram.until(lambda: len(world.texts()) == 3)
+    world.telegram.say("and again?", chat_id=2002)
+    world.telegram.say("I am here")
+    await world.telegram.until(lambda: len(world.texts()) == 4)
+    assert len(world.texts(2002)) == 2
+    assert len(world.model.requests) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -181,3 +182,39 @@ async def test_the_model_is_told_at_once_and_chosen_after_the_running_turn(bench
     bench.agent.hold.set()
     await bench.idle()
     assert bench.agent.chosen == "x"
+
+
+async def told(bench: Bench, words: str, user_id: str) -> str:
+    """The answer to a command."""
+    count = len(bench.tele.sent)
+    name, _, args = words.removeprefix("/").partition(" ")
+    await bench.say(words, user_id=user_id, chat_id=user_id, **command(name, args=args))
+    return (await bench.tele.until(count + 1))[-1]
+
+
+async def test_an_operator_lets_in_who_waits_and_keeps_them_out_again(bench: Bench) -> None:
+    assert await told(bench, "/allow", "1") == "Nobody waits to be let in."
+    bench.lists.note("tele", "99", "Zoë 🙂")
+    assert "Zoë 🙂: /allow tele:99" in await told(bench, "/allow", "1")
+    await bench.say("/allow", user_id="1", chat_id="-100", chat_type="group", **command("allow"))
+    assert (await bench.tele.until(3))[-1] == "Ask me that in our direct chat: the answer names people."
+    assert await told(bench, "/allow 99", "1") == "tele:99 may talk to me from now on."
+    assert (bench.lists.allowed("tele"), bench.lists.pending()) == (frozenset({"99"}), [])
+    assert await told(bench, "/block tele:99", "1") == "tele:99 is kept out from now on."
+    assert (bench.lists.allowed("tele"), bench.lists.blocked("tele")) == (frozenset(), frozenset({"99"}))
+    assert bench.agent.requests == []
+
+
+@pytest.mark.parametrize("words", ["/allow", "/allow 99", "/block 1"])
+async def test_a_member_lets_nobody_in_and_sees_nobody_who_waits(bench: Bench, words: str) -> None:
+    bench.lists.note("tele", "99", "Zoë")
+    assert await told(bench, words, "77") == "Only operators say who may talk to me."
+    assert (bench.lists.allowed("tele"), bench.lists.blocked("tele")) == (frozenset(), frozenset())
+
+
+@pytest.mark.parametrize("name", ["", "nowhere:5", "tele:", "tele:x y", "名前"])
+async def test_what_is_no_id_changes_nothing(bench: Bench, name: str) -> None:
+    bench.manifests["tele"] = replace(bench.manifests["tele"], valid_id=str.isdecimal)
+    said = await told(bench, f"/block {name}".rstrip(), "1")
+    assert said.endswith("is no id that I know. /allow alone shows who waits.")
+    assert bench.lists.blocked("tele") == frozenset()
