@@ -28,6 +28,7 @@ from bot.contracts.journal import StepRecord
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.transcript import Boundary, Injection, Said, TurnEnd, TurnStatus
 from bot.llm.log import usage_object
+from bot.tools.builtin.chat_send import promises_more
 from bot.tools.permissions import taint
 
 INJECTED_TOKENS = 30_000
@@ -193,8 +194,25 @@ class ActiveTurn:
         return assistant_text.last_words(self._entries)
 
     def answered(self) -> bool:
-        """True if the person has the answer and the last step did nothing but give it."""
-        return self.reply is not None and self.reply.settled and assistant_text.only_sent(self._entries)
+        """True if the person has an answer, or will have it, and was promised no more."""
+        return self.reply is not None and self.reply.settled and not self._promised(self.reply.call)
+
+    def complete(self) -> bool:
+        """True if the person has the answer and the last step did nothing but give it: nothing is left to ask the model."""
+        return self.answered() and self._only_sent()
+
+    def owes_answer(self) -> bool:
+        """True if the person waits for one: there was none, or more was promised, and work was done since."""
+        if self.reply is None or self.answered():
+            return False
+        return not (self.reply.settled and self._only_sent())
+
+    def _only_sent(self) -> bool:
+        return assistant_text.only_sent([entry.message for entry in self._entries[-2:]])
+
+    def _promised(self, call_id: str | None) -> bool:
+        calls = (call for entry in self._entries for call in blocks.tool_uses(entry.message))
+        return any(call["id"] == call_id and promises_more(call["input"]) for call in calls)
 
     def add_results(self, results: Sequence[Json]) -> None:
         """Append the results of all tool calls of the last reply, as one message."""

@@ -56,12 +56,12 @@ def last_of_stopped(entries: Sequence[Entry], partial: str, begun: str) -> tuple
     return [], f"{words_so_far}\n\n{STOPPED}"
 
 
-def only_sent(entries: Sequence[Entry]) -> bool:
+def only_sent(messages: Sequence[Message]) -> bool:
     """True if the last step did nothing but give people an answer."""
-    if len(entries) < 2:
+    if len(messages) < 2:
         return False
-    calls = blocks.tool_uses(entries[-2].message)
-    results = entries[-1].message["content"]
+    calls = blocks.tool_uses(messages[-2])
+    results = messages[-1]["content"]
     return bool(calls) and all(
         call["name"] == ChatSend.name and not result.get("is_error")
         for call, result in zip(calls, results, strict=False)

@@ -26,6 +26,7 @@ class TrackedReply:
 
     `settled`: the person has an answer, or will have it, or may have it; none is to be sent on top. `attempted`: a
     message was begun of which it is not known that it surely did not arrive. `begun` is one that waits for the file.
+    `call` is the tool call that sent the last message; None where that was none, or is not known.
     """
 
     def __init__(self, inner: Reply, ledger: Ledger, written: Callable[[], Sequence[str]] = tuple) -> None:
@@ -39,6 +40,7 @@ class TrackedReply:
         self.settled = False
         self.attempted = False
         self.begun = ""
+        self.call: str | None = None
 
     @classmethod
     def of(cls, request: TurnRequest, ledger: Ledger) -> TrackedReply | None:
@@ -68,6 +70,7 @@ class TrackedReply:
         known = {one.id for one in begun} if _may_say(cut_off.entries[-1].message) else set(cut_off.written)
         since = [one for one in begun if one.id not in cut_off.before]
         self.settled = bool(since) and since[-1].id in known and not since[-1].failed
+        self.call = since[-1].step_id if since else None
 
     def reopen(self) -> None:
         """Something that the person has added still wants an answer."""
@@ -81,7 +84,7 @@ class TrackedReply:
     async def send(self, words: str, step_id: str | None = None) -> list[Sent]:
         # Before the outbox has it: a message that is in there without the call that made it would go out after a
         # crash, and the model, asked again, would send it once more.
-        self.begun = words
+        self.begun, self.call = words, step_id
         await self._ledger.flush()
         self.begun, self.attempted = "", True
         try:

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot import errors
+from bot.agent.assistant_text import only_sent
 from bot.agent.recorded_turn import Call, RecordedTurn
 from bot.context import blocks, repair
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Redact
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.llm.log import spent
-from bot.tools.builtin.chat_send import ChatSend
+from bot.tools.builtin.chat_send import ChatSend, promises_more
 
 MAX_STEPS = 50
 NOT_RECORDED = "Not recorded: this is a replay in which no tool runs, and the turn did not make this call. Go on without it."
@@ -96,6 +97,8 @@ async def rerun(
             break
         results = [known.result(call, came.unknown, cut=call["id"] in reply.cut) for call in calls]
         own.append({"role": "user", "content": results})
+        if only_sent(own) and not promises_more(calls[-1]["input"]):
+            break
         have = {tool["name"] for tool in request.tools}
         more = (one for one in known.found if one["name"] not in have)
         request = replace(request, tools=(*request.tools, *more))

@@ -335,9 +335,7 @@ class AgentRuntime:
         except errors.ShipmateError as error:
             status = "withdrawn" if isinstance(error, WITHDRAWN) else "failed"
             wrong = f"{UNANSWERED} ({_plain(error)})"
-            # Nothing was left to do but to say so: the person has the answer.
-            quiet = isinstance(error, errors.ModelError | Refused) and turn.answered()
-            person = None if quiet else error.person
+            person = error.person
             unknown = isinstance(error, errors.ModelUnknown) and self.chosen is not None
             if unknown:
                 person = GONE.format(self.chosen, deps.models.default_model)

@@ -60,6 +60,9 @@ async def _steps(
         outcome = await _act(turn, reply, calls, continuation, tasks, known=turn.known_results(calls))
         if outcome is not None and not await turn.take_late():
             return outcome
+    elif turn.complete():
+        # A crash came between the results of its last step and its end.
+        return _outcome(turn, None)
     for step in range(1, MAX_STEPS + 1):
         with step_scope(step):
             try:
@@ -99,7 +102,7 @@ async def _act(
         if reply.cut:
             _make_room(turn, reply)
         await turn.take_more()
-        return None
+        return _outcome(turn, None) if turn.complete() else None
     made_room = _make_room(turn, reply)
     if _goes_on(turn, reply, continuation, made_room=made_room):
         return None
@@ -112,8 +115,8 @@ def _goes_on(
     """True if the model has not said all that it is to say."""
     if reply.stop_reason == "pause_turn" and not continuation.continued:
         return continuation.pause()
-    if turn.reply is not None and turn.reply.settled:
-        return False  # The person has the answer and waits for nothing more.
+    if turn.answered():
+        return False  # The person waits for nothing more.
     words, begun = turn.last_words().strip(), not _of_user(turn.view[-1])
     if reply.stop_reason in {"max_tokens", "pause_turn"}:
         return (
@@ -125,7 +128,7 @@ def _goes_on(
         return made_room and (
             _from_where_it_is(turn, reply, continuation) if begun else continuation.smaller()
         )
-    return turn.reply is not None and _after_results(turn) and continuation.prompt()
+    return turn.owes_answer() and _after_results(turn) and continuation.prompt()
 
 
 def _from_where_it_is(turn: ActiveTurn, reply: ModelReply, continuation: ContinuationPolicy) -> bool:
@@ -195,7 +198,7 @@ async def _say_the_rest(turn: ActiveTurn, reply: ModelReply) -> TurnOutcome:
         words += TRUNCATED
     if turn.reply is None:
         return TurnOutcome("done", detail=words)
-    if turn.reply.settled:
+    if turn.answered() or not (words or turn.owes_answer()):
         return _outcome(turn, None)
     if not words:
         return _outcome(turn, TOO_MANY_CUTS if reply.stop_reason in LENGTH else NOTHING_TO_SAY)

@@ -30,8 +30,8 @@ RULES = """\
 # How you work here
 
 - People read only what you send with the `chat_send` tool. Send the whole reply with it, once for each message \
-you answer, in natural language and in the language of the person; never raw tool output or JSON. When it \
-reports that the message was delivered, you are done: add nothing.
+you answer, in natural language and in the language of the person; never raw tool output or JSON. A delivered \
+message ends your turn, so do everything else first; where that takes long, tell of it in a message with `more`.
 - When `chat_send` reports a failure, say the reply as plain text instead.
 - Conclusion first. When something failed, say so in one to three lines with the next step; never claim what did \
 not happen.

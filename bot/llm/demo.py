@@ -59,9 +59,7 @@ def _answer(request: ModelRequest) -> Json:
         return _text(notes if request.purpose == "memory" else f"<summary>\n{notes}\n</summary>")
     tools = {str(tool.get("name")) for tool in request.tools}
     if turn.called("chat_send"):
-        # Delivered, or it cannot be: the text goes out where the tool failed, and nowhere where it did not.
-        failed = turn.failed("chat_send")
-        return _text(_reply_text(turn, tools) if failed else demo_words.say("sent", turn.words))
+        return _text(_reply_text(turn, tools))  # It was not delivered: a delivered message ends the turn.
     if turn.steps < LAST_STEP:
         if turn.wants_history and "chat_load_history" in tools and not turn.called("chat_load_history"):
             return _call(request, "chat_load_history", _history_input(turn))

@@ -75,10 +75,6 @@ class DemoTurn:
     def called(self, name: str) -> bool:
         return any(tool == name for tool, _, _ in self.results)
 
-    def failed(self, name: str) -> bool:
-        """True if every call of this tool failed."""
-        return all(error for tool, _, error in self.results if tool == name)
-
     def result(self, name: str) -> str:
         return next((words for tool, words, _ in reversed(self.results) if tool == name), "")
 

@@ -15,7 +15,6 @@ _HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
 
 _ENGLISH = {
-    "sent": "Sent.",
     "demo": "I am the built-in **demo model**, so no language model has read this.",
     "understood": "You wrote: “{}”.",
     "nothing": "You sent no words that I could read.",
@@ -33,7 +32,6 @@ _ENGLISH = {
     "you": "you",
 }
 _CHINESE = {
-    "sent": "已发送。",
     "demo": "我是内置的**演示模型**（demo），没有真正的语言模型读过这条消息。",
     "understood": "你写的是：“{}”。",
     "nothing": "你的消息里没有我能读的文字。",

@@ -182,7 +182,7 @@ class Screen:
 
 @dataclass
 class Chat:
-    """One chat in a folder. With `sends` the model answers through `chat_send` and is asked once more, else in plain
+    """One chat in a folder. With `sends` the model answers through `chat_send`, else in plain
     text; without `remembers` there is no session memory; with `compacts` the provider writes the summaries; with `works`
     its folder is a project in which files and commits come with every turn.
     """
@@ -253,8 +253,7 @@ class Chat:
         self.look.results = [words(size, f"r{number}.{at}") for at, size in enumerate(turn.results)]
         answer = words(turn.answer, f"a{number}")
         self.model.answers = [reply(step) for step in steps]
-        self.model.answers += [reply(tool_use("chat_send", text=answer)), reply()] if self.sends else []
-        self.model.answers += [] if self.sends else [reply(text(answer))]
+        self.model.answers.append(reply(tool_use("chat_send", text=answer) if self.sends else text(answer)))
         inbound = self._inbound(number, words(turn.said, f"s{number}"))
         request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=self._screen)
         outcome = await self.pool.run(request)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from bot import errors
+from bot.contracts.base import Json
 from bot.contracts.tools import Effect, ToolInput
 from bot.tools import context
 from bot.tools.registry import ToolPorts
@@ -23,6 +24,10 @@ UNCERTAIN = "The platform did not confirm the message; it may have arrived. Do n
 
 class ChatSendInput(ToolInput):
     text: str = Field(description="The whole message, in Markdown.")
+    more: bool = Field(
+        default=False,
+        description="Only for word on the way to the answer: your turn goes on, and another message has to follow.",
+    )
 
 
 class ChatSend:
@@ -30,8 +35,9 @@ class ChatSend:
 
     name = "chat_send"
     description = (
-        "Send your reply to the person who wrote to you. Call it once for each message you answer, with the "
-        "whole reply. The result says whether it was delivered."
+        "Send your reply to the person who wrote to you. Call it once, with the whole reply, when your work is done: a "
+        "delivered message ends your turn, unless other tools were called beside it or you set `more`. An error says "
+        "that it was not delivered, and what to do."
     )
     input = ChatSendInput
     effects: ClassVar[frozenset[Effect]] = frozenset({"message"})
@@ -66,6 +72,14 @@ class ChatSend:
         except errors.DeliveryFailed as error:
             raise errors.ToolError("Not delivered: the platform refused the message.") from error
         return delivered_words([part.message_id for part in sent])
+
+
+def promises_more(arguments: Json) -> bool:
+    """True if a call with these says that another message will come."""
+    try:
+        return ChatSendInput.model_validate(arguments).more
+    except ValidationError:
+        return False
 
 
 def partly_delivered_words(sent: int, parts: int) -> str:

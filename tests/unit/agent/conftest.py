@@ -20,6 +20,7 @@ from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
 from bot.contracts.agent import PriorReply, TurnOutcome, TurnRequest
 from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Json
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -193,9 +194,9 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await made.close()
 
 
-def said(*names: str) -> tuple[PriorReply, ...]:
-    """Messages of a turn that are in the chat under these ids."""
-    return tuple(PriorReply(name, (name,)) for name in names)
+def said(*names: str, call: Json | None = None) -> tuple[PriorReply, ...]:
+    """Messages of a turn that are in the chat under these ids, sent by this tool call."""
+    return tuple(PriorReply(name, (name,), step_id=call["id"] if call else None) for name in names)
 
 
 def words(message: Any) -> list[str]:

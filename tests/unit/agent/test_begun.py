@@ -19,7 +19,7 @@ from bot.testing.model import reply, text, tool_use
 from bot.tools.builtin.chat_send import UNCERTAIN, partly_delivered_words
 from tests.unit.agent.conftest import KEY, Bench, Chat, said
 from tests.unit.agent.test_partial import Hanging
-from tests.unit.agent.test_resume import ask, killed, killed_while_asking
+from tests.unit.agent.test_resume import ask, killed, killed_at_its_end
 from tests.unit.agent.test_turn import Press
 
 WAITS = PriorReply("o1", ("o1",))
@@ -59,11 +59,10 @@ async def test_what_waits_for_its_platform_is_not_taken_for_the_next_message(ben
 
     request = ask(bench)
     bench.model.answers += [
-        reply(tool_use("chat_send", text="One.")),
+        reply(tool_use("chat_send", text="One.", more=True)),
         reply(tool_use("chat_send", text="Two.")),
     ]
     await killed(bench, replace(request, reply=Both(), written=lambda: ["o1"]), slow.sending)
-    bench.model.answers += [reply()]
     await bench.pool.run(replace(request, begun=(WAITS,)))
     assert bench.chat.seen == ["Two."]
 
@@ -81,12 +80,11 @@ async def test_where_the_journal_could_not_record_what_a_call_said_the_transcrip
     request = ask(bench)
     end_step, bench.journal.end_step = bench.journal.end_step, refused  # type: ignore[method-assign, assignment]
     bench.model.answers += [
-        reply(tool_use("chat_send", text="One.")),
+        reply(tool_use("chat_send", text="One.", more=True)),
         reply(tool_use("chat_send", text="Two.")),
     ]
     await killed(bench, replace(request, reply=Both(), written=lambda: ["o1"]), slow.sending)
     bench.journal.end_step = end_step  # type: ignore[method-assign]
-    bench.model.answers += [reply()]
     await bench.pool.run(replace(request, begun=said("o1")))
     assert bench.chat.seen == ["Two."]
 
@@ -104,18 +102,21 @@ async def test_a_send_that_was_cut_off_is_told_to_the_model_as_what_became_of_it
 ) -> None:
     request = ask(bench)
     await cut_in_a_send(bench, request, reply(tool_use("chat_send", text="The answer.")), wrote=["o0", "o1"])
-    bench.model.answers += [reply(text("The rest."))]
+    whole = told.startswith("Delivered")
+    bench.model.answers += [] if whole else [reply(text("The rest."))]
     await bench.pool.run(replace(request, begun=begun))
-    (result,) = bench.sent[-1]["content"]
-    assert result["content"] == told
-    assert result.get("is_error", False) == (not told.startswith("Delivered"))
-    assert "written" not in result
+    assert len(bench.model.requests) == (1 if whole else 2)
     assert bench.chat.seen == (["The rest."] if begun[-1].failed else [])
+    await bench.say("next")
+    (result,) = bench.sent[2]["content"]
+    assert result["content"] == told
+    assert result.get("is_error", False) == (not whole)
+    assert "written" not in result
 
 
 async def test_what_was_refused_is_said_again_and_is_not_part_of_the_next_message(bench: Bench) -> None:
     request = ask(bench)
-    await cut_in_a_send(bench, request, reply(tool_use("chat_send", text="One.")), wrote=["o1"])
+    await cut_in_a_send(bench, request, reply(tool_use("chat_send", text="One.", more=True)), wrote=["o1"])
     slow = Slow()
     chat = Chat()
 
@@ -127,7 +128,6 @@ async def test_what_was_refused_is_said_again_and_is_not_part_of_the_next_messag
     again = replace(request, reply=Both(), written=lambda: ["o2"], begun=(REFUSED,))
     await killed(bench, again, slow.sending)
     assert chat.seen == ["One."]
-    bench.model.answers += [reply()]
     await bench.pool.run(replace(request, begun=(REFUSED, PriorReply("o2", ("m2",)))))
     assert bench.chat.seen == ["Two."]
 
@@ -220,7 +220,6 @@ async def test_what_the_transcript_never_got_does_not_stand_for_what_the_model_s
     again = replace(request, begun=said("o1"), written=list)
     if answer.stop_reason == "tool_use":
         await killed(bench, replace(again, reply=slow), slow.sending)
-        bench.model.answers += [reply()]
     await bench.pool.run(replace(again, reply=chat))
     assert chat.seen == ["The answer."]
 
@@ -257,7 +256,6 @@ async def test_nor_is_it_told_once_more_why_it_got_no_answer(bench: Bench) -> No
 async def test_a_message_sent_before_a_crash_settles_the_turn(bench: Bench) -> None:
     request = ask(bench)
     bench.model.answers += [reply(tool_use("chat_send", text="The answer."))]
-    await killed_while_asking(bench, replace(request, written=lambda: ["o1"]), 2)
-    bench.model.answers += [reply(text("I have told them."))]
+    await killed_at_its_end(bench, replace(request, written=lambda: ["o1"]))
     await bench.pool.run(replace(request, begun=(UNKNOWN,)))
-    assert bench.chat.seen == ["The answer."]
+    assert (bench.chat.seen, len(bench.model.requests)) == (["The answer."], 1)

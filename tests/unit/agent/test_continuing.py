@@ -139,11 +139,11 @@ class TestText:
         assert outcome.notice == turns.REFUSED
         assert "first half" not in history(bench)
 
-    async def test_text_after_a_delivered_message_is_not_gone_on_with(self, bench: Bench) -> None:
-        bench.model.answers += [reply(tool_use("chat_send", text="Done.")), piece("I have told")]
+    async def test_text_after_a_message_that_promised_more_is_gone_on_with(self, bench: Bench) -> None:
+        first = reply(tool_use("chat_send", text="I look.", more=True))
+        bench.model.answers += [first, piece("one "), reply(text("two"))]
         await bench.say("hello")
-        assert bench.chat.seen == ["Done."]
-        assert len(bench.model.requests) == 2
+        assert bench.chat.seen == ["I look.", "one two"]
 
     async def test_a_job_gets_the_whole_answer_too(self, bench: Bench) -> None:
         bench.model.answers += [piece("one "), reply(text("two"))]

@@ -54,7 +54,7 @@ async def conversation(bench: Bench, provider: Provider) -> list[bytes]:
             reply(thinking(), text("Ich sehe nach. 👀"), tool_use("look"), tool_use("look", lines=3)),
             reply(thinking(), text("四十二。")),
             reply(thinking(), tool_use("look")),
-            reply(thinking(), tool_use("chat_send", text="完了")),
+            reply(thinking(), tool_use("chat_send", text="完了", more=True)),
             reply(thinking(), text("I have told them.")),
         ]
     )

@@ -67,7 +67,6 @@ def deletions(bench: Bench) -> int:
 async def talked(bench: Bench) -> None:
     bench.model.answers += [
         reply(THINKING, tool_use("chat_send", text="the secret is noted")),
-        reply(text("")),
         reply(THINKING, text("fine")),
     ]
     await bench.say("my secret is 鯨")

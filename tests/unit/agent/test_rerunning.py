@@ -61,11 +61,11 @@ async def test_what_the_turn_called_has_its_result_and_nothing_runs(bench: Bench
     model = Other(
         spending(THINKING, tool_use("chat_load_history", limit=2), cost=0.5),
         spending(tool_use("memory", command="view", path="/memories"), cost=0.25),
-        spending(tool_use("chat_send", text="done"), cost=0.25),
-        spending(cost=0.0),
+        spending(tool_use("chat_send", text="I look.", more=True), cost=0.25),
+        spending(tool_use("chat_send", text="done"), cost=0.0),
     )
     came = await rerunning.rerun(turn, model, name="other", static="Be brief.")
-    assert came.answer == "done"
+    assert came.answer == "I look.\n\ndone"
     assert came.unknown == ["memory"]
     assert came.totals == {
         "calls": 4,
@@ -92,11 +92,14 @@ async def test_what_the_turn_called_has_its_result_and_nothing_runs(bench: Bench
 
 
 async def test_what_is_recorded_is_told_in_the_same_way(bench: Bench) -> None:
-    bench.model.answers.extend([spending(tool_use("chat_send", text="hi"), cost=None), spending(cost=0.1)])
+    answers = [tool_use("chat_send", text="hi", more=True), tool_use("chat_send", text="there")]
+    bench.model.answers.extend(
+        spending(one, cost=cost) for one, cost in zip(answers, (None, 0.1), strict=True)
+    )
     await bench.say("hello")
     (request_id,) = await request_ids(bench)
     came = rerunning.recorded(await again(bench, request_id))
-    assert came.answer == "hi"
+    assert came.answer == "hi\n\nthere"
     assert came.totals["calls"] == 2
     assert came.totals["inputTokens"] == 20
     assert came.totals["costUsd"] is None

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from bot.agent import turn as turns
 from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.identity import ChatKey
 from bot.contracts.journal import StepRecord
 from bot.contracts.model import ModelReply
+from bot.contracts.transcript import TranscriptLine
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, Chat, said, words
 from tests.unit.agent.test_turn import Press
@@ -51,17 +54,33 @@ async def killed_while_asking(bench: Bench, request: TurnRequest, call: int) -> 
     bench.model.stream = original  # type: ignore[method-assign]
 
 
+async def killed_at_its_end(bench: Bench, request: TurnRequest) -> None:
+    """Let the process die when all is on file but the line that ends the turn."""
+    append, reached = bench.transcript.append, asyncio.Event()
+
+    async def append_all_but_that(chat_key: ChatKey, lines: Sequence[TranscriptLine]) -> str:
+        session = await append(chat_key, [line for line in lines if line.type != "turn_end"])
+        if any(line.type == "turn_end" for line in lines):
+            reached.set()
+            await asyncio.Event().wait()
+        return session
+
+    bench.transcript.append = append_all_but_that  # type: ignore[method-assign]
+    await killed(bench, request, reached)
+    bench.transcript.append = append  # type: ignore[method-assign]
+
+
 async def test_a_tool_that_ran_does_not_run_again_and_its_call_is_not_paid_again(bench: Bench) -> None:
     press = Press("the result")
     bench.add_tools(press)
     request = ask(bench)
     bench.model.answers += [reply(tool_use("press"))]
     await killed_while_asking(bench, request, 2)
-    bench.model.answers += [reply(tool_use("chat_send", text="Done.")), reply()]
+    bench.model.answers += [reply(tool_use("chat_send", text="Done."))]
     asked = len(bench.model.requests)
     assert (await bench.pool.run(request)).status == "done"
     assert press.pressed == 1
-    assert len(bench.model.requests) - asked == 2
+    assert len(bench.model.requests) - asked == 1
     assert bench.model.requests[asked].messages == bench.model.requests[asked - 1].messages, (
         "the same request"
     )
@@ -101,12 +120,36 @@ async def test_what_had_not_begun_is_run(bench: Bench) -> None:
 
 async def test_a_reply_that_was_delivered_is_not_sent_again(bench: Bench) -> None:
     request = ask(bench)
-    bench.model.answers += [reply(tool_use("chat_send", text="The answer."))]
+    first = tool_use("chat_send", text="The answer.", more=True)
+    bench.model.answers += [reply(first)]
     await killed_while_asking(bench, request, 2)
-    bench.model.answers += [reply(text("I have told them."))]
+    bench.model.answers += [reply(text("And the rest."))]
+    outcome = await bench.pool.run(replace(request, begun=said("1", call=first)))
+    assert bench.chat.seen == ["The answer.", "And the rest."]
+    assert outcome == TurnOutcome("done", delivered=2)
+
+
+async def test_a_kill_between_a_delivered_answer_and_the_turns_end_asks_nothing_more(bench: Bench) -> None:
+    request = ask(bench)
+    bench.model.answers += [reply(tool_use("chat_send", text="The answer."))]
+    await killed_at_its_end(bench, request)
+    assert (await bench.transcript.load(KEY))[-1].type == "user"
     outcome = await bench.pool.run(replace(request, begun=said("1")))
-    assert bench.chat.seen == ["The answer."]
-    assert outcome == TurnOutcome("done", delivered=1)
+    assert (outcome, bench.chat.seen) == (TurnOutcome("done", delivered=1), ["The answer."])
+    assert len(bench.model.requests) == 1
+    assert (await bench.transcript.load(KEY))[-1].type == "turn_end"
+
+
+async def test_what_has_come_in_since_such_a_kill_is_answered(bench: Bench) -> None:
+    request = ask(bench)
+    bench.model.answers += [reply(tool_use("chat_send", text="The answer."))]
+    await killed_at_its_end(bench, request)
+    joined = bench.inbound("and this?")
+    bench.model.answers += [reply(tool_use("chat_send", text="That too."))]
+    again = replace(request, begun=said("1"), take_more=lambda: [joined] if not bench.chat.seen[1:] else [])
+    await bench.pool.run(again)
+    assert bench.chat.seen == ["The answer.", "That too."]
+    assert words(bench.sent[-1]) == ["and this?"]
 
 
 async def test_a_send_that_the_outbox_knows_to_have_arrived_is_told_to_the_model_as_delivered(
@@ -124,11 +167,12 @@ async def test_a_send_that_the_outbox_knows_to_have_arrived_is_told_to_the_model
     request = ask(bench)
     bench.model.answers += [reply(tool_use("chat_send", text="The answer."))]
     await killed(bench, replace(request, reply=slow), sending)
-    bench.model.answers += [reply(text("I have told them."))]
     await bench.pool.run(replace(request, begun=said("m7")))
     assert slow.seen == ["The answer."]
     assert bench.chat.seen == []
-    assert bench.sent[-1]["content"][0]["content"] == "Delivered (message id m7)."
+    assert len(bench.model.requests) == 1
+    await bench.say("next")
+    assert bench.sent[2]["content"][0]["content"] == "Delivered (message id m7)."
 
 
 async def test_of_two_crashes_the_second_does_not_take_the_first_message_for_the_next_one(
@@ -145,11 +189,11 @@ async def test_of_two_crashes_the_second_does_not_take_the_first_message_for_the
 
     first, second = Slow(), Slow()
     request = ask(bench)
-    bench.model.answers += [reply(tool_use("chat_send", text="One."))]
+    call = tool_use("chat_send", text="One.", more=True)
+    bench.model.answers += [reply(call)]
     await killed(bench, replace(request, reply=first), first.sending)
     bench.model.answers += [reply(tool_use("chat_send", text="Two."))]
-    await killed(bench, replace(request, reply=second, begun=said("m1")), second.sending)
-    bench.model.answers += [reply(text("I have told them."))]
+    await killed(bench, replace(request, reply=second, begun=said("m1", call=call)), second.sending)
     await bench.pool.run(replace(request, begun=said("m1")))
     assert bench.chat.seen == ["Two."]
 
@@ -290,10 +334,9 @@ async def test_wherever_it_is_killed_the_history_ends_up_the_same(bench: Bench) 
     script: list[ModelReply] = [
         reply(text("Let me see."), tool_use("press")),
         reply(tool_use("chat_send", text="It is done.")),
-        reply(),
     ]
     kept: list[str] = []
-    for kill_at in (None, 1, 2, 3):
+    for kill_at in (None, 1, 2):
         await bench.pool.reset(KEY)
         bench.chat.seen.clear()
         press.pressed = 0
@@ -304,8 +347,6 @@ async def test_wherever_it_is_killed_the_history_ends_up_the_same(bench: Bench) 
             done = kill_at - 1
             bench.model.answers.extend(script[:done])
             await killed_while_asking(bench, request, kill_at)
-            if bench.chat.seen:
-                request = replace(request, begun=said("1"))
         bench.model.answers.extend(script[done:])
         await bench.pool.run(request)
         assert press.pressed == 1, kill_at

@@ -317,13 +317,14 @@ class TestABurst:
 class TestADeliveryThatIsPutOff:
     async def test_counts_as_settled_and_the_model_is_told_when(self, bench: Bench) -> None:
         bench.chat.failures = [errors.DeliveryDeferred(wait=1_800)]
-        bench.model.answers += [reply(tool_use("chat_send", text="later")), reply(text("I have told them."))]
+        bench.model.answers += [reply(tool_use("chat_send", text="later"))]
         outcome = await bench.say("hello")
-        result = bench.sent[-1]["content"][0]
+        assert bench.chat.seen == []
+        await bench.say("next")
+        result = bench.sent[2]["content"][0]
         assert "is_error" not in result
         assert "in about 30 min" in result["content"]
         assert "Do not send it again" in result["content"]
-        assert bench.chat.seen == []
         assert (outcome.status, outcome.notice) == ("done", None)
 
     async def test_of_the_last_text_ends_the_turn(self, bench: Bench) -> None:
@@ -337,10 +338,11 @@ class TestADeliveryThatIsPutOff:
     ) -> None:
         monkeypatch.setattr(agent_reply, "LONGEST", 0.0)
         monkeypatch.setattr(bench.chat, "send", Hanging())
-        bench.model.answers += [reply(tool_use("chat_send", text="later")), reply(text("later"))]
+        bench.model.answers += [reply(tool_use("chat_send", text="later")), reply()]
         async with asyncio.timeout(30):
             outcome = await bench.say("hello")
-        (result,) = bench.sent[-1]["content"]
+            await bench.say("next")
+        (result,) = bench.sent[2]["content"]
         assert "It will then be delivered by itself. Do not send it again" in result["content"]
         assert (outcome.status, outcome.notice) == ("done", None)
 

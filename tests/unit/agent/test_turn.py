@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from bot import errors
 from bot.agent import turn as turns
-from bot.contracts.agent import TurnRequest
+from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply
 from bot.contracts.outbound import Sent
@@ -52,7 +53,9 @@ async def test_the_answer_goes_through_chat_send_and_the_model_is_told_that_it_a
     outcome = await bench.say("hello")
     assert bench.chat.seen == ["echo: hello"]
     assert (outcome.status, outcome.delivered, outcome.notice) == ("done", 1, None)
-    results = bench.sent[-1]["content"]
+    assert len(bench.model.requests) == 1, "nothing is left to ask"
+    await bench.say("again")
+    results = bench.sent[2]["content"]
     assert results[0]["type"] == "tool_result"
     assert "Delivered" in results[0]["content"]
     assert "message id 1" in results[0]["content"]
@@ -65,7 +68,7 @@ async def test_every_message_of_a_turn_is_in_the_next_request_and_the_prefix_sta
     await bench.say("one")
     first = _bare(bench.model.requests[-1].messages)
     await bench.say("two")
-    second = _bare(bench.model.requests[2].messages)
+    second = _bare(bench.model.requests[1].messages)
     assert second[: len(first)] == first
     assert words(bench.sent[0]) == ["one"]
     system = [json.dumps(list(request.system)) for request in bench.model.requests]
@@ -79,16 +82,109 @@ def _bare(messages: Any) -> list[Any]:
     ]
 
 
-async def test_text_after_a_delivered_message_is_not_delivered_again(bench: Bench) -> None:
-    bench.model.answers += [reply(tool_use("chat_send", text="Done.")), reply(text("I have told them."))]
-    await bench.say("hello")
-    assert bench.chat.seen == ["Done."]
+@pytest.mark.parametrize("more", [False, None])
+async def test_a_delivered_message_ends_the_turn(bench: Bench, more: bool | None) -> None:
+    how = {} if more is None else {"more": more}
+    bench.model.answers += [reply(text("So:"), tool_use("chat_send", text="Done.", **how))]
+    outcome = await bench.say("hello")
+    assert (outcome, len(bench.model.requests)) == (TurnOutcome("done", delivered=1), 1)
+
+
+@pytest.mark.parametrize(
+    "last", [reply(text("It is 四十二.")), reply(tool_use("chat_send", text="It is 四十二."))]
+)
+async def test_a_message_that_promises_more_does_not_and_what_comes_then_is_delivered(
+    bench: Bench, last: ModelReply
+) -> None:
+    bench.model.answers += [reply(tool_use("chat_send", text="I look.", more=True)), last]
+    assert (await bench.say("hello")).delivered == 2
+    assert bench.chat.seen == ["I look.", "It is 四十二."]
+    assert len(bench.model.requests) == 2
+
+
+async def test_where_nothing_comes_after_such_a_promise_the_turn_ends_quietly(bench: Bench) -> None:
+    bench.model.answers += [reply(tool_use("chat_send", text="All done.", more=True)), reply()]
+    outcome = await bench.say("hello")
+    assert (outcome, len(bench.model.requests)) == (TurnOutcome("done", delivered=1), 2)
 
 
 async def test_two_sends_are_two_messages(bench: Bench) -> None:
-    bench.model.answers += [reply(tool_use("chat_send", text="a"), tool_use("chat_send", text="b")), reply()]
+    bench.model.answers += [reply(tool_use("chat_send", text="a"), tool_use("chat_send", text="b"))]
     assert (await bench.say("hello")).delivered == 2
     assert bench.chat.seen == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        tool_use("memory", command="create", path="/memories/chat/a.md", file_text="x"),
+        tool_use("skills_list"),
+        tool_use("nothing_like_that"),
+        tool_use("chat_send", text=" "),
+        tool_use("chat_send", text="Wrong.", more="perhaps"),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+async def test_beside_a_delivered_message_the_model_is_shown_the_results_of_all_else(
+    bench: Bench, beside: Json, *, first: bool
+) -> None:
+    calls = [tool_use("chat_send", text="Done."), beside]
+    bench.model.answers += [reply(*(calls if first else reversed(calls))), reply(text("I have told them."))]
+    outcome = await bench.say("hello")
+    assert (outcome, len(bench.model.requests)) == (TurnOutcome("done", delivered=1), 2)
+    assert len(bench.sent[2]["content"]) == 2, "each call has its result"
+    assert bench.chat.seen == ["Done."], "the person has the answer"
+
+
+@pytest.mark.parametrize(("promises", "asked"), [((True, False), 1), ((False, True), 2)])
+async def test_of_two_sends_the_last_says_whether_more_will_come(
+    bench: Bench, promises: tuple[bool, bool], asked: int
+) -> None:
+    calls = [tool_use("chat_send", text=f"part {one}", more=one) for one in promises]
+    bench.model.answers += [reply(*calls), reply(text("The rest."))]
+    await bench.say("hello")
+    assert len(bench.model.requests) == asked
+    assert bench.chat.seen[2:] == ["The rest."][: asked - 1]
+
+
+async def test_of_two_sends_one_that_failed_is_told_to_the_model(bench: Bench) -> None:
+    bench.chat.failures = [errors.DeliveryThrottled("429", retry_after=9.0)]
+    calls = [tool_use("chat_send", text="a"), tool_use("chat_send", text="b")]
+    bench.model.answers += [reply(*calls), reply(tool_use("chat_send", text="a again"))]
+    await bench.say("hello")
+    assert bench.chat.seen == ["b", "a again"]
+    assert [bool(one.get("is_error")) for one in bench.sent[2]["content"]] == [True, False]
+
+
+async def test_who_promises_more_works_on_and_falls_silent_is_asked_for_it_once(bench: Bench) -> None:
+    begins = [reply(tool_use("chat_send", text="I look.", more=True)), reply(tool_use("skills_list"))]
+    bench.model.answers += [*begins, reply(), reply(text("四十二"))]
+    assert (await bench.say("hello")).delivered == 2
+    assert bench.chat.seen == ["I look.", "四十二"]
+    bench.model.answers += [*begins, reply(), reply()]
+    assert (await bench.say("and now?")).notice == turns.NOTHING_TO_SAY
+
+
+@pytest.mark.parametrize(("more", "seen"), [(False, []), (True, ["The rest."])])
+async def test_after_a_send_that_may_have_arrived_the_model_is_told_and_only_what_was_promised_follows(
+    bench: Bench, seen: list[str], *, more: bool
+) -> None:
+    bench.chat.failures = [errors.DeliveryUncertain("no answer")]
+    bench.model.answers += [reply(tool_use("chat_send", text="One.", more=more)), reply(text("The rest."))]
+    outcome = await bench.say("hello")
+    assert bench.sent[2]["content"][0]["is_error"] is True
+    assert (outcome.status, bench.chat.seen) == ("done", seen)
+
+
+async def test_a_message_that_joined_meanwhile_is_taken_up_after_a_delivered_answer(bench: Bench) -> None:
+    joined = [bench.inbound("and this?")]
+    bench.model.answers += [
+        reply(tool_use("chat_send", text="One.")),
+        reply(tool_use("chat_send", text="Two.")),
+    ]
+    outcome = await bench.say("go", take_more=lambda: [joined.pop()] if joined else [])
+    assert (outcome, bench.chat.seen) == (TurnOutcome("done", delivered=2), ["One.", "Two."])
+    assert words(bench.sent[-1]) == ["and this?"]
 
 
 async def test_without_chat_send_the_last_text_is_delivered(bench: Bench) -> None:
@@ -208,14 +304,14 @@ async def test_a_model_failure_is_told_plainly_and_the_message_stays_in_the_hist
 
 
 @pytest.mark.parametrize("failure", [errors.Overloaded("529"), reply(stop_reason="refusal")])
-async def test_a_model_that_fails_after_it_has_given_its_answer_is_the_operators_business(
+async def test_a_model_that_fails_after_it_has_promised_more_is_told(
     failure: errors.Overloaded | ModelReply, bench: Bench
 ) -> None:
-    bench.model.answers += [reply(tool_use("chat_send", text="四十二")), failure]
+    bench.model.answers += [reply(tool_use("chat_send", text="I look.", more=True)), failure]
     outcome = await bench.say("what is it?")
-    assert (outcome.status, outcome.notice, outcome.delivered) == ("failed", None, 1)
-    assert bench.chat.seen == ["四十二"]
-    assert bench.log.at("error")[-1].details["status"] == "failed"
+    assert (outcome.status, outcome.delivered) == ("failed", 1)
+    assert outcome.notice
+    assert bench.chat.seen == ["I look."]
 
 
 async def test_a_model_that_fails_when_something_else_was_left_to_do_is_told(bench: Bench) -> None:
@@ -335,7 +431,7 @@ async def test_blank_text_of_the_model_never_stands_in_a_later_request(
     bench: Bench, blocks: list[Any]
 ) -> None:
     bench.model.answers += [
-        reply(*blocks, tool_use("chat_send", text="x")),
+        reply(*blocks, tool_use("chat_send", text="x", more=True)),
         ModelReply(content=blocks, stop_reason="end_turn"),
     ]
     await bench.say("a")
