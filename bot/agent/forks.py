@@ -145,15 +145,21 @@ async def _streamed(asked: ModelRequest, prefix: Prefix, deps: AgentDeps) -> Mod
 
 
 async def remember(prefix: Prefix, known: SessionMemory | None, deps: AgentDeps) -> SessionMemory:
-    """The memory of a conversation, written anew. One that does not fit is asked for once more, shorter.
+    """The memory of a conversation, brought up to date by changes. Those that do not fit are asked for once more, shorter.
 
     Raises `errors.ModelError` and `MemoryInvalid`.
     """
     try:
-        return memory.read(await ask(prefix, memory.extraction(known), deps, purpose="memory"))
+        changed = memory.changed(known, await ask(prefix, memory.extraction(known), deps, purpose="memory"))
     except TooLong as error:
         _shorter_please(error, deps)
-        return memory.read(await ask(prefix, memory.extraction(known, brief=True), deps, purpose="memory"))
+        brief = memory.extraction(known, brief=True)
+        changed = memory.changed(known, await ask(prefix, brief, deps, purpose="memory"))
+    kept = changed.capped()
+    if kept != changed:
+        left_out = len(changed) - len(kept)
+        deps.log.write("memory", "the memory is full: what was used longest ago goes", items=left_out)
+    return kept
 
 
 async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, deps: AgentDeps) -> Summary:

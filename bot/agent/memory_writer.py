@@ -11,7 +11,7 @@ from bot.agent.deps import AgentDeps
 from bot.agent.recollection import Recollection
 from bot.agent.view_changes import ViewChanges
 from bot.agent.waiting import ends_within, give_up
-from bot.context import blocks, compaction, estimate, memory
+from bot.context import blocks, compaction, memory
 from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
@@ -136,7 +136,7 @@ class MemoryWriter:
             self._before = (self.known, self.covers)
         self.known, self.covers, self._since = known, covers, covers
         markdown = known.markdown
-        tokens = round(estimate.text_tokens(markdown))
+        tokens = known.tokens
         self._deps.log.write("memory", "the memory of the chat is written", tokens=tokens, covers=covers)
         await self._lines.save(markdown, covers, tokens, self._store)
 

@@ -290,6 +290,7 @@ KINDS: Mapping[str, LogKind] = {
             "tokens": "integer: of the memory",
             "covers": "string|integer: how far it reaches",
             "files": "integer: that were refused",
+            "items": "integer: that went because the memory is full",
             "fullCollection": "boolean: everything was collected",
             "cause": _CAUSE,
         },

@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import itertools
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,7 +57,9 @@ from tests.bench.context_trace import CHARACTERS, Turn, words
 KEY = ChatKey.parse("telegram:chat:1")
 EPOCHS = frozenset({"compaction", "masking", "injection"})
 MEMORY_TOKENS = 500
-"""What a memory or a summary of this chat takes."""
+"""Tokens of a memory or a summary of this chat."""
+CHANGE_TOKENS = 100
+"""Tokens that are new when the memory is brought up to date. As many go."""
 SECONDS_A_CALL, SECONDS_A_TOKEN = 1.5, 1 / 80
 LOOKED_UNTIL = 310.0
 """Seconds of quiet after which there is nothing more to be done for a chat."""
@@ -64,10 +67,12 @@ LOOKED_UNTIL = 310.0
 
 class Provider:
     """`contracts.model.Model` that answers what `answers` holds and refuses what the provider refuses. One that `compacts`
-    writes summaries itself when it is asked to.
+    writes summaries itself when it is asked to. A memory or summary has so many tokens as it `remembers`.
     """
 
-    def __init__(self, clock: FakeClock, log: MemoryLog, *, compacts: bool = False) -> None:
+    def __init__(
+        self, clock: FakeClock, log: MemoryLog, *, compacts: bool = False, remembers: int = MEMORY_TOKENS
+    ) -> None:
         self.bill = bill.Bill()
         self.answers: list[ModelReply] = []
         self.turn = 0
@@ -78,6 +83,8 @@ class Provider:
         self._cache = cache.PromptCache(clock, lambda _: bill.SMALLEST)
         self._leave = rules.Leave(types={"compaction"})
         self._compacts = compacts
+        self._remembers = remembers
+        self._changes = 0
         self._compactions = Compactions()
         self._before: list[tuple[object, int]] = []
         self._asked = float("-inf")
@@ -90,9 +97,9 @@ class Provider:
         cache.check_breakpoints(body)
         found, keep = self._cache.look(body, cache.count_characters)
         own = request.purpose == "turn"
-        answer = self.answers.pop(0) if own else reply(text(_written(request.purpose)))
+        answer = self.answers.pop(0) if own else reply(text(self._written(request)))
         if request.summarize is not None:
-            block = self._compactions.sign(_written("provider"), body)
+            block = self._compactions.sign(f"## What happened\nMuch.\n\n{_sections(self._remembers)}", body)
             answer = dataclasses.replace(answer, content=[block], stop_reason="compaction")
         usage = Usage(
             found["input_tokens"],
@@ -121,6 +128,24 @@ class Provider:
         self._before, self._asked, self._told = parts, self._clock.now(), len(entries)
         return bill.Sent(usage, self.turn, stable=stable, broken=broken)
 
+    def _written(self, request: ModelRequest) -> str:
+        """What a model writes down of this chat: with many facts, as it would be after weeks."""
+        if request.purpose == "memory":
+            _, _, asked = request.messages[-1]["content"][-1]["text"].rpartition("The memory as it is now")
+            facts = [int(number) for number in re.findall(r"^- \[(\d+)\]", asked, re.MULTILINE)]
+            if not facts:
+                return f"<memory>\n{_sections(self._remembers)}\n</memory>"
+            self._changes += 1
+            new = _items(CHANGE_TOKENS, f"c{self._changes}")
+            count = len(facts) * CHANGE_TOKENS // self._remembers
+            gone = "\n".join(f"- {number}" for number in facts[: max(1, count)])
+            used = "\n".join(f"- {number}" for number in facts[-2:])
+            return f"<memory>\n## Facts\n{new}\n## Gone\n{gone}\n## Used\n{used}\n</memory>"
+        return (
+            f"<analysis>{words(MEMORY_TOKENS, 'thought')}</analysis>\n"
+            f"<summary>\n## What happened\nMuch.\n\n{_sections(self._remembers)}\n</summary>"
+        )
+
     async def check(self) -> None: ...
 
     async def facts(self, model: str) -> ModelFacts:
@@ -129,20 +154,13 @@ class Provider:
     async def close(self) -> None: ...
 
 
-def _written(purpose: str) -> str:
-    """What a model writes down of this chat: with many facts, as it would be after weeks."""
-    items = "\n".join(f"- {line}" for line in words(MEMORY_TOKENS - 60, "fact").splitlines())
-    sections = (
-        f"## Facts\n{items}\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n- (none)"
-    )
-    if purpose == "memory":
-        return f"<memory>\n{sections}\n</memory>"
-    if purpose == "provider":
-        return f"## What happened\nMuch.\n\n{sections}"
-    return (
-        f"<analysis>{words(MEMORY_TOKENS, 'thought')}</analysis>\n"
-        f"<summary>\n## What happened\nMuch.\n\n{sections}\n</summary>"
-    )
+def _items(tokens: int, name: str) -> str:
+    return "\n".join(f"- {at} {line}" for at, line in enumerate(words(tokens, name).splitlines()))
+
+
+def _sections(tokens: int) -> str:
+    """The sections of a memory of about so many tokens."""
+    return f"## Facts\n{_items(tokens - 60, 'fact')}\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n- (none)"
 
 
 class Query(BaseModel):
@@ -193,11 +211,12 @@ class Chat:
     limits: Limits = field(default_factory=Limits)
     remembers: bool = True
     works: bool = False
+    memory_tokens: int = MEMORY_TOKENS
 
     def __post_init__(self) -> None:
         self.clock = FakeClock()
         self.log = MemoryLog()
-        self.model = Provider(self.clock, self.log, compacts=self.compacts)
+        self.model = Provider(self.clock, self.log, compacts=self.compacts, remembers=self.memory_tokens)
         self.look = Look()
         self._ids = UlidSource()
         self._screen = Screen()

@@ -20,6 +20,7 @@ from tests.bench.context_policies import RIVALS
 from tests.bench.context_trace import Turn, days, trace
 
 SEED = 1
+FULL_MEMORY = 2_900
 OTHER = 10_000
 """The other number of tokens that a compaction may keep."""
 CENTS, READ, STABLE, TOKENS, GROWTH = 2.1, 0.84, 0.96, 35_000, 0.01
@@ -45,11 +46,12 @@ async def measured(folder: Path, size: Size, say: Say) -> dict[str, Any]:
     """Everything, printed as it is found; returns the figures. Works in `folder`, which it makes."""
     turns = trace(size.turns, SEED)
     say(f"context: {size.turns:,} turns in {days(turns):.0f} days, prices of Sonnet 5.5")
-    say(f"{'':<42}{'cents':>8}{'read':>8}{'stable':>8}{'tokens':>9}{'largest':>9}{'breaks':>8}")
+    say(f"{'':<42}{'cents':>8}{'memory':>8}{'read':>8}{'stable':>8}{'tokens':>9}{'largest':>9}{'breaks':>8}")
     ways = {
         "shipmate": Chat(_folder(folder, "sends")),
         "  answers in plain text": Chat(_folder(folder, "plain"), sends=False),
         "  in a folder in which files change": Chat(_folder(folder, "works"), works=True),
+        "  with a memory that is full": Chat(_folder(folder, "full"), memory_tokens=FULL_MEMORY),
         f"  keepTokens {OTHER:,}": Chat(_folder(folder, "other"), limits=_keeps(OTHER)),
     }
     found: dict[str, Any] = {}
@@ -77,6 +79,7 @@ def _keeps(tokens: int) -> Limits:
 def _told(name: str, bill: Bill, turns: int, say: Say, *, declares: bool = True) -> dict[str, float]:
     found = {
         "centsPerTurn": bill.cents(turns),
+        "memoryCentsPerTurn": bill.cents_of("memory", turns),
         "cacheReadShare": bill.read_share,
         "prefixStability": bill.stability,
         "tokensPerTurn": bill.tokens(0, turns),
@@ -84,7 +87,7 @@ def _told(name: str, bill: Bill, turns: int, say: Say, *, declares: bool = True)
     }
     breaks = f"{bill.breaks:>8}" if declares else f"{'–':>8}"
     say(
-        f"  {name:<40}{found['centsPerTurn']:>8.2f}{found['cacheReadShare']:>8.3f}{found['prefixStability']:>8.3f}"
+        f"  {name:<40}{found['centsPerTurn']:>8.2f}{found['memoryCentsPerTurn']:>8.3f}{found['cacheReadShare']:>8.3f}{found['prefixStability']:>8.3f}"
         f"{found['tokensPerTurn']:>9,.0f}{found['largest']:>9,.0f}{breaks}"
     )
     return found | ({"undeclaredBreaks": float(bill.breaks)} if declares else {})

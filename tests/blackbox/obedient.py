@@ -169,7 +169,8 @@ class Obedient:
         if steps == 1:
             told = _strings(body["messages"][-1])
             spread = base64.b64encode(told.encode()[:6_000]).decode()
-            return self._calls([("chat_send", {"text": told[:8_000]}), ("chat_send", {"text": spread})])
+            last = {"text": spread, "more": True}
+            return self._calls([("chat_send", {"text": told[:8_000]}), ("chat_send", last)])
         self.over.add(tag)
         return reply()
 

@@ -15,7 +15,7 @@ TRUTH = "I have not saved anything: files are closed to me."
 async def test_what_was_shown_of_an_unfounded_claim_becomes_the_correction(world: World) -> None:
     streaming(world, "telegram")
     gate = asyncio.Event()
-    world.model.then(told(CLAIM * 3, (0.6, gate)), reply(tool_use("chat_send", {"text": TRUTH})), reply())
+    world.model.then(told(CLAIM * 3, (0.6, gate)), reply(tool_use("chat_send", {"text": TRUTH})))
     await world.start()
     world.telegram.say("save the list to notes.md")
     await goes_on(world)

@@ -13,17 +13,17 @@ async def test_a_telegram_message_gets_its_answer_and_the_conversation_goes_on(w
     world.process.fresh = True
     await world.start()
     world.model.answer(tool_use("chat_send", {"text": "**Hello** Ann, 你好 👩‍👩‍👧"}))
-    world.model.answer()
     world.telegram.say("hi there")
     await world.heard("Hello Ann, 你好 👩‍👩‍👧")
     (message,) = world.telegram.visible(PERSON)
     assert [entity["type"] for entity in message.entities] == ["bold"]
     assert message.preview is False
-    await world.model.until(lambda: len(world.model.requests) == 2)
+    await world.turns(1)
+    assert len(world.model.requests) == 1, "what was delivered is the end of the turn"
     world.model.answer("And again.")
     world.telegram.say("still there?")
     await world.heard("Hello Ann, 你好 👩‍👩‍👧", "And again.")
-    sent = world.model.bodies[2]["messages"]
+    sent = world.model.bodies[1]["messages"]
     assert [block["text"] for block in sent[0]["content"]][-1] == "hi there"
     assert sent[-1]["content"][-1]["text"] == "still there?"
     assert await world.process.stop() == 0

@@ -121,7 +121,9 @@ async def killed_in_call(world: World, number: int) -> None:
 async def test_a_turn_goes_on_from_its_last_step_and_its_reply_is_not_given_again(world: World) -> None:
     world.only("telegram")
     await world.start()
-    world.model.answer(tool_use("chat_send", {"text": "The code is 4711."}), tool_use("list_dir", {"path": "."}))
+    world.model.answer(
+        tool_use("chat_send", {"text": "The code is 4711."}), tool_use("list_dir", {"path": "."})
+    )
     world.telegram.say("tell me the code")
     await killed_in_call(world, 2)
     assert world.texts() == ["The code is 4711."]

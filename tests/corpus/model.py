@@ -17,7 +17,7 @@ _CALLS: dict[str, tuple[str, Json]] = {
     "plan once": ("schedule_create", {"prompt": "the planned question", "when": "2027-01-15T10:00:00Z"}),
     "plan hourly": ("schedule_create", {"prompt": "the planned question", "when": "every 1h"}),
     "book": ("mcp__friends__book", {}),
-    "tell": ("chat_send", {"text": "told in the middle"}),
+    "tell": ("chat_send", {"text": "told in the middle", "more": True}),
 }
 """By a word of the question, the tool that is called before the answer."""
 

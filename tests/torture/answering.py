@@ -65,6 +65,6 @@ class Script:
         if len(names) > 1 and self.rng.random() < 0.3:
             return reply(*(tool_use("chat_send", text=f"re: {name}") for name in names))
         if len(names) > 1 and self.rng.random() < 0.3:
-            return reply(tool_use("chat_send", text=f"re: {names[0]}"))
+            return reply(tool_use("chat_send", text=f"re: {names[0]}", more=True))
         more = [tool_use("press")] if self.rng.random() < 0.3 else []
         return reply(tool_use("chat_send", text=whole), *more)

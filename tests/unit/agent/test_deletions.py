@@ -277,7 +277,7 @@ async def test_a_line_that_was_written_anew_again_and_again_still_knows_where_it
     await bench.say("my secret is 鯨")
     first = request_ids(bench)[0]
     for number in range(12):
-        answers.memory = reply(text(SessionMemory(facts=(f"the secret is 鯨, {number}",)).markdown))
+        answers.memory = reply(text(f"## Facts\n- [1] the secret is 鯨, {number}"))
         await bench.say(f"message {number} {LONG}")
         await idle(bench)
     kept = await memories.load(KEY)
@@ -296,7 +296,7 @@ async def test_the_memory_keeps_what_was_known_before(bench: Bench) -> None:
     runtime = bench.pool.runtime(KEY)
     await idle(bench)
     assert "red" in runtime.memory.markdown
-    answers.memory = reply(text(SessionMemory(facts=("the ship is red", "the secret is 鯨")).markdown))
+    answers.memory = reply(text("<memory>\n## Facts\n- the secret is 鯨\n</memory>"))
     await bench.say("my secret is 鯨")
     last = request_ids(bench)[-1]
     for number in range(3):

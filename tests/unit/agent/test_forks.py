@@ -10,6 +10,7 @@ import pytest
 from bot import errors
 from bot.agent import forks
 from bot.agent.forks import Prefix
+from bot.context import memory
 from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.contracts.model import ModelFacts, ModelReply
 from bot.llm.windows import ContextWindows
@@ -68,6 +69,22 @@ async def test_secrets_do_not_get_into_a_memory(bench: Bench) -> None:
     bench.configure(redact=lambda words: words.replace("hunter2", "***"))
     bench.model.answers.append(reply(text(SessionMemory(facts=("the password is hunter2",)).markdown)))
     assert (await forks.remember(prefix(), None, bench.deps)).facts == ("the password is ***",)
+
+
+async def test_a_memory_that_is_full_loses_what_was_used_longest_ago_and_the_log_says_so(
+    bench: Bench,
+) -> None:
+    known = SessionMemory(facts=tuple(f"事実 {number} " + "x" * 400 for number in range(22)))
+    assert known.capped() == known, "it is just not full"
+    bench.model.answers.append(
+        reply(text("## Facts\n- " + "y" * 800 + "\n- " + "z" * 800 + "\n## Used\n- 1"))
+    )
+    kept = await forks.remember(prefix(), known, bench.deps)
+    assert kept.tokens <= memory.MAX_TOKENS
+    assert kept.facts[-3:] == (known.facts[0], "y" * 800, "z" * 800)
+    assert known.facts[1] not in kept.facts
+    (told,) = (entry for entry in bench.log.entries if "the memory is full" in entry.message)
+    assert told.details["items"] == 24 - len(kept)
 
 
 async def test_the_analysis_of_a_summary_is_dropped(bench: Bench) -> None:

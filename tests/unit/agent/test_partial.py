@@ -100,7 +100,9 @@ async def test_where_nothing_was_said_nothing_is_kept_or_delivered(
 
 
 async def test_after_a_delivered_reply_the_rest_of_a_stopped_turn_is_kept_but_not_sent(bench: Bench) -> None:
-    await stopped(bench, reply(tool_use("chat_send", text="Done.", more=True)), said=(TextDelta("I have told"),))
+    await stopped(
+        bench, reply(tool_use("chat_send", text="Done.", more=True)), said=(TextDelta("I have told"),)
+    )
     assert bench.chat.seen == ["Done."]
     assert "I have told\\n\\n(stopped)" in history(bench)
 

@@ -158,7 +158,7 @@ async def test_a_history_that_was_mended_keeps_what_the_chat_has_come_to(bench: 
     await bench.say("hello")
     before = await bench.pool.stats(KEY)
     counts = (before.turns, before.calls)
-    assert counts == (1, 2)
+    assert counts == (1, 1)
     call = {"role": "assistant", "content": [tool_use("skills_list")]}
     said: list[tuple[LineType, Any]] = [
         ("turn_start", None),

@@ -72,7 +72,7 @@ async def test_a_short_chat_costs_no_call_more(bench: Bench, answers: Answers) -
         await bench.say(f"hello {number} 你好")
         await settled(bench)
     assert {request.purpose for request in bench.model.requests} == {"turn"}
-    assert len(bench.model.requests) == 24
+    assert len(bench.model.requests) == 12
 
 
 async def test_over_the_soft_limit_a_summary_takes_the_place_of_the_oldest_turns(

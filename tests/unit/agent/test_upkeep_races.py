@@ -85,7 +85,7 @@ async def test_what_is_taken_back_goes_out_of_the_memory(bench: Bench, answers: 
     await talk(bench, 4)
     assert answers.forks("memory") == 1
     before = (await on_file(bench)).covers
-    answers.memory = reply(text(LATER.markdown))
+    answers.memory = reply(text("<memory>\n## Facts\n- the mast is broken\n## Gone\n- 2\n</memory>"))
     while answers.forks("memory") == 1:
         await talk(bench, 1)
     assert (await on_file(bench)).markdown == LATER.markdown

@@ -144,7 +144,7 @@ def test_the_memory_of_a_conversation_is_edited_as_what_it_is(
     text = tmp_path / "new.md"
     text.write_text("just words", encoding="utf-8")
     done = shipmate("memory", "edit", KEY, "session.md", "--from", text, "--dir", remembered)
-    assert (done.code, "without the section" in done.err) == (2, True)
+    assert (done.code, "without any of the sections" in done.err) == (2, True)
     fresh = SessionMemory(facts=("the ship is called 鯨",)).markdown
     text.write_text(fresh, encoding="utf-8")
     assert shipmate("memory", "edit", KEY, "session.md", "--from", text, "--dir", remembered).code == 0

