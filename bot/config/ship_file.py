@@ -67,7 +67,7 @@ class Idle(StrictModel):
 
     enabled: bool = True
     """Compact a chat that goes quiet shortly before the provider's cache forgets it."""
-    above_tokens: Annotated[int, Field(ge=0)] = 12_000
+    above_tokens: Annotated[int, Field(ge=0)] = 8_000
     """Only where the last request had more tokens than this."""
 
 

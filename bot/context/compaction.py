@@ -20,7 +20,7 @@ SPAN = 2
 """The kept part is at most so many times `keep_tokens`, if there is a border to keep less at."""
 WORTH = 2_000
 """Estimated tokens: less than this is not worth writing the rest of the history to the cache anew."""
-IDLE_ABOVE = 12_000
+IDLE_ABOVE = 8_000
 EXTRACT_AFTER = 5_000
 EXTRACT_CALLS = 3
 """Tokens and tool calls that are new together since the memory was written, before it is written again."""

@@ -10,7 +10,7 @@ from bot.contracts.model import Usage
 from tests.bench.context_bill import Account, Bill, Sent, shared
 from tests.bench.context_chat import Chat
 from tests.bench.context_policies import AppendOnly, MaskEveryTurn, Window
-from tests.bench.context_trace import RESULTS, days, trace, words
+from tests.bench.context_trace import CHARACTERS, RESULTS, Turn, days, trace, words
 
 FRAME = (700, 500)
 
@@ -39,6 +39,23 @@ async def test_a_later_part_of_a_chat_costs_no_more_than_its_beginning(tmp_path:
     part = trace(20, seed=5)
     bill = await Chat(tmp_path, sends=False).replay(part * 4)
     assert bill.tokens(60, 80) <= bill.tokens(20, 40) * 1.02
+
+
+@pytest.mark.parametrize("sends", [True, False])
+async def test_two_hundred_short_turns_send_at_most_four_million_characters(
+    tmp_path: Path, *, sends: bool
+) -> None:
+    bill = await Chat(tmp_path, sends=sends).replay([Turn(60.0, 10, (), 20)] * 200)
+    assert bill.count("turn") == 200, "a delivered answer is the end of its turn"
+    assert sum(one.prompt for one in bill.sent) * CHARACTERS <= 4_000_000
+
+
+async def test_a_memory_that_is_full_is_paid_as_output_once(tmp_path: Path) -> None:
+    bill = await Chat(tmp_path, memory_tokens=2_900).replay(trace(60, seed=3))
+    first, *others = (one.usage.output_tokens for one in bill.sent if one.purpose == "memory")
+    assert first > 2_900
+    assert len(others) >= 3
+    assert max(others) < 200
 
 
 def test_a_broken_prefix_is_seen_where_nobody_declared_it() -> None:

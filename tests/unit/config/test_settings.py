@@ -127,7 +127,7 @@ def test_the_whole_documented_file_is_accepted(load: Load) -> None:
                 "enabled": True,
                 "softTokens": 40000,
                 "keepTokens": 4000,
-                "idle": {"enabled": True, "aboveTokens": 12000},
+                "idle": {"enabled": True, "aboveTokens": 8000},
                 "provider": "auto",
             },
         },
