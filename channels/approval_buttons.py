@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
+from bot.contracts.approvals import ApprovalButtons, Choice
 from bot.contracts.inbound import Command
 
-_BUTTONS = {
+_BUTTONS: dict[Choice, tuple[str, str]] = {
     "once": ("Allow once", "approve {} once"),
     "chat": ("Allow in this chat", "approve {} chat"),
     "always": ("Always", "approve {} always"),
@@ -16,12 +16,15 @@ _BUTTONS = {
 _VALUE = re.compile(r"(?P<name>approve|deny) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always))?)")
 
 
-def offered(target: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+def offered(buttons: ApprovalButtons | None) -> dict[Choice, tuple[str, str]]:
     """Label and value of each button of a message, by choice; {} where it asks for no approval, or no longer."""
-    name = target.get("approval")
-    choices = target.get("choices", " ".join(_BUTTONS)).split()
-    shown = (choice for choice in _BUTTONS if name and choice in choices)
-    return {choice: (_BUTTONS[choice][0], _BUTTONS[choice][1].format(name)) for choice in shown}
+    if buttons is None:
+        return {}
+    return {
+        choice: (label, value.format(buttons.approval_id))
+        for choice, (label, value) in _BUTTONS.items()
+        if choice in buttons.choices
+    }
 
 
 def command(value: str) -> Command | None:

@@ -18,10 +18,6 @@ from bot.history.provenance import carried
 from bot.tools.permissions import taint
 
 _HEADING = "## "
-_UNTIL = "until "
-"""In the place of a requestId: any turn up to that one."""
-_ANY = "~"
-"""Behind every requestId."""
 
 
 class Recollection:
@@ -77,9 +73,9 @@ class Recollection:
         new = [Written(ts, turn.request_id, self._chat_key, None) for turn in store.turns]
         if store.head is not None and not self._lines:
             # A summary of turns that no line tells of: the memory was lost, or left behind with another conversation.
-            new.insert(0, self._until(ts, new[:1]))
+            new.insert(0, self._up_to(ts, new[:1]))
         lines = markdown.split("\n")
-        sources = carried(self._lines, lines, new, oldest=lambda some: self._until(ts, some))
+        sources = carried(self._lines, lines, new, oldest=lambda some: self._up_to(ts, some))
         self._lines = list(zip(lines, sources, strict=True))
         if self._deps.history.memories is not None:
             written = tuple(by for _, by in self._lines)
@@ -109,19 +105,21 @@ class Recollection:
         """The messages with these ids are gone, from the view too: nothing that is written from now on has seen them."""
         self._removed = self._removed.union(removed)
 
-    def _until(self, ts: int, some: Sequence[Written]) -> Written:
+    def _up_to(self, ts: int, some: Sequence[Written]) -> Written:
         """Return a source that stands for every turn up to the newest of these, or for any turn at all. ULIDs sort by time."""
-        until = max((by.request_id.removeprefix(_UNTIL) for by in some), default=_ANY)
-        return Written(ts, f"{_UNTIL}{until}", self._chat_key, None)
+        if not some or any(by.span == "any" for by in some):
+            return Written(ts, "", self._chat_key, None, span="any")
+        return Written(ts, max(by.request_id for by in some), self._chat_key, None, span="up_to")
 
     def _tells(self, written: Sequence[Written], turns: Mapping[str, frozenset[str]]) -> bool:
         """Return True if a line may come from these turns; a line without a known source may come from any."""
-        sources = {by.request_id for by in written} or {f"{_UNTIL}{_ANY}"}
-        until = max((one.removeprefix(_UNTIL) for one in sources if one.startswith(_UNTIL)), default=None)
+        all_of_them = not written or any(by.span == "any" for by in written)
+        newest = max((by.request_id for by in written if by.span == "up_to"), default="")
+        exactly = {by.request_id for by in written}
         return any(
             ids - self._removed
             for turn, ids in turns.items()
-            if turn in sources or (until is not None and turn <= until)
+            if all_of_them or turn in exactly or turn <= newest
         )
 
     def _take(self, kept: SavedMemory | None) -> None:

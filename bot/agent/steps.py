@@ -19,7 +19,7 @@ INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may n
 WRITTEN = "written"
 """In the result of a step: the ids in the outbox of what it has said. The model is not told."""
 SUBAGENT = "subagent"
-"""The step of a task at work, behind that of its call: its id is that of the task, its name this and the call's id."""
+"""The name of the step of a task at work: its id is that of the task, its parent the step of its call."""
 
 
 class StepLog:
@@ -39,10 +39,12 @@ class StepLog:
         self._log = log
         self._running: dict[str, StepKind] = {}
 
-    def begin(self, step_id: str, kind: StepKind, name: str) -> asyncio.Task[bool]:
+    def begin(
+        self, step_id: str, kind: StepKind, name: str, parent_id: str | None = None
+    ) -> asyncio.Task[bool]:
         """A step begins. Done, the task says whether it is on file."""
         self._running[step_id] = kind
-        step = StepRecord(self._request_id, step_id, kind, name, self._clock.now())
+        step = StepRecord(self._request_id, step_id, kind, name, self._clock.now(), parent_id=parent_id)
         return self._put(self._steps.begin_step(step))
 
     def end(self, step_id: str, result: Json, *, after: Awaitable[object] | None = None) -> None:
@@ -116,7 +118,7 @@ def known_results(
     told = written(recorded)
     fresh = [one for one in begun if one.id not in told]
     known: dict[str, Json] = {}
-    tasks = {step.name: step.id for step in steps.values()}
+    tasks = {step.parent_id: step.id for step in steps.values()}
     for call in calls:
         step = steps.get(call["id"])
         if step is not None and "tool_use_id" in (step.result or {}):
@@ -129,7 +131,7 @@ def known_results(
             if not all(one.failed for one in said):
                 known[call["id"]] = _said(call, said)
         elif step is not None:
-            task = tasks.get(f"{SUBAGENT} {call['id']}")
+            task = tasks.get(call["id"])
             words = f"{INTERRUPTED} What it had done by then: read_artifact {task}." if task else INTERRUPTED
             known[call["id"]] = _result(call, words) | {"is_error": True}
     return known

@@ -9,6 +9,9 @@ from bot.contracts.identity import ChatKey
 
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
 Scope = Literal["once", "chat", "always"]
+Choice = Literal["once", "chat", "always", "deny"]
+"""An answer to a question about an approval, and its button."""
+CHOICES: tuple[Choice, ...] = ("once", "chat", "always", "deny")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +61,25 @@ class ApprovalRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenQuestion:
-    """A question that waits in a chat: the name of its approval, the id (of its outbox row) and words of its message,
-    the time it was asked (ms), and which of `once chat always deny` the viewer may press, "" where they may not
-    decide.
+class ApprovalButtons:
+    """The buttons below a question: the answers that whoever reads it may give to this approval. None are left once it is
+    decided.
     """
 
-    name: str
+    approval_id: str
+    choices: tuple[Choice, ...] = CHOICES
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """A question that waits in a chat: the id (of its outbox row) and words of its message, the time it was asked (ms), and
+    what the viewer may press.
+    """
+
     id: str
     text: str
     ts: int
-    choices: str
+    buttons: ApprovalButtons
 
 
 class ApprovalBook(Protocol):

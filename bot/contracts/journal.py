@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from bot.contracts.approvals import ApprovalBook
 from bot.contracts.base import Json
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutboxRow
 
@@ -95,7 +95,7 @@ class StepRecord:
     """One model call or one tool call of a turn. A tool call that began and has no `ended_at` may have run.
 
     `id` is the `tool_use` id of a tool call, and any unique name of a model call. `name` is the tool's or the
-    model's. `result` is what a resumed turn and a receipt need of it: of a tool call the `tool_result` block.
+    model's. `parent_id` is the step that this one is part of: the call of a task. `result` is what a resumed turn and a receipt need of it: of a tool call the `tool_result` block.
     """
 
     request_id: str
@@ -105,16 +105,15 @@ class StepRecord:
     began_at: float
     ended_at: float | None = None
     result: Json | None = None
+    parent_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One scheduled job: `spec` is the scheduler's own description of what and when; the journal only keeps it.
-    `chat_key` is None of what belongs to no chat.
-    """
+    """One scheduled job: `spec` is the scheduler's own description of what and when; the journal only keeps it."""
 
     id: str
-    chat_key: ChatKey | None
+    chat_key: ChatKey
     spec: Json
 
 
@@ -295,6 +294,12 @@ class Schedule(Protocol):
     async def jobs(self) -> list[Job]:
         """In the order in which they were first put."""
         ...
+
+    async def put_zone(self, person: UserRef, zone: str) -> None:
+        """Remember the time zone that a person has named last."""
+        ...
+
+    async def zones(self) -> dict[UserRef, str]: ...
 
 
 class Leases(Protocol):

@@ -18,10 +18,14 @@ class MemoryOwner:
     key: str
 
 
+Span = Literal["turn", "up_to", "any"]
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """The source of a line: time (`ts` in milliseconds) and turn. `taint` is the level of untrusted text that this turn
-    had in view. `chat_key` is None for an operator's line, which comes from no chat.
+    had in view. `chat_key` is None for an operator's line, which comes from no chat. `span` says which turns it stands
+    for: this one, all up to this one, or any at all (then `request_id` is "").
     """
 
     ts: int
@@ -29,6 +33,7 @@ class Written:
     chat_key: ChatKey | None
     user_id: str | None
     taint: Taint = Taint.NONE
+    span: Span = "turn"
 
 
 @dataclass(frozen=True, slots=True)

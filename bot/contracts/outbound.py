@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from bot import errors
+from bot.contracts.approvals import ApprovalButtons
 from bot.contracts.base import ChatType
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -34,6 +35,8 @@ class Outbound:
     cards: tuple[Card, ...] = ()
     """Of a `progress`: what its text says, for channels that have a form of their own for that. They may use the text."""
     repeat_of: str | None = None
+    buttons: ApprovalButtons | None = None
+    """Of a question about an approval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ class OutboxRow:
     replaces: str | None = None
     """The message id of the preview in whose place it comes."""
     repeat_of: str | None = None
-    """The row whose words these are, once more and marked as a repeat."""
+    """The row whose words these are, once more. As they are sent they say that."""
     not_before: float | None = None
     """The time from which a message goes out by itself: last words about an inbound, and what was put off. None where its turn
     looks after it.
@@ -112,6 +115,8 @@ class OutboxRow:
     """Its sends of unknown outcome."""
     untold: bool = False
     """It will not arrive, and its chat has still to hear that."""
+    buttons: ApprovalButtons | None = None
+    """Of a question about an approval."""
     created_at: float = 0.0
     changed_at: float = 0.0
 

@@ -10,7 +10,17 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from bot import errors, text
-from bot.contracts.approvals import Approval, ApprovalBook, ApprovalRecord, OpenQuestion, Scope, Verdict
+from bot.contracts.approvals import (
+    CHOICES,
+    Approval,
+    ApprovalBook,
+    ApprovalButtons,
+    ApprovalRecord,
+    Choice,
+    OpenQuestion,
+    Scope,
+    Verdict,
+)
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey, UserRef
@@ -28,10 +38,6 @@ ASK_AGAIN = 15.0
 """Seconds until a question is asked again that may not have arrived."""
 SHORT = 6
 """Letters of an approval's name that people type."""
-BUTTONS = "approval"
-"""The field of a target that names the approval whose buttons belong below a message."""
-CHOICES = "choices"
-"""The field that says which buttons whoever reads the message may press; all of them where it is not there."""
 SCOPES: dict[str, Scope] = {"": "once", "once": "once", "chat": "chat", "always": "always"}
 
 NOTHING = "Nothing waits for an approval here."
@@ -181,14 +187,14 @@ class ApprovalService:
         Whether it is there. Who calls this cancels it once it is decided.
         """
         name, about = waiting.record.id, waiting.record.asked
-        choices = "once chat always deny"
+        choices = CHOICES
         if to.chat_type == "direct" and to.chat_key == about.chat_key:
             # Elsewhere only operators are asked, each in their own chat.
             choices = self._choices(about, f"{to.channel}:{waiting.first.user_id}")
-        asked = replace(to, target={**to.target, BUTTONS: name, CHOICES: choices})
+        buttons = ApprovalButtons(name, choices)
         while True:
             try:
-                await self._delivery.send(asked, words, kind="notice")
+                await self._delivery.send(to, words, kind="notice", buttons=buttons)
             except errors.DeliveryFailed as error:
                 self._log.write(
                     "approval", "a question did not arrive", level="warn", approval=name, cause=str(error)
@@ -208,12 +214,14 @@ class ApprovalService:
             if operator.channel in self._manifests
         )
 
-    def _choices(self, asked: Approval, person: str) -> str:
+    def _choices(self, asked: Approval, person: str) -> tuple[Choice, ...]:
         """The answers that a person may give: the buttons below the question in their direct chat."""
         if person in self._operators:
-            return "once chat always deny"
+            return CHOICES
         mine = person == f"{asked.channel}:{asked.user_id}"
-        return "once chat deny" if mine and asked.granted else "once deny" if mine and asked.own else ""
+        if not mine or not (asked.granted or asked.own):
+            return ()
+        return ("once", "chat", "deny") if asked.granted else ("once", "deny")
 
     def _close(self, name: str, verdict: Verdict, at: float | None = None) -> None:
         """Show everywhere how it ended, now or before. Nobody waits for that."""
@@ -229,14 +237,14 @@ class ApprovalService:
             self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
             return
         last = {row.chat_key: row.id for row in rows}
-        changes = (
-            self._delivery.amend(
-                row, f"{row.text}\n\n{ended}" if row.id == last[row.chat_key] else row.text, {BUTTONS: ""}
-            )
+        told = (
+            replace(row, text=f"{row.text}\n\n{ended}") if row.id == last[row.chat_key] else row
             for row in rows
-            if row.target is not None and row.target.get(BUTTONS)
         )
-        await asyncio.gather(*changes)
+        decided = ApprovalButtons(name, ())
+        await asyncio.gather(
+            *(self._delivery.amend(replace(row, buttons=decided)) for row in told if row.buttons is not None)
+        )
 
     async def open_in(self, chat_key: ChatKey, person: str) -> list[OpenQuestion]:
         """The open questions of a chat, as a person (`channel:id`) sees them who opens it now. Raises `errors.StorageError`."""
@@ -246,8 +254,8 @@ class ApprovalService:
                 continue
             for row in await self._journal.deliveries(record.id):
                 if row.chat_key == chat_key and row.kind == "notice":
-                    ts, choices = int(record.asked_at * 1000), self._choices(record.asked, person)
-                    found.append(OpenQuestion(record.id, row.id, row.text, ts, choices))
+                    buttons = ApprovalButtons(record.id, self._choices(record.asked, person))
+                    found.append(OpenQuestion(row.id, row.text, int(record.asked_at * 1000), buttons))
         return found
 
     def _elsewhere(self, first: Inbound, name: str, *, own: bool) -> Iterator[Address]:

@@ -6,16 +6,19 @@ import asyncio
 import contextlib
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from bot import errors, text
 from bot.contracts.agent import PriorReply
+from bot.contracts.approvals import ApprovalButtons
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Log, Redact
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow, Sent
 from bot.gateway.live.message import Previews, Progress
-from bot.gateway.outbox.worker import REPEATED, Batch, OutboxWorker, WriteRows
+from bot.gateway.outbox.worker import Batch, OutboxWorker, WriteRows
 
 Kind = Literal["reply", "notice"]
 SIGN_SECONDS = 5.0
@@ -80,6 +83,8 @@ class Delivery:
         owed: bool = False,
         begun: Callable[[Sequence[str]], object] = _unheard,
         step_id: str | None = None,
+        repeat_of: str | None = None,
+        buttons: ApprovalButtons | None = None,
     ) -> list[Sent]:
         """Deliver one message, in parts where it is long. Raises `errors.DeliveryFailed`.
 
@@ -87,9 +92,19 @@ class Delivery:
         and a notice that is `owed` to who wrote, is repeated and says so where nobody can tell whether it arrived;
         where the platform lets it out only later it goes out by itself: `errors.DeliveryDeferred`. So does a reply
         that comes after it in the same chat, and what is cancelled before it is in the chat. `begun` hears the ids that it
-        has in the outbox, before it is there. `step_id` is the tool call that says it.
+        has in the outbox, before it is there. `step_id` is the tool call that says it, `repeat_of` the row that may have
+        arrived with these words.
         """
-        return await self._delivered(self._submitted(to, words, kind, begun, owed=owed, step_id=step_id))
+        submit = partial(
+            self.outbox.submit,
+            to,
+            kind=kind,
+            owed=owed,
+            repeat_of=repeat_of,
+            step_id=step_id,
+            buttons=buttons,
+        )
+        return await self._delivered(self._submitted(to, words, kind, begun, submit, owed=owed))
 
     async def conclude(self, to: Address, words: str, write: WriteRows) -> None:
         """Say the last words about an inbound, as a notice: `write` writes its end and the rows of that in one transaction.
@@ -123,9 +138,9 @@ class Delivery:
         words: str,
         kind: Kind,
         begun: Callable[[Sequence[str]], object],
+        submit: Callable[..., Batch],
         *,
         owed: bool,
-        step_id: str | None,
     ) -> Batch:
         await self.outbox.load()
         missed = self.outbox.missed(to.chat_key) if owed or kind == "reply" else []
@@ -133,7 +148,7 @@ class Delivery:
         if not parts:
             raise errors.DeliveryFailed("there is nothing to send: the text is blank")
         replaces = await self._previews.take(to) if kind == "reply" else None
-        batch = self.outbox.submit(to, parts, kind=kind, owed=owed, replaces=replaces, step_id=step_id)
+        batch = submit(parts, replaces=replaces)
         begun([row.id for row in batch.rows])
         if missed:
             await self.outbox.told(batch, missed)
@@ -152,9 +167,9 @@ class Delivery:
             words = f"{_missed(missed)}\n\n{words}"
         return await self._split(to, self._redact(text.clean(words)))
 
-    async def amend(self, row: OutboxRow, words: str, place: Mapping[str, str]) -> None:
+    async def amend(self, row: OutboxRow) -> None:
         """As `OutboxWorker.amend`, redacted."""
-        await self.outbox.amend(row, self._redact(words), place)
+        await self.outbox.amend(replace(row, text=self._redact(row.text)))
 
     async def resume(self, to: Address) -> tuple[PriorReply, ...]:
         """After a crash: bring what this answer had begun to deliver to its end, or put it off. Notices are left alone."""
@@ -222,7 +237,7 @@ class Delivery:
 
 def _missed(lost: Iterable[OutboxRow]) -> str:
     """The sentence for a chat about messages that will not arrive."""
-    said = (text.preview(row.text.removeprefix(REPEATED), MISSED_CHARS) for row in lost)
+    said = (text.preview(row.text, MISSED_CHARS) for row in lost)
     return MISSED.format(which=", ".join(f"“{words}”" for words in said))
 
 

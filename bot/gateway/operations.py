@@ -18,7 +18,7 @@ from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address
 from bot.contracts.recall import Recalls
 from bot.gateway.delivery import Delivery
-from bot.gateway.outbox.worker import REPEATED, Alert
+from bot.gateway.outbox.worker import Alert
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 EVERY = 3_600.0
@@ -383,12 +383,12 @@ class Losses:
                 f"The journal was {lost.what} at the start. What can be read of it goes on; whose last message may be lost "
                 "is told to send it again. Planned jobs and decisions may be missing: see `shipmate logs`.",
             )
-        for to, words in found:
+        for to, said in found:
             self._log.write(
                 "storage", "a message may be lost; its person is told", level="error", chat_key=to.chat_key
             )
             try:
-                await self._delivery.send(to, words, kind="notice", owed=True)
+                await self._delivery.send(to, WORDS, kind="notice", owed=True, repeat_of=said)
             except errors.DeliveryFailed as error:
                 self._log.write(
                     "delivery",
@@ -398,9 +398,9 @@ class Losses:
                     cause=str(error),
                 )
 
-    async def _unanswered(self, channel: str, at: float) -> list[tuple[Address, str]] | None:
-        """The chat in which somebody is told, and the words. None where nothing was said on this channel before the loss."""
-        spoken, found = False, []
+    async def _unanswered(self, channel: str, at: float) -> list[tuple[Address, str | None]] | None:
+        """The chats in which somebody is told, and the row that may have told it before. None where nothing was said on this channel before the loss."""
+        spoken, found = False, list[tuple[Address, str | None]]()
         for chat_key in await self._recall.kept(channel):
             query = HistoryQuery(limit=LINES, before=int(at * 1000), counted=False)
             # A platform's own time may lie before that at which a message was taken in.
@@ -412,9 +412,14 @@ class Losses:
             spoken = spoken or bool(lines)
             for line in self._left(lines):
                 name = _request(line)
-                if await self._journal.inbound(name) is None and (words := await self._words(name)):
+                if await self._journal.inbound(name) is not None:
+                    continue
+                rows = [row for row in await self._journal.deliveries(name) if row.kind == "notice"]
+                if all(row.state != "sent" for row in rows):
                     target = self._manifests[channel].decode(chat_key)
-                    found.append((Address(channel, line.chat_id, chat_key, _type(line), target, name), words))
+                    to = Address(channel, line.chat_id, chat_key, _type(line), target, name)
+                    doubtful = (row.original for row in rows if row.state in {"sending", "unknown"})
+                    found.append((to, next(doubtful, None)))
                     break
         return found if spoken else None
 
@@ -426,14 +431,6 @@ class Losses:
         answered = {_request(line) for line in lines if line.role == "assistant"}
         said = [line for line in reversed(lines) if line.role == "user" and line.ts >= since]
         return list(itertools.takewhile(lambda line: _request(line) not in answered, said))
-
-    async def _words(self, request_id: str) -> str:
-        """The sentence for its person: "" where an earlier process has done that, as a repeat where it may have."""
-        rows = await self._journal.deliveries(request_id)
-        states = {row.state for row in rows if row.kind == "notice"}
-        if "sent" in states:
-            return ""
-        return REPEATED + WORDS if states & {"sending", "unknown"} else WORDS
 
 
 def _request(line: ArchiveLine) -> str:

@@ -1,10 +1,11 @@
-"""The table of scheduled jobs. What is in a job is the scheduler's matter (`bot.gateway.jobs`)."""
+"""The tables of scheduled jobs and of people's time zones. What is in a job is the scheduler's matter (`bot.gateway.jobs`)."""
 
 from __future__ import annotations
 
 from collections.abc import Coroutine
 from typing import Any
 
+from bot.contracts.identity import UserRef
 from bot.contracts.journal import Job
 from bot.journal.table import JournalTable, done, dumps, held, loads, read_key
 
@@ -12,18 +13,27 @@ from bot.journal.table import JournalTable, done, dumps, held, loads, read_key
 _PUT = """INSERT INTO jobs (id, chat_key, spec) VALUES (?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET chat_key = excluded.chat_key, spec = excluded.spec"""
 
+_PUT_ZONE = "INSERT OR REPLACE INTO zones (channel, user_id, zone) VALUES (?, ?, ?)"
+
 
 class SqliteSchedule(JournalTable):
     """`contracts.journal.Schedule`."""
 
     def put_job(self, job: Job) -> Coroutine[Any, Any, None]:
-        return done(self._change(_PUT, (job.id, str(job.chat_key or ""), dumps(job.spec))))
+        return done(self._change(_PUT, (job.id, str(job.chat_key), dumps(job.spec))))
 
     def remove_job(self, job_id: str) -> Coroutine[Any, Any, bool]:
         return held(self._change("DELETE FROM jobs WHERE id = ?", (job_id,)))
 
     async def jobs(self) -> list[Job]:
-        """A job whose description the disk has damaged is left out."""
+        """A job that the disk has damaged is left out."""
         rows = await self._rows("SELECT id, chat_key, spec FROM jobs ORDER BY rowid", ())
         jobs = [(name, read_key(chat_key), loads(spec)) for name, chat_key, spec in rows]
-        return [Job(name, chat_key, spec) for name, chat_key, spec in jobs if spec is not None]
+        return [Job(name, key, spec) for name, key, spec in jobs if key is not None and spec is not None]
+
+    def put_zone(self, person: UserRef, zone: str) -> Coroutine[Any, Any, None]:
+        return done(self._change(_PUT_ZONE, (person.channel, person.user_id, zone)))
+
+    async def zones(self) -> dict[UserRef, str]:
+        rows = await self._rows("SELECT channel, user_id, zone FROM zones", ())
+        return {UserRef(channel, user_id): zone for channel, user_id, zone in rows}

@@ -347,6 +347,56 @@ def _edits_that_are_part_of_a_turn(db: sqlite3.Connection) -> None:
             db.execute("UPDATE inbox SET merged_into = ? WHERE request_id = ?", (of_turns[what], request_id))
 
 
+REPEATED = "(I am not sure that this has arrived, so here it is, perhaps again.)\n\n"
+"""Before the words of a repeat, as earlier versions kept them."""
+
+
+def facts_in_columns(db: sqlite3.Connection) -> None:
+    """Columns for what stood in names and words: the call of a task, the time zones of people, the buttons below a question.
+    The words of a repeat are those of its original.
+    """
+    for statement in (
+        "ALTER TABLE steps ADD COLUMN parent_id TEXT",
+        "ALTER TABLE outbox ADD COLUMN approval_id TEXT",
+        "ALTER TABLE outbox ADD COLUMN choices TEXT",
+        """CREATE TABLE zones (
+            channel TEXT NOT NULL,
+            user_id TEXT NOT NULL,
+            zone TEXT NOT NULL,
+            PRIMARY KEY (channel, user_id)
+        ) WITHOUT ROWID""",
+        "UPDATE steps SET name = 'subagent', parent_id = substr(name, 10) WHERE name LIKE 'subagent %'",
+    ):
+        db.execute(statement)
+    db.execute(
+        "UPDATE outbox SET text = substr(text, ?) WHERE repeat_of IS NOT NULL AND instr(text, ?) = 1",
+        (len(REPEATED) + 1, REPEATED),
+    )
+    for (spec,) in db.execute("SELECT spec FROM jobs WHERE id LIKE 'zone:%' ORDER BY rowid").fetchall():
+        if (told := _read(spec)).keys() >= {"channel", "userId", "zone"}:
+            db.execute("INSERT INTO zones VALUES (?, ?, ?)", (told["channel"], told["userId"], told["zone"]))
+    db.execute("DELETE FROM jobs WHERE id LIKE 'zone:%'")
+    asking = "SELECT id, target FROM outbox WHERE kind = 'notice' AND instr(target, '\"approval\"')"
+    for name, target in db.execute(asking).fetchall():
+        place = _read(target)
+        approval_id, choices = place.pop("approval", None), place.pop("choices", "once chat always deny")
+        if isinstance(approval_id, str) and approval_id:
+            db.execute(
+                "UPDATE outbox SET target = ?, approval_id = ?, choices = ? WHERE id = ?",
+                (json.dumps(place, ensure_ascii=False), approval_id, json.dumps(choices.split()), name),
+            )
+
+
+def _read(raw: str) -> dict[str, str]:
+    """A JSON object of texts; {} where the disk has damaged it."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    whole = isinstance(found, dict) and all(isinstance(value, str) for value in found.values())
+    return found if whole else {}
+
+
 _REASONS = (
     "failed",
     "throttled",
@@ -369,6 +419,7 @@ MIGRATIONS: Sequence[Migration] = (
     outbox_rows,
     turns,
     last_words,
+    facts_in_columns,
 )
 
 Described = dict[str, tuple[str, ...]]

@@ -9,10 +9,10 @@ from bot.contracts.base import Json
 from bot.contracts.journal import StepRecord
 from bot.journal.table import JournalTable, done, dumps, loads
 
-_BEGIN = """INSERT INTO steps (request_id, id, kind, name, began_at, ended_at, result) VALUES (?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (request_id, id) DO NOTHING"""
+_BEGIN = """INSERT INTO steps (request_id, id, kind, name, began_at, ended_at, result, parent_id)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (request_id, id) DO NOTHING"""
 _END = "UPDATE steps SET ended_at = ?, result = ? WHERE request_id = ? AND id = ? AND ended_at IS NULL"
-_STEPS = """SELECT request_id, id, kind, name, began_at, ended_at, result FROM steps
+_STEPS = """SELECT request_id, id, kind, name, began_at, ended_at, result, parent_id FROM steps
     WHERE request_id = ? ORDER BY rowid"""
 
 
@@ -21,7 +21,16 @@ class SqliteSteps(JournalTable):
 
     def begin_step(self, step: StepRecord) -> Coroutine[Any, Any, None]:
         result = None if step.result is None else dumps(step.result)
-        values = (step.request_id, step.id, step.kind, step.name, step.began_at, step.ended_at, result)
+        values = (
+            step.request_id,
+            step.id,
+            step.kind,
+            step.name,
+            step.began_at,
+            step.ended_at,
+            result,
+            step.parent_id,
+        )
         return done(self._change(_BEGIN, values, hurry=False))
 
     def end_step(self, request_id: str, step_id: str, result: Json) -> Coroutine[Any, Any, None]:
@@ -32,4 +41,4 @@ class SqliteSteps(JournalTable):
     async def steps(self, request_id: str) -> list[StepRecord]:
         """A result that the disk has damaged is None."""
         rows = await self._rows(_STEPS, (request_id,))
-        return [StepRecord(*(*row[:6], loads(row[6]))) for row in rows]
+        return [StepRecord(*(*row[:6], loads(row[6]), row[7])) for row in rows]

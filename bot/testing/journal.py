@@ -13,7 +13,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 from bot import errors
 from bot.contracts.approvals import Approval, ApprovalRecord, Verdict
 from bot.contracts.base import Json
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import (
     InboxEnd,
@@ -56,6 +56,7 @@ WRITES = frozenset(
         "close_target",
         "open_target",
         "put_job",
+        "put_zone",
         "remove_job",
         "lease",
         "release",
@@ -243,6 +244,12 @@ class FaultyJournal:
 
     def remove_job(self, job_id: str) -> Coroutine[Any, Any, bool]:
         return self._call("remove_job", lambda: self._inner.remove_job(job_id))
+
+    def put_zone(self, person: UserRef, zone: str) -> Coroutine[Any, Any, None]:
+        return self._call("put_zone", lambda: self._inner.put_zone(person, zone))
+
+    def zones(self) -> Coroutine[Any, Any, dict[UserRef, str]]:
+        return self._call("zones", self._inner.zones)
 
     def jobs(self) -> Coroutine[Any, Any, list[Job]]:
         return self._call("jobs", self._inner.jobs)

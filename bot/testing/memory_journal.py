@@ -14,7 +14,7 @@ from bot import errors, text
 from bot.contracts.approvals import Approval, ApprovalRecord, Verdict
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import (
     FinalState,
@@ -136,6 +136,7 @@ class MemoryJournal:
         self._outbox: dict[str, OutboxRow] = {}
         self._closed: dict[tuple[str, str], str] = {}
         self._jobs: dict[str, Job] = {}
+        self._zones: dict[UserRef, str] = {}
         self._leases: dict[str, _Lease] = {}
         self._once: dict[str, tuple[float, float]] = {}
         self.post = MemoryPostedWrites(self)
@@ -422,7 +423,7 @@ class MemoryJournal:
 
     @at_once
     def put_job(self, job: Job) -> None:
-        kept = Job(text.clean(job.id), None if job.chat_key is None else _key(job.chat_key), _json(job.spec))
+        kept = Job(text.clean(job.id), _key(job.chat_key), _json(job.spec))
         self._jobs[kept.id] = kept
 
     @at_once
@@ -432,6 +433,14 @@ class MemoryJournal:
     @at_once
     def jobs(self) -> list[Job]:
         return list(self._jobs.values())
+
+    @at_once
+    def put_zone(self, person: UserRef, zone: str) -> None:
+        self._zones[UserRef(text.clean(person.channel), text.clean(person.user_id))] = text.clean(zone)
+
+    @at_once
+    def zones(self) -> dict[UserRef, str]:
+        return dict(self._zones)
 
     @at_once
     def lease(self, name: str, holder: str, seconds: float) -> int | None:

@@ -426,7 +426,7 @@ def _is_private(message: Outbound) -> bool:
     return (
         message.kind == "notice"
         and "trigger" in target
-        and "approval" not in target
+        and message.buttons is None
         and not address.is_direct(target["channel"])
     )
 

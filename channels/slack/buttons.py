@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from bot.contracts.approvals import ApprovalButtons
 from bot.contracts.base import Json
 from bot.contracts.inbound import Command, Inbound
 from channels import approval_buttons
@@ -35,9 +34,9 @@ class _Press(Payload):
     trigger_id: Label
 
 
-def content(markdown: str, target: Mapping[str, str]) -> Json:
+def content(markdown: str, asked: ApprovalButtons | None) -> Json:
     """A message as `chat.postMessage` takes it, with buttons where it asks for an approval."""
-    if "approval" not in target:
+    if asked is None:
         return {"markdown_text": markdown}
     elements = [
         {
@@ -46,7 +45,7 @@ def content(markdown: str, target: Mapping[str, str]) -> Json:
             "action_id": f"approval_{choice}",
             "value": value,
         }
-        for choice, (label, value) in approval_buttons.offered(target).items()
+        for choice, (label, value) in approval_buttons.offered(asked).items()
     ]
     # Once it is decided there are none, and without blocks of its own Slack would leave them where they are.
     actions = [{"type": "actions", "elements": elements}] if elements else []

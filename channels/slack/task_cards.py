@@ -39,7 +39,7 @@ class CardWriter:
                     raise
                 self._cards = False
                 self._log.write("delivery", "Slack does not take task cards", level="warn", error=said)
-        return await call(**where, **buttons.content(markdown, message.target))
+        return await call(**where, **buttons.content(markdown, message.buttons))
 
 
 def content(message: Outbound) -> Json:

@@ -11,6 +11,7 @@ from telegram import BotCommand
 from telegram.error import BadRequest, ChatMigrated, InvalidToken, TelegramError
 
 from bot import errors, text
+from bot.contracts.approvals import ApprovalButtons
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
 from bot.contracts.channel import ChannelDeps, Health, Intake
@@ -171,7 +172,7 @@ class TelegramChannel:
         # Two refusals, each of which says surely that nothing was sent, are answered by asking for less, once.
         while True:
             try:
-                return await self._post(bot, place, shown)
+                return await self._post(bot, place, shown, message.buttons)
             except ChatMigrated as exc:
                 # Surely not sent. Telegram may say so here before it does in an update.
                 if self._migrations.now(place["chat_id"]) != place["chat_id"] or not await self._moved(
@@ -232,10 +233,16 @@ class TelegramChannel:
         except TelegramError as exc:
             raise self._undelivered(exc, target) from None
 
-    async def _post(self, bot: bot_api.Bot, place: Mapping[str, str], shown: render.Rendered) -> Sent:
+    async def _post(
+        self,
+        bot: bot_api.Bot,
+        place: Mapping[str, str],
+        shown: render.Rendered,
+        buttons: ApprovalButtons | None,
+    ) -> Sent:
         message = _content(place, shown) | {
             "message_thread_id": _thread(place),
-            "reply_markup": _buttons(place),
+            "reply_markup": _keyboard(buttons),
         }
         if (answered := place.get("reply_to", "")).isdecimal():
             message["reply_parameters"] = {"message_id": int(answered), "allow_sending_without_reply": True}
@@ -328,9 +335,9 @@ def _content(place: Mapping[str, str], shown: render.Rendered) -> Json:
     }
 
 
-def _buttons(place: Mapping[str, str]) -> Json | None:
+def _keyboard(buttons: ApprovalButtons | None) -> Json | None:
     """The buttons of a message that asks for an approval; None where it does not."""
-    offered = approval_buttons.offered(place)
+    offered = approval_buttons.offered(buttons)
     rows = [
         [{"text": offered[one][0], "callback_data": offered[one][1]} for one in row if one in offered]
         for row in _ROWS

@@ -115,8 +115,7 @@ class WebChannel:
             kind=message.kind,
             text=text.clean(message.text),
             ts=self._now(),
-            approval=message.target.get("approval", ""),
-            choices=message.target.get("choices", "once chat always deny"),
+            buttons=message.buttons,
         )
         return Sent(message.id)
 

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bot.contracts.approvals import ApprovalButtons, OpenQuestion
+
 MESSAGES = 200
 """Messages kept in a room."""
 _SIZE = 1_000_000
@@ -38,10 +40,7 @@ class WebMessage:
     kind: str
     text: str
     ts: int
-    approval: str = ""
-    """The name of what waits for an approval: the page shows buttons for it."""
-    choices: str = ""
-    """Those buttons: some of `once chat always deny`."""
+    buttons: ApprovalButtons | None = None
     restored: bool = False
     """Said before this start."""
     changed: int = 0
@@ -52,8 +51,9 @@ class WebMessage:
         return max(self.number, self.changed)
 
     def json(self) -> dict[str, Any]:
-        approval = {"approval": self.approval, "choices": self.choices.split()} if self.approval else {}
-        return approval | {
+        buttons = self.buttons
+        asks = {} if buttons is None else {"approval": buttons.approval_id, "choices": buttons.choices}
+        return asks | {
             "id": self.id,
             "n": self.number,
             "role": self.role,
@@ -155,11 +155,10 @@ class LiveChats:
         kind: str,
         text: str,
         ts: int,
-        approval: str = "",
-        choices: str = "",
+        buttons: ApprovalButtons | None = None,
     ) -> None:
         """Keep a message and tell everyone who listens."""
-        self._keep(chat, WebMessage(number, id_, role, kind, text, ts, approval, choices))
+        self._keep(chat, WebMessage(number, id_, role, kind, text, ts, buttons))
 
     def _keep(self, chat: str, said: WebMessage) -> None:
         room = self.room(chat)
@@ -173,14 +172,14 @@ class LiveChats:
         said = room.taken(id_)
         if said is None:
             return False
-        self._keep(chat, replace(said, changed=number, kind=kind, text=text, approval="", choices=""))
+        self._keep(chat, replace(said, changed=number, kind=kind, text=text, buttons=None))
         return True
 
-    def ask(self, chat: str, id_: str, *, text: str, ts: int, approval: str, choices: str) -> None:
+    def ask(self, chat: str, asked: OpenQuestion) -> None:
         """Show a waiting question, asked perhaps before this start, with the buttons that the viewer may press."""
         room = self.room(chat)
-        known = room.taken(id_) or WebMessage(room.floor, id_, "assistant", "notice", text, ts, restored=True)
-        room.keep(replace(known, approval=approval, choices=choices))
+        new = WebMessage(room.floor, asked.id, "assistant", "notice", asked.text, asked.ts, restored=True)
+        room.keep(replace(room.taken(asked.id) or new, buttons=asked.buttons))
 
     def _make_room(self, chat: str) -> None:
         """Empty the rooms used least recently where all together hold too much."""

@@ -270,9 +270,7 @@ class WebRoutes:
         stream = BrowserStream(transport.abort if transport is not None else lambda: None)
         room = self._chats.room(chat)
         for asked in waiting:
-            self._chats.ask(
-                chat, asked.id, text=asked.text, ts=asked.ts, approval=asked.name, choices=asked.choices
-            )
+            self._chats.ask(chat, asked)
         # From here to the loop nothing is awaited: no message falls between what is known and what comes.
         opening = self._chats.missed(chat, request.headers.get("Last-Event-ID", ""))
         if opening is None:

@@ -291,14 +291,16 @@ class RecordsContract(JournalRig):
         )
         await journal.begin_step(call)
         for number in (5, 4):
-            await journal.begin_step(step(number, began_at=clock.now() - number))
+            await journal.begin_step(step(number, began_at=clock.now() - number, parent_id="call-1"))
         await journal.begin_step(step(5, request=2))
         await clock.advance(3)
         await journal.end_step(step(5).request_id, step(5).id, result)
         journal = await self.restart(journal)
         first, second, third = await journal.steps(step(1).request_id)
         assert first == call
-        assert second == step(5, began_at=clock.now() - 8, ended_at=clock.now(), result=result)
+        assert second == step(
+            5, began_at=clock.now() - 8, ended_at=clock.now(), result=result, parent_id="call-1"
+        )
         # It began and may have run: nobody knows how it ended.
         assert (third.id, third.ended_at, third.result) == (step(4).id, None, None)
         assert [one.ended_at for one in await journal.steps(step(5, request=2).request_id)] == [None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Due
 from bot.contracts.journal import Job, Journal
 from bot.testing.clock import FakeClock
@@ -27,6 +27,18 @@ class SharedContract(JournalRig):
         assert not await journal.remove_job("J3")
         journal = await self.restart(journal)
         assert await journal.jobs() == [job(2, every="2h"), job(1)]
+
+    async def test_the_time_zone_that_a_person_named_last_is_known_after_a_restart(
+        self, journal: Journal
+    ) -> None:
+        ann, same_id = UserRef("slack", "U1"), UserRef("telegram", "U1")
+        assert await journal.zones() == {}
+        await journal.put_zone(ann, "Europe/Berlin")
+        await journal.put_zone(same_id, "Asia/Tokyo")
+        await journal.put_zone(ann, "America/Lima")
+        journal = await self.restart(journal)
+        assert await journal.zones() == {ann: "America/Lima", same_id: "Asia/Tokyo"}
+        assert await journal.jobs() == []
 
     async def test_what_is_due_is_taken_in_once_under_its_key_and_says_why_it_is_there(
         self, journal: Journal

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bot import errors
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import FinalState, InboxEnd, Job, Journal, StepRecord, TurnEnd
 from bot.journal import SqliteJournal
@@ -140,6 +140,10 @@ class JournalAgainstMemory(RuleBasedStateMachine):
     def put_job(self, name: str, words: str) -> None:
         self.both(lambda journal: journal.put_job(Job(name, ChatKey.parse("web:chat:1"), {"says": words})))
 
+    @rule(name=NAMES, zone=WORDS)
+    def put_zone(self, name: str, zone: str) -> None:
+        self.both(lambda journal: journal.put_zone(UserRef("web", name), zone))
+
     @rule(name=NAMES)
     def remove_job(self, name: str) -> None:
         self.both(lambda journal: journal.remove_job(name))
@@ -179,7 +183,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         self.both(
             *(
                 _asking(journal_call)
-                for journal_call in ("unfinished", "undelivered", "closed_targets", "jobs")
+                for journal_call in ("unfinished", "undelivered", "closed_targets", "jobs", "zones")
             ),
             lambda journal: journal.newest(),
             *(_asking(call, name) for call in ("inbound", "turn", "steps", "deliveries") for name in names),

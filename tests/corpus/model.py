@@ -16,6 +16,10 @@ _CALLS: dict[str, tuple[str, Json]] = {
     "skills": ("skills_list", {}),
     "plan once": ("schedule_create", {"prompt": "the planned question", "when": "2027-01-15T10:00:00Z"}),
     "plan hourly": ("schedule_create", {"prompt": "the planned question", "when": "every 1h"}),
+    "plan abroad": (
+        "schedule_create",
+        {"prompt": "the planned question", "when": "2027-01-15T19:00:00", "timezone": "Asia/Tokyo"},
+    ),
     "book": ("mcp__friends__book", {}),
     "tell": ("chat_send", {"text": "told in the middle", "more": True}),
 }

@@ -276,14 +276,6 @@ async def slack_thread_goes_on(stage: Stage) -> None:
 # ------------------------------------------------------------ outbox
 
 
-@scene(shown={PERSON: answers(ONE)}, model=0)
-async def outbox_intent(stage: Stage) -> None:
-    """The answer is on file as meant to be sent; nothing was sent."""
-    await stage.start(Fault("journal", "update_outbox"))
-    stage.telegram.say(ONE, chat_id=PERSON)
-    await stage.dead()
-
-
 @scene(shown={PERSON: [again(ONE)]}, model=0)
 async def outbox_sending_not_arrived(stage: Stage) -> None:
     """The answer's row says that its send has begun; Telegram has not got it, and cannot be asked."""
@@ -324,7 +316,7 @@ HALF, OTHER_HALF = split(words(LONG))
 @scene(shown={PERSON: [ends(FIRST), ends(SECOND), ends(THIRD)]}, model=0)
 async def outbox_parts_one_sent(stage: Stage) -> None:
     """Of an answer in three parts one is in the chat; the others are on file as meant to be sent."""
-    await stage.start(Fault("journal", "update_outbox", 3))
+    await stage.start(Fault("journal", "update_outbox", 2))
     stage.telegram.say(VERY_LONG, chat_id=PERSON)
     await stage.dead()
 
@@ -363,7 +355,7 @@ async def outbox_repeat_unknown(stage: Stage) -> None:
 @scene(shown={PERSON: [*answers(ONE), again(ONE)]}, model=0)
 async def outbox_repeat_on_file(stage: Stage) -> None:
     """An answer's send was lost; its repeat is on file, and the row of the first does not say so yet."""
-    await stage.start(Fault("journal", "update_outbox", 2))
+    await stage.start(Fault("journal", "update_outbox"))
     stage.telegram.fail("sendMessage", action="lose", times=1)
     stage.telegram.say(ONE, chat_id=PERSON)
     await stage.dead()
@@ -679,7 +671,7 @@ async def question_waits(stage: Stage) -> None:
 # ------------------------------------------------------------ jobs
 
 
-PLAN, HOURLY = "plan once 计划", "plan hourly"
+PLAN, HOURLY, ABROAD = "plan once 计划", "plan hourly", "plan abroad"
 PLANNED = "the planned question"
 
 
@@ -697,6 +689,18 @@ async def job_planned(stage: Stage) -> None:
     """A job is planned for a time that has not come."""
     await stage.start()
     await _planned(stage, PLAN)
+    await stage.kill()
+
+
+@scene(
+    shown={PERSON: answers(ABROAD, PLANNED)},
+    model=1,
+    then=[{"still": {str(PERSON): answers(ABROAD)}}, {"pass": 7_300}],
+)
+async def job_planned_abroad(stage: Stage) -> None:
+    """A job is planned in a time zone that its person has named, which is remembered."""
+    await stage.start()
+    await _planned(stage, ABROAD)
     await stage.kill()
 
 

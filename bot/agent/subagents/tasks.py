@@ -74,7 +74,7 @@ class Tasks:
             deps.redact(words),
             mode,
         )
-        begun = self._turn.steps.begin(order.id, "tool", f"{SUBAGENT} {order.call_id}")
+        begun = self._turn.steps.begin(order.id, "tool", SUBAGENT, order.call_id)
         warm, leads = self._cache(order)
         with task_scope(order.id):
             about = {"callId": order.call_id, "mode": mode, "label": order.label}

@@ -14,8 +14,6 @@ from bot.contracts.provenance import ANYBODYS, Provenance, Taint
 from bot.gateway.jobs.plans import Plan
 
 MOST_SPANS = 20
-ZONE = "zone:"
-"""Begins the name of a row that is no job: the time zone that a person has named."""
 
 
 class ScheduledJob(Frozen):
@@ -105,6 +103,7 @@ class JobStore:
         """Read them, once, also while nothing can be written. Raises `errors.StorageError`."""
         if self._loaded:
             return
+        self._zones = await self._journal.zones()
         for row in await self._journal.jobs():
             try:
                 self._take(row)
@@ -116,9 +115,6 @@ class JobStore:
         self._loaded = True
 
     def _take(self, row: Job) -> None:
-        if row.id.startswith(ZONE):
-            self._zones[UserRef(row.spec["channel"], row.spec["userId"])] = row.spec["zone"]
-            return
         job = ScheduledJob.model_validate(row.spec)
         job.plan.following(0.0)  # a zone or an expression that is none is found here
         self._jobs[row.id] = job
@@ -158,9 +154,8 @@ class JobStore:
         """A preference only: where it cannot be written it is asked for again."""
         if self._zones.get(person) == zone:
             return
-        spec = {"channel": person.channel, "userId": person.user_id, "zone": zone}
         try:
-            await self._journal.put_job(Job(f"{ZONE}{person}", None, spec))
+            await self._journal.put_zone(person, zone)
         except errors.StorageError as error:
             self._log.write("schedule", "a time zone was not kept", level="warn", cause=str(error))
             return

@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 
 from bot import errors
 from bot.contracts.agent import PriorReply
+from bot.contracts.approvals import ApprovalButtons
 from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.channel import Channel, Edits
 from bot.contracts.environment import Clock, Ids, Log
@@ -23,7 +24,7 @@ from bot.system import JumpSafeClock
 from bot.telemetry.context import turn_scope
 
 REPEATED = "(I am not sure that this has arrived, so here it is, perhaps again.)\n\n"
-"""Before the words of a row that repeats another one."""
+"""Goes before the words of a row that repeats another one."""
 
 
 def in_order(rows: Iterable[OutboxRow], kind: str = "reply") -> list[OutboxRow]:
@@ -131,7 +132,7 @@ class ReplyArchiver:
             user_id=BOT_USER,
             message_id=replies[0].message_id,
             role="assistant",
-            text="\n".join(row.text.removeprefix(REPEATED) for row in replies),
+            text="\n".join(row.text for row in replies),
             meta={
                 "requestId": to.request_id,
                 "messageIds": [row.message_id for row in replies],
@@ -402,12 +403,17 @@ class OutboxWorker:
         kind: OutboundKind = "reply",
         owed: bool = False,
         replaces: str | None = None,
+        repeat_of: str | None = None,
         step_id: str | None = None,
+        buttons: ApprovalButtons | None = None,
     ) -> Batch:
         """Put one message into the outbox, in parts that each fit. `replaces` is the message id of the preview in whose
         place the first comes.
         """
-        rows = [replace(self.row(to, part, kind), step_id=step_id) for part in parts]
+        rows = [
+            replace(self.row(to, part, kind), repeat_of=repeat_of, step_id=step_id, buttons=buttons)
+            for part in parts
+        ]
         rows[0] = replace(rows[0], replaces=replaces)
         batch = Batch(to, deque(rows), len(rows), owed or kind == "reply")
         self._put(batch)
@@ -657,7 +663,7 @@ class OutboxWorker:
         await _to_its_end(self._sent(batch, place, doubt=doubt))
 
     async def _sent(self, batch: Batch, place: str | None, *, doubt: bool) -> None:
-        channel, message = self._channels[batch.to.channel], _message(batch.head, batch.to)
+        channel, message = self._channels[batch.to.channel], _message(batch.head, batch.to.target)
         try:
             sent = await _within(SEND_SECONDS, _shown(channel, message, place))
         except errors.DeliveryUncertain:
@@ -674,7 +680,7 @@ class OutboxWorker:
         Raises `errors.DeliveryUncertain` where the platform cannot tell, `errors.DeliveryThrottled` where it will
         be able to, later.
         """
-        channel, message = self._channels[batch.to.channel], _message(batch.head, batch.to)
+        channel, message = self._channels[batch.to.channel], _message(batch.head, batch.to.target)
         found = await _asked(channel, message)
         if found is None:
             await self._clock.sleep(SETTLE_SECONDS)
@@ -741,12 +747,14 @@ class OutboxWorker:
         lost = batch.rows.popleft()
         repeats = [
             replace(
-                self.row(batch.to, part, lost.kind),
+                self.row(batch.to, part.removeprefix(REPEATED), lost.kind),
                 repeat_of=lost.id,
                 # Where its turn may be over, nobody looks for what was not put off.
                 not_before=None if lost.not_before is None else self._clock.now(),
                 step_id=lost.step_id,
+                buttons=lost.buttons,
             )
+            # A message is cut in its second half: behind the sentence each part fits.
             for part in self._channels[batch.to.channel].split(REPEATED + lost.text)
         ]
         batch.rows.extendleft(reversed(repeats))
@@ -872,7 +880,7 @@ class OutboxWorker:
         """
         row = row.begin()
         await self._journal.put_outbox([row])
-        message = replace(_message(row, to), title=title, cards=cards)
+        message = replace(_message(row, to.target), title=title, cards=cards)
         try:
             sent = await _within(LIVE_SECONDS, self._channels[to.channel].send(message))
         except errors.DeliveryUncertain:
@@ -895,7 +903,7 @@ class OutboxWorker:
         """
         if not self._journal.pending_writes:
             self._journal.post.update_outbox(row)
-        message = replace(_message(row, to), title=title, cards=cards)
+        message = replace(_message(row, to.target), title=title, cards=cards)
         try:
             await _within(LIVE_SECONDS, _shown(self._channels[to.channel], message, row.message_id))
         except errors.DeliveryThrottled as error:
@@ -907,7 +915,7 @@ class OutboxWorker:
         and may stand in the chat as it is.
         """
         try:
-            found = await _within(LIVE_SECONDS, self._channels[to.channel].find(_message(row, to)))
+            found = await _within(LIVE_SECONDS, self._channels[to.channel].find(_message(row, to.target)))
         except errors.DeliveryFailed:
             row = row.lose("uncertain")
         else:
@@ -919,15 +927,14 @@ class OutboxWorker:
         """A live message stays as it is, or was never created."""
         await self._update(row.fail("not shown") if row.message_id is None else row.arrive(row.message_id))
 
-    async def amend(self, row: OutboxRow, words: str, place: Mapping[str, str]) -> None:
-        """Give a message that was sent other words, and its target what `place` says, where its channel can do that; a second
+    async def amend(self, row: OutboxRow) -> None:
+        """Give a message that was sent the words and buttons that its row has now, where its channel can do that; a second
         time where its platform asks to wait. Where it cannot be changed it stays.
         """
         channel = self._channels.get(row.chat_key.channel)
-        if not isinstance(channel, Edits) or row.message_id is None:
+        if not isinstance(channel, Edits) or row.message_id is None or row.target is None:
             return
-        target = {**(row.target or {}), **place}
-        message = Outbound(row.id, row.request_id, row.chat_key, target, words, row.kind)
+        message = _message(row, row.target)
         for _ in range(AMENDS):
             try:
                 await _within(LIVE_SECONDS, channel.edit(message, row.message_id))
@@ -964,9 +971,17 @@ def _stopped(row: OutboxRow) -> OutboxRow:
     return row.lose("stopped") if row.state == "sending" else row.fail("stopped")
 
 
-def _message(row: OutboxRow, to: Address) -> Outbound:
+def _message(row: OutboxRow, target: Mapping[str, str]) -> Outbound:
+    words = row.text if row.repeat_of is None else REPEATED + row.text
     return Outbound(
-        row.id, row.request_id, row.chat_key, to.target, row.text, row.kind, repeat_of=row.repeat_of
+        row.id,
+        row.request_id,
+        row.chat_key,
+        target,
+        words,
+        row.kind,
+        repeat_of=row.repeat_of,
+        buttons=row.buttons,
     )
 
 

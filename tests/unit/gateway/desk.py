@@ -8,7 +8,6 @@ from typing import Any
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.approvals import Approval, Verdict
 from bot.contracts.inbound import Command
-from bot.gateway import approvals
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.outgoing import until
 
@@ -75,7 +74,7 @@ class Desk(Bench):
         return self.names()[-1]
 
     def names(self) -> list[str]:
-        return [one.target[approvals.BUTTONS] for one in self.tele.sent if approvals.BUTTONS in one.target]
+        return [one.buttons.approval_id for one in self.tele.sent if one.buttons is not None]
 
     def decisions(self) -> list[str]:
         return [

@@ -12,7 +12,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.agent import TurnOutcome, TurnRequest
-from bot.contracts.approvals import Approval, Verdict
+from bot.contracts.approvals import CHOICES, Approval, Verdict
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
 from bot.gateway import approvals
@@ -62,8 +62,8 @@ async def test_operators_are_asked_in_their_own_chats_too(desk: Desk) -> None:
     }
     name = await desk.asked(**home)
     await until(lambda: len(desk.names()) == 2)
-    shown = {one.target["chat"]: one.target[approvals.CHOICES] for one in desk.tele.sent}
-    assert shown == {"1": "once chat always deny", "77": ""}, "who cannot decide sees no buttons"
+    shown = {one.target["chat"]: one.buttons and one.buttons.choices for one in desk.tele.sent}
+    assert shown == {"1": CHOICES, "77": ()}, "who cannot decide sees no buttons"
     assert sorted(one.target["chat"] for one in desk.tele.sent) == ["1", "77"]
     there: dict[str, Any] = {
         "chat_id": "1",
@@ -166,7 +166,7 @@ async def test_what_is_allowed_for_longer_is_not_asked_again(
     desk.tele.sent.clear()
     await desk.say("work there")
     await until(lambda: bool(desk.tele.sent))
-    assert (approvals.BUTTONS in desk.tele.sent[0].target) == (elsewhere == "asks")
+    assert (desk.tele.sent[0].buttons is not None) == (elsewhere == "asks")
 
 
 async def test_what_a_member_allowed_for_a_chat_holds_for_nobody_without_that_right(tmp_path: Path) -> None:

@@ -268,6 +268,13 @@ async def test_an_edit_that_its_message_had_in_version_7_is_not_answered_again(t
     with sqlite3.connect(tmp_path / "journal.db") as db:
         # as version 7 had it
         db.execute("UPDATE inbox SET merged_into = NULL")
+        db.execute("DROP TABLE zones")
+        for column in (
+            "outbox DROP COLUMN choices",
+            "outbox DROP COLUMN approval_id",
+            "steps DROP COLUMN parent_id",
+        ):
+            db.execute(f"ALTER TABLE {column}")
         db.execute("ALTER TABLE turns RENAME TO x")
         db.execute("DROP INDEX turns_begun")
         db.execute("""CREATE TABLE turns (

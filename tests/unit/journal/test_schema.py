@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts.identity import ChatKey
+from bot.contracts.approvals import ApprovalButtons
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
+from bot.gateway.outbox.worker import REPEATED
 from bot.journal import SqliteJournal, approvals, inbox, leases, outbox, schedule, schema, sqlite, steps
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -72,7 +74,7 @@ def test_a_fresh_file_gets_every_table(db: sqlite3.Connection) -> None:
     assert schema.migrate(db) == NEWEST
     assert tables(db) == {
         *("chats", "inbox", "keys", "outbox", "dead_letters", "once"),
-        *("steps", "jobs", "leases", "closed_targets", "probe", "approvals", "lost", "turns"),
+        *("steps", "jobs", "leases", "closed_targets", "probe", "approvals", "lost", "turns", "zones"),
     }
     assert version(db) == NEWEST
     assert schema.migrate(db) == 0
@@ -113,6 +115,57 @@ async def test_what_an_older_outbox_said_in_words_and_ids_is_in_columns(tmp_path
         ("01G", "sent", None, None, None, None),
     ]
     assert not any(row.untold for row in found)
+    await journal.close()
+
+
+async def test_what_stood_in_names_and_words_is_in_columns(tmp_path: Path) -> None:
+    file = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
+    schema.migrate(file, schema.MIGRATIONS[:8])
+    for name, called in (("call", "task"), ("TASK", "subagent call"), ("other", "subagentless tool")):
+        file.execute(
+            "INSERT INTO steps VALUES ('01REQ', ?, 'tool', ?, 1.0, NULL, NULL)",
+            (name, called),
+        )
+    kept = {"channel": "slack", "userId": "U1", "zone": "Asia/Tokyo"}
+    specs = {"zone:slack:U1": json.dumps(kept), "zone:slack:U2": "torn {", "J1": '{"says": "wake up"}'}
+    for name, spec in specs.items():
+        file.execute(
+            "INSERT INTO jobs VALUES (?, ?, ?, NULL)", (name, "slack:chat:C1" if name == "J1" else "", spec)
+        )
+    asks = {"chat_id": "5", "approval": "01APPROVAL", "choices": "once deny"}
+    earlier, closed = {"chat_id": "5", "approval": "01APPROVAL"}, {"chat_id": "5", "approval": ""}
+    rows = (
+        ("01A", "reply", "答 👍", None, {"chat_id": "5"}),
+        ("01B", "reply", f"{REPEATED}答 👍", "01A", {"chat_id": "5"}),
+        ("01C", "reply", f"{REPEATED}it says so itself", None, {"chat_id": "5"}),
+        ("01D", "notice", "May I?", None, asks),
+        ("01E", "notice", "May I?", None, earlier),
+        ("01F", "notice", "decided", None, closed),
+    )
+    for name, kind, words, repeat_of, target in rows:
+        file.execute(
+            """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, repeat_of, created_at,
+            changed_at) VALUES (?, '01REQ', 'telegram:chat:5', ?, ?, ?, 'ready', ?, 1.0, 2.0)""",
+            (name, json.dumps(target), words, kind, repeat_of),
+        )
+    file.close()
+    journal = SqliteJournal(tmp_path / "journal.db", clock=FakeClock(), log=MemoryLog())
+    assert [(one.id, one.name, one.parent_id) for one in await journal.steps("01REQ")] == [
+        ("call", "task", None),
+        ("TASK", "subagent", "call"),
+        ("other", "subagentless tool", None),
+    ]
+    assert await journal.zones() == {UserRef("slack", "U1"): "Asia/Tokyo"}
+    assert [job.id for job in await journal.jobs()] == ["J1"]
+    found = await journal.deliveries("01REQ")
+    assert [row.text for row in found][:3] == ["答 👍", "答 👍", f"{REPEATED}it says so itself"]
+    assert [row.buttons for row in found] == [
+        *[None] * 3,
+        ApprovalButtons("01APPROVAL", ("once", "deny")),
+        ApprovalButtons("01APPROVAL", ("once", "chat", "always", "deny")),
+        None,
+    ]
+    assert [row.target for row in found][3:] == [{"chat_id": "5"}, {"chat_id": "5"}, closed]
     await journal.close()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.contracts.approvals import ApprovalButtons
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
 from bot.contracts.outbound import Outbound
@@ -17,14 +18,20 @@ NAME = "01JC0000000000000000000ABC"
 ME = BotIdentity(team="T0TEAM", user="U0BOT", bot="B0BOT")
 
 
-def message(text: str, **target: str) -> Outbound:
+def message(text: str, asks: str | None = None, **target: str) -> Outbound:
     return Outbound(
-        "01JC0000000000000000000OUT", NAME, ChatKey.parse("slack:chat:C0TEAM"), target, text, "notice"
+        "01JC0000000000000000000OUT",
+        NAME,
+        ChatKey.parse("slack:chat:C0TEAM"),
+        target,
+        text,
+        "notice",
+        buttons=None if asks is None else ApprovalButtons(asks),
     )
 
 
 async def test_a_question_has_buttons_and_other_messages_have_none(stage: Any) -> None:
-    await stage.slack.send(message("May **I**?\n```\nrun_shell\n```", channel=stage.channel, approval=NAME))
+    await stage.slack.send(message("May **I**?\n```\nrun_shell\n```", NAME, channel=stage.channel))
     await stage.slack.send(message("hello", channel=stage.channel))
     asked, other = stage.server.called("chat.postMessage")
     markdown, actions = asked.params["blocks"]
@@ -44,7 +51,7 @@ async def test_a_press_is_a_command_of_whoever_pressed_and_they_alone_are_told(s
         f"<@{stage.server.world.bot_user}> go", channel=stage.channel, user=stage.ada
     )
     (asked_by,) = await stage.arrived()
-    sent = await stage.slack.send(message("May I?", **asked_by.target, approval=NAME))
+    sent = await stage.slack.send(message("May I?", NAME, **asked_by.target))
     await stage.server.press(stage.channel, sent.message_id, f"approve {NAME} chat", user=stage.grace)
     (_, found) = await stage.arrived(2)
     assert found.command == Command(name="approve", args=f"{NAME} chat")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.contracts.approvals import ApprovalButtons
 from channels.slack import adapter
 from channels.slack.response_urls import MOST, ResponseUrls
 
@@ -185,15 +186,19 @@ async def test_only_who_gave_a_slash_command_in_a_channel_sees_what_it_says(stag
     assert not stage.server.called("chat.postMessage")
 
 
-@pytest.mark.parametrize("more", [{"kind": "reply"}, {"approval": "A1"}, {"direct": True}])
+@pytest.mark.parametrize("more", [{"kind": "reply"}, {"buttons": ApprovalButtons("A1")}, {"direct": True}])
 async def test_answers_of_the_model_questions_and_direct_chats_are_for_all_who_are_there(
     stage: Any, out: Any, more: dict[str, Any]
 ) -> None:
     where = stage.direct if more.get("direct") else stage.channel
     await stage.server.command("what time is it?", channel=where, user=stage.ada)
     (asked,) = await stage.arrived()
-    target = asked.target | {key: value for key, value in more.items() if key == "approval"}
-    said = replace(out("Noon.", where), target=target, kind=more.get("kind", "notice"))
+    said = replace(
+        out("Noon.", where),
+        target=asked.target,
+        kind=more.get("kind", "notice"),
+        buttons=more.get("buttons"),
+    )
     await stage.slack.send(said)
     assert [seen.text for seen in stage.server.replies(where)] == ["Noon."]
     assert stage.server.whispers == []

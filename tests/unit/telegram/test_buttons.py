@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bot import errors
+from bot.contracts.approvals import ApprovalButtons
 from bot.contracts.inbound import Command
 from bot.testing.telegram import TelegramServer
 from channels.telegram import bot_api, inbound
@@ -21,7 +23,9 @@ NAME = "01JC0000000000000000000ABC"
 async def asked(bed: Bed, chat_id: int = GROUP) -> int:
     """A question with buttons; the number of its message."""
     bed.server.chat(chat_id)
-    sent = await bed.channel.send(message("May I?", {"chat_id": str(chat_id), "approval": NAME}))
+    sent = await bed.channel.send(
+        replace(message("May I?", {"chat_id": str(chat_id)}), buttons=ApprovalButtons(NAME))
+    )
     return int(sent.message_id)
 
 

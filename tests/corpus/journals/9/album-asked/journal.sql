@@ -1,0 +1,11 @@
+INSERT INTO chats VALUES ('telegram:chat:3001', 1800000001.1759367);
+INSERT INTO inbox VALUES ('01MCC5RN4Q3RJF4QWBSHZBSPDA', 'telegram:chat:3001', '3001', 1800000001.1759367, 1800000001.1774578, 'in_turn', '01MCC5RN4Q3RJF4QWBSHZBSPDA', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1", "telegram:4242:update:700000002", "telegram:4242:message:3001:2"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [{"kind": "file", "name": "file0.txt", "size": 14, "mime": "text/plain", "ref": "file-1"}, {"kind": "file", "name": "file1.txt", "size": 14, "mime": "text/plain", "ref": "file-2"}], "quoted": [], "links": [], "answers": null, "items": {"1": "question one 问题一", "2": ""}, "changes": null, "due": null, "requestId": "01MCC5RN4Q3RJF4QWBSHZBSPDA"}');
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RN4Q3RJF4QWBSHZBSPDA', 1800000001.1759367);
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:2', '01MCC5RN4Q3RJF4QWBSHZBSPDA', 1800000001.1759367);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RN4Q3RJF4QWBSHZBSPDA', 1800000001.1759367);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000002', '01MCC5RN4Q3RJF4QWBSHZBSPDA', 1800000001.1759367);
+INSERT INTO lost VALUES (1, 'gone', 1800000000.124128);
+INSERT INTO steps VALUES ('01MCC5RN4Q3RJF4QWBSHZBSPDA', '01MCC5RN4Q3Z9QPNHMKC4AMW9B', 'tool', 'attachment', 1800000001.1846452, 1800000001.1902912, '{"read": true}', NULL);
+INSERT INTO steps VALUES ('01MCC5RN4Q3RJF4QWBSHZBSPDA', '01MCC5RN4QWWDVF0596V7NTAT5', 'tool', 'attachment', 1800000001.1959808, 1800000001.1993654, '{"read": true}', NULL);
+INSERT INTO steps VALUES ('01MCC5RN4Q3RJF4QWBSHZBSPDA', '01MCC5RN65WXKAKXSDKM70HJZP', 'model', 'claude-sonnet-5-5', 1800000001.2216554, NULL, NULL, NULL);
+INSERT INTO turns VALUES ('01MCC5RN4Q3RJF4QWBSHZBSPDA', 'telegram:chat:3001', 'running', 1800000001.1774578, NULL);
