@@ -52,6 +52,7 @@ from bot.history.names import encode
 from bot.history.requests import RequestLog
 from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
+from bot.history.usage import UsageSums
 from bot.journal.sqlite import SqliteJournal
 from bot.lifecycle import Environment, Gateway, Readiness
 from bot.llm import factory
@@ -156,6 +157,7 @@ def assemble(
             memory=memory,
             reports=reports,
             logs=log,
+            usage=UsageSums(settings.home, environment.disk),
             artifacts=services.artifacts,
             requests=services.requests,
             servers=mcp,

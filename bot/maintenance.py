@@ -20,6 +20,7 @@ from bot.system import JumpSafeClock
 IDLE_SECONDS = 1_800.0
 TEND_SECONDS = 10.0
 """Shorter than the time in which a quiet chat is worth compacting."""
+COUNT_SECONDS = 10.0
 PROBE_SECONDS = 5.0
 ASK_SECONDS = 30.0
 AWAY_SECONDS = 60.0
@@ -42,6 +43,12 @@ class SweepableLog(Protocol):
     """The operator's log, as far as it is tidied (`bot.telemetry.JsonlLog`)."""
 
     def sweep(self) -> int: ...
+
+
+class CountableUsage(Protocol):
+    """Sums of usage that follow the log (`bot.history.usage.UsageSums`)."""
+
+    def catch_up(self) -> None: ...
 
 
 class SweepableArtifacts(Protocol):
@@ -83,6 +90,7 @@ class MaintenanceJobs:
         memory: RssMonitor,
         reports: OperatorAlerts,
         logs: SweepableLog,
+        usage: CountableUsage,
         artifacts: SweepableArtifacts,
         requests: SweepableRequests,
         servers: ServerStates,
@@ -98,6 +106,8 @@ class MaintenanceJobs:
         self._memory = memory
         self._reports = reports
         self._logs = logs
+        self._usage = usage
+        self._counted = True
         self._artifacts = artifacts
         self._requests = requests
         self._servers = servers
@@ -113,6 +123,7 @@ class MaintenanceJobs:
             PeriodicJob("see whether the journal writes", PROBE_SECONDS, self.probe),
             PeriodicJob("see whether the model is back", ASK_SECONDS, self.ask),
             PeriodicJob("look after MCP servers", ASK_SECONDS, self.look_after_servers),
+            PeriodicJob("count usage", COUNT_SECONDS, self.count_usage),
             PeriodicJob("evict idle chats", 300, self.evict),
             PeriodicJob("compact quiet chats", TEND_SECONDS, self._agent.tend),
             self._shared("sweep the journal", 3_600, self.sweep_journal),
@@ -194,6 +205,16 @@ class MaintenanceJobs:
             else:
                 self._reports.end(f"mcp {name}", f"The MCP server {name} runs again.")
 
+    async def count_usage(self) -> None:
+        """Add what the log has to the sums of usage."""
+        try:
+            await asyncio.to_thread(self._usage.catch_up)
+            self._counted = True
+        except errors.StorageError as error:
+            if self._counted:
+                self._log.write("storage", "usage is not counted now", level="warn", cause=str(error))
+            self._counted = False
+
     async def evict(self) -> None:
         await self._agent.flush()
         self._agent.evict(IDLE_SECONDS)
@@ -203,6 +224,8 @@ class MaintenanceJobs:
         await self._journal.sweep(now - KEEP_SECONDS, failed=now - KEEP_FAILED_SECONDS)
 
     async def sweep_logs(self) -> None:
+        # What is removed has been counted.
+        await self.count_usage()
         await asyncio.to_thread(self._logs.sweep)
 
     async def sweep_artifacts(self) -> None:

@@ -21,7 +21,7 @@ from bot.agent.waiting import ends_within, give_up
 from bot.context import compaction, memory, undo
 from bot.contracts.agent import CompactResult
 from bot.contracts.base import Json, Message
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.model import Usage
 from bot.contracts.transcript import Boundary, Maker
 from bot.telemetry import context
@@ -51,6 +51,7 @@ class Compactor:
         self._memory = writer
         self._deps = deps
         self._request_id: str | None = None
+        self._person: UserRef | None = None
         self._reads = False
         self._asked = 0
         self._stand_in: Sequence[Json] = ()
@@ -74,7 +75,7 @@ class Compactor:
 
     async def before_turn(self, request_id: str) -> None:
         """A turn is about to begin: a compaction that is going on ends first, or is given up."""
-        self._request_id = request_id
+        self._request_id, self._person = request_id, context.current().person
         # What the last turn loaded has gone with it.
         self._asked = 0
         if self._compacting is not None and not await ends_within(
@@ -262,8 +263,9 @@ class Compactor:
 
     async def _scoped(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Work beside the turns belongs to the turn or command that caused it; where time did, to the last turn."""
-        request_id = context.current().request_id or self._request_id
-        with turn_scope(chat_key=self._chat_key, request_id=request_id):
+        running = context.current()
+        request_id, person = running.request_id or self._request_id, running.person or self._person
+        with turn_scope(chat_key=self._chat_key, request_id=request_id, person=person):
             return await work()
 
     def _compacted(self, task: asyncio.Task[CompactResult]) -> None:

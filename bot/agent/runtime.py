@@ -31,7 +31,7 @@ from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import Boundary, Said, TurnEnd, TurnStart, TurnStatus
 from bot.llm import prices
-from bot.telemetry.context import turn_scope
+from bot.telemetry import context
 
 WITHDRAWN = (Refused, TurnTooLarge, HistoryCleared, errors.RequestInvalid)
 """Errors caused by the turn itself: kept in the history, it would fail every later turn too."""
@@ -93,7 +93,8 @@ class AgentRuntime:
     async def run(self, request: TurnRequest) -> TurnOutcome:
         """One turn, as `contracts.agent.Agent.run`."""
         self._stopping, self._ending = request.stopped, False
-        with turn_scope(chat_key=self.chat_key, request_id=request.request_id):
+        person = request.inbound.person if request.inbound is not None else None
+        with context.turn_scope(chat_key=self.chat_key, request_id=request.request_id, person=person):
             self._task = asyncio.create_task(self._turn(request))
             try:
                 return await self._task
@@ -462,6 +463,7 @@ class AgentRuntime:
             level="error" if outcome.status == "failed" else "info",
             duration=(self._deps.clock.monotonic() - began) * 1000,
             status=outcome.status,
+            person=context.person(),
             delivered=outcome.delivered,
             messages=len(self.store),
             cause=outcome.detail if outcome.status == "failed" else None,

@@ -13,10 +13,10 @@ import typer
 from bot import errors
 from bot.cli.common import HOME, AsJson, Complaints, Dir, Here, complain, say, say_json, timestamp
 from bot.cli.log_reader import Line, LineFilter, LogReader
-from bot.cli.stats import UsageTotals
 
 if TYPE_CHECKING:
     from bot.gateway.receipt import Path as TurnPath
+    from bot.history.usage import UsageTotals
 
 _TELLS = (
     "purpose",
@@ -53,6 +53,8 @@ def trace(
     as_json: AsJson = False,
 ) -> None:
     """The path of one turn: inbound, model calls, tools, delivery, cost. Works beside a running gateway."""
+    from bot.history.usage import UsageTotals
+
     asked = request_id.upper()
     path, turn, sums, lines = None, asked, UsageTotals(), _lines(root, asked)
     if full or as_json or not any(line.get("kind") == "turn_end" for line in lines):
@@ -131,6 +133,8 @@ def _show_steps(lines: list[Line]) -> None:
     """One line for each answer of the model, each tool and whatever else was logged: offset, duration, tokens that were read
     and written, the share that came from the cache, cost, and what it was. Requests and calls are told of by their ends.
     """
+    from bot.history.usage import UsageTotals
+
     began = min(str(line.get("timestamp")) for line in lines)
     say(f"{'offset':>11} {'ms':>9} {'tokens':>15} {'cache':>5} {'cost':>9}")
     for line in lines:
@@ -142,7 +146,7 @@ def _show_steps(lines: list[Line]) -> None:
         duration = line.get("duration")
         told = [f"{key}={details[key]}" for key in _TELLS if details.get(key) not in {None, ""}]
         tokens = f"{sums.prompt:,}→{sums.tokens['outputTokens']:,}" if sums.prompt else ""
-        share = f"{sums.tokens['cacheReadTokens'] / sums.prompt:.0%}" if sums.prompt else ""
+        share = "" if sums.cached is None else f"{sums.cached:.0%}"
         cost = "" if not sums.prompt else "unknown" if sums.unpriced else f"${sums.cost:.4f}"
         step = f"step {line['step']} " if line.get("step") is not None else ""
         say(

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from bot.contracts.base import ChatType, Frozen
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.provenance import ANYBODYS, Provenance, Taint
 
 
@@ -146,6 +146,11 @@ class Inbound(Frozen):
     changes: str | None = None
     due: Due | None = None
     request_id: str = ""
+
+    @property
+    def person(self) -> UserRef:
+        """Whose it is."""
+        return UserRef(self.channel, self.user_id)
 
     @property
     def said_as(self) -> str | None:

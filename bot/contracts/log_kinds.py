@@ -49,6 +49,7 @@ _CALL = "string: the id of the model's call"
 _TOOL = "string: the tool's name"
 _TOOL_USE = "string: the id that the model gave the call"
 _PURPOSE = "string: `turn`, `subagent`, `compaction`, `memory`, …"
+_PERSON = "string: who caused it, as `channel:id`"
 _USAGE = "object|null: `inputTokens`, `outputTokens`, `cacheReadTokens`, `cacheWriteTokens`"
 _MESSAGES = "integer: messages in the conversation"
 _VIEW = {
@@ -117,6 +118,7 @@ KINDS: Mapping[str, LogKind] = {
             "status": "string: `done`, `failed`, `stopped`, `withdrawn`",
             "delivered": "integer: messages that went out",
             "messages": _MESSAGES,
+            "person": _PERSON,
             "cause": _CAUSE,
         },
     ),
@@ -145,6 +147,7 @@ KINDS: Mapping[str, LogKind] = {
             "callId": _CALL,
             "model": "string: its name",
             "purpose": _PURPOSE,
+            "person": _PERSON,
             "stopReason": "string|null: the provider's",
             "usage": _USAGE,
             "costUsd": "number|null: null where the price is not known",

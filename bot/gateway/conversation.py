@@ -26,7 +26,6 @@ from bot.gateway.message_versions import (
     plain,
     reaches,
     same_message,
-    sender_of,
     stops,
     stops_below,
     whole,
@@ -389,7 +388,7 @@ class Conversation:
 
     def waits(self, who: UserRef) -> bool:
         """True where something of a person waits."""
-        return who in self._people or any(sender_of(turn.first) == who for turn in self._pending)
+        return who in self._people or any(turn.first.person == who for turn in self._pending)
 
     def queued(self, change: Inbound) -> Inbound | None:
         """The waiting message, or edit, that a change is about."""
@@ -409,14 +408,14 @@ class Conversation:
         turn = self._running
         if turn is None or not self._mode.steers:
             return False
-        return any(plain(waiting.inbound) for waiting in self._people.get(sender_of(turn.first), ()))
+        return any(plain(waiting.inbound) for waiting in self._people.get(turn.first.person, ()))
 
     def ready(self, now: float, *, begun_only: bool = False) -> list[UserRef]:
         """The people who could get a turn now, in their order. `begun_only`: nothing new may begin."""
         if self._running is not None:
             return []
         if self._pending:
-            return [sender_of(self._pending[0].first)]
+            return [self._pending[0].first.person]
         if begun_only:
             return []
         return [who for who, queue in self._people.items() if not self._held(who, queue[0], now)]
@@ -451,7 +450,7 @@ class Conversation:
                 return self._stop(event)
             case GoesOn(plan):
                 self._pending.append(Turn(plan, TurnPhase.PENDING, stopped=plan.stopped))
-                self._changes[sender_of(plan.first)] += len(plan.all)
+                self._changes[plan.first.person] += len(plan.all)
                 return []
         if self._running is None:
             raise errors.IllegalTransition(f"{event} in a chat where no turn runs")
@@ -507,7 +506,7 @@ class Conversation:
         wanted, may = (joins, self._mode.steers) if asked else (belongs, self._mode.collects)
         if not may or (turn.plan.begun and not asked):
             return []
-        more = self._take_next(sender_of(turn.first), lambda other: wanted(other, turn.first))
+        more = self._take_next(turn.first.person, lambda other: wanted(other, turn.first))
         turn.joined += more
         return more
 
@@ -515,7 +514,7 @@ class Conversation:
 
     def _message(self, event: Message, now: float) -> list[Effect]:
         inbound = event.inbound
-        who = sender_of(inbound)
+        who = inbound.person
         number = next(self._numbers)
         burst = self._burst(who, number, now=now, past=event.taken_in, held=plain(inbound))
         self._people.setdefault(who, deque()).append(_Waiting(inbound, number, burst))
@@ -583,7 +582,7 @@ class Conversation:
         return [LookUp(edit, event.records)]
 
     def _waiting_for(self, change: Inbound) -> _Waiting | None:
-        queue = self._people.get(sender_of(change), ())
+        queue = self._people.get(change.person, ())
         return next((one for one in queue if same_message(one.inbound, change)), None)
 
     def _delete(self, event: Delete) -> list[Effect]:
@@ -622,7 +621,7 @@ class Conversation:
         if turn.end is None:
             raise errors.IllegalTransition("a turn is closed that has not ended")
         self._running = None
-        who = sender_of(turn.first)
+        who = turn.first.person
         if who in self._people:
             # Behind the others of the chat, those included who came while this turn ran.
             self._people[who] = self._people.pop(who)

@@ -195,7 +195,7 @@ class EffectRunner:
         self, inbound: Inbound, work: Callable[[], Awaitable[Ending]], turn: Turn | None = None
     ) -> None:
         """Do the work of an inbound, and record its end. Cancelled before that, it stays unfinished in the journal."""
-        with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id):
+        with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id, person=inbound.person):
             if turn is not None:
                 await self._begin_turn(turn)
             try:

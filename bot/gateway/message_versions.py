@@ -6,14 +6,10 @@ import asyncio
 import functools
 from collections.abc import Iterable, Sequence
 
-from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Inbox, InboxRecord
 from bot.gateway.attachments import may_hold_text
-
-
-def sender_of(inbound: Inbound) -> UserRef:
-    return UserRef(inbound.channel, inbound.user_id)
 
 
 def plain(inbound: Inbound) -> bool:
@@ -28,9 +24,7 @@ def follows(other: Inbound, running: Inbound) -> bool:
     """
     if other.due is not None or running.due is not None:
         return False
-    return (
-        other.kind in {"message", "edit"} and other.command is None and sender_of(other) == sender_of(running)
-    )
+    return other.kind in {"message", "edit"} and other.command is None and other.person == running.person
 
 
 def belongs(other: Inbound, first: Inbound) -> bool:
@@ -50,7 +44,7 @@ def joins(other: Inbound, running: Inbound) -> bool:
 
 def same_message(one: Inbound, other: Inbound) -> bool:
     """True where both are about one message, and of its author."""
-    return one.chat_key == other.chat_key and sender_of(one) == sender_of(other) and _named(one, other)
+    return one.chat_key == other.chat_key and one.person == other.person and _named(one, other)
 
 
 def _named(one: Inbound, other: Inbound) -> bool:
@@ -64,12 +58,12 @@ def _named(one: Inbound, other: Inbound) -> bool:
 
 def stops(stop: Inbound, other: Inbound) -> bool:
     """True where a stop reaches a waiting inbound: it is of the same person, in the same chat or place."""
-    return sender_of(other) == sender_of(stop) and reaches(stop, other)
+    return other.person == stop.person and reaches(stop, other)
 
 
 def stops_below(stop: Inbound, other: Inbound) -> bool:
     """True where a waiting inbound of the same person is in a thread of the stop's place."""
-    return sender_of(other) == sender_of(stop) and is_thread_of(stop, other.chat_key)
+    return other.person == stop.person and is_thread_of(stop, other.chat_key)
 
 
 def is_thread_of(stop: Inbound, place: ChatKey) -> bool:

@@ -17,7 +17,7 @@ from bot.gateway.background import BackgroundTasks
 from bot.gateway.conversation import Delete, Event, GoesOn, Stop, TurnPlan
 from bot.gateway.effects import EffectRunner
 from bot.gateway.inbound_archive import InboundArchive
-from bot.gateway.message_versions import on_file, same_message, sender_of, withdrawn
+from bot.gateway.message_versions import on_file, same_message, withdrawn
 from bot.gateway.router import InboundRouter
 from bot.gateway.scheduler import Backlog, Behind, InFlight, Scheduler
 
@@ -290,7 +290,7 @@ class BacklogReader:
                 last = row.request_id
                 if last in known or not self._backlog.reads(row.channel, channel):
                     continue
-                who = sender_of(row)
+                who = row.person
                 if row.is_stop:
                     fresh.append(row)  # it passes every queue
                 elif count[who] < self._backlog.open_share(who):

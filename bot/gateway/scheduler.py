@@ -18,7 +18,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import PostedWrites
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.conversation import Conversation, Effect, Event, QueueMode, Resumed, Suspended, Turn, WakeAt
-from bot.gateway.message_versions import sender_of, stops
+from bot.gateway.message_versions import stops
 
 BURST = 16
 """Messages being written down side by side: more come in than are taken in one after another."""
@@ -104,7 +104,7 @@ class Backlog:
 
     def admits(self, inbound: Inbound) -> bool:
         """True where an inbound may wait in memory; where it may not it is read back later."""
-        who = sender_of(inbound)
+        who = inbound.person
         opened = inbound.channel in self._opened
         full = self.total + self._coming >= self._limit or self.waiting_of(who) >= self._share
         if opened and not full and not self._beyond and inbound.chat_key not in self._behind.get(who, ()):
@@ -119,7 +119,7 @@ class Backlog:
 
     def stop(self, stop: Inbound) -> int:
         """Stop what a person has in the journal alone; how many chats that may be."""
-        behind = self._behind.get(sender_of(stop), set())
+        behind = self._behind.get(stop.person, set())
         if not (self._reading or self._beyond or behind):
             return 0
         self._stops.append(stop)
@@ -189,7 +189,7 @@ class Backlog:
                 behind.setdefault(who, set()).update(chats)
         self._behind = behind
         self._mark = self.total
-        self._stops = [stop for stop in self._stops if self._beyond or sender_of(stop) in behind]
+        self._stops = [stop for stop in self._stops if self._beyond or stop.person in behind]
 
     @property
     def missed(self) -> bool:
@@ -232,7 +232,7 @@ class Backlog:
         """Choose those that fit into memory, people in turn; also returns whose do not."""
         queues: dict[UserRef, list[Inbound]] = {}
         for row in rows:
-            queues.setdefault(sender_of(row), []).append(row)
+            queues.setdefault(row.person, []).append(row)
         shares = {who: self.open_share(who) for who in queues}
         longest = max((min(len(queue), shares[who]) for who, queue in queues.items()), default=0)
         turns = [
@@ -245,7 +245,7 @@ class Backlog:
         behind: Behind = {}
         for row in rows:
             if row.request_id not in chosen:
-                behind.setdefault(sender_of(row), set()).add(row.chat_key)
+                behind.setdefault(row.person, set()).add(row.chat_key)
         return [row for row in rows if row.request_id in chosen], behind
 
 

@@ -12,7 +12,7 @@ from bot.contracts.journal import Journal
 from bot.gateway.access import Access
 from bot.gateway.conversation import Close, Stop, Turn
 from bot.gateway.effects import Begun, EffectRunner
-from bot.gateway.message_versions import is_thread_of, plain, sender_of, stops
+from bot.gateway.message_versions import is_thread_of, plain, stops
 from bot.gateway.scheduler import Backlog, Scheduler
 from bot.gateway.stop_words import asks_to_stop
 
@@ -165,6 +165,6 @@ class Stops:
     def _may(self, inbound: Inbound, turn: Turn) -> bool:
         return (
             inbound.chat_type == "direct"
-            or sender_of(inbound) == sender_of(turn.first)
+            or inbound.person == turn.first.person
             or self._access.is_operator(inbound.channel, inbound.user_id)
         )

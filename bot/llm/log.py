@@ -108,6 +108,7 @@ class LoggedModel(ModelWrapper):
             "call_id": call,
             "model": reply.model,
             "purpose": request.purpose,
+            "person": context.person(),
             "stop_reason": reply.stop_reason,
             "usage": usage_object(reply.usage),
             "cost_usd": reply.cost_usd,
@@ -140,6 +141,7 @@ class LoggedModel(ModelWrapper):
             call_id=call,
             model=request.model,
             purpose=request.purpose,
+            person=context.person(),
             error=type(error).__name__,
             cause=str(error),
             status=error.status,
@@ -160,6 +162,7 @@ class LoggedModel(ModelWrapper):
             call_id=call,
             model=request.model,
             purpose=request.purpose,
+            person=context.person(),
             error="Stopped",
             latency_ms=round(elapsed),
         )

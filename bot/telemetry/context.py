@@ -1,4 +1,4 @@
-"""Context variables of the running turn: chatKey, requestId, step and task."""
+"""Context variables of the running turn: chatKey, requestId, person, step and task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,8 @@ class Running:
     step: int | None = None
     task: str | None = None
     """The subagent at work, by the id of its task."""
+    person: UserRef | None = None
+    """Who caused it."""
 
 
 _running: ContextVar[Running] = ContextVar("running", default=Running())  # noqa: B039 (frozen)
@@ -27,11 +29,20 @@ def current() -> Running:
     return _running.get()
 
 
+def person() -> str | None:
+    """Who caused it, as `channel:id`, for a log line."""
+    found = _running.get().person
+    return None if found is None else str(found)
+
+
 def turn_scope(
-    *, chat_key: ChatKey | None = None, request_id: str | None = None
+    *,
+    chat_key: ChatKey | None = None,
+    request_id: str | None = None,
+    person: UserRef | None = None,
 ) -> AbstractContextManager[None]:
     """Everything logged inside belongs to this turn; tasks started inside inherit it."""
-    return _scope(Running(chat_key, request_id))
+    return _scope(Running(chat_key, request_id, person=person))
 
 
 def step_scope(step: int) -> AbstractContextManager[None]:

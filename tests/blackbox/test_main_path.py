@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from bot.history.usage import UsageSums
+from bot.system import SystemDisk
 from bot.testing.anthropic_script import tool_use
 from tests.blackbox.conftest import ANN, PERSON, ROOM, World
 
@@ -75,5 +77,10 @@ async def test_the_log_links_one_request_id_from_inbound_to_delivery(world: Worl
     assert response["usage"]["inputTokens"] + response["usage"]["cacheWriteTokens"] > 0
     assert response["costUsd"] > 0
     assert response["providerRequestId"].startswith("req")
-    assert response["purpose"] == "turn"
+    assert (response["purpose"], response["person"]) == ("turn", f"telegram:{PERSON}")
+    (whose,) = [line["details"]["person"] for line in lines if line["kind"] == "turn_end"]
+    assert whose == f"telegram:{PERSON}"
+    sums = UsageSums(world.root / ".ship", SystemDisk())
+    sums.catch_up()
+    assert [(name, part.turns) for name, part in sums.by("person")] == [(f"telegram:{PERSON}", 1)]
     assert [line["role"] for line in world.archive()] == ["user", "assistant"]

@@ -62,6 +62,17 @@ class Logs:
         return 0
 
 
+class Usage:
+    def __init__(self) -> None:
+        self.counts = 0
+        self.trouble = False
+
+    def catch_up(self) -> None:
+        if self.trouble:
+            raise errors.StorageError("no room")
+        self.counts += 1
+
+
 class Artifacts:
     def __init__(self) -> None:
         self.days: list[float] = []
@@ -113,7 +124,7 @@ class House:
         self.inner = ScriptedModel()
         self.model = WatchedModel(self.inner, clock=self.clock)
         self.logs, self.artifacts, self.pool = Logs(), Artifacts(), Pool()
-        self.servers, self.requests = Servers(), Requests()
+        self.servers, self.requests, self.usage = Servers(), Requests(), Usage()
         self.reserve = DiskReserve(root / "reserve", self.log, most=PIECE)
         self.resumed = 0
 
@@ -132,6 +143,7 @@ class House:
             memory=memory,
             reports=reports,
             logs=self.logs,
+            usage=self.usage,
             artifacts=self.artifacts,
             requests=self.requests,
             servers=self.servers,
@@ -353,3 +365,19 @@ async def test_idle_chats_are_written_before_they_are_put_away(house: House) -> 
 async def test_quiet_chats_are_looked_after(house: House) -> None:
     await house.do(house.process("host:1:a"), "compact quiet chats")
     assert house.pool.done == ["tend"]
+
+
+async def test_usage_is_counted_also_before_a_log_is_removed_and_trouble_is_told_once(house: House) -> None:
+    chores = house.process("host:1:a")
+    await house.do(chores, "count usage")
+    await house.do(chores, "sweep old logs")
+    assert (house.usage.counts, house.logs.sweeps) == (2, 1)
+    house.usage.trouble = True
+    for _ in range(3):
+        await house.do(chores, "count usage")
+    assert [entry.message for entry in house.log.of("storage")] == ["usage is not counted now"]
+    house.usage.trouble = False
+    await house.do(chores, "count usage")
+    house.usage.trouble = True
+    await house.do(chores, "count usage")
+    assert len(house.log.of("storage")) == 2

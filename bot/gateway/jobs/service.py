@@ -178,7 +178,7 @@ class JobService:
         if job is None or not job.of(inbound):
             here = ", ".join(one.id for one in self._book.all() if one.of(inbound))
             return f"There is no job of that name here. Jobs: {here}." if here else NONE_HERE
-        mine = job.person == UserRef(inbound.channel, inbound.user_id)
+        mine = job.person == inbound.person
         if not mine and not self._access.is_operator(inbound.channel, inbound.user_id):
             return NOT_YOURS.format(id=job.id)
         return job

@@ -10,6 +10,7 @@ from typing import Any
 from bot.context.estimate import Estimator
 from bot.context.memory import SessionMemory
 from bot.contracts.model import ModelReply, ModelRequest, Usage
+from bot.telemetry import context
 from bot.testing.model import reply, text
 from tests.unit.agent.conftest import Bench
 
@@ -27,6 +28,8 @@ class Answers:
         self.memory: Any = reply(text(MEMORY.markdown))
         self.summary: Any = reply(text(SUMMARY))
         self.reads = False
+        self.persons: list[tuple[str, str | None]] = []
+        """Purpose of each call, and who caused it."""
         self.hold: dict[str, asyncio.Event] = {}
         self.begun: dict[str, asyncio.Event] = {"memory": asyncio.Event(), "compaction": asyncio.Event()}
         self.bench = bench
@@ -34,6 +37,7 @@ class Answers:
         bench.model.stream = self.stream  # type: ignore[method-assign]
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+        self.persons.append((request.purpose, context.person()))
         if request.purpose == "turn":
             async for event in self._turns(request):
                 if isinstance(event, ModelReply) and self.reads:

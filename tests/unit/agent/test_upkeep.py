@@ -279,6 +279,19 @@ async def test_a_quiet_chat_is_compacted_shortly_before_the_cache_forgets_it(
     assert epochs(bench)[0]["reason"] == "idle"
 
 
+async def test_what_time_causes_is_on_the_bill_of_who_spoke_last(bench: Bench, answers: Answers) -> None:
+    bench.configure(
+        soft_tokens=100_000, compaction=Policy(keep_tokens=3_000, idle_above=6_000), memories=None
+    )
+    answers.reads = True
+    await talk(bench, 5)
+    await bench.clock.advance(270.0)
+    await bench.pool.tend()
+    await settled(bench)
+    assert answers.persons[-1] == ("compaction", "telegram:77")
+    assert {who for _, who in answers.persons} == {"telegram:77"}
+
+
 @pytest.mark.parametrize(
     ("read", "above", "enabled"), [(False, 6_000, True), (True, 90_000, True), (True, 6_000, False)]
 )

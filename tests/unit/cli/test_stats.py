@@ -61,7 +61,31 @@ def test_what_the_model_cost_is_summed_up_from_the_log(shipmate: Shipmate, folde
             "latencyMs": {"p50": 900, "p99": 2_000},
         }
     ]
-    assert "1 lines cannot be read" in done.err
+
+
+def test_sums_stay_when_the_log_is_removed_and_are_counted_anew_on_request(
+    shipmate: Shipmate, folder: Path
+) -> None:
+    assert shipmate("stats", "--dir", folder).code == 0
+    (folder / ".ship" / "logs" / "2027-01-14.jsonl").unlink()
+    (folder / ".ship" / "logs" / "2027-01-15.jsonl").write_text(answer("web:chat:1", 0, 2.0, 400))
+    (found,) = shipmate("stats", "--dir", folder, "--json", "--rebuild").lines
+    assert found["costUsd"] == 2.5
+
+
+def test_parts_are_shown_in_a_table_or_as_json(shipmate: Shipmate, folder: Path) -> None:
+    assert shipmate("stats", "--dir", folder, "--by", "day").out.splitlines() == [
+        "day          turns  answers          read cache     written  cost",
+        "2027-01-14       0        1           200    0%          50  $0.50",
+        "2027-01-15       2        2         4,009   90%         100  $0.25, and 1 answers of unknown price",
+    ]
+    people = shipmate("stats", "--dir", folder, "--by", "person").out.splitlines()
+    assert [row.split()[0] for row in people] == ["person", "-"]
+    chats = shipmate("stats", "--dir", folder, "--by", "chat", "--json").lines
+    assert [(row["chat"], row["costUsd"]) for row in chats] == [("web:chat:1", 0.75), ("telegram:chat:群", 0)]
+    (model,) = shipmate("stats", "--dir", folder, "--by", "model", "--since", "2027-01-15", "--json").lines
+    assert (model["model"], model["calls"], model["outputTokens"]) == ("m", 2, 100)
+    assert shipmate("stats", "--dir", folder, "--by", "year").code == 2
 
 
 def test_people_read_it_with_the_dearest_chat_first(shipmate: Shipmate, folder: Path) -> None:
@@ -103,4 +127,5 @@ def test_chats_are_shown_with_the_names_of_who_spoke_in_them(shipmate: Shipmate,
     (chats / "web%3Achat%3A1.jsonl").write_text(json.dumps(said) + "\n")
     shown = shipmate("stats", "--dir", folder).out
     assert "  web:chat:1 (Ann): 1 turns" in shown
+    assert shipmate("stats", "--dir", folder, "--by", "chat").out.splitlines()[1].endswith("$0.75  Ann")
     assert "  telegram:chat:群: 1 turns" in shown

@@ -9,7 +9,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.base import Json
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.model import ModelReply, TextDelta, Usage
 from bot.llm.client import AnthropicModel
 from bot.llm.log import MESSAGE_PREVIEW, TOTAL_PREVIEW, LoggedModel, previews
@@ -85,6 +85,15 @@ async def test_a_call_makes_two_lines_linked_by_its_id() -> None:
     }
     assert {key: response[key] for key in expected} == expected
     assert log.entries[1].duration == 120
+
+
+async def test_an_answer_and_a_failure_name_who_caused_them() -> None:
+    log, model = MemoryLog(), ScriptedModel([REPLY], [errors.Overloaded("busy")])
+    with turn_scope(person=UserRef("slack", "U1")):
+        await items(logged(model, log), REQUEST)
+        with pytest.raises(errors.Overloaded):
+            await items(logged(model, log), REQUEST)
+    assert [entry.details["person"] for entry in log.of("llm_response")] == ["slack:U1", "slack:U1"]
 
 
 async def test_messages_are_previewed_when_they_are_logged() -> None:

@@ -1,0 +1,362 @@
+"""Sums of what calls of the model used and cost, counted from the operator's log: `.ship/usage.db`.
+
+The log is the source: beside the sums stands how far each of its files is counted, in the same transaction, so that a kill leaves
+neither out nor twice. Sums are kept when the log of their day is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sqlite3
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from bot import errors
+from bot.contracts.environment import Disk
+from bot.telemetry.log import PACKED, day_files
+
+VERSION = 1
+FILE = "usage.db"
+BUSY_SECONDS = 30.0
+READ = 1024 * 1024
+TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
+_COUNTED = ("turns", "failed", "calls", *TOKENS, "costUsd", "unpriced")
+_NEEDLES = (b'"llm_response"', b'"turn_end"')
+_HOUR = 3_600
+_EPOCH = date(1970, 1, 1)
+_TABLES = f"""
+CREATE TABLE files (name TEXT PRIMARY KEY, size INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE usage (
+    hour INTEGER, chat TEXT, person TEXT, model TEXT, purpose TEXT,
+    {", ".join(f"{name} NOT NULL" for name in _COUNTED)},
+    PRIMARY KEY (hour, chat, person, model, purpose)
+) WITHOUT ROWID;
+CREATE TABLE failures (
+    hour INTEGER, chat TEXT, error TEXT, count INTEGER NOT NULL, PRIMARY KEY (hour, chat, error)
+) WITHOUT ROWID;
+CREATE TABLE latencies (
+    hour INTEGER, chat TEXT, ms INTEGER, count INTEGER NOT NULL, PRIMARY KEY (hour, chat, ms)
+) WITHOUT ROWID;
+"""
+
+_WHERE = " WHERE hour >= :hour AND (:chat IS NULL OR chat = :chat)"
+By = Literal["day", "person", "chat", "model"]
+_GROUPS: Mapping[By, str] = {
+    "day": "date(hour * 3600, 'unixepoch')",
+    "person": "person",
+    "chat": "chat",
+    "model": "model",
+}
+
+
+@dataclass
+class UsageTotals:
+    """Totals of log lines. Failures that the provider bills count with their tokens and cost, not as calls."""
+
+    turns: int = 0
+    failed: int = 0
+    calls: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    models: Counter[str] = field(default_factory=Counter)
+    """Answers by model."""
+    tokens: Counter[str] = field(default_factory=Counter)
+    cost: float = 0.0
+    unpriced: int = 0
+    latencies: Counter[int] = field(default_factory=Counter)
+    """Answers by milliseconds, of which two digits are kept."""
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        """Count one line; most are no matter."""
+        details = _details(line)
+        if line.get("kind") == "turn_end":
+            self.turns += 1
+            self.failed += details.get("status") == "failed"
+        elif line.get("kind") == "llm_response":
+            usage, error = details.get("usage"), details.get("error")
+            if isinstance(usage, dict):
+                self._billed(usage, details)
+            if error is not None or not isinstance(usage, dict):
+                self.errors[str(error or "unknown")] += 1
+            else:
+                self.calls += 1
+                self.models[str(details.get("model") or "unknown")] += 1
+                self.latencies[_two_digits(_number(details.get("latencyMs")))] += 1
+
+    def _billed(self, usage: Mapping[str, Any], details: Mapping[str, Any]) -> None:
+        for name in TOKENS:
+            self.tokens[name] += _number(usage.get(name))
+        cost = details.get("costUsd")
+        if isinstance(cost, int | float):
+            self.cost += cost
+        else:
+            self.unpriced += 1
+
+    @property
+    def prompt(self) -> int:
+        """Tokens that were read, from the cache too."""
+        return sum(self.tokens[name] for name in TOKENS[:3])
+
+    @property
+    def cached(self) -> float | None:
+        """The share of what was read that came from the cache; None if nothing was."""
+        return self.tokens["cacheReadTokens"] / self.prompt if self.prompt else None
+
+    def latency(self, share: float) -> int | None:
+        """The latency that this share of the answers did not exceed, in milliseconds; None if there was none."""
+        left = max(1, math.ceil(share * self.latencies.total()))
+        for ms, count in sorted(self.latencies.items()):
+            left -= count
+            if left <= 0:
+                return ms
+        return None
+
+    @property
+    def counted(self) -> tuple[float, ...]:
+        """The figures, in the order of the table."""
+        tokens = (self.tokens[name] for name in TOKENS)
+        return self.turns, self.failed, self.calls, *tokens, self.cost, self.unpriced
+
+
+_Key = tuple[int, str, str, str, str]
+
+
+class UsageSums:
+    """The sums of a folder's log. Blocking, for any thread and for several processes; raises `errors.StorageError`."""
+
+    def __init__(self, home: Path, disk: Disk) -> None:
+        self._path = home / FILE
+        self._logs = home / "logs"
+        self._disk = disk
+
+    def catch_up(self) -> None:
+        """Count what the log has that is not counted yet. A file that has become shorter is counted anew, with its day."""
+        with self._opened() as db:
+            self._count(db)
+
+    def rebuild(self) -> tuple[int, int]:
+        """Count everything anew; the number of days of the log, and of days whose sums stay as they are since their log is
+        gone.
+        """
+        with self._opened() as db:
+            days = {day for day, _, _ in day_files(self._logs, self._disk)}
+            with _transaction(db):
+                for day in days:
+                    _forget(db, day)
+            self._count(db)
+            kept = {hour // 24 for (hour,) in db.execute("SELECT DISTINCT hour FROM usage")}
+            return len(days), len(kept - {(day - _EPOCH).days for day in days})
+
+    def total(self, *, chat: str | None = None, since: float = 0.0) -> UsageTotals:
+        """All that was counted from the hour of a time on (epoch seconds), of one chat or of all."""
+        given, found = _given(chat, since), UsageTotals()
+        with self._opened() as db:
+            for _, sums in self._grouped(db, "''", given):
+                found = sums
+            for counts, table, name, count in (
+                (found.errors, "failures", "error", "count"),
+                (found.latencies, "latencies", "ms", "count"),
+                (found.models, "usage", "model", "calls"),
+            ):
+                select = f"SELECT {name}, SUM({count}) FROM {table}{_WHERE} GROUP BY 1"  # noqa: S608 - constants
+                counts.update(dict(db.execute(select, given)))
+        found.models = +found.models
+        return found
+
+    def by(self, name: By, *, chat: str | None = None, since: float = 0.0) -> list[tuple[str, UsageTotals]]:
+        """The same by day (UTC) in order, or by person, chat or model, the dearest first. Without errors, models, latencies.
+        "" is what belongs to no person, chat or model.
+        """
+        with self._opened() as db:
+            found = list(self._grouped(db, _GROUPS[name], _given(chat, since)))
+        if name == "model":
+            found = [one for one in found if one[0]]
+        if name != "day":
+            found.sort(key=lambda one: (-one[1].cost, -one[1].prompt, one[0]))
+        return found
+
+    @staticmethod
+    def _grouped(
+        db: sqlite3.Connection, group: str, given: Mapping[str, Any]
+    ) -> Iterator[tuple[str, UsageTotals]]:
+        sums = ", ".join(f"SUM({name})" for name in _COUNTED)
+        select = f"SELECT {group}, {sums} FROM usage{_WHERE} GROUP BY 1 ORDER BY 1"  # noqa: S608 - constants
+        for name, turns, failed, calls, *tokens, cost, unpriced in db.execute(select, given):
+            counted = Counter(dict(zip(TOKENS, tokens, strict=True)))
+            yield name, UsageTotals(turns, failed, calls, tokens=counted, cost=cost, unpriced=unpriced)
+
+    # ------------------------------------------------------------ the file
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """A connection to tables of this version; a file that is damaged or of another version is made anew from the log."""
+        try:
+            try:
+                db = self._connect()
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError:
+                for end in ("", "-wal", "-shm"):
+                    self._path.with_name(self._path.name + end).unlink(missing_ok=True)
+                db = self._connect()
+            with contextlib.closing(db):
+                yield db
+        except (sqlite3.Error, OSError) as error:
+            raise errors.StorageError(f"the sums of usage cannot be kept: {error}") from error
+
+    def _connect(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path.touch(mode=0o600)
+        db = sqlite3.connect(self._path, isolation_level=None, timeout=BUSY_SECONDS)
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            # What a power cut takes with it is counted again.
+            db.execute("PRAGMA synchronous=NORMAL")
+            if db.execute("PRAGMA user_version").fetchone() != (VERSION,):
+                _make_anew(db)
+        except sqlite3.Error:
+            db.close()
+            raise
+        return db
+
+    # ------------------------------------------------------------ the log
+
+    def _count(self, db: sqlite3.Connection) -> None:
+        files = day_files(self._logs, self._disk)
+        with _transaction(db):
+            # A power cut may have taken the end of a file that was counted. One that is gone was removed or compressed.
+            for day in {day for day, _, path in files if 0 < self._size(path) < _counted(db, path)}:
+                _forget(db, day)
+        for _, _, path in files:
+            if self._size(path) > _counted(db, path):
+                with _transaction(db):
+                    self._count_file(db, path)
+
+    def _count_file(self, db: sqlite3.Connection, path: Path) -> None:
+        at = _counted(db, path)
+        groups: dict[_Key, UsageTotals] = defaultdict(UsageTotals)
+        rest = b""
+        for piece in self._pieces(path, at):
+            whole, end, rest = (rest + piece).rpartition(b"\n")
+            at += len(whole) + len(end)
+            if any(needle in whole for needle in _NEEDLES):
+                for raw in whole.split(b"\n"):
+                    if any(needle in raw for needle in _NEEDLES):
+                        _take(groups, raw)
+        _add(db, groups)
+        # Nothing is added any more to a file that is compressed, be it damaged.
+        done = self._size(path) if path.suffix == PACKED else at
+        db.execute("INSERT OR REPLACE INTO files VALUES (?, ?)", (_name(path), done))
+
+    def _size(self, path: Path) -> int:
+        """Bytes of a file, uncompressed."""
+        if path.suffix != PACKED:
+            return self._disk.size(path)
+        with contextlib.closing(self._disk.open(path)) as file:
+            return int.from_bytes(file.read(max(0, file.size - 4), 4), "little")
+
+    def _pieces(self, path: Path, begin: int) -> Iterator[bytes]:
+        """The bytes of a file from a place on, uncompressed."""
+        with contextlib.closing(self._disk.open(path)) as file:
+            if path.suffix != PACKED:
+                for at in range(begin, file.size, READ):
+                    yield file.read(at, READ)
+                return
+            unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS + 16)
+            with contextlib.suppress(zlib.error):
+                for at in range(0, file.size, READ):
+                    piece = unpacker.decompress(file.read(at, READ))
+                    yield piece[begin:]
+                    begin = max(0, begin - len(piece))
+
+
+def _make_anew(db: sqlite3.Connection) -> None:
+    with _transaction(db):
+        for (name,) in db.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        ).fetchall():
+            db.execute(f'DROP TABLE "{name}"')
+        for statement in _TABLES.split(";\n"):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version={VERSION}")
+
+
+@contextlib.contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    done = False
+    try:
+        yield
+        db.execute("COMMIT")
+        done = True
+    finally:
+        if not done and db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def _counted(db: sqlite3.Connection, path: Path) -> int:
+    found = db.execute("SELECT size FROM files WHERE name = ?", (_name(path),)).fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def _forget(db: sqlite3.Connection, day: date) -> None:
+    first = (day - _EPOCH).days * 24
+    for table in ("usage", "failures", "latencies"):
+        hours = f"DELETE FROM {table} WHERE hour >= ? AND hour < ?"  # noqa: S608 - constants
+        db.execute(hours, (first, first + 24))
+    db.execute("DELETE FROM files WHERE name GLOB ?", (f"{day.isoformat()}.*",))
+
+
+def _take(groups: Mapping[_Key, UsageTotals], raw: bytes) -> None:
+    try:
+        line = json.loads(raw)
+        hour = math.floor(datetime.fromisoformat(line["timestamp"]).timestamp() / _HOUR)
+    except (ValueError, TypeError, KeyError):
+        return
+    if line.get("kind") not in {"llm_response", "turn_end"}:
+        return
+    details = _details(line)
+    who = (line.get("chatKey"), details.get("person"), details.get("model"), details.get("purpose"))
+    chat, person, model, purpose = (str(one or "") for one in who)
+    groups[hour, chat, person, model, purpose].take(line)
+
+
+def _add(db: sqlite3.Connection, groups: Mapping[_Key, UsageTotals]) -> None:
+    marks = ", ".join("?" * (5 + len(_COUNTED)))
+    more = ", ".join(f"{name} = {name} + excluded.{name}" for name in _COUNTED)
+    db.executemany(
+        f"INSERT INTO usage VALUES ({marks}) ON CONFLICT DO UPDATE SET {more}",  # noqa: S608 - constants
+        ((*key, *sums.counted) for key, sums in groups.items()),
+    )
+    more = " VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count"
+    for (hour, chat, *_), sums in groups.items():
+        for table, counts in (("failures", sums.errors), ("latencies", sums.latencies)):
+            rows = [(hour, chat, name, count) for name, count in counts.items()]
+            db.executemany("INSERT INTO " + table + more, rows)
+
+
+def _given(chat: str | None, since: float) -> Mapping[str, Any]:
+    return {"chat": chat, "hour": math.floor(since / _HOUR)}
+
+
+def _name(path: Path) -> str:
+    return path.name.removesuffix(PACKED)
+
+
+def _details(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = line.get("details")
+    return found if isinstance(found, dict) else {}
+
+
+def _number(value: object) -> int:
+    return round(value) if isinstance(value, int | float) else 0
+
+
+def _two_digits(value: int) -> int:
+    return value if value < 100 else round(value, 2 - len(str(value)))

@@ -1,0 +1,93 @@
+"""The time of `shipmate stats` with a million lines of log over 30 days: `python -m tests.bench.bills [LINES]`.
+
+Prints seconds for counting the whole log once, for what came since, and for each view of the sums in a process of its own,
+beside one that only says its version.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bot.history.usage import UsageSums
+from bot.system import SystemDisk
+
+DAYS = 30
+CHATS = 500
+WORDS = "谈谈那艘船 and what it may cost to paint it again. " * 8
+
+
+def fill(logs: Path, lines: int) -> None:
+    """Write a log as turns of two calls with a tool leave it: 2 of 10 lines are the model's answers, 1 is the end of a turn."""
+    for day in range(1, DAYS + 1):
+        written = list[str]()
+        for number in range(lines // DAYS // 10):
+            at = f"2027-01-{day:02}T{number % 24:02}:{number % 60:02}:00.000Z"
+            who = {"chatKey": f"telegram:chat:{number * 7 % CHATS}", "requestId": f"01{day:02}{number:022}"}
+            person = f"telegram:{number * 7 % CHATS}"
+            usage = {
+                "inputTokens": 900,
+                "outputTokens": 120,
+                "cacheReadTokens": 7_000,
+                "cacheWriteTokens": 400,
+            }
+            answer: dict[str, Any] = {
+                "model": "claude-sonnet-5-5",
+                "purpose": "turn",
+                "person": person,
+                "usage": usage,
+            }
+            answer |= {"costUsd": 0.0045, "latencyMs": 700 + number % 900, "messages": [{"text": WORDS}]}
+            for kind, details in (
+                *(("inbound", {"text": WORDS}), ("turn_start", {}), ("llm_request", {"messages": [WORDS]})),
+                *(
+                    ("llm_response", answer),
+                    ("tool_call", {"input": WORDS}),
+                    ("tool_result", {"result": WORDS}),
+                ),
+                *(("llm_request", {"messages": [WORDS]}), ("llm_response", answer), ("delivery", {})),
+                ("turn_end", {"status": "done", "person": person}),
+            ):
+                line = {"timestamp": at, "kind": kind, "message": "x", "details": details} | who
+                written.append(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
+        data = "\n".join([*written, ""]).encode()
+        if day < DAYS:
+            (logs / f"2027-01-{day:02}.jsonl.gz").write_bytes(gzip.compress(data, 1))
+        else:
+            (logs / f"2027-01-{day:02}.jsonl").write_bytes(data)
+
+
+def _seconds(*words: str) -> float:
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "bot", *words], check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+def _say(name: str, seconds: float) -> None:
+    sys.stdout.write(f"{name:>16} {seconds:7.3f} s\n")
+
+
+def main(lines: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        logs = Path(folder) / ".ship" / "logs"
+        logs.mkdir(parents=True)
+        fill(logs, lines)
+        sums = UsageSums(logs.parent, SystemDisk())
+        for name in ("the whole log", "nothing new"):
+            began = time.perf_counter()
+            sums.catch_up()
+            _say(name, time.perf_counter() - began)
+        _say("version", min(_seconds("version") for _ in range(5)))
+        for by in ("", "day", "person", "chat", "model"):
+            words = ("stats", "--dir", folder, *(("--by", by) if by else ()))
+            _say(f"stats {by}", min(_seconds(*words) for _ in range(5)))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
