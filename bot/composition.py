@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from bot import config, descriptors, discovery, ports
+from bot import config, configuration, descriptors, discovery, ports
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
 from bot.agent.claims.performed_actions import ActionRecorder
@@ -270,6 +270,7 @@ def build_model(settings: config.Settings, environment: Environment, log: JsonlL
         rng=environment.rng,
         log_messages=llm.log_messages,
         log_payload=llm.log_payload,
+        prices=configuration.prices_of(llm),
         pace=environment.pace,
     )
     return WatchedModel(model, clock=environment.clock)
@@ -375,6 +376,7 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers) -> 
                 fast_model=llm.fast_model if llm.provider != "demo" else "",
                 windows=services.windows,
                 estimator=Estimator(services.learned),
+                prices=configuration.prices_of(llm),
             ),
             history=HistoryDeps(
                 archive=services.archive,

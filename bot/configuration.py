@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bot import config, discovery
-from bot.llm import prices
+from bot.llm.prices import AS_OF, Price, PriceTable
 from bot.tools import findings
 
 
@@ -19,13 +19,29 @@ def load(root: Path, *, defaults: bool = False) -> config.Settings:
     return dataclasses.replace(settings, warnings=(*settings.warnings, *also))
 
 
+def prices_of(llm: config.Llm) -> PriceTable:
+    """The prices of models, those of ship.json before the table's."""
+    return PriceTable(
+        {
+            name: Price(
+                one.input,
+                one.output,
+                one.input if one.cache_read is None else one.cache_read,
+                write=one.cache_write,
+            )
+            for name, one in llm.prices.items()
+        }
+    )
+
+
 def unpriced(llm: config.Llm) -> Iterator[str]:
     """Yield a warning for each model whose cost cannot be told."""
     if llm.provider == "demo":
         return
+    prices = prices_of(llm)
     for key, model in (("llm.model", llm.model), ("llm.fastModel", llm.fast_model)):
         if prices.million(model) is None:
             yield (
                 f"{key}: found {model}, whose price is not known, so its cost is not counted; "
-                f"the models with a price are {', '.join(sorted(prices.PRICES.keys() - {'demo'}))}"
+                f"set it in llm.prices; the models with a price (of {AS_OF}) are {', '.join(prices.names)}"
             )

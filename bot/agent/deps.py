@@ -25,6 +25,7 @@ from bot.contracts.tools import Skills
 from bot.history.memories import Memories
 from bot.history.requests import RequestLog
 from bot.history.transcript import Transcript
+from bot.llm.prices import PriceTable
 from bot.llm.windows import ContextWindows
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
@@ -54,6 +55,7 @@ class ModelDeps:
     """Context windows and output limits of models, in tokens."""
     estimator: Estimator = field(default_factory=Estimator)
     """Tokens as the models count them."""
+    prices: PriceTable = field(default_factory=PriceTable)
     choice: Choice = field(default_factory=Choice)
 
     @property

@@ -30,7 +30,6 @@ from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import Boundary, Said, TurnEnd, TurnStart, TurnStatus
-from bot.llm import prices
 from bot.telemetry import context
 
 WITHDRAWN = (Refused, TurnTooLarge, HistoryCleared, errors.RequestInvalid)
@@ -189,7 +188,7 @@ class AgentRuntime:
             chosen=deps.models.choice.name is not None,
             default=deps.models.default_model,
             window=deps.models.windows.window(name),
-            price=prices.million(name),
+            price=deps.models.prices.million(name),
             messages=len(self.store),
             max_messages=deps.limits.max_messages,
         )

@@ -23,7 +23,7 @@ from bot.contracts.transcript import (
     TurnEnd,
     TurnStart,
 )
-from bot.llm import body, prices
+from bot.llm import body
 from bot.tools import excerpt
 
 Reason = Literal[
@@ -193,7 +193,7 @@ class ViewChanges:
         elif not isinstance(change, Tail):
             self.tell(replace(change, reason=reason))
         after, rest = self.tokens(), self._rest(change)
-        cost = prices.prefix_cost(self._deps.models.name, rest, prompt=after)
+        cost = self._deps.models.prices.prefix_cost(self._deps.models.name, rest, prompt=after)
         kind, told = _TOLD[change.type]
         self._deps.log.write(
             kind,

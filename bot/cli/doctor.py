@@ -273,8 +273,11 @@ async def model(config: Settings) -> AsyncIterator[Finding]:
         )
         return
     else:
+        from bot.configuration import prices_of
+
         for key, name in (("llm.model", llm.model), ("llm.fastModel", llm.fast_model)):
-            async for one in _of_model(asked, key, name, llm.context_window if key == "llm.model" else None):
+            window, price = llm.context_window if key == "llm.model" else None, prices_of(llm).million(name)
+            async for one in _of_model(asked, key, name, window, price):
                 yield one
     finally:
         await asked.close()
@@ -297,9 +300,9 @@ def _model(config: Settings) -> Model:
     )
 
 
-async def _of_model(asked: Model, key: str, name: str, configured: int | None) -> AsyncIterator[Finding]:
-    from bot.llm import prices
-
+async def _of_model(
+    asked: Model, key: str, name: str, configured: int | None, price: tuple[float, float] | None
+) -> AsyncIterator[Finding]:
     try:
         facts = await asked.facts(name)
     except errors.ModelUnknown as error:
@@ -308,7 +311,7 @@ async def _of_model(asked: Model, key: str, name: str, configured: int | None) -
     except errors.ModelError as error:
         yield Finding(key, "later", f"the provider does not tell of {name}: {error}", "try again")
         return
-    window, price = configured or facts.window, prices.million(name)
+    window = configured or facts.window
     costs = (
         "price unknown"
         if price is None

@@ -221,6 +221,7 @@ async def _again(
     import random
 
     from bot.agent.rerunning import rerun
+    from bot.configuration import prices_of
     from bot.llm.factory import build_model
     from bot.system import SystemClock, SystemDisk, UlidSource
     from bot.telemetry import JsonlLog, LogRedactor, Redactor, turn_scope
@@ -242,6 +243,7 @@ async def _again(
             rng=random.Random(),  # noqa: S311 - how long to wait before asking again
             log_messages=config.llm.log_messages,
             log_payload=config.llm.log_payload,
+            prices=prices_of(config.llm),
         )
         with turn_scope(chat_key=ChatKey.parse(found.chat_key), request_id=found.request_id):
             try:

@@ -41,6 +41,7 @@ class Llm:
     max_tokens: int
     context_window: int | None
     fast_model: str
+    prices: Mapping[str, ship_file.ModelPrice]
     log_messages: bool
     log_payload: bool
 
@@ -378,6 +379,7 @@ def _llm(llm: ship_file.Llm, env: Mapping[str, str]) -> Llm:
         max_tokens=llm.max_tokens,
         context_window=llm.context_window,
         fast_model=llm.fast_model,
+        prices=llm.prices,
         log_messages=messages,
         log_payload=messages and env.get("SMA_LOG_LLM_PAYLOAD", "0").lower() in _ON,
     )

@@ -41,6 +41,22 @@ class StrictModel(BaseModel):
     )
 
 
+Dollars = Annotated[float, Field(ge=0, le=100_000)]
+
+
+class ModelPrice(StrictModel):
+    """US dollars for a million tokens of a model."""
+
+    input: Dollars
+    """Tokens read."""
+    output: Dollars
+    """Tokens written."""
+    cache_read: Dollars | None = None
+    """Tokens read from the cache; null: as those read."""
+    cache_write: Dollars | None = None
+    """Tokens written to the cache; null: 1.25 times those read."""
+
+
 class Llm(StrictModel):
     """The language model."""
 
@@ -58,6 +74,8 @@ class Llm(StrictModel):
     """Tokens that fit into one request; null: known for the model."""
     fast_model: Annotated[str, Field(min_length=1, max_length=200)] = "claude-haiku-5-5"
     """The model that brings the results of several tasks together."""
+    prices: dict[Annotated[str, Field(min_length=1, max_length=200)], ModelPrice] = {}
+    """Prices by model, before those that are built in (`shipmate check` says which models have one, and of which day)."""
     log_messages: bool = True
     """Write words of people and of the model to log lines."""
 

@@ -22,9 +22,10 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
-from bot.llm import classify, prices
+from bot.llm import classify
 from bot.llm.body import COMPACTION, body_of, headers_of, pieces
 from bot.llm.log import usage_object
+from bot.llm.prices import PriceTable
 from bot.llm.quote_filter import withhold_quotes
 from bot.llm.sse import EventStream, endless
 from bot.llm.stream import Accumulator
@@ -87,11 +88,13 @@ class AnthropicModel:
         base_url: str | None = None,
         timeouts: Timeouts | None = None,
         max_bytes: int | None = None,
+        prices: PriceTable | None = None,
         pace: float = 1.0,
     ) -> None:
         self._timeouts = timeouts or Timeouts()
         self._clock = clock
         self._key = api_key
+        self._prices = prices or PriceTable()
         self._limit = {} if max_bytes is None else {"max_bytes": max_bytes}
         url = base_url or DEFAULT_BASE_URL
         timeout = httpx2.Timeout(
@@ -141,7 +144,7 @@ class AnthropicModel:
                 await response.close()
         if failure is not None:
             # Raised out here, so that it drags no chain of errors along whose texts hold the request.
-            raise self._discreet(_with_what_came(failure, request, answer), request, response)
+            raise self._discreet(self._with_what_came(failure, request, answer), request, response)
 
     async def _open(self, request: ModelRequest) -> anthropic.AsyncStream[object]:
         try:
@@ -200,7 +203,7 @@ class AnthropicModel:
         first: int | None,
     ) -> ModelReply:
         model = answer.model or request.model
-        cost = prices.cost_usd(model, answer.usage)
+        cost = self._prices.cost_usd(model, answer.usage)
         return ModelReply(
             content=answer.content,
             stop_reason=answer.stop_reason,
@@ -232,6 +235,15 @@ class AnthropicModel:
         if isinstance(cause, httpx2.TimeoutException):
             return errors.StreamBroken(f"The provider fell silent ({name}).")
         return errors.StreamBroken(f"The connection to the provider broke ({name}).")
+
+    def _with_what_came(
+        self, failure: errors.ModelError, request: ModelRequest, answer: Accumulator
+    ) -> errors.ModelError:
+        """The failure with what the provider had said of the answer by then: it bills what it has read and written."""
+        if answer.started:
+            cost = self._prices.cost_usd(answer.model or request.model, answer.usage)
+            failure.add_bill(answer.stop_reason, usage_object(answer.usage), cost)
+        return failure
 
     def _discreet(
         self,
@@ -284,16 +296,6 @@ class AnthropicModel:
 
     async def close(self) -> None:
         await self._client.close()
-
-
-def _with_what_came(
-    failure: errors.ModelError, request: ModelRequest, answer: Accumulator
-) -> errors.ModelError:
-    """The failure with what the provider had said of the answer by then: it bills what it has read and written."""
-    if answer.started:
-        cost = prices.cost_usd(answer.model or request.model, answer.usage)
-        failure.add_bill(answer.stop_reason, usage_object(answer.usage), cost)
-    return failure
 
 
 def _count(value: object) -> int | None:

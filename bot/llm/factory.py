@@ -8,6 +8,7 @@ from bot import errors
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.model import Model
 from bot.llm.log import LoggedModel
+from bot.llm.prices import PriceTable
 from bot.llm.retry import RetryingModel
 
 EXTRAS = ("bedrock", "vertex")
@@ -29,18 +30,34 @@ def build_model(
     base_url: str | None = None,
     log_messages: bool = True,
     log_payload: bool = False,
+    prices: PriceTable | None = None,
     pace: float = 1.0,
 ) -> Model:
     """The model of `llm` in ship.json: logged, and asked again where that helps. Raises `errors.ConfigError`.
 
     Building Anthropic's imports its library, which takes seconds: not on a running event loop.
     """
-    model = _provider(provider_of(provider, api_key), api_key, base_url, clock, pace)
+    model = _provider(
+        provider=provider_of(provider, api_key),
+        api_key=api_key,
+        base_url=base_url,
+        clock=clock,
+        prices=prices,
+        pace=pace,
+    )
     logged = LoggedModel(model, log=log, ids=ids, clock=clock, messages=log_messages, payload=log_payload)
     return RetryingModel(logged, clock=clock, rng=rng, log=log)
 
 
-def _provider(provider: str, api_key: str | None, base_url: str | None, clock: Clock, pace: float) -> Model:
+def _provider(
+    *,
+    provider: str,
+    api_key: str | None,
+    base_url: str | None,
+    clock: Clock,
+    prices: PriceTable | None,
+    pace: float,
+) -> Model:
     if provider == "demo":
         from bot.llm.demo import DemoModel
 
@@ -61,4 +78,4 @@ def _provider(provider: str, api_key: str | None, base_url: str | None, clock: C
         )
     from bot.llm.client import AnthropicModel
 
-    return AnthropicModel(api_key=api_key, base_url=base_url, clock=clock, pace=pace)
+    return AnthropicModel(api_key=api_key, base_url=base_url, clock=clock, prices=prices, pace=pace)

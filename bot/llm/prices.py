@@ -1,16 +1,17 @@
-"""Prices of models: the cost of a call in US dollars."""
+"""Prices of models: the cost of a call in US dollars. The one table of them; `llm.prices` of ship.json goes before it."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from bot.contracts.model import Usage
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Dollars for a million tokens. Writing to the cache costs 1.25 × input."""
+    """Dollars for a million tokens. Writing to the cache costs 1.25 × input where `write` says nothing else."""
 
     input: float
     output: float
@@ -18,17 +19,21 @@ class Price:
     above: int | None = None
     """If the prompt has more tokens than this, `higher` holds for every token of the request."""
     higher: Price | None = None
+    write: float | None = None
 
     def of(self, usage: Usage) -> float:
+        write = self.input * 1.25 if self.write is None else self.write
         return (
             usage.input_tokens * self.input
             + usage.output_tokens * self.output
             + usage.cache_read_tokens * self.read
-            + usage.cache_write_tokens * self.input * 1.25
+            + usage.cache_write_tokens * write
         ) / 1_000_000
 
 
-PRICES = {
+AS_OF = "2026-11-20"
+"""The day of these prices."""
+PRICES: Mapping[str, Price] = {
     "claude-fable-5-1": Price(10, 50, 0.25),
     "claude-opus-5-5": Price(4, 20, 0.20),
     "claude-opus-5": Price(5, 25, 0.50),
@@ -38,23 +43,6 @@ PRICES = {
 }
 
 _DATED = re.compile(r"(?:-latest|[-@]\d{8})?")
-
-
-def cost_usd(model: str, usage: Usage) -> float | None:
-    """The price of one call; None where the model's is unknown.
-
-    A model is known by its name, with or without a date: `claude-opus-5-20260101` is `claude-opus-5`, while
-    `claude-opus-5-7` is a model of its own.
-    """
-    prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    price = _price(model, prompt)
-    return None if price is None else price.of(usage)
-
-
-def million(model: str) -> tuple[float, float] | None:
-    """Return the price of a million tokens of input and of output in US dollars; None if the model's price is unknown."""
-    price = _price(model, 0)
-    return None if price is None else (price.input, price.output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +55,49 @@ class PrefixCost:
     """If it has not changed and is read from the cache."""
 
 
-def prefix_cost(model: str, tokens: int, *, prompt: int | None = None) -> PrefixCost | None:
-    """Return the cost of `tokens` of a prefix; None if the model's price is unknown. `prompt` is the size of the whole
-    request, which decides the price of some models.
+@dataclass(frozen=True, slots=True)
+class PriceTable:
+    """Prices by the names of models, with `own` before those of the table.
+
+    A model is known by its name, with or without a date: `claude-opus-5-20260101` is `claude-opus-5`, while
+    `claude-opus-5-7` is a model of its own.
     """
-    price = _price(model, tokens if prompt is None else prompt)
-    if price is None:
+
+    own: Mapping[str, Price] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """The models that have a price, without the demo."""
+        return sorted({*PRICES, *self.own} - {"demo"})
+
+    def cost_usd(self, model: str, usage: Usage) -> float | None:
+        """The price of one call; None where the model's is unknown."""
+        prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        price = self._price(model, prompt)
+        return None if price is None else price.of(usage)
+
+    def million(self, model: str) -> tuple[float, float] | None:
+        """Return the price of a million tokens of input and of output in US dollars; None if the model's price is unknown."""
+        price = self._price(model, 0)
+        return None if price is None else (price.input, price.output)
+
+    def prefix_cost(self, model: str, tokens: int, *, prompt: int | None = None) -> PrefixCost | None:
+        """Return the cost of `tokens` of a prefix; None if the model's price is unknown. `prompt` is the size of the whole
+        request, which decides the price of some models.
+        """
+        price = self._price(model, tokens if prompt is None else prompt)
+        if price is None:
+            return None
+        return PrefixCost(
+            price.of(Usage(cache_write_tokens=tokens)), price.of(Usage(cache_read_tokens=tokens))
+        )
+
+    def _price(self, model: str, prompt: int) -> Price | None:
+        for prices in (self.own, PRICES):
+            for name in sorted(prices, key=len, reverse=True):
+                if model.startswith(name) and _DATED.fullmatch(model, len(name)):
+                    price = prices[name]
+                    if price.above is not None and price.higher is not None and prompt > price.above:
+                        return price.higher
+                    return price
         return None
-    return PrefixCost(price.of(Usage(cache_write_tokens=tokens)), price.of(Usage(cache_read_tokens=tokens)))
-
-
-def _price(model: str, prompt: int) -> Price | None:
-    for name in sorted(PRICES, key=len, reverse=True):
-        if model.startswith(name) and _DATED.fullmatch(model, len(name)):
-            price = PRICES[name]
-            if price.above is not None and price.higher is not None and prompt > price.above:
-                return price.higher
-            return price
-    return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from bot.contracts.model import Usage
-from bot.llm import prices
+from bot.llm.prices import PriceTable
 
 MODEL = "claude-sonnet-5-5"
 SMALLEST = 1_024
@@ -42,10 +42,10 @@ class Bill:
 
     def cents(self, turns: int) -> float:
         """Of a turn, on average; what memory and compaction cost included."""
-        return 100 * sum(prices.cost_usd(MODEL, one.usage) or 0.0 for one in self.sent) / turns
+        return 100 * sum(PriceTable().cost_usd(MODEL, one.usage) or 0.0 for one in self.sent) / turns
 
     def cents_of(self, purpose: str, turns: int) -> float:
-        costs = (prices.cost_usd(MODEL, one.usage) for one in self.sent if one.purpose == purpose)
+        costs = (PriceTable().cost_usd(MODEL, one.usage) for one in self.sent if one.purpose == purpose)
         return 100 * sum(cost or 0.0 for cost in costs) / turns
 
     @property

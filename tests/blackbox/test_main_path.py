@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from bot.history.usage import UsageSums
 from bot.system import SystemDisk
 from bot.testing.anthropic_script import tool_use
@@ -53,6 +55,8 @@ async def test_slack_answers_in_threads_and_knows_who_addressed_it(world: World)
 
 async def test_the_log_links_one_request_id_from_inbound_to_delivery(world: World) -> None:
     world.only("telegram")
+    price = {"input": 1_000, "output": 2_000, "cacheRead": 0, "cacheWrite": 3_000}
+    world.config["llm"]["prices"] = {"claude-sonnet-5-5": price}
     await world.start()
     world.model.answer(tool_use("chat_send", {"text": "Hello."}))
     world.model.answer()
@@ -75,7 +79,10 @@ async def test_the_log_links_one_request_id_from_inbound_to_delivery(world: Worl
     response = next(line for line in lines if line["kind"] == "llm_response")["details"]
     assert set(response["usage"]) == {"inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens"}
     assert response["usage"]["inputTokens"] + response["usage"]["cacheWriteTokens"] > 0
-    assert response["costUsd"] > 0
+    billed = {"inputTokens": 1_000, "outputTokens": 2_000, "cacheWriteTokens": 3_000}
+    cost = sum(response["usage"][name] * dollars for name, dollars in billed.items()) / 1_000_000
+    assert response["costUsd"] == pytest.approx(cost)
+    assert cost > 0
     assert response["providerRequestId"].startswith("req")
     assert (response["purpose"], response["person"]) == ("turn", f"telegram:{PERSON}")
     (whose,) = [line["details"]["person"] for line in lines if line["kind"] == "turn_end"]

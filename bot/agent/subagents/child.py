@@ -172,7 +172,8 @@ class Child:
         request = self._request(continuation)
         prompt = deps.models.estimator.request(request)
         totals = self._report.totals
-        most, self._last = limits.next_call(root.limits, totals, request.model, prompt, request.max_tokens)
+        usd = limits.expected(deps.models.prices, request.model, prompt, limits.ANSWER_TOKENS).usd
+        most, self._last = limits.next_call(root.limits, totals, usd, prompt, request.max_tokens)
         request = replace(request, max_tokens=most)
         if self._last and totals.model_calls:
             # No more is to come: what there is has to be said now.
@@ -180,7 +181,7 @@ class Child:
                 continuation, max_tokens=most, tail=(*continuation.tail, wording.last_step())
             )
             request = self._request(continuation)
-        room = limits.expected(request.model, prompt, most)
+        room = limits.expected(deps.models.prices, request.model, prompt, most)
         async with root.allowance.room(room) as bill:
             began = deps.clock.monotonic()
             reply = await self._stream(request)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from bot import errors
 from bot.contracts.model import ModelReply, Usage
 from bot.contracts.tasks import TaskTotals
-from bot.llm import prices
+from bot.llm.prices import PriceTable
 
 ANSWER_TOKENS = 1_024
 """Tokens assumed for an answer until its size is known."""
@@ -79,22 +79,21 @@ def added(totals: TaskTotals, reply: ModelReply) -> TaskTotals:
     )
 
 
-def expected(model: str, prompt: int, answer: int) -> Room:
+def expected(prices: PriceTable, model: str, prompt: int, answer: int) -> Room:
     """Return the cost of a call with so many tokens of input and output, none of them cached."""
     usd = prices.cost_usd(model, Usage(cache_write_tokens=prompt, output_tokens=answer))
     return Room(prompt + answer, usd or 0.0)
 
 
-def next_call(limits: TaskLimits, totals: TaskTotals, model: str, prompt: int, most: int) -> tuple[int, str]:
+def next_call(limits: TaskLimits, totals: TaskTotals, usd: float, prompt: int, most: int) -> tuple[int, str]:
     """Return the tokens that the answer to a prompt may have, and the limit that leaves no room for another call after it, ""
-    where there is room. Raises `LimitReached` where there is none for this one.
+    where there is room. Raises `LimitReached` where there is none for this one. `usd` is what it may cost.
     """
     left = limits.tokens - tokens(totals.usage) - prompt
     if totals.model_calls >= limits.calls:
         raise LimitReached(_calls(limits))
     if left < LEAST_ANSWER:
         raise LimitReached(_tokens(limits))
-    usd = expected(model, prompt, ANSWER_TOKENS).usd
     if limits.usd is not None and totals.cost_usd + usd > limits.usd:
         raise LimitReached(_usd(limits.usd))
     last = ""

@@ -112,7 +112,9 @@ async def _asked(results: Sequence[Result], allowance: Allowance, tally: Tally, 
         messages=({"role": "user", "content": [{"type": "text", "text": _question(results)}]},),
         purpose=PURPOSE,
     )
-    room = limits.expected(request.model, deps.models.estimator.request(request), request.max_tokens)
+    room = limits.expected(
+        deps.models.prices, request.model, deps.models.estimator.request(request), request.max_tokens
+    )
     async with allowance.room(room) as bill:
         reply = await _within(_stream(request, deps), deps)
         bill.tokens, bill.usd = limits.tokens(reply.usage), reply.cost_usd or 0.0

@@ -110,6 +110,13 @@ def test_check_names_models_whose_cost_cannot_be_told(
     assert done.code == 0
     assert "warning: llm.model: found claude-next-9, whose price is not known" in done.err
     assert "warning: llm.fastModel: found small-1" in done.err
+    own = {"claude-next-9": {"input": 3, "output": 9}, "small-1": {"input": 0, "output": 0, "cacheRead": 0}}
+    priced = {"llm": {"model": "claude-next-9", "fastModel": "small-1", "prices": own}}
+    (project / "ship.json").write_text(json.dumps(priced))
+    assert "price" not in shipmate("check", "--dir", project).err
+    own["small-1"]["input"] = -1
+    (project / "ship.json").write_text(json.dumps(priced))
+    assert "llm.prices.small-1.input: found -1" in shipmate("check", "--dir", project).err
 
 
 def test_check_warns_of_an_open_env_file(shipmate: Shipmate, project: Path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bot.contracts.model import Usage
-from bot.llm.prices import cost_usd, million, prefix_cost
+from bot.llm.prices import Price, PriceTable
 
 MILLION = 1_000_000
 
@@ -28,14 +28,14 @@ MILLION = 1_000_000
     ],
 )
 def test_the_price_of_a_call(model: str, usage: Usage, dollars: float) -> None:
-    assert cost_usd(model, usage) == pytest.approx(dollars)
+    assert PriceTable().cost_usd(model, usage) == pytest.approx(dollars)
 
 
 @pytest.mark.parametrize(
     "model", ["", "demo-2", "gpt-9", "claude-opus-5-7", "claude-opus-50", "claude-sonnet-4-5"]
 )
 def test_an_unknown_model_has_no_price(model: str) -> None:
-    assert cost_usd(model, Usage(MILLION, MILLION)) is None
+    assert PriceTable().cost_usd(model, Usage(MILLION, MILLION)) is None
 
 
 @pytest.mark.parametrize(
@@ -50,17 +50,25 @@ def test_an_unknown_model_has_no_price(model: str) -> None:
 def test_a_changed_prefix_is_written_anew_and_an_unchanged_one_read(
     model: str, prompt: int | None, write: float, read: float
 ) -> None:
-    cost = prefix_cost(model, MILLION, prompt=prompt)
+    cost = PriceTable().prefix_cost(model, MILLION, prompt=prompt)
     assert cost is not None
     assert cost.write == pytest.approx(write)
     assert cost.read == pytest.approx(read)
 
 
 def test_what_a_change_costs_is_unknown_where_the_price_is() -> None:
-    assert prefix_cost("gpt-9", 1_000) is None
+    assert PriceTable().prefix_cost("gpt-9", 1_000) is None
 
 
 def test_what_a_million_tokens_cost_is_told() -> None:
-    assert million("claude-opus-5-5-20260101") == (4, 20)
-    assert million("demo") == (0, 0)
-    assert million("claude-opus-5-7") is None
+    assert PriceTable().million("claude-opus-5-5-20260101") == (4, 20)
+    assert PriceTable().million("demo") == (0, 0)
+    assert PriceTable().million("claude-opus-5-7") is None
+
+
+def test_prices_of_ones_own_go_before_the_table() -> None:
+    own = PriceTable({"claude-opus-5-5": Price(1, 2, 3, write=4), "gpt-9": Price(5, 6, 5)})
+    assert own.cost_usd("claude-opus-5-5-20260901", Usage(MILLION, MILLION, MILLION, MILLION)) == 10
+    assert own.cost_usd("gpt-9", Usage(cache_write_tokens=MILLION)) == 6.25
+    assert own.million("claude-opus-5") == (5, 25)
+    assert "gpt-9" in own.names
