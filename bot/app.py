@@ -27,6 +27,7 @@ from bot import (
 )
 from bot.composition import assemble
 from bot.contracts.channel import Invites
+from bot.dashboard.metrics import LogMetrics
 from bot.lifecycle import Environment, Gateway, Say, serving
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 
@@ -70,7 +71,7 @@ async def _started(
         last_run = around.enter_context(instance.held(settings.home))
         around.enter_context(instance.tokens_held(tokens, settings.root))
         hidden_paths.remove_saved_names(settings.root)
-        redact = LogRedactor(settings.secrets)
+        redact, counted = LogRedactor(settings.secrets), LogMetrics()
         log = JsonlLog(
             settings.home / "logs",
             clock=environment.clock,
@@ -79,6 +80,7 @@ async def _started(
             redact=redact,
             keep_days=settings.log.keep_days,
             max_bytes=settings.log.max_mb * 2**20,
+            observe=counted.observe,
         )
         log.write(
             "start",
@@ -97,7 +99,7 @@ async def _started(
                     say(f"warning: {warning}")
                 await asyncio.to_thread(preload, settings, names)
                 around.enter_context(signals(stop, lambda: _hung_up(log)))
-                gateway = assemble(settings, environment, log, names, dashboard=only is None)
+                gateway = assemble(settings, environment, log, names, counted=counted, dashboard=only is None)
                 async with serving(gateway, say, stop):
                     settle_memory()
                     if not stop.is_set():

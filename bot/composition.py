@@ -31,6 +31,7 @@ from bot.contracts.approvals import Approvals
 from bot.contracts.channel import Channel, ChannelDeps, Manifest
 from bot.contracts.journal import Journal
 from bot.contracts.questions import Questions
+from bot.dashboard.metrics import LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve, ReservedDisk
 from bot.gateway.attachments import Limits as FileLimits
@@ -54,7 +55,7 @@ from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
 from bot.history.usage import UsageSums
 from bot.journal.sqlite import SqliteJournal
-from bot.lifecycle import Environment, Gateway, Readiness
+from bot.lifecycle import Environment, Gateway, GatewayFigures, Readiness
 from bot.llm import factory
 from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
@@ -90,9 +91,10 @@ def assemble(
     log: JsonlLog,
     channel_names: Iterable[str],
     *,
+    counted: LogMetrics | None = None,
     dashboard: bool = True,
 ) -> Gateway:
-    """Put a gateway together. Channels' libraries must have been imported (`preload`)."""
+    """Put a gateway together. Channels' libraries must have been imported (`preload`). `counted` has the log's lines."""
     clock = environment.clock
     services = build_services(settings, environment, log)
     channels = build_channels(services, channel_names)
@@ -115,6 +117,15 @@ def assemble(
         mcp=mcp,
         watch=watch,
         clock=clock,
+    )
+    figures = GatewayFigures(
+        turns=settings.queue.max_concurrent_turns,
+        scheduler=parts.scheduler,
+        agent=agent,
+        memory=memory,
+        reserve=services.reserve,
+        log=log,
+        readiness=readiness,
     )
     return Gateway(
         settings=settings,
@@ -148,7 +159,9 @@ def assemble(
         ),
         watch=watch,
         readiness=readiness,
-        dashboard=build_dashboard(services, readiness) if dashboard and settings.dashboard.enabled else None,
+        dashboard=build_dashboard(services, readiness, MetricsPage(counted or LogMetrics(), figures.read))
+        if dashboard and settings.dashboard.enabled
+        else None,
         chores=MaintenanceJobs(
             holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
             agent=agent,
@@ -169,13 +182,15 @@ def assemble(
     )
 
 
-def build_dashboard(services: Services, readiness: Readiness) -> Dashboard:
+def build_dashboard(services: Services, readiness: Readiness, metrics: MetricsPage) -> Dashboard:
     settings = services.settings.dashboard
     return Dashboard(
         settings.host,
         settings.port,
         settings.token,
         readiness.parts,
+        metrics=metrics,
+        clock=services.environment.clock,
         server=services.connections.server(),
         holder=ports.port_owner,
         user_of=ports.user_of,

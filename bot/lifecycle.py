@@ -14,12 +14,14 @@ from bot.agent.pool import AgentPool
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Clock, Disk, Ids
 from bot.contracts.journal import Journal
+from bot.dashboard.metrics import Figures
 from bot.dashboard.server import Dashboard, PartHealth
 from bot.descriptors import RESERVE, limit
 from bot.disk_reserve import DiskReserve
 from bot.gateway.builder import GatewayParts
 from bot.gateway.delivery import Delivery
 from bot.gateway.operations import ChannelWatchdog, Losses, OperatorAlerts
+from bot.gateway.scheduler import Scheduler
 from bot.history.requests import RequestLog
 from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
@@ -121,6 +123,33 @@ class Readiness:
             ok = health.connected and silence is None
             found[name] = PartHealth(ok=ok, detail=detail, heard=ago(health.last_heard))
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayFigures:
+    """What is true of the process now, for `/metrics`. `turns` is how many may run at once."""
+
+    turns: int
+    scheduler: Scheduler
+    agent: AgentPool
+    memory: RssMonitor
+    reserve: DiskReserve
+    log: JsonlLog
+    readiness: Readiness
+
+    def read(self) -> Figures:
+        space = self.reserve.space
+        return {
+            "shipmate_turns_running": self.turns - self.scheduler.free,
+            "shipmate_queue_messages": self.scheduler.total,
+            "shipmate_conversations": len(self.agent),
+            "shipmate_memory_bytes": self.memory.used,
+            "shipmate_memory_limit_bytes": self.memory.limit,
+            "shipmate_disk_free_bytes": None if space is None else space.free,
+            "shipmate_disk_bytes": None if space is None else space.total,
+            "shipmate_part_ok": {name: part.ok for name, part in self.readiness.parts().items()},
+            "shipmate_log_dropped_lines_total": self.log.lost,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -308,7 +308,7 @@ class Schedule(StrictModel):
 
 
 class Dashboard(StrictModel):
-    """The address of `/healthz` and `/readyz`."""
+    """The address of `/healthz`, `/readyz` and `/metrics`."""
 
     enabled: bool = True
     """False: nothing listens there."""
@@ -317,7 +317,7 @@ class Dashboard(StrictModel):
     port: Port = 3001
     """0 takes a free one."""
     token: str | None = None
-    """Whoever has it (`Authorization: Bearer …`) sees why something is not well."""
+    """Whoever has it (`Authorization: Bearer …`) sees why something is not well, and the metrics."""
 
 
 class Files(StrictModel):
@@ -383,7 +383,7 @@ class ShipFile(StrictModel):
     schedule: Schedule = Schedule()
     """Jobs that people ask for."""
     dashboard: Dashboard = Dashboard()
-    """The address of `/healthz` and `/readyz`."""
+    """The address of `/healthz`, `/readyz` and `/metrics`."""
     files: Files = Files()
     """Files that people send."""
     memory: Memory = Memory()

@@ -304,6 +304,7 @@ KINDS: Mapping[str, LogKind] = {
             "messageId": "string: the platform's",
             "outboundId": "string: of the row in the outbox",
             "outboundIds": "array: of rows that wait",
+            "state": "string: `sent`, `failed`, `unknown`; `uncertain`, `throttled`, `deferred` where it is tried again",
             "length": "integer: characters",
             "wait": "number: seconds",
             "retryAfter": "number: seconds",

@@ -1,4 +1,4 @@
-"""The dashboard's address: `/healthz` and `/readyz`."""
+"""The dashboard's address: `/healthz`, `/readyz` and `/metrics`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from aiohttp import web
 
 from bot import errors
 from bot.contracts.channel import HttpServer
+from bot.contracts.environment import Clock
+from bot.dashboard.metrics import MetricsPage
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _KNOWN = web.RequestKey("known", bool)
@@ -36,9 +38,9 @@ class PartHealth:
 
 
 class Dashboard:
-    """Serves `/healthz` and `/readyz`. The state of `parts` is read afresh for each request and shown to callers with
-    the token; where there is no token, to the user who started Shipmate, as `user_of` knows them. Others learn only
-    alive and ready. `holder` gives the pid of the process that already listens on a port.
+    """Serves `/healthz`, `/readyz` and `/metrics`. The state of `parts` is read afresh for each request and shown to callers with
+    the token; where there is no token, to the user who started Shipmate, as `user_of` knows them; so are the metrics. Others
+    learn only alive and ready. `holder` gives the pid of the process that already listens on a port.
     """
 
     def __init__(
@@ -48,6 +50,8 @@ class Dashboard:
         token: str | None,
         parts: Callable[[], Mapping[str, PartHealth]],
         *,
+        metrics: MetricsPage,
+        clock: Clock,
         server: HttpServer,
         holder: Callable[[int], int | None] = lambda _: None,
         user_of: Callable[[tuple[str, int], tuple[str, int]], int | None] = lambda _near, _far: None,
@@ -56,6 +60,9 @@ class Dashboard:
         self._port = port
         self._token = token
         self._parts = parts
+        self._metrics = metrics
+        self._clock = clock
+        self._watching: asyncio.Task[None] | None = None
         self._holder = holder
         self._user_of = user_of
         self._server = server
@@ -72,6 +79,7 @@ class Dashboard:
         app.router.add_get("/", _index)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics_page)
         try:
             port = await self._server.start(app, self._host, self._port, grace=0.5)
         except OSError as error:
@@ -85,9 +93,13 @@ class Dashboard:
             ) from error
         shown = f"[{self._host}]" if ":" in self._host else self._host
         self.address = f"http://{shown}:{port}"
+        self._watching = asyncio.create_task(self._metrics.counted.watch_loop(self._clock), name="loop lag")
 
     async def stop(self) -> None:
         """Stop listening. Safe to call twice and without `start`."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
         await self._server.stop()
 
     @web.middleware
@@ -130,10 +142,17 @@ class Dashboard:
             }
         return web.json_response(body, status=200 if ready else 503)
 
+    async def _metrics_page(self, request: web.Request) -> web.Response:
+        if not request[_KNOWN]:
+            return web.json_response({"error": "set dashboard.token, and send it"}, status=401)
+        page, content_type = self._metrics.render(request.headers.get("Accept", ""))
+        return web.Response(body=page, headers={"Content-Type": content_type})
+
 
 async def _index(_: web.Request) -> web.Response:
     return web.Response(
         text="Shipmate\n\n/healthz  whether the process is alive, and what is in trouble\n/readyz   how each part of it is\n"
+        "/metrics  figures for Prometheus\n"
     )
 
 

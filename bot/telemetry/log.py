@@ -52,7 +52,8 @@ Line = dict[str, Any]
 
 class JsonlLog:
     """`contracts.environment.Log` on disk. `write` only copies and queues; under pressure debug lines go first, and the
-    log says how many it dropped. A disk that fails is told of once on stderr and never to the caller.
+    log says how many it dropped. A disk that fails is told of once on stderr and never to the caller. `observe` gets every line at
+    once, not redacted, in the thread that writes it, be it dropped or not; it is quick and raises nothing.
     """
 
     def __init__(
@@ -68,11 +69,13 @@ class JsonlLog:
         capacity: int = CAPACITY,
         part_bytes: int = PART_BYTES,
         complain: Callable[[str], object] | None = None,
+        observe: Callable[[Line], object] = lambda _: None,
     ) -> None:
         self._folder = folder
         self._clock = clock
         self._ids = ids
         self._redact = redact or LogRedactor()
+        self._observe = observe
         self._keep = timedelta(keep_days)
         self._max_bytes = max_bytes
         self._capacity = capacity
@@ -84,6 +87,8 @@ class JsonlLog:
         self._debug: deque[Line] = deque()
         self._bytes = 0
         self._dropped = 0
+        self.lost = 0
+        """Lines that were dropped, or refused by the disk, since the start."""
         self._queued = 0
         self._written = 0
         self._asleep = False
@@ -116,6 +121,7 @@ class JsonlLog:
             "step": step if isinstance(step, int) else None,
         }
         line |= {key: value for key, value in where.items() if value is not None}
+        self._observe(line)
         with self._wake:
             if not self._closed and self._admit(line, level):
                 self._queued += 1
@@ -145,6 +151,7 @@ class JsonlLog:
         size = size_of(line)
         while self._full(size):
             self._dropped += 1
+            self.lost += 1
             if level == "debug" or not self._debug:
                 return False
             self._bytes -= size_of(self._debug.popleft())
@@ -174,6 +181,7 @@ class JsonlLog:
                 if lost:
                     # The line that told of those dropped before was the last one of this batch.
                     self._dropped += lost + max(0, dropped - 1)
+                    self.lost += max(0, lost - bool(dropped))
                 self._written += len(batch) - bool(dropped)
                 self._wake.notify_all()
             if closing:

@@ -335,6 +335,19 @@ async def test_the_dashboard_says_what_is_ready(world: World) -> None:
             assert answer.status == 200, parts
         assert parts["telegram"]["ok"] is True
         assert parts["journal"]["ok"] is True
+        world.telegram.say("what does it cost?")
+        await world.turns(1)
+        async with session.get(f"{address}/metrics") as answer:
+            page = await answer.text()
+        for sample in (
+            'shipmate_turns_total{status="done"} 1.0',
+            'shipmate_deliveries_total{channel="telegram",state="sent"} 1.0',
+            'shipmate_model_calls_total{model="claude-sonnet-5-5",outcome="ok",purpose="turn"}',
+            'shipmate_part_ok{part="telegram"} 1.0',
+            "shipmate_loop_lag_seconds_count",
+            "process_open_fds",
+        ):
+            assert f"\n{sample}" in page, sample
         await world.telegram.stop()
 
         async def not_ready() -> bool:

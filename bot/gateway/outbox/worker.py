@@ -375,6 +375,7 @@ class OutboxWorker:
             chat_key=row.chat_key,
             request_id=row.request_id,
             outbound_id=row.id,
+            state=ended.state,
         )
         await self._journal.update_outbox(ended)
 
@@ -643,7 +644,13 @@ class OutboxWorker:
     async def _held_up(self, to: Address, error: errors.DeliveryThrottled, *, asked: bool) -> float:
         """The platform asks to wait; returns the seconds. The next send waits for its slot, a question here."""
         wait = self.limits.freeze(to, error)
-        self._log.write("delivery", "the platform asks to wait", level="warn", retry_after=error.retry_after)
+        self._log.write(
+            "delivery",
+            "the platform asks to wait",
+            level="warn",
+            state="throttled",
+            retry_after=error.retry_after,
+        )
         if asked and wait <= MAX_WAIT:
             await self._clock.sleep(wait)
         return wait
@@ -703,6 +710,7 @@ class OutboxWorker:
             f"{row.kind} delivered",
             message_id=sent.message_id,
             outbound_id=row.id,
+            state=row.state,
             length=len(row.text),
         )
 
@@ -722,6 +730,7 @@ class OutboxWorker:
             "a send has an unknown outcome",
             level="warn",
             outbound_id=batch.head.id,
+            state="uncertain",
             attempts=batch.head.attempts,
             cause=str(error),
         )
@@ -795,6 +804,7 @@ class OutboxWorker:
                 request_id=batch.to.request_id,
                 chat_key=batch.to.chat_key,
                 outbound_ids=[row.id for row in batch.rows],
+                state="deferred",
                 wait=round(wait, 3),
             )
             batch.end(errors.DeliveryDeferred(why, wait=wait))
@@ -845,6 +855,7 @@ class OutboxWorker:
             chat_key=row.chat_key,
             request_id=row.request_id,
             outbound_id=row.id,
+            state=row.state,
             code=error.code,
             cause=str(error),
         )

@@ -9,16 +9,9 @@ import aiohttp
 import pytest
 
 from bot import errors, ports
-from bot.connections import Connections, HttpServer
 from bot.dashboard.server import Dashboard, PartHealth
-from bot.system import SystemClock
-from bot.testing.log import MemoryLog
-
-PARTS = {"journal": PartHealth(ok=True), "slack": PartHealth(ok=True, heard=1.5)}
-
-
-def server() -> HttpServer:
-    return Connections(100, clock=SystemClock(), log=MemoryLog()).server()
+from tests.unit.dashboard import pages
+from tests.unit.dashboard.pages import PARTS
 
 
 @pytest.fixture
@@ -29,7 +22,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.fixture
 async def dashboard() -> AsyncIterator[Dashboard]:
-    made = Dashboard("127.0.0.1", 0, None, lambda: PARTS, server=server(), user_of=ports.user_of)
+    made = pages.dashboard()
     await made.start()
     yield made
     await made.stop()
@@ -84,7 +77,7 @@ async def test_a_name_that_is_not_this_machine_is_refused(
 
 
 async def test_with_a_token_only_its_bearer_sees_the_parts(session: aiohttp.ClientSession) -> None:
-    guarded = Dashboard("127.0.0.1", 0, "secret-token-1", lambda: PARTS, server=server())
+    guarded = pages.dashboard(token="secret-token-1", user_of=lambda *_: None)
     await guarded.start()
     right, wrong = {"Authorization": "Bearer secret-token-1"}, {"Authorization": "Bearer wrong"}
     for headers in ({}, wrong):
@@ -101,21 +94,34 @@ async def test_with_a_token_only_its_bearer_sees_the_parts(session: aiohttp.Clie
         async with session.get(f"{guarded.address}/healthz", headers=headers) as answer:
             assert answer.status == 200
             assert await answer.json() == {"status": "degraded", "trouble": {"journal": told}}
+    for headers, status in (({}, 401), (wrong, 401), (right, 200)):
+        async with session.get(f"{guarded.address}/metrics", headers=headers) as answer:
+            assert answer.status == status
     await guarded.stop()
+
+
+async def test_metrics_are_for_who_started_it_and_for_nobody_else_without_a_token(
+    dashboard: Dashboard, session: aiohttp.ClientSession
+) -> None:
+    async with session.get(f"{dashboard.address}/metrics") as answer:
+        assert answer.status == 200
+        assert answer.headers["Content-Type"].startswith("text/plain; version=")
+        assert "\nshipmate_queue_messages 5.0\n" in await answer.text()
+    async with session.get(f"{dashboard.address}/metrics", headers={"X-Forwarded-For": "::1"}) as answer:
+        assert answer.status == 401
+        assert "dashboard.token" in await answer.text()
 
 
 async def test_others_can_reach_it_only_with_a_token() -> None:
     for host in ("0.0.0.0", "::", "192.168.1.2", "example.org"):
         with pytest.raises(errors.ConfigError):
-            Dashboard(host, 0, None, lambda: PARTS, server=server())
-    Dashboard("0.0.0.0", 0, "secret-token-1", lambda: PARTS, server=server())
+            pages.dashboard(host)
+    pages.dashboard("0.0.0.0", token="secret-token-1")
 
 
 async def test_a_port_in_use_is_named_with_its_holder_where_that_is_known(dashboard: Dashboard) -> None:
     port = int(dashboard.address.rpartition(":")[2])
     for pid, named in ((4242, "by process 4242"), (None, "cannot be used \\(")):
         with pytest.raises(errors.TryLater, match=rf"{port} on 127.0.0.1 .*{named}") as caught:
-            await Dashboard(
-                "127.0.0.1", port, None, lambda: PARTS, server=server(), holder={port: pid}.get
-            ).start()
+            await pages.dashboard(port=port, holder={port: pid}.get).start()
         assert caught.value.exit_code == 75

@@ -1,0 +1,169 @@
+"""Metrics for Prometheus. What happens is counted from the lines of the operator's log, what is true now is read when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+
+from bot.contracts.environment import Clock
+
+LOOP_SECONDS = 0.5
+"""Between two looks at how late the event loop is."""
+_TURN = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
+_MODEL = (0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)
+_LAG = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
+_TOKENS = {
+    "inputTokens": "input",
+    "cacheReadTokens": "cache_read",
+    "cacheWriteTokens": "cache_write",
+    "outputTokens": "output",
+}
+
+FIGURES: Mapping[str, tuple[str, str]] = {
+    "shipmate_turns_running": ("Turns that run now.", ""),
+    "shipmate_queue_messages": ("Messages that wait in memory for a turn.", ""),
+    "shipmate_conversations": ("Conversations in memory.", ""),
+    "shipmate_memory_bytes": ("Resident memory of the process.", ""),
+    "shipmate_memory_limit_bytes": ("Memory above which files are refused (memory.limitMb).", ""),
+    "shipmate_disk_free_bytes": ("Free bytes of the disk of .ship.", ""),
+    "shipmate_disk_bytes": ("Size of the disk of .ship.", ""),
+    "shipmate_part_ok": ("1 if a part of /readyz is well.", "part"),
+    "shipmate_log_dropped_lines_total": ("Lines of the log that could not be written.", ""),
+}
+"""What `Figures` has: its meaning, and the name of its label, "" without one."""
+
+Figures = Mapping[str, float | Mapping[str, float] | None]
+"""Values by the names of `FIGURES`, by label where there is one; None is not known."""
+
+
+class LogMetrics:
+    """Counts lines of the log as they are written (`bot.telemetry.JsonlLog`). For any thread."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._turns = Counter(
+            "shipmate_turns", "Turns that ended, by status.", ["status"], registry=self.registry
+        )
+        self._turn_seconds = self._histogram("turn", "Seconds of a turn.", _TURN)
+        self._calls = Counter(
+            "shipmate_model_calls",
+            "Calls of the model, by how they ended: ok, or the type of the error.",
+            ["model", "purpose", "outcome"],
+            registry=self.registry,
+        )
+        self._tokens = Counter(
+            "shipmate_model_tokens",
+            "Tokens of the model: input, cache_read, cache_write, output.",
+            ["model", "type"],
+            registry=self.registry,
+        )
+        self._cost = Counter(
+            "shipmate_model_cost_usd", "US dollars.", ["model", "purpose"], registry=self.registry
+        )
+        self._unpriced = Counter(
+            "shipmate_model_unpriced_calls", "Calls whose price is not known.", registry=self.registry
+        )
+        self._latency = self._histogram("model_latency", "Seconds of an answer of the model.", _MODEL)
+        self._first = self._histogram("model_first_token", "Seconds until its first token.", _MODEL)
+        self._retries = Counter(
+            "shipmate_model_retries",
+            "Calls of the model that are tried again.",
+            ["error"],
+            registry=self.registry,
+        )
+        self._deliveries = Counter(
+            "shipmate_deliveries",
+            "Messages that go out: sent, failed, unknown, uncertain, deferred, throttled.",
+            ["channel", "state"],
+            registry=self.registry,
+        )
+        self._lines = Counter(
+            "shipmate_log_lines", "Lines of the log, by level.", ["level"], registry=self.registry
+        )
+        self.loop_lag = self._histogram("loop_lag", "Seconds by which the event loop is late.", _LAG)
+        self._of: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], None]] = {
+            "turn_end": self._turn,
+            "llm_response": self._response,
+            "llm_retry": self._retry,
+            "delivery": self._delivery,
+        }
+
+    def _histogram(self, name: str, meaning: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(f"shipmate_{name}_seconds", meaning, buckets=buckets, registry=self.registry)
+
+    def observe(self, line: Mapping[str, Any]) -> None:
+        """Count one line."""
+        self._lines.labels(line["level"]).inc()
+        if (count := self._of.get(line["kind"])) is not None:
+            count(line, line["details"])
+
+    def _turn(self, line: Mapping[str, Any], details: Mapping[str, Any]) -> None:
+        self._turns.labels(details.get("status")).inc()
+        self._turn_seconds.observe(line.get("duration", 0) / 1000)
+
+    def _response(self, _: Mapping[str, Any], details: Mapping[str, Any]) -> None:
+        model, purpose = details.get("model"), details.get("purpose")
+        self._calls.labels(model, purpose, details.get("error", "ok")).inc()
+        usage, cost, first = details.get("usage"), details.get("costUsd"), details.get("firstTokenMs")
+        if usage is not None:
+            for name, label in _TOKENS.items():
+                self._tokens.labels(model, label).inc(usage.get(name, 0))
+            if cost is not None:
+                self._cost.labels(model, purpose).inc(cost)
+            else:
+                self._unpriced.inc()
+        if "error" not in details:
+            self._latency.observe(details.get("latencyMs", 0) / 1000)
+        if first is not None:
+            self._first.observe(first / 1000)
+
+    def _retry(self, _: Mapping[str, Any], details: Mapping[str, Any]) -> None:
+        self._retries.labels(details.get("error")).inc()
+
+    def _delivery(self, line: Mapping[str, Any], details: Mapping[str, Any]) -> None:
+        if (state := details.get("state")) is not None:
+            self._deliveries.labels(line.get("chatKey", "").partition(":")[0], state).inc()
+
+    async def watch_loop(self, clock: Clock) -> None:
+        """See how late the event loop is, until cancelled."""
+        while True:
+            began = clock.monotonic()
+            await clock.sleep(LOOP_SECONDS)
+            self.loop_lag.observe(max(0.0, clock.monotonic() - began - LOOP_SECONDS))
+
+
+class MetricsPage:
+    """`GET /metrics`: what was counted, and what `figures` says of now."""
+
+    def __init__(self, counted: LogMetrics, figures: Callable[[], Figures]) -> None:
+        self.counted = counted
+        self._figures = figures
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """The page in the form that a caller accepts, and its content type."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self), content_type
+
+    def collect(self) -> Iterable[Metric]:
+        """All metrics, as `prometheus_client` reads them."""
+        yield from self.counted.registry.collect()
+        yield from self._process.collect()
+        yield from self._now()
+
+    def _now(self) -> Iterator[Metric]:
+        for name, value in self._figures().items():
+            meaning, label = FIGURES[name]
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            metric = kind(name, meaning, labels=[label] if label else ())
+            if isinstance(value, Mapping):
+                for part, one in value.items():
+                    metric.add_metric([part], one)
+            elif value is not None:
+                metric.add_metric([], value)
+            yield metric
