@@ -17,6 +17,8 @@ from bot import errors
 
 LOCK = "lock"
 PID = "pid"
+RESTORING = ".restoring"
+"""A folder in `.ship` that holds what is still to be put back: until it is gone, the rest is not whole."""
 _NOTE = 4_096  # bytes of a lock's note that are read
 
 
@@ -39,12 +41,13 @@ def _write(path: Path, words: str) -> None:
 @contextlib.contextmanager
 def held(home: Path) -> Iterator[str]:
     """Hold `.ship` for the block; yields how the last run ended: `ended`, `killed`, or `none` where there was none. Raises
-    `errors.TryLater` with the pid where another process holds it.
+    `errors.TryLater` with the pid where another process holds it, `errors.ConfigError` where it is half restored.
 
     The operating system drops the lock when its holder dies, however it dies; a frozen holder keeps it.
     """
     known = (home / LOCK).exists() or (home / "journal.db").exists()
-    with _locked(home):
+    with locked(home):
+        must_be_whole(home)
         last = "killed" if (home / PID).exists() else "ended" if known else "none"
         # For people alone: a disk that is full keeps nobody from starting.
         with contextlib.suppress(OSError):
@@ -56,7 +59,8 @@ def held(home: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _locked(home: Path) -> Iterator[None]:
+def locked(home: Path) -> Iterator[None]:
+    """Keep every other process off `.ship` for the block. Raises `errors.TryLater` where one holds it."""
     lock = filelock.FileLock(home / LOCK, mode=0o600)
     try:
         lock.acquire(blocking=False)
@@ -68,12 +72,20 @@ def _locked(home: Path) -> Iterator[None]:
         lock.release()
 
 
+def must_be_whole(home: Path) -> None:
+    """Raise `errors.ConfigError` where a restore was cut off."""
+    if (home / RESTORING).exists():
+        raise errors.ConfigError(
+            f"{home}: found a restore that was cut off; expected one that has ended; run shipmate restore again"
+        )
+
+
 def is_held(home: Path) -> bool:
     """True if another process holds `.ship` now. A missing folder stays missing."""
     if not (home / LOCK).exists():
         return False
     try:
-        with _locked(home):
+        with locked(home):
             return False
     except errors.TryLater:
         return True

@@ -339,6 +339,9 @@ WORDS = (
 )
 
 
+_FOUND = {"damaged": "was damaged", "gone": "was gone or had come from a backup"}
+
+
 class Losses:
     """Goes by the archive: chats in which a person said something that has no answer, and that the journal does not know.
     Each is told once, over kills and restarts too: what tells them is in the outbox under the id of what they said.
@@ -380,7 +383,7 @@ class Losses:
         if found or self._clock.now() - lost.at < NEW:
             self._reports.tell(
                 "journal lost",
-                f"The journal was {lost.what} at the start. What can be read of it goes on; whose last message may be lost "
+                f"The journal {_FOUND[lost.what]} at the start. What can be read of it goes on; whose last message may be lost "
                 "is told to send it again. Planned jobs and decisions may be missing: see `shipmate logs`.",
             )
         for to, said in found:

@@ -78,18 +78,18 @@ def open_to_write(
     return db
 
 
-def open_to_read(path: Path, busy_seconds: float) -> sqlite3.Connection:
-    """Raises `sqlite3.Error`, or `errors.StorageError` where its version is not ours."""
+def open_to_read(path: Path, busy_seconds: float, *, any_version: bool = False) -> sqlite3.Connection:
+    """Raises `sqlite3.Error`, or `errors.StorageError` where its version is not ours and `any_version` will not do."""
     try:
-        return _reader(path, busy_seconds, "?mode=ro")
+        return _reader(path, busy_seconds, "?mode=ro", any_version=any_version)
     except sqlite3.OperationalError as error:
         if _code(error) not in _UNABLE or _filled(path.with_name(path.name + "-wal")):
             raise
     # SQLite wanted to create its side files and may not; the file is whole without them.
-    return _reader(path, busy_seconds, "?mode=ro&immutable=1")
+    return _reader(path, busy_seconds, "?mode=ro&immutable=1", any_version=any_version)
 
 
-def _reader(path: Path, busy_seconds: float, how: str) -> sqlite3.Connection:
+def _reader(path: Path, busy_seconds: float, how: str, *, any_version: bool) -> sqlite3.Connection:
     db = sqlite3.connect(
         f"{path.absolute().as_uri()}{how}",
         uri=True,
@@ -100,9 +100,9 @@ def _reader(path: Path, busy_seconds: float, how: str) -> sqlite3.Connection:
     try:
         db.text_factory = _text
         (version,) = db.execute("PRAGMA user_version").fetchone()
-        if version != len(schema.MIGRATIONS):
+        if version != len(schema.MIGRATIONS) and not any_version:
             raise errors.StorageError(f"the journal has version {version}, which this Shipmate cannot read")
-        db.execute("SELECT 1 FROM probe").fetchone()
+        db.execute("SELECT count(*) FROM sqlite_master" if any_version else "SELECT 1 FROM probe").fetchone()
     except (sqlite3.Error, errors.StorageError):
         close(db)
         raise

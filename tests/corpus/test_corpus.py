@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from bot import backup
 from bot.contracts.base import Json
 from bot.journal import schema
+from bot.system import SystemClock, SystemDisk
 from tests.blackbox.conftest import eventually
 from tests.corpus.make import JOURNALS, expected, make
 from tests.corpus.scenes import SCENES
@@ -35,6 +38,8 @@ STEP = 15.0
 NEWEST = JOURNALS / str(len(schema.MIGRATIONS))
 CORPUS = sorted(path.parent for path in JOURNALS.glob("*/*/journal.sql"))
 OLDER = [folder for folder in CORPUS if folder.parent != NEWEST]
+FIRST = list({folder.parent.name: folder for folder in reversed(CORPUS)}.values())
+"""One of each version."""
 NEWER = [folder for folder in CORPUS if folder.parent == NEWEST]
 
 
@@ -46,6 +51,23 @@ async def test_unfinished_work_that_another_version_left_is_finished(
 ) -> None:
     quick_ends(monkeypatch)
     await finished(_whole(folder), folder, tmp_path)
+
+
+@pytest.mark.parametrize("folder", FIRST, ids=lambda folder: f"{folder.parent.name}-{folder.name}")
+async def test_what_another_version_left_is_backed_up_restored_elsewhere_and_finished(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick_ends(monkeypatch)
+    await finished(_whole(folder), folder, tmp_path, _carried)
+
+
+def _carried(home: Path) -> None:
+    """Everything goes through a backup."""
+    file, disk = home.parent / "backup", SystemDisk()
+    assert not backup.write(home, file, disk=disk, clock=SystemClock()).running
+    shutil.rmtree(home)
+    backup.restore(file, home, disk=disk, moved=True)
+    file.unlink()
 
 
 async def test_a_journal_of_this_version_is_made_and_finished(
@@ -65,13 +87,16 @@ def test_what_is_kept_of_this_version_is_that_of_its_scenes() -> None:
     }
 
 
-async def finished(folder: Path, journal: Path, root: Path) -> None:
-    """Start on what was left, and see what comes of it."""
+async def finished(
+    folder: Path, journal: Path, root: Path, before: Callable[[Path], None] = lambda _: None
+) -> None:
+    """Start on what was left, once `before` has been done to its `.ship`, and see what comes of it."""
     known = json.loads((folder / "platform.json").read_text("utf-8"))
     after = json.loads((folder / "expected.json").read_text("utf-8"))
     async with staged(root, known["settings"], known["now"] + after["down"]) as stage:
         stage.take_up(known)
         stage.read(folder, journal)
+        before(root / ".ship")
         await stage.start()
         for payload in known["slack"]["unconfirmed"]:
             await stage.slack.envelope(payload)

@@ -1,0 +1,319 @@
+"""`.ship` as one file, written beside a running gateway, and put back into an empty folder.
+
+Nothing is stopped for it, so files are of slightly different times, and their order makes them fit: the journal first, which is of
+one moment; then the archive, so that it has all that the journal has; memory before the transcripts, so that it covers no
+more than they have; artifacts after those, so that none is missing that they name. Of a file that grows, what it had at its
+opening is taken, up to its last whole line. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+import shutil
+import stat
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from bot import errors, instance, package
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock, Disk, OpenFile
+from bot.history import index, jsonl, pieces, rotation
+from bot.journal import snapshot
+
+VERSION = 1
+ABOUT = "backup.json"
+"""The first file of a backup: what it is."""
+JOURNAL, INDEX, CHATS = "journal.db", "index.db", "chats"
+_ORDER = ("chats", "memory", "transcripts", "artifacts")
+_AT_ONCE = frozenset({"memory"})
+"""Folders with files that belong together and are replaced: those of one folder are opened under its lock."""
+_LEFT_OUT = frozenset(
+    {
+        instance.LOCK,
+        instance.PID,
+        instance.RESTORING,
+        ".gitignore",
+        "reserve",
+        "schema",
+        "links",
+        "console.sock",
+        "console.path",
+        "commands.json",
+    }
+)
+"""What belongs to a process, or is made anew."""
+_MADE_BY_INIT = frozenset({".gitignore", "schema", instance.LOCK})
+_LEVEL = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What a backup has: its files, the bytes that they come to, and True if a gateway ran meanwhile."""
+
+    files: int
+    size: int
+    running: bool
+
+
+def write(home: Path, target: Path, *, disk: Disk, clock: Clock) -> Backup:
+    """Write a backup of `home`, whole or not at all. Without a gateway none may start meanwhile.
+
+    Raises `errors.StorageError`, `errors.ConfigError` where a restore was cut off, and OSError where the disk refuses.
+    """
+    instance.must_be_whole(home)
+    with contextlib.ExitStack() as around:
+        try:
+            around.enter_context(instance.locked(home))
+            running = False
+        except errors.TryLater:
+            running = True
+        scratch = Path(
+            around.enter_context(tempfile.TemporaryDirectory(prefix=".shipmate-backup-", dir=target.parent))
+        )
+        packed = scratch / "backup"
+        with packed.open("wb") as raw:
+            with (
+                gzip.GzipFile("", "wb", _LEVEL, raw) as zipped,
+                tarfile.open(fileobj=zipped, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+            ):
+                writer = _Writer(home, tar, disk, int(clock.now()))
+                writer.add_bytes(ABOUT, jsonl.dumps(_facts(clock, running=running)))
+                if disk.size(home / JOURNAL):
+                    snapshot.copy(home / JOURNAL, scratch / JOURNAL)
+                    writer.add(JOURNAL, disk.open(scratch / JOURNAL))
+                writer.add_all()
+            raw.flush()
+            os.fsync(raw.fileno())
+        packed.chmod(0o600)
+        disk.rename(packed, target)
+    return Backup(writer.files, writer.size, running)
+
+
+def _facts(clock: Clock, *, running: bool) -> Json:
+    return {
+        "v": VERSION,
+        "ts": int(clock.now() * 1000),
+        "shipmate": package.version_of("shipmate"),
+        "running": running,
+    }
+
+
+class _Member(tarfile.TarInfo):
+    """The head of a file in a tar file: private, and without whose it is."""
+
+    def __init__(self, name: str, size: int, ts: int) -> None:
+        super().__init__(name)
+        self.size, self.mode, self.mtime = size, 0o600, ts
+
+
+class _Writer:
+    """Puts the files of `.ship` into a tar file."""
+
+    def __init__(self, home: Path, tar: tarfile.TarFile, disk: Disk, now: int) -> None:
+        self._home = home
+        self._tar = tar
+        self._disk = disk
+        self._now = now
+        self.files = 0
+        self.size = 0
+
+    def add_all(self) -> None:
+        top = [name for name in self._disk.names(self._home) if not _is_left_out(name)]
+        for name in [*_ORDER, *(name for name in top if name not in _ORDER)]:
+            if name == CHATS:
+                self._add_chats()
+            self._add_tree(self._home / name)
+
+    def add_bytes(self, name: str, data: bytes) -> None:
+        self._tar.addfile(_Member(name, len(data), self._now), io.BytesIO(data))
+
+    def add(self, name: str, file: OpenFile) -> None:
+        """Add a file as it was when it was opened, and close it. What was torn off is left out of lines."""
+        with closing(file):
+            size = _whole(file) if name.endswith(".jsonl") else file.size
+            self._tar.addfile(_Member(name, size, self._now), _Stream(file))
+        self.files += 1
+        self.size += size
+
+    def _add_chats(self) -> None:
+        """A chat's file and the list of its archives are of one moment: between them a rotation moves lines."""
+        folder = self._home / CHATS
+        archives = rotation.ArchiveFiles(folder, self._disk)
+        for name in archives.chats():
+            with jsonl.locked(folder, shared=True):
+                main, numbers = self._disk.open(archives.main(name)), archives.numbers(name)
+            self.add(f"{CHATS}/{name}{rotation.MAIN}", main)
+            for number in numbers:
+                path = archives.archive(name, number)
+                self.add(f"{CHATS}/{path.name}", self._disk.open(path))
+
+    def _add_tree(self, place: Path) -> None:
+        if place.is_symlink():
+            return  # nothing of ours
+        if not place.is_dir():
+            self._add_file(place)
+            return
+        kept = [place / name for name in self._disk.names(place) if not self._is_passing(place, name)]
+        if place.relative_to(self._home).parts[0] in _AT_ONCE:
+            with jsonl.locked(self._home / place.relative_to(self._home).parts[0], shared=True):
+                opened = [(path, self._disk.open(path)) for path in kept if _is_file(path)]
+            for path, file in opened:
+                self.add(str(path.relative_to(self._home)), file)
+            kept = [path for path in kept if not _is_file(path)]
+        for path in kept:
+            self._add_tree(path)
+        # A day of the log is compressed at any time: its other file is there before this one goes.
+        for name in self._disk.names(place):
+            if name.endswith(".jsonl.gz") and place / name not in kept:
+                self._add_file(place / name)
+
+    def _is_passing(self, place: Path, name: str) -> bool:
+        """True of locks, of what a kill in a write left behind, and of what was added already."""
+        if name == jsonl.LOCK or (name.startswith(".") and name.endswith(".tmp")):
+            return True
+        return place == self._home / CHATS and name.endswith((rotation.MAIN, ".rotating"))
+
+    def _add_file(self, path: Path) -> None:
+        if _is_file(path):
+            self.add(str(path.relative_to(self._home)), self._disk.open(path))
+
+
+def _is_left_out(name: str) -> bool:
+    return name in _LEFT_OUT or name.startswith((JOURNAL, INDEX)) or name.endswith((".new", ".tmp"))
+
+
+def _is_file(path: Path) -> bool:
+    """True of a regular file; what has gone meanwhile is none."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _whole(file: OpenFile) -> int:
+    """The size of a file of lines without a last one that is half written."""
+    last = next(pieces.lines_backwards(file), b"")
+    return file.size if jsonl.loads(last) is not None else file.size - len(last)
+
+
+class _Stream(io.RawIOBase):
+    """An opened file, read on and on."""
+
+    def __init__(self, file: OpenFile) -> None:
+        super().__init__()
+        self._file = file
+        self._at = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = self._file.read(self._at, size if size >= 0 else self._file.size - self._at)
+        self._at += len(data)
+        return data
+
+
+def restore(source: Path, home: Path, *, disk: Disk, moved: bool) -> Backup:
+    """Put a backup back into an empty `.ship`, whole or not at all, bring it up to date and make its index.
+
+    What was open in it is closed, since it may have been finished after the backup; where the gateway has `moved`, and has not run
+    since, it goes on. Raises `errors.TryLater`, `errors.ConfigError` where something is there, `errors.StorageError` where the
+    backup is damaged or of a newer version, and OSError.
+    """
+    instance.prepare_home(home)
+    with instance.locked(home):
+        scratch = home / instance.RESTORING
+        # While that is there nothing else comes from anywhere: a gateway does not start.
+        ours = {scratch.name} if not scratch.exists() else set(disk.names(home))
+        if set(disk.names(home)) - _MADE_BY_INIT - ours:
+            raise errors.ConfigError(
+                f"{home}: found a conversation that is kept there; expected an empty folder; restore into another project "
+                "with --dir"
+            )
+        for name in ours - _MADE_BY_INIT:
+            _remove(home / name)
+        scratch.mkdir(mode=0o700)
+        try:
+            found = _unpack(source, scratch)
+            if moved and found.running:
+                raise errors.ConfigError(
+                    "--moved: found a backup of a running gateway, which has gone on after it; expected one that was taken "
+                    "after the gateway had stopped; leave --moved away, or take one"
+                )
+            if disk.size(scratch / JOURNAL):
+                snapshot.take_up(scratch / JOURNAL, moved=moved)
+            if (scratch / CHATS).is_dir():
+                index.rebuild(scratch / INDEX, scratch / CHATS, disk)
+        except (errors.ShipmateError, OSError):
+            _remove(scratch)
+            raise
+        os.sync()  # one file after the other would take minutes
+        for name in disk.names(scratch):
+            disk.rename(scratch / name, home / name)
+        # Were it back after a power cut, restoring again would take what was said since.
+        disk.rename(scratch, gone := home / f"{instance.RESTORING}.tmp")
+        gone.rmdir()
+    return found
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _unpack(source: Path, folder: Path) -> Backup:
+    files, size = 0, 0
+    about: Json = {}
+    try:
+        with gzip.open(source) as zipped:
+            with tarfile.open(fileobj=zipped, mode="r|") as tar:
+                for member in tar:
+                    data = tar.extractfile(member)
+                    if data is None or not member.isreg():
+                        raise errors.StorageError(f"{source}: {member.name!r} is nothing that a backup has")
+                    if not about:
+                        about = _about(source, member.name, data.read())
+                        continue
+                    with _created(folder, member.name) as file:
+                        shutil.copyfileobj(data, file)
+                    files += 1
+                    size += member.size
+            while zipped.read(1 << 20):  # its end has the checksum
+                pass
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise errors.StorageError(f"{source} is no whole backup: {error}") from error
+    if not about:
+        raise errors.StorageError(f"{source} is no backup")
+    return Backup(files, size, about.get("running") is not False)
+
+
+def _about(source: Path, name: str, data: bytes) -> Json:
+    about = jsonl.loads(data) if name == ABOUT else None
+    if about is None or not isinstance(about.get("v"), int):
+        raise errors.StorageError(f"{source} is no backup")
+    if about["v"] > VERSION:
+        raise errors.StorageError(
+            f"{source} was made by Shipmate {about.get('shipmate')}, which is newer; use that"
+        )
+    return about
+
+
+@contextlib.contextmanager
+def _created(folder: Path, name: str) -> Iterator[io.BufferedWriter]:
+    """A new file of a backup, which stays in the folder whatever its name is."""
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or not all(part.strip(".") for part in parts):
+        raise errors.StorageError(f"{name!r} is no name that a backup has")
+    path = folder.joinpath(*parts)
+    for place in reversed(path.relative_to(folder).parents):
+        (folder / place).mkdir(mode=0o700, exist_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        yield file

@@ -1,0 +1,67 @@
+"""`shipmate backup` and `shipmate restore`: everything that is kept, as one file, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bot import errors
+from bot.cli.common import HOME, Dir, Here, complain, say
+
+Target = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", dir_okay=False, help="A new file outside of the project's folder."),
+]
+Source = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="What shipmate backup has written."),
+]
+
+
+def backup(file: Target, root: Dir = Here) -> None:
+    """Write all of .ship to one file. The gateway may run."""
+    from bot import backup as backups
+    from bot.system import SystemClock, SystemDisk
+
+    target = file.absolute()
+    if target.exists():
+        raise typer.BadParameter(f"{str(file)!r} is there already")
+    if target.resolve().is_relative_to(root.resolve()):
+        raise typer.BadParameter(
+            f"{str(file)!r} is in the project's folder, where the bot's tools read; write it elsewhere"
+        )
+    if not target.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {str(target.parent)!r}")
+    if not (root / HOME).is_dir():
+        raise errors.NotFound(f"there is no {HOME} in {str(root)!r}")
+    made = backups.write(root / HOME, target, disk=SystemDisk(), clock=SystemClock())
+    say(
+        f"{made.files:,} files, {made.size / 2**20:,.1f} MB"
+        + (", while the gateway runs" if made.running else "")
+    )
+    say("ship.json, .env and the other files of the project are not in it.")
+
+
+def restore(
+    file: Source,
+    root: Dir = Here,
+    moved: Annotated[
+        bool,
+        typer.Option(
+            "--moved", help="The gateway has not run since the backup: what was open in it goes on here."
+        ),
+    ] = False,
+) -> None:
+    """Put a backup back into a project that has no conversations yet."""
+    from bot import backup as backups
+    from bot.system import SystemDisk
+
+    found = backups.restore(file, root / HOME, disk=SystemDisk(), moved=moved)
+    say(f"{found.files:,} files, {found.size / 2**20:,.1f} MB; the search index is made")
+    if not moved:
+        complain(
+            "What was open at the time of the backup is closed; people whose last message has no answer are told to send it "
+            "again."
+        )

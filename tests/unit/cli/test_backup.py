@@ -1,0 +1,53 @@
+"""`shipmate backup` and `shipmate restore` as they are typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import Shipmate
+
+
+@pytest.fixture
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("elsewhere")
+
+
+def test_a_project_is_carried_to_another_folder(shipmate: Shipmate, project: Path, elsewhere: Path) -> None:
+    (project / ".ship" / "access.json").write_text("{}", encoding="utf-8")
+    done = shipmate("backup", elsewhere / "file", "--dir", project)
+    assert done.code == 0
+    assert done.out.startswith("1 files, 0.0 MB\n")
+    assert shipmate("init", elsewhere / "new", "--yes").code == 0
+    back = shipmate("restore", elsewhere / "file", "--dir", elsewhere / "new")
+    assert back.code == 0
+    assert "told to send it again" in back.err
+    assert (elsewhere / "new" / ".ship" / "access.json").read_text(encoding="utf-8") == "{}"
+    again = shipmate("restore", elsewhere / "file", "--dir", elsewhere / "new")
+    assert again.code == 78
+    assert "expected an empty folder" in again.err
+    (elsewhere / "other").mkdir()
+    moved = shipmate("restore", "--moved", elsewhere / "file", "--dir", elsewhere / "other")
+    assert (moved.code, moved.err) == (0, "")
+
+
+def test_a_backup_is_written_to_a_new_file_outside_of_the_project(
+    shipmate: Shipmate, project: Path, elsewhere: Path
+) -> None:
+    (elsewhere / "there").write_text("mine", encoding="utf-8")
+    for target, why in (
+        (elsewhere / "there", "is there already"),
+        (project / "file", "in the project's folder"),
+        (elsewhere / "none" / "file", "there is no folder"),
+    ):
+        done = shipmate("backup", target, "--dir", project)
+        assert done.code == 2
+        assert why in " ".join(done.err.split())
+    assert (elsewhere / "there").read_text(encoding="utf-8") == "mine"
+    assert not (project / "file").exists()
+    empty = elsewhere.parent / "empty"
+    empty.mkdir()
+    done = shipmate("backup", elsewhere / "file", "--dir", empty)
+    assert done.code == 1
+    assert "there is no .ship" in done.err
