@@ -126,6 +126,26 @@ class AccessList:
 
         self._change(channel, change)
 
+    def lists_with(self, channel: str, user_id: str) -> list[str]:
+        """The names of the lists that have an id."""
+        lists = self._of(channel)
+        return [name for name in ChannelLists.model_fields if user_id in getattr(lists, name)]
+
+    def erase(self, channel: str, user_id: str) -> int:
+        """Take an id out of every list but that of those who are kept out; how many had it."""
+        before = self.lists_with(channel, user_id)
+
+        def change(lists: ChannelLists) -> None:
+            blocked = user_id in lists.block
+            _forget(lists, user_id)
+            lists.operators[:] = [one for one in lists.operators if one != user_id]
+            if blocked:
+                lists.block.append(user_id)
+
+        if before:
+            self._change(channel, change)
+        return len(before) - len(self.lists_with(channel, user_id))
+
     def note(self, channel: str, user_id: str, name: str | None = None) -> None:
         """Remember that a stranger asked, whom the platform calls `name`."""
         now = int(self._clock.now() * 1000)

@@ -14,7 +14,21 @@ from typing import Annotated
 import typer
 
 from bot import errors
-from bot.cli import access, backup, doctor, gateway, history, index, logs, memory, replay, setup, stats, trace
+from bot.cli import (
+    access,
+    backup,
+    doctor,
+    gateway,
+    history,
+    index,
+    logs,
+    memory,
+    person,
+    replay,
+    setup,
+    stats,
+    trace,
+)
 from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json
 
 app = typer.Typer(
@@ -53,6 +67,8 @@ app.command()(setup.check)
 app.command()(doctor.doctor)
 app.command()(backup.backup)
 app.command()(backup.restore)
+app.command()(person.export)
+app.command()(person.erase)
 app.command()(logs.logs)
 app.command()(stats.stats)
 app.command()(history.chats)

@@ -268,7 +268,10 @@ class NoteStore:
                 count += lost
                 if any(line.strip() for line, _ in kept):
                     words = "\n".join(line for line, _ in kept)
-                    self._write(owner, MemoryFile(name, words, tuple(by for _, by in kept)))
+                    left = MemoryFile(name, words, tuple(by for _, by in kept))
+                    self._write(owner, left)
+                    about = self._path(owner, name).with_suffix(_ABOUT)
+                    self._disk.replace(about, noted(words.encode(), left.written))  # without the lines before
                 else:
                     self._unlink(owner, name)
         return count

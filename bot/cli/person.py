@@ -1,0 +1,68 @@
+"""`shipmate export` and `shipmate erase`: everything of one person, given out or removed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bot import errors
+from bot.cli.common import HOME, Complaints, Dir, Here, manifests, say, say_json
+
+if TYPE_CHECKING:
+    from bot.personal_data import PersonalData
+
+Person = Annotated[str, typer.Argument(metavar="PERSON", help="<channel>:<user id>, as telegram:123.")]
+
+
+def export(person: Person, root: Dir = Here) -> None:
+    """Everything that is kept of a person, one JSON object a line. The gateway may run."""
+    asyncio.run(_exported(_data(person, root)))
+
+
+def erase(
+    person: Person,
+    root: Dir = Here,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing.")] = False,
+) -> None:
+    """Remove everything that is kept of a person; say what went. The gateway must be stopped. There is no way back."""
+    data = _data(person, root)
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Remove everything of {person}? There is no way back.", abort=True)
+    gone = asyncio.run(data.erase())
+    for what, count in gone.items():
+        say(f"{count:>7,}  {what}")
+    say(f"{'Nothing was' if not gone else 'That was all that was'} kept of {person}.")
+    if gone:
+        say(
+            "Not touched: ship.json, files of the project, backups, and what others said of them or passed on. Ids of events "
+            "go by themselves, a week after they came."
+        )
+
+
+async def _exported(data: PersonalData) -> None:
+    async for item in data.export():
+        say_json(item)
+
+
+def _data(person: str, root: Path) -> PersonalData:
+    from bot.contracts.identity import UserRef
+    from bot.personal_data import PersonalData
+    from bot.system import SystemClock, SystemDisk, UlidSource
+
+    try:
+        ref = UserRef.parse(person)
+    except errors.IdentityInvalid as error:
+        raise typer.BadParameter(str(error)) from None
+    if ref.channel not in manifests():
+        raise typer.BadParameter(
+            f"no channel is called {ref.channel!r}; there are {', '.join(sorted(manifests()))}"
+        )
+    if not (root / HOME).is_dir():
+        raise errors.NotFound(f"there is no {HOME} in {str(root)!r}")
+    return PersonalData(
+        root / HOME, ref, disk=SystemDisk(), clock=SystemClock(), ids=UlidSource(), log=Complaints()
+    )

@@ -1,0 +1,142 @@
+"""What a journal holds of one person: found, given out, and erased for good while nobody has it open."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Collection, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from bot import errors
+from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey, UserRef
+from bot.journal import file
+
+BUSY_SECONDS = 5.0
+_OF_REQUEST = "request_id IN (SELECT name FROM requests)"
+_OF_CHAT = "chat_key IN (SELECT name FROM chats_of)"
+_OF_TURN = "id IN (SELECT name FROM requests)"
+_TURNS_OF_CHATS = "SELECT id FROM turns JOIN chats_of ON chat_key = name"
+_PLANNED = """CASE WHEN json_valid(spec)
+    THEN json_extract(spec, '$.userId') = :user_id AND json_extract(spec, '$.channel') = :channel ELSE 0 END"""
+_TABLES = {
+    "inbox": f"{_OF_REQUEST} OR {_OF_CHAT}",
+    "outbox": f"{_OF_REQUEST} OR {_OF_CHAT}",
+    "turns": f"{_OF_TURN} OR {_OF_CHAT}",
+    "steps": f"{_OF_REQUEST} OR request_id IN ({_TURNS_OF_CHATS})",
+    "approvals": f"{_OF_REQUEST} OR {_OF_CHAT}",
+    "jobs": f"{_OF_CHAT} OR {_PLANNED}",
+    "chats": _OF_CHAT,
+    "dead_letters": "channel = :channel AND instr(raw, :user_id)",
+    "once": "key = :greeting",
+}
+"""The rows of a person, by table. Keys of events stay until they are swept: they are ids, and keep old messages from being
+answered once more.
+"""
+_ERASED_IN_ORDER = ("steps", *(table for table in _TABLES if table != "steps"))
+
+
+def of_person(path: Path, person: UserRef) -> tuple[set[str], dict[str, bool]]:
+    """The requestIds of what a person sent, and the chats in which they wrote or somebody quoted them, each True if nobody else
+    wrote there. Raises `errors.StorageError`.
+    """
+    chats: dict[str, set[str]] = {}
+    theirs, requests = set[str](), set[str]()
+    with _opened(path, write=False) as db:
+        found = db.execute("SELECT request_id, chat_key, user_id, payload FROM inbox")
+        for request_id, chat_key, user_id, payload in found:
+            if not chat_key.startswith(f"{person.channel}:"):
+                continue
+            chats.setdefault(chat_key, set()).add(user_id)
+            if user_id == person.user_id:
+                requests.add(request_id)
+                theirs.add(chat_key)
+            elif person.user_id in payload and _unquoted(payload, person.user_id) is not None:
+                theirs.add(chat_key)
+    return requests, {key: chats[key] == {person.user_id} for key in theirs}
+
+
+def rows(
+    path: Path, person: UserRef, requests: Collection[str], chats: Collection[str]
+) -> Iterator[tuple[str, Json]]:
+    """The rows of a person, each with the name of its table; `chats` are those of theirs alone. Raises `errors.StorageError`."""
+    with _opened(path, write=False) as db:
+        facts = _named(db, person, requests, chats)
+        for table, condition in _TABLES.items():
+            found = db.execute(f"SELECT * FROM {table} WHERE {condition}", facts)  # noqa: S608 - names of our own
+            names = [column[0] for column in found.description]
+            for row in found.fetchall():
+                yield table, dict(zip(names, row, strict=True))
+
+
+def erase(
+    path: Path, person: UserRef, requests: Collection[str], chats: Collection[str], quoted: Collection[str]
+) -> int:
+    """Erase the rows of a person; how many they were. What others quoted of them (`quoted` are the chats where that may be)
+    loses its words. Raises `errors.StorageError`.
+    """
+    with _opened(path, write=True) as db:
+        db.execute("PRAGMA secure_delete = ON")
+        facts = _named(db, person, requests, chats)
+        db.execute("BEGIN IMMEDIATE")
+        count = sum(
+            db.execute(f"DELETE FROM {table} WHERE {_TABLES[table]}", facts).rowcount  # noqa: S608
+            for table in _ERASED_IN_ORDER
+        )
+        db.executemany(
+            "DELETE FROM closed_targets WHERE channel = ? AND chat_id = ?",
+            [(key.channel, key.chat_id) for key in map(ChatKey.parse, chats)],
+        )
+        for chat_key in quoted:
+            found = db.execute("SELECT rowid, payload FROM inbox WHERE chat_key = ?", (chat_key,)).fetchall()
+            for rowid, payload in found:
+                if (left := _unquoted(payload, person.user_id)) is not None:
+                    db.execute("UPDATE inbox SET payload = ? WHERE rowid = ?", (left, rowid))
+        db.execute("COMMIT")
+        db.execute("VACUUM")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return count
+
+
+def _unquoted(payload: str, user_id: str) -> str | None:
+    """An inbound without what it quotes of a person; None where that is nothing."""
+    try:
+        told = json.loads(payload)
+        theirs = [one for one in told.get("quoted", ()) if one.get("userId") == user_id]
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    for one in theirs:
+        one |= {"userId": None, "text": "", "userName": None, "part": None, "files": []}
+    return json.dumps(told, ensure_ascii=False) if theirs else None
+
+
+@contextlib.contextmanager
+def _opened(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
+    """A connection for the block. Raises `errors.StorageError`."""
+    try:
+        opened = (
+            file.open_to_write(path, BUSY_SECONDS, lambda _: None)
+            if write
+            else file.open_to_read(path, BUSY_SECONDS)
+        )
+        with closing(opened) as db:
+            yield db
+    except sqlite3.Error as error:
+        raise errors.StorageError(f"the journal cannot be used: {error}") from error
+
+
+def _named(
+    db: sqlite3.Connection, person: UserRef, requests: Collection[str], chats: Collection[str]
+) -> dict[str, Any]:
+    """Put names where the conditions look for them; the other values that they need."""
+    for table, names in (("requests", requests), ("chats_of", chats)):
+        db.execute(f"CREATE TEMP TABLE {table} (name TEXT PRIMARY KEY) WITHOUT ROWID")
+        db.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?)", [(name,) for name in names])  # noqa: S608
+    return {
+        "channel": person.channel,
+        "user_id": person.user_id,
+        "greeting": f"stranger:{person}",
+    }

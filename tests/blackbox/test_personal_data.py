@@ -1,0 +1,160 @@
+"""Everything of one person is given out, and erased from whatever is kept; the others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.testing.anthropic_script import reply, tool_use
+from tests.blackbox.conftest import World, eventually
+
+ANN, BOB = 7_310_001, 7_310_002
+GROUP = -100_731
+SECRET = "鯨のひみつ"
+"""In everything that Ann writes and is answered."""
+OF_BOB = "Bob's own words"
+
+
+async def command(root: Path, *words: str) -> tuple[int, str]:
+    """The exit code of a command of `shipmate`, and what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bot",
+        *words,
+        "--dir",
+        str(root),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        stdin=asyncio.subprocess.DEVNULL,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    out, _ = await process.communicate()
+    return int(process.returncode or 0), out.decode()
+
+
+def holds(root: Path, words: str) -> list[str]:
+    """The files under `.ship` that hold words, as they are or in what is compressed."""
+    found = []
+    for path in sorted((root / ".ship").rglob("*")):
+        data = path.read_bytes() if path.is_file() else b""
+        forms = [data]
+        if path.suffix == ".gz":
+            forms.append(zlib.decompress(data, 31))
+        if any(form in one for one in forms for form in (words.encode(), json.dumps(words)[1:-1].encode())):
+            found.append(str(path.relative_to(root)))
+    return found
+
+
+@pytest.fixture
+async def told(world: World) -> World:
+    """Ann has spoken alone with the bot and in a group with Bob; the gateway has stopped."""
+    world.only("telegram")
+    world.config["channels"]["telegram"]["allow"] = ["*"]
+    world.process.env["SMA_LOG_LLM_PAYLOAD"] = "1"
+    await world.start()
+    note = {"command": "create", "path": "/memories/me/a.md", "file_text": f"likes {SECRET}"}
+
+    def answer(body: Any) -> Any:
+        if len(world.model.requests) == 1:
+            return reply(tool_use("memory", note))
+        asked = [one for one in body["messages"] if one["role"] == "user" and "tool_result" not in str(one)]
+        return reply(SECRET if SECRET in str(asked[-1]) else "well")
+
+    world.model.script(answer)
+    world.telegram.say(f"my secret is {SECRET}", chat_id=ANN, name="Ann")
+    await world.heard(SECRET, chat_id=ANN)
+    world.telegram.say(
+        f"read {SECRET}",
+        chat_id=ANN,
+        name="Ann",
+        media="document",
+        data=f"{SECRET}\n".encode() * 50,
+        file_name="a.txt",
+        mime="text/plain",
+    )
+    await world.heard(SECRET, SECRET, chat_id=ANN)
+    world.telegram.say(f"@shipmate_bot {OF_BOB}", chat_id=GROUP, user_id=BOB, name="Bob")
+    await world.heard("well", chat_id=GROUP)
+    world.telegram.say(f"@shipmate_bot {SECRET} in the group", chat_id=GROUP, user_id=ANN, name="Ann")
+    await world.heard("well", SECRET, chat_id=GROUP)
+    world.telegram.say(f"@shipmate_bot {OF_BOB} again", chat_id=GROUP, user_id=BOB, name="Bob")
+    await eventually(lambda: len(world.texts(GROUP)) == 3)
+    await world.turns(5)
+    assert await world.process.stop() == 0
+    return world
+
+
+async def test_a_person_is_erased_everywhere_and_the_others_go_on(told: World) -> None:
+    rooms = {path.split("/")[1] for path in holds(told.root, SECRET)}
+    assert rooms == {"artifacts", "chats", "journal.db", "logs", "memory", "transcripts"}
+    code, out = await command(told.root, "erase", f"telegram:{ANN}")
+    assert code == 0, out
+    for what in ("log", "memory", "artifacts", "transcripts", "journal", "archive"):
+        assert what in out
+    assert holds(told.root, SECRET) == []
+    assert holds(told.root, "Ann") == []
+    # Ids of events stay for a while, so that no old message is answered once more.
+    assert holds(told.root, str(ANN)) == [".ship/journal.db"]
+    assert {line["text"] for line in told.archive() if line["role"] == "user"} == {
+        f"@shipmate_bot {OF_BOB}",
+        f"@shipmate_bot {OF_BOB} again",
+    }
+    code, out = await command(told.root, "erase", f"telegram:{ANN}")
+    assert (code, out) == (0, f"Nothing was kept of telegram:{ANN}.\n")
+    before = len(told.model.requests)
+    await told.start()
+    told.telegram.say(f"@shipmate_bot {OF_BOB} a third time", chat_id=GROUP, user_id=BOB, name="Bob")
+    await told.model.until(lambda: len(told.model.requests) > before)
+    asked = json.dumps(told.model.bodies[-1]["messages"], ensure_ascii=False)
+    assert f"{OF_BOB} again" in asked
+    assert SECRET not in asked
+    await eventually(lambda: told.texts(GROUP)[-1] == "well")
+    told.telegram.say("hello again", chat_id=ANN, name="Ann")
+    await eventually(lambda: told.texts(ANN)[-1] == "well")
+    assert SECRET not in json.dumps(told.model.bodies[-1], ensure_ascii=False)
+    assert await told.process.stop() == 0
+
+
+async def test_a_person_is_given_out_beside_a_running_gateway_which_is_not_erased(told: World) -> None:
+    await told.start()
+    code, out = await command(told.root, "export", f"telegram:{ANN}")
+    assert code == 0, out
+    given = [json.loads(line) for line in out.splitlines()]
+    places = {item["from"] for item in given}
+    assert places >= {
+        "chats",
+        "memory",
+        "artifacts",
+        "transcripts",
+        "logs",
+        "journal.inbox",
+        "journal.outbox",
+    }
+    said = [item["value"]["text"] for item in given if item["from"] == "chats"]
+    assert sorted(said) == sorted(
+        [
+            f"my secret is {SECRET}",
+            SECRET,
+            f"read {SECRET}",
+            SECRET,
+            f"@shipmate_bot {SECRET} in the group",
+            SECRET,
+        ]
+    )
+    assert OF_BOB not in "".join(
+        json.dumps(item) for item in given if item["from"] in {"chats", "journal.inbox"}
+    )
+    before = holds(told.root, SECRET)
+    code, out = await command(told.root, "erase", f"telegram:{ANN}")
+    assert code == 75
+    assert f"held by process {told.process.pid}" in out
+    assert holds(told.root, SECRET) == before
+    assert await told.process.stop() == 0
