@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import importlib
 import importlib.util
 import os
 import platform
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from pathlib import Path
+from typing import Any
 
 from bot import (
     config,
@@ -98,9 +100,11 @@ async def _started(
                 for warning in settings.warnings:
                     say(f"warning: {warning}")
                 await asyncio.to_thread(preload, settings, names)
-                around.enter_context(signals(stop, lambda: _hung_up(log)))
+                hung_up = asyncio.Event()
+                around.enter_context(signals(stop, hung_up.set))
                 gateway = assemble(settings, environment, log, names, counted=counted, dashboard=only is None)
-                async with serving(gateway, say, stop):
+                load = functools.partial(configuration.load, root, defaults=defaults)
+                async with serving(gateway, say, stop), _beside(gateway.reload.serve(hung_up, load)):
                     settle_memory()
                     if not stop.is_set():
                         log.write("ready", ready_line(gateway), channels=sorted(gateway.channels))
@@ -114,10 +118,15 @@ async def _started(
             await asyncio.to_thread(log.close)
 
 
-def _hung_up(log: JsonlLog) -> None:
-    log.write(
-        "reload", "SIGHUP is ignored: nothing is read anew; a restart takes up a new ship.json", level="warn"
-    )
+@contextlib.asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Work that goes on for the block."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def settle_memory() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import secrets
 import socket
@@ -61,6 +62,7 @@ from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import ContextWindows
 from bot.maintenance import MaintenanceJobs
+from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
@@ -105,6 +107,9 @@ def assemble(
     memory = RssMonitor(
         settings.memory.limit_mb, [agent, services.requests], reports=shared.alerts, clock=clock, log=log
     )
+    reload = ConfigurationReload(
+        settings, agent, lambda changed: with_settings(agent.deps, services, shared, changed), log
+    )
     parts = build_gateway(deps, shared, agent, memory=memory, servers=mcp)
     delivery, reports = shared.delivery, shared.alerts
     watch = ChannelWatchdog(channels, services.manifests, reports, clock=clock, log=log)
@@ -147,6 +152,7 @@ def assemble(
         model_name=model_name(settings),
         mcp=mcp,
         reserve=services.reserve,
+        reload=reload,
         losses=Losses(
             services.manifests,
             journal=services.journal,
@@ -261,15 +267,19 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         NoteStore(home / "memory", disk=disk, redact=redact),
         build_model(settings, environment, log),
         learned,
-        ContextWindows(
-            learned, log=log, model=llm.model, configured=llm.context_window, max_tokens=llm.max_tokens
-        ),
+        build_windows(llm, learned, log),
         lists,
         Operators(settings.operators | starters, lists),
         reserve,
         Connections(descriptors.connections(descriptors.limit()), clock=clock, log=log),
         vetting,
         SkillFolder(settings.root, settings.skills.paths, log, vetting),
+    )
+
+
+def build_windows(llm: config.Llm, learned: LearnedFile, log: JsonlLog) -> ContextWindows:
+    return ContextWindows(
+        learned, log=log, model=llm.model, configured=llm.context_window, max_tokens=llm.max_tokens
     )
 
 
@@ -300,6 +310,11 @@ def provider_name(settings: config.Settings) -> str:
 def model_name(settings: config.Settings) -> str:
     """The model that answers."""
     return settings.llm.model if settings.llm.provider != "demo" else "demo"
+
+
+def fast_model(settings: config.Settings) -> str:
+    """The model that brings results together; "": the one that answers."""
+    return settings.llm.fast_model if settings.llm.provider != "demo" else ""
 
 
 def build_channels(services: Services, names: Iterable[str]) -> dict[str, Channel]:
@@ -378,7 +393,7 @@ def build_mcp(services: Services, questions: Questions) -> McpServers:
 
 def build_agent(services: Services, gateway: AgentServices, mcp: McpServers) -> AgentPool:
     settings, environment, log = services.settings, services.environment, services.log
-    llm, clock = settings.llm, environment.clock
+    clock = environment.clock
     ports = build_tool_ports(services, gateway, mcp)
     registry = Registry(builtin_tools(ports), mcp)
     return AgentPool(
@@ -388,7 +403,7 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers) -> 
                     services.model, services.requests, ids=environment.ids, redact=services.redact
                 ),
                 default_model=model_name(settings),
-                fast_model=llm.fast_model if llm.provider != "demo" else "",
+                fast_model=fast_model(settings),
                 windows=services.windows,
                 estimator=Estimator(services.learned),
                 prices=configuration.prices_of(llm),
@@ -435,6 +450,26 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers) -> 
             settled=services.redact.settled,
         ),
         budget=settings.memory.limit_mb * 2**20 // POOL_SHARE,
+    )
+
+
+def with_settings(
+    deps: AgentDeps, services: Services, gateway: AgentServices, settings: config.Settings
+) -> AgentDeps:
+    """What the agent needs with other settings of turns (`bot.reload.OF_TURNS`); all else is shared."""
+    changed = dataclasses.replace(
+        services, settings=settings, windows=build_windows(settings.llm, services.learned, services.log)
+    )
+    return dataclasses.replace(
+        deps,
+        models=dataclasses.replace(
+            deps.models,
+            default_model=model_name(settings),
+            fast_model=fast_model(settings),
+            windows=changed.windows,
+        ),
+        limits=view_limits(settings),
+        dispatcher=build_dispatcher(changed, deps.registry, gateway),
     )
 
 

@@ -29,6 +29,7 @@ from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import ContextWindows
 from bot.maintenance import MaintenanceJobs
+from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
 from bot.schedule import PeriodicJob, PeriodicScheduler
 from bot.system import SystemClock, SystemDisk, UlidSource
@@ -177,6 +178,7 @@ class Gateway:
     model_name: str
     mcp: McpServers
     reserve: DiskReserve
+    reload: ConfigurationReload
     losses: Losses
     readiness: Readiness
     dashboard: Dashboard | None

@@ -1,5 +1,5 @@
-"""Handles SIGTERM and SIGINT: at whatever moment they come, the process ends within ten seconds, with 0. SIGHUP is
-ignored.
+"""Handles SIGTERM and SIGINT: at whatever moment they come, the process ends within ten seconds, with 0. SIGHUP ends
+nothing.
 """
 
 from __future__ import annotations

@@ -46,16 +46,40 @@ class AgentPool:
         self._weighed: dict[ChatKey, tuple[Message, ...]] = {}
         self._weight = 0
         self._lent: Counter[ChatKey] = Counter()
+        self._stale: set[ChatKey] = set()
+        """Conversations in memory that were made with other deps."""
 
     def __len__(self) -> int:
         """Number of conversations in memory."""
         return len(self._runtimes)
 
+    async def use(self, deps: AgentDeps) -> None:
+        """Let turns that begin from now on have these: conversations come back from disk with them once they are idle."""
+        self._deps = deps
+        self._stale = set(self._runtimes)
+        for key in list(self._stale):
+            await self._renew(key)
+
+    async def _renew(self, key: ChatKey) -> None:
+        """Put away a conversation that was made with other deps, unless a turn runs in it."""
+        if key in self._stale and key not in self._lent:
+            await self._runtimes[key].stop_background()
+            if key in self._stale and self._may_go(key, self._runtimes[key]):
+                self._forget(key)
+
+    @property
+    def deps(self) -> AgentDeps:
+        """What turns that begin now have."""
+        return self._deps
+
     async def run(self, request: TurnRequest) -> TurnOutcome:
-        with self._lend(request.chat_key) as runtime, recorded_actions() as done:
-            if request.reply is not None:
-                request = replace(request, reply=self._checked(request, request.reply, done))
-            return await runtime.run(request)
+        try:
+            with self._lend(request.chat_key) as runtime, recorded_actions() as done:
+                if request.reply is not None:
+                    request = replace(request, reply=self._checked(request, request.reply, done))
+                return await runtime.run(request)
+        finally:
+            await self._renew(request.chat_key)
 
     def _checked(self, request: TurnRequest, reply: Reply, done: PerformedActions) -> Reply:
         """The way back to the chat, behind a look at what is claimed on it."""
@@ -172,6 +196,8 @@ class AgentPool:
 
     def runtime(self, chat_key: ChatKey) -> AgentRuntime:
         """The runtime of a chat: the one in memory, else a new one, whose store is filled by its first use."""
+        if chat_key in self._stale and self._may_go(chat_key, self._runtimes[chat_key]):
+            self._forget(chat_key)
         if chat_key not in self._runtimes:
             self._runtimes[chat_key] = AgentRuntime(chat_key, self._deps)
         self._runtimes.move_to_end(chat_key)
@@ -200,5 +226,6 @@ class AgentPool:
 
     def _forget(self, key: ChatKey) -> None:
         del self._runtimes[key]
+        self._stale.discard(key)
         self._weighed.pop(key, None)
         self._weight -= self._weights.pop(key, 0)

@@ -76,7 +76,15 @@ KINDS: Mapping[str, LogKind] = {
         },
     ),
     "ready": LogKind("Every channel is connected.", {"channels": "array: their names"}),
-    "reload": LogKind("SIGHUP came, which asks for a changed configuration."),
+    "reload": LogKind(
+        "SIGHUP came: the configuration was read again, and new turns have it, or the one before holds.",
+        {
+            "changed": "array: keys of ship.json that new turns have another value of",
+            "restart": "array: keys that need a restart",
+            "findings": "array: what is wrong with the configuration",
+            "configuration": "string: its hash, as in `start`",
+        },
+    ),
     "stop": LogKind(
         "The process stops, or a turn is stopped. The last line of a run has `ended`.",
         {

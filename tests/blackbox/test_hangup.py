@@ -1,4 +1,4 @@
-"""A hangup ends nothing: neither SIGHUP nor a terminal that closes. What a first start leaves in a bare folder."""
+"""A hangup ends nothing: SIGHUP changes the configuration, a terminal that closes nothing at all. What a first start leaves in a bare folder."""
 
 from __future__ import annotations
 
@@ -10,21 +10,62 @@ import signal
 import sys
 import termios
 from pathlib import Path
+from typing import Any
 
-from tests.blackbox.conftest import START_SECONDS, World, eventually
+from bot.testing.anthropic_script import pause, reply, tool_use
+from tests.blackbox.conftest import PERSON, START_SECONDS, World, eventually
 
 
-async def test_sighup_is_ignored_and_logged_and_turns_go_on(world: World) -> None:
+async def hung_up(world: World, words: str) -> dict[str, Any]:
+    """Send SIGHUP; the line of the log that says what became of it."""
+    before = len([line for line in world.log() if line["kind"] == "reload"])
+    os.kill(world.process.pid, signal.SIGHUP)
+    await eventually(lambda: len([line for line in world.log() if line["kind"] == "reload"]) > before)
+    line = [line for line in world.log() if line["kind"] == "reload"][-1]
+    assert words in line["message"]
+    return line
+
+
+async def test_sighup_gives_a_changed_configuration_to_new_turns(world: World) -> None:
     world.only("telegram")
-    world.model.answer("Before.")
-    world.model.answer("After.")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    world.config["permissions"] = {"allow": ["write_file"]}
+    gate = asyncio.Event()
+    write = {"content": "written"}
+    answers = [
+        pause(reply(tool_use("write_file", write | {"path": "before.txt"})), gate),
+        reply("Before."),
+        reply(tool_use("write_file", write | {"path": "after.txt"})),
+        reply("After."),
+        reply("Still."),
+    ]
+    world.model.script(lambda _: answers[len(world.model.requests) - 1])
     await world.start()
     world.telegram.say("one")
+    await world.model.until(lambda: len(world.model.requests) == 1)
+    world.config["llm"]["model"] = "claude-opus-5-5"
+    world.config["permissions"] = {"deny": ["write_file"]}
+    world.config["log"] = {"maxMb": 999}
+    (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
+    line = await hung_up(world, "turns that begin from now on have the changed configuration")
+    assert line["details"]["changed"] == ["llm.model", "permissions.allow", "permissions.deny"]
+    assert line["details"]["restart"] == ["log.maxMb"]
+    gate.set()
     await world.heard("Before.")
-    os.kill(world.process.pid, signal.SIGHUP)
-    await eventually(lambda: any("SIGHUP" in line["message"] for line in world.log()))
+    # The turn that ran has ended as it began.
+    assert (world.root / "before.txt").read_text(encoding="utf-8") == "written"
+    assert [body["model"] for body in world.model.bodies] == ["claude-sonnet-5-5"] * 2
     world.telegram.say("two")
     await world.heard("Before.", "After.")
+    assert not (world.root / "after.txt").exists()
+    assert [body["model"] for body in world.model.bodies[2:]] == ["claude-opus-5-5"] * 2
+    assert "Before." in json.dumps(world.model.bodies[-1]["messages"])
+
+    (world.root / "ship.json").write_text('{"llm": {"model": 5}}', encoding="utf-8")
+    line = await hung_up(world, "the one before holds: llm.model")
+    world.telegram.say("three")
+    await world.heard("Before.", "After.", "Still.")
+    assert world.model.bodies[-1]["model"] == "claude-opus-5-5"
     assert await world.process.stop() == 0
 
 

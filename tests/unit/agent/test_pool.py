@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from bot.agent.pool import OVERHEAD, AgentPool
 from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.sizes import size_of
+from bot.system import SystemDisk
+from bot.testing.disk import Failure, FaultyDisk
 from tests.unit.agent.conftest import Bench
 
 LONG = "很长的话 🧭 " * 2_000
@@ -120,3 +124,47 @@ async def test_short_of_memory_the_quiet_ones_go_and_half_of_the_rest(bench: Ben
     bench.pool.shrink()
     kept = [int(key.chat_id) for key in bench.pool._runtimes]
     assert kept in ([8, 9, 10, 11], [9, 10, 11])
+
+
+async def test_turns_that_begin_from_now_on_have_other_deps_and_those_that_run_their_own(
+    bench: Bench,
+) -> None:
+    key = ChatKey.parse("telegram:chat:1")
+    for number in (1, 2):
+        await say(bench, number)
+    before = bench.pool.runtime(key).store.messages()
+    bench.model.hold = asyncio.Event()
+    bench.model.asked.clear()
+    running = asyncio.create_task(say(bench, 1))
+    await bench.model.asked.wait()
+    deps = replace(bench.deps, models=replace(bench.deps.models, default_model="another"))
+    await bench.pool.use(deps)
+    assert bench.pool.deps is deps
+    assert len(bench.pool) == 1
+    bench.model.hold.set()
+    await running
+    assert len(bench.pool) == 0
+    count = len(bench.model.requests)
+    assert "another" not in {request.model for request in bench.model.requests}
+    await say(bench, 1)
+    await say(bench, 2)
+    assert {request.model for request in bench.model.requests[count:]} == {"another"}
+    assert bench.pool.runtime(key).store.messages()[: len(before)] == before
+
+
+async def test_a_conversation_that_owes_lines_to_the_disk_has_other_deps_once_they_are_written(
+    tmp_path: Path,
+) -> None:
+    disk = FaultyDisk(SystemDisk())
+    bench = Bench(tmp_path, disk)
+    key = ChatKey.parse("telegram:chat:1")
+    await say(bench, 1)
+    disk.fail(Failure(times=None))
+    await say(bench, 1)
+    assert bench.pool.runtime(key).owes
+    await bench.pool.use(replace(bench.deps, models=replace(bench.deps.models, default_model="another")))
+    assert (await bench.pool.describe(key)).default != "another"
+    disk.mend()
+    await bench.pool.flush()
+    assert (await bench.pool.describe(key)).default == "another"
+    await bench.close()

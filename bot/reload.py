@@ -1,0 +1,143 @@
+"""Applies a changed configuration to turns that begin from now on, or says why the one before holds."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+
+from bot import config, errors
+from bot.agent.deps import AgentDeps
+from bot.agent.pool import AgentPool
+from bot.contracts.environment import Log
+
+OF_TURNS = (
+    "llm.model",
+    "llm.fastModel",
+    "llm.maxTokens",
+    "llm.contextWindow",
+    "context",
+    "subagents",
+    "permissions",
+)
+"""Keys that a turn takes up when it begins; any other one needs a restart."""
+ASK_SECONDS = 20.0
+"""For so long the provider is asked whether it has a model."""
+_NOT_KEYS = frozenset({"root", "enabled", "reasons", "secrets", "fingerprint", "warnings"})
+
+
+class ConfigurationReload:
+    """The configuration that new turns have. `deps_of` gives what the agent needs for it."""
+
+    def __init__(
+        self,
+        settings: config.Settings,
+        agent: AgentPool,
+        deps_of: Callable[[config.Settings], AgentDeps],
+        log: Log,
+    ) -> None:
+        self._settings = settings
+        self._agent = agent
+        self._deps_of = deps_of
+        self._log = log
+
+    async def serve(self, asked: asyncio.Event, load: Callable[[], config.Settings]) -> None:
+        """Reload each time that it is asked for."""
+        while True:
+            await asked.wait()
+            asked.clear()
+            await self.reload(load)
+
+    async def reload(self, load: Callable[[], config.Settings]) -> None:
+        """Check what `load` reads, and let new turns have it. Raises nothing: the log says what became of it."""
+        try:
+            found = await asyncio.to_thread(load)
+            settings = _with_turns_of(self._settings, found)
+            deps = self._deps_of(settings)
+            if settings.llm.model != self._settings.llm.model:
+                await _must_be_there(deps)
+        except errors.ConfigError as error:
+            self._log.write(
+                "reload",
+                f"SIGHUP: the configuration cannot be used, and the one before holds: {error.findings[0]}",
+                level="error",
+                findings=list(error.findings),
+            )
+            return
+        changed = sorted(_differing(self._settings, settings))
+        restart = sorted(_differing(settings, found))
+        if changed:
+            self._settings = settings
+            await self._agent.use(deps)
+        words = (
+            "turns that begin from now on have the changed configuration" if changed else "nothing changes"
+        )
+        if restart:
+            words += f"; a restart is needed for {', '.join(restart)}"
+        self._log.write(
+            "reload",
+            f"SIGHUP: {words}",
+            level="warn" if restart else "info",
+            changed=changed,
+            restart=restart,
+            configuration=found.fingerprint,
+        )
+
+
+async def _must_be_there(deps: AgentDeps) -> None:
+    """Raise `errors.ConfigError` where the provider does not have the model. One that cannot be asked may have it."""
+    name = deps.models.default_model
+    try:
+        async with asyncio.timeout(ASK_SECONDS):
+            await deps.models.windows.ask(deps.models.model, name)
+    except errors.ModelUnknown as error:
+        raise errors.ConfigError(
+            f"llm.model: found {name}, which the provider does not have ({error}); expected one that it has; name another"
+        ) from None
+    except (errors.ModelError, TimeoutError):
+        return
+
+
+def _with_turns_of(settings: config.Settings, found: config.Settings) -> config.Settings:
+    """The settings with those keys of others that a turn takes up."""
+    llm = {name: getattr(found.llm, name) for name in _names("llm")}
+    rest = {name: getattr(found, name) for name in _names("")}
+    return dataclasses.replace(settings, llm=dataclasses.replace(settings.llm, **llm), **rest)
+
+
+def _names(section: str) -> Iterator[str]:
+    """The fields of a section of the settings, or of the settings themselves, that a turn takes up."""
+    fields = {to_camel(field.name): field.name for field in dataclasses.fields(config.Settings)}
+    if section == "llm":
+        fields = {f"llm.{to_camel(one.name)}": one.name for one in dataclasses.fields(config.Llm)}
+    return (fields[key] for key in OF_TURNS if key in fields)
+
+
+def _differing(one: config.Settings, other: config.Settings) -> set[str]:
+    """The keys of ship.json that are not the same in both, in full."""
+    before, after = _leaves(one), _leaves(other)
+    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+
+
+def _leaves(settings: config.Settings) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        if field.name not in _NOT_KEYS:
+            _add(found, to_camel(field.name), getattr(settings, field.name))
+    return found
+
+
+def _add(found: dict[str, Any], key: str, value: Any) -> None:
+    if isinstance(value, BaseModel):
+        value = value.model_dump(by_alias=True)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {to_camel(one.name): getattr(value, one.name) for one in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            _add(found, f"{key}.{name}", inner)
+    else:
+        found[key] = value

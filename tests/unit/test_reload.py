@@ -1,0 +1,198 @@
+"""A configuration that is read again: what new turns have of it, and why the one before holds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import composition, config, discovery, errors
+from bot.agent.deps import AgentDeps
+from bot.agent.pool import AgentPool
+from bot.contracts.identity import ChatKey
+from bot.contracts.model import ModelFacts
+from bot.instance import prepare_home
+from bot.lifecycle import Environment, Gateway
+from bot.reload import OF_TURNS, ConfigurationReload
+from bot.system import SystemDisk
+from bot.telemetry import JsonlLog
+from bot.testing.log import Entry, MemoryLog
+
+KEY = ChatKey("telegram", "1")
+FIRST = {"llm": {"provider": "demo"}, "context": {"maxMessages": 40}}
+
+
+def load(root: Path, document: Any = None) -> config.Settings:
+    if document is not None:
+        text = document if isinstance(document, str) else json.dumps(document)
+        (root / "ship.json").write_text(text, encoding="utf-8")
+    return config.load(root, discovery.manifests(), {})
+
+
+class KeptLog(JsonlLog):
+    """A log whose lines are kept in memory too."""
+
+    def __init__(self, folder: Path, environment: Environment) -> None:
+        super().__init__(folder, clock=environment.clock, disk=SystemDisk(), ids=environment.ids)
+        self.kept = MemoryLog()
+
+    def write(self, kind: str, message: str, **how: Any) -> None:
+        self.kept.write(kind, message, **how)
+        super().write(kind, message, **how)
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
+    settings = load(tmp_path, FIRST)
+    prepare_home(settings.home)
+    environment = Environment()
+    log = KeptLog(settings.home / "logs", environment)
+    gateway = composition.assemble(settings, environment, log, [], dashboard=False)
+    yield gateway
+    await asyncio.gather(gateway.agent.close(), gateway.journal.close(), gateway.archive.close())
+    await asyncio.gather(gateway.transcript.close(), gateway.requests.close(), gateway.model.close())
+    log.close()
+
+
+def told(gateway: Gateway) -> list[Entry]:
+    assert isinstance(gateway.log, KeptLog)
+    return [one for one in gateway.log.kept.entries if one.kind == "reload"]
+
+
+def last(gateway: Gateway) -> Entry:
+    """What became of the last reload."""
+    return told(gateway)[-1]
+
+
+async def test_new_turns_have_what_has_changed(gateway: Gateway, tmp_path: Path) -> None:
+    before = gateway.agent.deps
+    changed = {
+        "llm": {"provider": "demo", "maxTokens": 900},
+        "context": {"maxMessages": 20},
+        "subagents": {"maxConcurrent": 2},
+        "permissions": {"deny": ["run_shell"]},
+    }
+    await gateway.reload.reload(lambda: load(tmp_path, changed))
+    deps = gateway.agent.deps
+    assert deps.limits.max_messages == (await gateway.agent.describe(KEY)).max_messages == 20
+    assert deps.limits.tasks.side_by_side == 2
+    assert deps.models.windows.max_tokens("demo") == 900
+    assert deps.dispatcher is not before.dispatcher
+    assert (deps.registry, deps.history, deps.prompts) == (before.registry, before.history, before.prompts)
+    entry = last(gateway)
+    assert (entry.kind, entry.level) == ("reload", "info")
+    assert entry.details["changed"] == [
+        "context.maxMessages",
+        "llm.maxTokens",
+        "permissions.deny",
+        "subagents.maxConcurrent",
+    ]
+    assert entry.details["restart"] == []
+
+
+async def test_a_wrong_configuration_is_told_and_the_one_before_holds(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    before = gateway.agent.deps
+    for wrong, why in (
+        ('{"llm": {},}', "a comma with nothing behind it"),
+        ({"context": {"maxMessages": "many"}, "nonsense": 1}, "maxMessages"),
+    ):
+        await gateway.reload.reload(lambda wrong=wrong: load(tmp_path, wrong))  # type: ignore[misc]
+        assert gateway.agent.deps is before
+        entry = last(gateway)
+        assert entry.level == "error"
+        assert any(why in line for line in entry.details["findings"])
+        assert entry.details["findings"][0] in entry.message
+    assert len(last(gateway).details["findings"]) == 2
+
+
+async def test_what_needs_a_restart_is_named_and_waits_for_it(gateway: Gateway, tmp_path: Path) -> None:
+    changed = {
+        **FIRST,
+        "operators": ["telegram:5"],
+        "channels": {"telegram": {"allow": ["7"]}},
+        "log": {"maxMb": 5},
+    }
+    before = gateway.agent.deps
+    for _ in range(2):
+        await gateway.reload.reload(lambda: load(tmp_path, changed))
+        entry = last(gateway)
+        assert entry.level == "warn"
+        assert entry.details["changed"] == []
+        assert entry.details["restart"] == ["channels.telegram.allow", "log.maxMb", "operators"]
+        assert "a restart is needed for channels.telegram.allow, log.maxMb, operators" in entry.message
+        assert gateway.agent.deps is before
+    await gateway.reload.reload(lambda: load(tmp_path, FIRST))
+    assert last(gateway).message == "SIGHUP: nothing changes"
+
+
+class Provider:
+    """Knows one model, or cannot be asked."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    async def facts(self, model: str) -> ModelFacts:
+        if self._error is not None:
+            raise self._error
+        return ModelFacts(window=100_000, max_output=8_000, compacts=False)
+
+
+@pytest.mark.parametrize(
+    ("error", "taken"),
+    [
+        (None, True),
+        (errors.ModelUnknown("404"), False),
+        (errors.ModelUnreachable(), True),
+        (TimeoutError(), True),
+    ],
+)
+async def test_a_model_that_the_provider_does_not_have_is_refused(
+    tmp_path: Path, gateway: Gateway, error: Exception | None, taken: bool
+) -> None:
+    log = MemoryLog()
+    key = {"provider": "anthropic", "apiKey": "sk-ant-REDACTED"}
+    settings = load(tmp_path, {"llm": {**key, "model": "one"}})
+    model: Any = Provider(error)
+    deps = replace(gateway.agent.deps, models=replace(gateway.agent.deps.models, model=model))
+    agent = AgentPool(deps)
+
+    def deps_of(found: config.Settings) -> AgentDeps:
+        return replace(deps, models=replace(deps.models, default_model=found.llm.model))
+
+    reload = ConfigurationReload(settings, agent, deps_of, log)
+    await reload.reload(lambda: load(tmp_path, {"llm": {**key, "model": "two"}}))
+    assert (agent.deps.models.default_model == "two") is taken
+    assert log.entries[-1].level == ("info" if taken else "error")
+    if not taken:
+        assert "llm.model: found two, which the provider does not have" in log.entries[-1].message
+
+
+async def test_each_signal_is_answered(gateway: Gateway, tmp_path: Path) -> None:
+    asked, loads = asyncio.Event(), 0
+
+    def counted() -> config.Settings:
+        nonlocal loads
+        loads += 1
+        return load(tmp_path)
+
+    serving = asyncio.create_task(gateway.reload.serve(asked, counted))
+    for count in (1, 2):
+        asked.set()
+        async with asyncio.timeout(10):
+            while len(told(gateway)) < count:  # noqa: ASYNC110 - a log sets no event
+                await asyncio.sleep(0)
+    serving.cancel()
+    assert loads == 2
+
+
+def test_the_page_on_operation_names_the_keys_that_need_no_restart() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
+    (line,) = [part for part in page.split("\n\n") if "SIGHUP" in part and "`permissions`" in part]
+    assert set(OF_TURNS) <= {word.strip("`,.*") for word in line.replace("`", " ` ").split()}
