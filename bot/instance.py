@@ -17,6 +17,8 @@ from bot import errors
 
 LOCK = "lock"
 PID = "pid"
+SERVICE = Path("/run/shipmate")
+"""The folder that the systemd unit makes for its user: `/tmp` of a service is its own."""
 RESTORING = ".restoring"
 """A folder in `.ship` that holds what is still to be put back: until it is gone, the rest is not whole."""
 _NOTE = 4_096  # bytes of a lock's note that are read
@@ -138,6 +140,9 @@ def _usual() -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime.startswith("/") and Path(runtime).is_dir():
         return Path(runtime) / "shipmate"
+    with contextlib.suppress(OSError):
+        if SERVICE.lstat().st_uid == os.getuid():
+            return SERVICE
     return Path(tempfile.gettempdir()) / f"shipmate-{os.getuid()}"
 
 

@@ -187,3 +187,20 @@ def test_the_locks_are_in_the_runtime_folder_of_the_user_or_in_a_temporary_one(
     (tmp_path / "temporary").mkdir()
     with instance.tokens_held(TOKENS, tmp_path):
         assert len(list((tmp_path / "temporary" / f"shipmate-{os.getuid()}").iterdir())) == 1
+
+
+def test_a_token_in_use_by_a_service_is_seen_although_its_tmp_is_private(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setattr(instance, "SERVICE", folder)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    with (
+        holder(home, folder),
+        pytest.raises(errors.TryLater, match="this token is used by process"),
+        instance.tokens_held(TOKENS, tmp_path / "second"),
+    ):
+        pass
+    with instance.tokens_held(TOKENS, tmp_path / "second"):
+        assert list(folder.glob("*.lock"))
