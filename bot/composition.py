@@ -406,7 +406,7 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers) -> 
                 fast_model=fast_model(settings),
                 windows=services.windows,
                 estimator=Estimator(services.learned),
-                prices=configuration.prices_of(llm),
+                prices=configuration.prices_of(settings.llm),
             ),
             history=HistoryDeps(
                 archive=services.archive,

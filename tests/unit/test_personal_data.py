@@ -104,7 +104,8 @@ async def home(tmp_path: Path) -> Path:
         await journal.receive(one)
         await journal.finish(one.request_id, ANSWERED)
         await journal.put_outbox([OutboxRow(one.request_id, one.request_id, one.chat_key, {}, "answer")])
-    await journal.put_job(Job("zone:a", None, {"channel": "telegram", "userId": ANN, "zone": "UTC"}))
+    await journal.put_zone(UserRef("telegram", ANN), "UTC")
+    await journal.put_zone(UserRef("telegram", BOB), "Asia/Tokyo")
     await journal.put_job(Job("of ann", GROUP, {"channel": "telegram", "userId": ANN}))
     await journal.put_job(Job("of bob", GROUP, {"channel": "telegram", "userId": BOB}))
     await journal.keep_dead_letter("telegram", "1", f'{{"from": {ANN}}}', "damaged")
@@ -216,6 +217,7 @@ async def test_what_is_of_others_stays_in_the_journal(home: Path) -> None:
     assert quoting.inbound.text == "words of BOB4"
     assert [(one.text, one.user_name) for one in quoting.inbound.quoted] == [("", None)]
     assert [job.id for job in await journal.jobs()] == ["of bob"]
+    assert await journal.zones() == {UserRef("telegram", BOB): "Asia/Tokyo"}
     assert await journal.deliveries("ANN1") == []
     assert len(await journal.deliveries("BOB1")) == 1
     # An old event that its platform brings again is answered no second time.
@@ -250,7 +252,8 @@ async def test_what_is_given_out_is_what_would_go(home: Path) -> None:
     assert sorted(found["artifacts"]) == ["of ANN01", "of ANN1"]
     assert [line["requestId"] for line in found["transcripts"]].count("BOB1") == 1  # in the chat of Ann alone
     assert {row["request_id"] for row in found["journal.inbox"]} == {"ANN1", "ANN3"}
-    assert {row["id"] for row in found["journal.jobs"]} == {"of ann", "zone:a"}
+    assert {row["id"] for row in found["journal.jobs"]} == {"of ann"}
+    assert {row["zone"] for row in found["journal.zones"]} == {"UTC"}
     assert found["access.json"] == ["allow", "operators"]
     assert len(found["logs"]) == 8
     assert texts(home) > BOBS_TEXTS

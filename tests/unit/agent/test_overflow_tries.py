@@ -68,7 +68,7 @@ async def test_after_three_halvings_the_store_of_this_chat_is_cleared_and_the_pe
     assert len(bench.model.requests) - asked == 4
     bench.model.answers.clear()
     await bench.say("fresh")
-    assert [words(message) for message in bench.model.requests[-2].messages] == [["fresh"]]
+    assert [words(message) for message in bench.model.requests[-1].messages] == [["fresh"]]
     page = await bench.archive.search(KEY, HistoryQuery(limit=200))
     assert page.total >= 17, "the archive keeps everything"
     lines = await bench.transcript.load(KEY)

@@ -35,7 +35,7 @@ def turn(project: Path) -> Turn:
         bench = Bench(project / ".ship")
         inbound = bench.inbound("wann fährt das Schiff? 🚢")
         more = [inbound]
-        sent = reply(tool_use("chat_send", text="一二三\nmorgen"))
+        sent = reply(tool_use("chat_send", text="一二三\nmorgen", more=True))
         bench.model.answers.extend([reply(tool_use("skills_list")), sent, reply()])
         await bench.say("hello", take_more=lambda: [more.pop()] if more else [])
         await bench.close()
@@ -193,7 +193,7 @@ def shared(project: Path) -> Shared:
         )
         bench.configure(model=model, artifacts=bench.artifacts, task_events=watch)
         calls = [tool_use("task", prompt="Such 探"), tool_use("task", prompt="Geh", mode="fork")]
-        model.answers += [reply(*calls), reply(tool_use("chat_send", text="da")), reply()]
+        model.answers += [reply(*calls), reply(tool_use("chat_send", text="da", more=True)), reply()]
         await bench.say("hello")
         request_id = watch.events[0].request_id
         await bench.artifacts.put("x", chat_key=KEY, request_id=request_id, tool="look", tool_use_id="t")

@@ -36,7 +36,7 @@ async def _had(root: Path) -> Turn:
     bench = Bench(root / ".ship")
     journal = SqliteJournal(root / ".ship" / "journal.db", clock=bench.clock, log=bench.log)
     log = JsonlLog(root / ".ship" / "logs", clock=bench.clock, disk=SystemDisk(), ids=bench.ids)
-    answer = reply(tool_use("chat_send", text="完了"))
+    answer = reply(tool_use("chat_send", text="完了", more=True))
     told = ModelReply(answer.content, answer.stop_reason, Usage(10, 2), model="scripted", cost_usd=0.5)
     model = ScriptedModel(told, reply())
     bench.configure(

@@ -129,7 +129,7 @@ def test_the_first_changes_make_a_memory() -> None:
         memory.changed(None, "<memory>\n## Facts\n(none)\n</memory>")
 
 
-ITEMS = st.text(st.characters(codec="utf-8", categories=("L",)), min_size=5, max_size=12)
+ITEMS = st.text(st.characters(codec="utf-8", categories=["L"]), min_size=5, max_size=12)
 PLACES = st.tuples(st.sampled_from(memory.SECTIONS), ITEMS)
 
 
