@@ -550,7 +550,7 @@ async def preview_unknown(stage: Stage) -> None:
     await stage.dead()
 
 
-@scene(shown={PERSON: answers(ONE)}, model=1, settings=STREAMS)
+@scene(shown={PERSON: answers(ONE)}, model=0, settings=STREAMS)
 async def preview_ended(stage: Stage) -> None:
     """Half of an answer is shown; the whole has come, and is not on file."""
     await stage.start()
@@ -560,7 +560,7 @@ async def preview_ended(stage: Stage) -> None:
     await stage.dead()
 
 
-@scene(shown={PERSON: answers(ONE)}, model=1, settings=STREAMS)
+@scene(shown={PERSON: answers(ONE)}, model=0, settings=STREAMS)
 async def preview_last_edit_not_made(stage: Stage) -> None:
     """Half of an answer is shown; the whole, on file, was to take its place and has not."""
     await stage.start()
@@ -570,7 +570,7 @@ async def preview_last_edit_not_made(stage: Stage) -> None:
     await stage.dead()
 
 
-@scene(shown={PERSON: answers(ONE)}, model=1, settings=STREAMS)
+@scene(shown={PERSON: answers(ONE)}, model=0, settings=STREAMS)
 async def preview_last_edit_made(stage: Stage) -> None:
     """The whole answer stands in the place of its half, and its row does not say so."""
     await stage.start()

@@ -31,7 +31,7 @@ TREMBLE = 2 * MEGABYTE
 def seed(monkeypatch: pytest.MonkeyPatch) -> int:
     found = int(os.environ.get("SEED", secrets.randbelow(1_000_000)))
     print(f"SEED={found}")  # noqa: T201 - shown where it fails
-    monkeypatch.setattr(factory, "_provider", lambda *_: Parrot(random.Random(found)))
+    monkeypatch.setattr(factory, "_provider", lambda *_, **__: Parrot(random.Random(found)))
     return found
 
 

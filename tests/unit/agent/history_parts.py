@@ -21,6 +21,7 @@ from bot.contracts.transcript import (
     TranscriptLine,
 )
 from bot.llm.body import body_of, headers_of
+from bot.llm.prices import PriceTable
 from bot.testing import anthropic_cache as cache
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_compaction import Compactions
@@ -133,7 +134,7 @@ def deps(chat: Any) -> Any:
     registry = SimpleNamespace(definitions=TOOLS, get=lambda name: ages if name == "look" else None)
     return SimpleNamespace(
         registry=registry,
-        models=SimpleNamespace(name=chat.model, estimator=chat.estimator),
+        models=SimpleNamespace(name=chat.model, estimator=chat.estimator, prices=PriceTable()),
         limits=Limits(mask_threshold=chat.rng.choice([0, 400]), keep_observations=3),
         clock=chat.clock,
         log=chat.log,
