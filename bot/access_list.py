@@ -98,7 +98,7 @@ class AccessList:
         return sorted(asked, key=lambda item: (-item.ts, item.channel, item.user_id))
 
     def allow(self, channel: str, user_id: str) -> None:
-        """Let an id in. Blocking, as are `block`, `appoint` and `note`; all raise `errors.StorageError`."""
+        """Let an id in. Blocking, as are `block`, `dismiss`, `appoint` and `note`; all raise `errors.StorageError`."""
 
         def change(lists: ChannelLists) -> None:
             _forget(lists, user_id)
@@ -114,6 +114,15 @@ class AccessList:
             if user_id in lists.operators:
                 lists.operators.remove(user_id)
             lists.block.append(user_id)
+
+        self._change(channel, change)
+
+    def dismiss(self, channel: str, user_id: str) -> None:
+        """Leave somebody who asked out of the list of those who wait, until they ask again."""
+
+        def change(lists: ChannelLists) -> None:
+            lists.pending.pop(user_id, None)
+            lists.names.pop(user_id, None)
 
         self._change(channel, change)
 

@@ -321,6 +321,7 @@ async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> N
             if again := await gateway.parts.backlog.open(name):
                 say(f"{name}: {again} unfinished messages go on")
             gateway.parts.tasks.start(gateway.losses.tell(name))
+            gateway.parts.tasks.start(gateway.parts.approvals.recover())
             return
 
 

@@ -12,6 +12,8 @@ _BUTTONS: dict[Choice, tuple[str, str]] = {
     "chat": ("Allow in this chat", "approve {} chat"),
     "always": ("Always", "approve {} always"),
     "deny": ("Deny", "deny {}"),
+    "admit": ("Let in", "approve {} once"),
+    "later": ("Not now", "deny {}"),
 }
 _VALUE = re.compile(r"(?P<name>approve|deny) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always))?)")
 

@@ -9,9 +9,11 @@ from bot.contracts.identity import ChatKey
 
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
 Scope = Literal["once", "chat", "always"]
-Choice = Literal["once", "chat", "always", "deny"]
-"""An answer to a question about an approval, and its button."""
+Choice = Literal["once", "chat", "always", "deny", "admit", "later"]
+"""An answer to a question about an approval, and its button; the last two are those about a person."""
 CHOICES: tuple[Choice, ...] = ("once", "chat", "always", "deny")
+"""The answers about a call that operators may give."""
+ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,8 @@ class Approval:
     nothing else. `shown` says exactly what will run, without secrets; `why` is the reason for asking, `rule` the
     rule behind it. `user_id` is the person whom it is for; `granted`: a rule gives them this, so they may decide
     themselves. `lasting`: an earlier lasting approval counts. `own`: it concerns this person alone, so operators
-    elsewhere are not shown it.
+    elsewhere are not shown it. `admits`: no tool call waits, this person asks to be let in; its `request_id` is the id of
+    its record.
     """
 
     request_id: str
@@ -36,6 +39,7 @@ class Approval:
     granted: bool
     lasting: bool
     own: bool = False
+    admits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,10 @@ class ApprovalBook(Protocol):
     async def approval(self, name: str) -> ApprovalRecord | None: ...
     async def open_approvals(self) -> list[ApprovalRecord]:
         """Everything without a verdict, oldest first."""
+        ...
+
+    async def decided_since(self, at: float) -> list[ApprovalRecord]:
+        """Everything whose verdict is not older than `at` (epoch seconds), oldest first."""
         ...
 
     async def lasting(self, fingerprint: str, chat_key: ChatKey) -> Verdict | None:

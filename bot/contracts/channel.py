@@ -173,6 +173,25 @@ class Invites(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """The words of a bot that was added to a chat: how it is spoken to, and what it does not see. `hindrance` is for operators: a
+    right that it lacks to do its work there.
+    """
+
+    words: str = ""
+    hindrance: str = ""
+
+
+@runtime_checkable
+class Introduces(Protocol):
+    """Optional ability of a `Channel`: says how the bot is spoken to in a chat of several."""
+
+    async def introduce(self, inbound: Inbound) -> Introduction:
+        """The introduction for the chat that it was `added` to. Raises nothing."""
+        ...
+
+
 @runtime_checkable
 class Files(Protocol):
     """Optional ability of a `Channel`: fetches files of messages."""
@@ -296,6 +315,8 @@ class Manifest:
     """Outgoing budget of the whole bot, over all chats."""
     edits: EditPace | None = None
     """None where messages cannot be changed; else its channel is an `Edits`."""
+    whispers: bool = False
+    """True if it can show a message of a group to one person alone (`contracts.outbound.ONLY_TO`)."""
     files: bool = False
     """True if its channel is a `Files`."""
     silence: float | None = None

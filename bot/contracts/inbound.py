@@ -115,6 +115,8 @@ class Inbound(Frozen):
     it only says which message the answer hangs on. `answers` is the id of the message that a person replied to.
     An `edit` carries the id and the new text of the message that it changes, a `delete` the id of the one that is
     gone; a `stop` names the place whose turn should end, and its chat_key may be the place's or that of a thread.
+    An `admission` is the request of a stranger to be let in, which the intake makes of what they wrote, without its words,
+    and `added` says that this person has brought the bot into a chat.
     `text` is what the person said in words of their own: what they forward or share is `quoted`, as `brought`, and no
     command is read from it. `links` are addresses that words of theirs stand for.
     `items` are the words of the messages that make up an album, by their ids, in the order of the attachments; an
@@ -131,7 +133,7 @@ class Inbound(Frozen):
     keys: tuple[str, ...]
     ts: int
     target: dict[str, str]
-    kind: Literal["message", "edit", "delete", "stop"] = "message"
+    kind: Literal["message", "edit", "delete", "stop", "admission", "added"] = "message"
     addressed: Literal["direct", "mention", "reply", "command", "thread"] = "direct"
     text: str = ""
     command: Command | None = None
@@ -161,6 +163,11 @@ class Inbound(Frozen):
     def is_stop(self) -> bool:
         """True for a command or a platform's signal to stop."""
         return self.kind == "stop" or (self.command is not None and self.command.name == "stop")
+
+    @property
+    def is_signal(self) -> bool:
+        """True for what says nothing and touches no conversation."""
+        return self.kind in {"admission", "added"}
 
     @property
     def brought(self) -> tuple[Quoted, ...]:

@@ -250,6 +250,15 @@ KINDS: Mapping[str, LogKind] = {
             "cause": _CAUSE,
         },
     ),
+    "admission": LogKind(
+        "An operator let somebody in or kept them out, by a command or a button.",
+        {
+            "channel": _CHANNEL,
+            "userId": "string: who is let in or kept out",
+            "decision": "string: `allowed`, `blocked`, `not now`",
+            "by": "string: who decided, as `channel:id`",
+        },
+    ),
     "question": LogKind("The person is asked something.", {"cause": _CAUSE}),
     "task": LogKind(
         "A subagent begins or ends.",

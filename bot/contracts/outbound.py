@@ -18,6 +18,12 @@ does `progress`, at last into a summary.
 """
 
 
+ONLY_TO = "only_to"
+"""The field of a target that names the one person who is to see a message, where the channel has a way (`Manifest.whispers`)."""
+ABOUT = "about"
+"""The field beside it with the id of the message that it answers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outbound:
     """One visible message: a part that `Channel.split` made, redacted. `id` (ULID) names its outbox row. `repeat_of` is

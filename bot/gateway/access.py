@@ -63,6 +63,23 @@ class Memberships:
         knows: object = self._channels.get(line.channel)
         return knows.permalink(line) if isinstance(knows, KnowsLinks) else None
 
+    def place(self, inbound: Inbound) -> str:
+        """The place where somebody spoke, for operators, with a link to it where its channel knows one."""
+        if inbound.chat_type == "direct":
+            return "in a direct chat"
+        line = ArchiveLine(
+            ts=inbound.ts,
+            channel=inbound.channel,
+            chat_id=inbound.chat_id,
+            chat_key=inbound.chat_key,
+            user_id=inbound.user_id,
+            message_id=inbound.said_as,
+            role="user",
+            text="",
+        )
+        link = self.permalink(line)
+        return f"in [this conversation]({link})" if link else f"in the group {inbound.chat_id}"
+
 
 EVERYONE = "*"
 

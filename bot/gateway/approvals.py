@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from bot import errors, text
+from bot import errors
 from bot.contracts.approvals import (
     CHOICES,
     Approval,
@@ -27,15 +27,21 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address
+from bot.gateway import admissions as letting_in
+from bot.gateway.access import Memberships
+from bot.gateway.admissions import AdmissionService
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
+from bot.gateway.operator_chats import OperatorChats, QuestionCopies
 from bot.gateway.scheduler import TurnSuspension
-from bot.tools.permissions.display import visible
+from bot.tools.permissions.display import named
 
 SECONDS = 30 * 60.0
 """A call waits so long for a decision, over restarts too."""
 ASK_AGAIN = 15.0
 """Seconds until a question is asked again that may not have arrived."""
+RECENT = 24 * 3_600.0
+"""Seconds after a decision in which a start sees to it that its question says so."""
 SHORT = 6
 """Letters of an approval's name that people type."""
 SCOPES: dict[str, Scope] = {"": "once", "once": "once", "chat": "chat", "always": "always"}
@@ -70,7 +76,10 @@ class ApprovalService:
         journal: Journal,
         delivery: Delivery,
         operators: Collection[str],
-        channels: Collection[str],
+        chats: OperatorChats,
+        places: Memberships,
+        copies: QuestionCopies,
+        admissions: AdmissionService,
         manifests: Mapping[str, Manifest],
         clock: Clock,
         ids: Ids,
@@ -81,14 +90,16 @@ class ApprovalService:
         self._journal = journal
         self._delivery = delivery
         self._operators = operators
-        self._channels = channels
+        self._chats = chats
+        self._places = places
+        self._copies = copies
+        self._admissions = admissions
         self._manifests = manifests
         self._clock = clock
         self._ids = ids
         self._log = log
         self._asked: set[str] = set()
         self._waiting: dict[str, _Waiting] = {}
-        self._closing: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------ the turn that waits
 
@@ -114,7 +125,7 @@ class ApprovalService:
         record = await self._book.ask(self._ids.ulid(), asked)
         if record.verdict is not None:
             # Decided before a restart, which may have come before the question said so.
-            self._close(record.id, record.verdict, record.decided_at)
+            await self._end_copies(record)
             return record.verdict
         with self._suspension.waiting(turn, "approval") as waits:
             if not waits:
@@ -143,7 +154,7 @@ class ApprovalService:
         verdict = waiting.answer.result() if waiting.answer.done() else Verdict("expired")
         if not verdict.by:
             verdict = await self._end(record.id, verdict)
-        self._close(record.id, verdict)
+        self._close(record.id)
         return verdict
 
     async def _end(self, name: str, verdict: Verdict) -> Verdict:
@@ -172,7 +183,11 @@ class ApprovalService:
         ]
         if places:
             self._log.write("approval", "people are asked", approval=name, tool=waiting.record.asked.tool)
-        arrived = await asyncio.gather(*(self._send(to, waiting, words) for to in places))
+        # Operators need not be where it was asked.
+        elsewhere = f"{words}\n\nAsked {self._places.place(first)}."
+        arrived = await asyncio.gather(
+            *(self._send(to, waiting, words if to is here else elsewhere) for to in places)
+        )
         done |= {to.chat_key for to, there in zip(places, arrived, strict=True) if there}
         asker = f"{first.channel}:{first.user_id}"
         if here.chat_type == "direct" and not (
@@ -188,9 +203,10 @@ class ApprovalService:
         """
         name, about = waiting.record.id, waiting.record.asked
         choices = CHOICES
-        if to.chat_type == "direct" and to.chat_key == about.chat_key:
-            # Elsewhere only operators are asked, each in their own chat.
-            choices = self._choices(about, f"{to.channel}:{waiting.first.user_id}")
+        if to.chat_key == about.chat_key:
+            # Elsewhere only operators are asked, each in their own chat. In a group some may be among those who read it.
+            own = self._choices(about, f"{to.channel}:{waiting.first.user_id}")
+            choices = own if own or to.chat_type == "direct" else CHOICES
         buttons = ApprovalButtons(name, choices)
         while True:
             try:
@@ -223,34 +239,32 @@ class ApprovalService:
             return ()
         return ("once", "chat", "deny") if asked.granted else ("once", "deny")
 
-    def _close(self, name: str, verdict: Verdict, at: float | None = None) -> None:
+    def _close(self, name: str) -> None:
         """Show everywhere how it ended, now or before. Nobody waits for that."""
-        ended = _ended(verdict, self._clock.now() if at is None else at)
-        closing = asyncio.create_task(self._shown_closed(name, ended))
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
+        self._copies.close(name, _ended)
 
-    async def _shown_closed(self, name: str, ended: str) -> None:
+    async def _end_copies(self, record: ApprovalRecord) -> None:
+        """The same of what is decided on file, and what goes with it."""
+        if record.verdict is not None and record.asked.admits:
+            await self._admissions.announce(record, record.verdict)
+        else:
+            self._close(record.id)
+
+    async def recover(self) -> None:
+        """End the questions that were decided in the last day, before or after a restart: a kill may have come before they
+        said so. Raises nothing.
+        """
         try:
-            rows = [row for row in await self._journal.deliveries(name) if row.state == "sent"]
+            for record in await self._book.decided_since(self._clock.now() - RECENT):
+                await self._end_copies(record)
         except errors.StorageError as error:
-            self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
-            return
-        last = {row.chat_key: row.id for row in rows}
-        told = (
-            replace(row, text=f"{row.text}\n\n{ended}") if row.id == last[row.chat_key] else row
-            for row in rows
-        )
-        decided = ApprovalButtons(name, ())
-        await asyncio.gather(
-            *(self._delivery.amend(replace(row, buttons=decided)) for row in told if row.buttons is not None)
-        )
+            self._log.write("error", "what was decided cannot be read", level="error", cause=str(error))
 
     async def open_in(self, chat_key: ChatKey, person: str) -> list[OpenQuestion]:
         """The open questions of a chat, as a person (`channel:id`) sees them who opens it now. Raises `errors.StorageError`."""
         oldest, found = self._clock.now() - SECONDS, []
         for record in await self._book.open_approvals():
-            if record.asked.chat_key != chat_key or record.asked_at <= oldest:
+            if record.asked.chat_key != chat_key or record.asked_at <= oldest or record.asked.admits:
                 continue
             for row in await self._journal.deliveries(record.id):
                 if row.chat_key == chat_key and row.kind == "notice":
@@ -264,12 +278,7 @@ class ApprovalService:
         """
         if f"{first.channel}:{first.user_id}" in self._operators or own:
             return
-        for operator in map(UserRef.parse, sorted(self._operators)):
-            manifest = self._manifests.get(operator.channel)
-            if operator.channel in self._channels and manifest is not None and manifest.direct is not None:
-                target = manifest.direct(operator.user_id)
-                chat_key = manifest.encode(target)
-                yield Address(operator.channel, chat_key.chat_id, chat_key, "direct", target, name)
+        yield from self._chats.addresses(name)
 
     def waits(self, chat_key: ChatKey) -> bool:
         """True where the turn of a chat waits for a decision."""
@@ -295,7 +304,7 @@ class ApprovalService:
                 if (waiting := self._waiting.get(record.id)) is not None:
                     waiting.decided(Verdict("stopped"))
                 else:
-                    self._close(record.id, Verdict("stopped"))
+                    self._close(record.id)
 
     # ------------------------------------------------------------ the person who decides
 
@@ -326,27 +335,35 @@ class ApprovalService:
         if scope == "always" and not operator:
             self._note(record, inbound, "refused")
             return NOT_ALWAYS
+        if record.asked.admits:
+            settled = await self._admissions.settle(record, verdict)
+            return letting_in.told(record, verdict) if settled else UNKNOWN
         if not await self._book.settle(record.id, verdict):
             return UNKNOWN
         self._note(record, inbound, ended, scope=scope)
         if (waiting := self._waiting.get(record.id)) is not None:
             waiting.decided(verdict)
         else:
-            self._close(record.id, verdict)
+            self._close(record.id)
         return _told(record, verdict)
 
     async def _told_before(self, inbound: Inbound, name: str, verdict: Verdict) -> str:
         """Return the answer to a press that has decided before a kill; "" where it has not."""
         record = await self._book.approval(name.upper()) if name else None
         press = await self._journal.inbound(inbound.request_id)
-        if record is None or record.verdict != verdict or record.decided_at is None or press is None:
+        if record is None or record.verdict is None or record.decided_at is None or press is None:
             return ""
-        return _told(record, verdict) if record.decided_at >= press.received_at else ""
+        # A copy that arrived late, or whose change a kill cut off, still has its buttons.
+        await self._end_copies(record)
+        if record.verdict != verdict or record.decided_at < press.received_at:
+            return ""
+        return letting_in.told(record, verdict) if record.asked.admits else _told(record, verdict)
 
     async def _named(self, inbound: Inbound, name: str) -> ApprovalRecord | str:
         """The approval that is meant: by name, or the only one of this chat; else what to say."""
         oldest = self._clock.now() - SECONDS
-        records = [one for one in await self._book.open_approvals() if one.asked_at > oldest]
+        waiting = await self._book.open_approvals()
+        records = [one for one in waiting if one.asked_at > oldest or one.asked.admits]
         wanted = name.upper()
         if wanted:
             found = [
@@ -355,7 +372,7 @@ class ApprovalService:
                 if one.id == wanted or (len(wanted) >= SHORT and one.id.endswith(wanted))
             ]
             return found[0] if len(found) == 1 else UNKNOWN
-        here = [one for one in records if one.asked.chat_key == inbound.chat_key]
+        here = [one for one in records if one.asked.chat_key == inbound.chat_key and not one.asked.admits]
         if len(here) == 1:
             return here[0]
         names = ", ".join(_short(one) for one in here)
@@ -393,11 +410,6 @@ def _told(record: ApprovalRecord, verdict: Verdict) -> str:
     return f"Approved: {record.asked.tool} runs now.{lasts[verdict.scope]}"
 
 
-def _named(name: str) -> str:
-    """A name that somebody gave themselves, for inside of backticks."""
-    return visible(text.preview(name, 60)).replace("`", "\\u0060")
-
-
 def _ended(verdict: Verdict, now: float) -> str:
     """The decision, in the line below the question."""
     lasts = {"once": "", "chat": ", in this chat from now on", "always": ", always from now on"}[
@@ -407,9 +419,10 @@ def _ended(verdict: Verdict, now: float) -> str:
     said = {
         "approved": f"✅ Allowed by {verdict.by}, {at}{lasts}.",
         "denied": f"⛔ Denied by {verdict.by}, {at}.",
-        "expired": "Nobody has decided in time: it did not run.",
+        "expired": f"⌛ Nobody has decided by {at}: it did not run.",
+        "stopped": f"⏹ Stopped, {at}: it did not run.",
     }
-    return said.get(verdict.ended, "Nobody needs to decide this any more: it did not run.")
+    return said.get(verdict.ended, f"Nobody needs to decide this any more, {at}: it did not run.")
 
 
 def _question(record: ApprovalRecord, first: Inbound) -> str:
@@ -418,7 +431,7 @@ def _question(record: ApprovalRecord, first: Inbound) -> str:
     # Nothing in it may end the block that it stands in.
     shown = asked.shown.replace("```", "\\u0060" * 3)
     # Their name is their own choice: the id comes first, and nothing in the name is formatting, a link or another id.
-    who = f"{asked.user_id}" + (f" (`{_named(first.user_name)}`)" if first.user_name else "")
+    who = f"{asked.user_id}" + (f" (`{named(first.user_name)}`)" if first.user_name else "")
     rule = f" Rule: {asked.rule}." if asked.rule else ""
     may = "An operator, or who asked, can answer" if asked.granted else "An operator can answer"
     return (

@@ -14,22 +14,25 @@ from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.journal import Journal
 from bot.contracts.memory_files import MemoryFiles
+from bot.gateway import admissions as letting_in
 from bot.gateway.access import Access, InboundCleaner, Lists, Memberships
+from bot.gateway.admissions import AdmissionService
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.attachments import FileReader, Memory
 from bot.gateway.attachments import Limits as FileLimits
 from bot.gateway.background import BackgroundTasks
-from bot.gateway.commands import Admissions, Branches, Commands, Servers
+from bot.gateway.commands import Branches, Commands, Pending, Servers
 from bot.gateway.conversation import MODES
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner
 from bot.gateway.inbound_archive import InboundArchive
-from bot.gateway.intake import GatewayIntake, Pending
+from bot.gateway.intake import GatewayIntake
 from bot.gateway.jobs.due import DueJobs, JobLimits
 from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobStore
 from bot.gateway.live.message import NONE, LiveDeps, Previewing, Previews, Progress
 from bot.gateway.operations import OperatorAlerts
+from bot.gateway.operator_chats import OperatorChats, QuestionCopies
 from bot.gateway.outbox.rate_limit import RateLimiter
 from bot.gateway.outbox.worker import Alert, ClosedChats, OutboxWorker, ReplyArchiver
 from bot.gateway.questions import QuestionService
@@ -51,7 +54,7 @@ from bot.gateway.stops import Stops
 from bot.gateway.turn_runner import TurnRunner
 
 
-class AccessLists(Lists, Pending, Admissions, Protocol):
+class AccessLists(Lists, Pending, letting_in.AccessLists, Protocol):
     """Whom operators have let in or shut out, and who waits for that (`bot.access_list.AccessList`)."""
 
 
@@ -105,6 +108,7 @@ class AgentServices:
     delivery: Delivery
     alerts: OperatorAlerts
     suspension: TurnSuspension
+    admissions: AdmissionService
     approvals: ApprovalService
     questions: QuestionService
     job_store: JobStore
@@ -125,10 +129,13 @@ class GatewayParts:
     router: InboundRouter
     intake: GatewayIntake
     turns: TurnRunner
+    admissions: AdmissionService
+    approvals: ApprovalService
     due_jobs: DueJobs
 
     def start(self) -> None:
-        """Run turns, and read back what waits, from now on."""
+        """Run turns, read back what waits, and see who is let in, from now on."""
+        self.tasks.serve(self.admissions.watch())
         self.turns.start()
         self.backlog.start()
 
@@ -220,12 +227,29 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         log=log,
     )
     suspension = TurnSuspension(scheduler, journal.post)
+    chats = OperatorChats(deps.operators, channels, manifests)
+    copies = QuestionCopies(journal, delivery, log)
+    admissions = AdmissionService(
+        journal=journal,
+        delivery=delivery,
+        lists=deps.lists,
+        access=access,
+        places=memberships,
+        chats=chats,
+        copies=copies,
+        manifests=manifests,
+        clock=clock,
+        log=log,
+    )
     approvals = ApprovalService(
         suspension=suspension,
         journal=journal,
         delivery=delivery,
         operators=deps.operators,
-        channels=channels,
+        chats=chats,
+        places=memberships,
+        copies=copies,
+        admissions=admissions,
         manifests=manifests,
         clock=clock,
         ids=ids,
@@ -253,6 +277,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         delivery,
         alerts,
         suspension,
+        admissions,
         approvals,
         questions,
         job_store,
@@ -329,8 +354,11 @@ def build_gateway(
         agent=agent,
         scheduler=scheduler,
         access=access,
-        admissions=deps.lists,
+        admissions=services.admissions,
+        pending=deps.lists,
+        channels=channels,
         manifests=manifests,
+        alerts=services.alerts,
         stops=stops,
         approvals=approvals,
         receipts=receipts,
@@ -358,11 +386,9 @@ def build_gateway(
         journal=journal,
         archive=archive,
         delivery=delivery,
-        pending=deps.lists,
         router=router,
         stops=stops,
         in_flight=in_flight,
-        tasks=tasks,
         alerts=services.alerts,
         approvals=approvals,
         clock=clock,
@@ -425,5 +451,17 @@ def build_gateway(
         log=log,
     )
     return GatewayParts(
-        tasks, scheduler, reader, files, removals, stops, commands, router, intake, turns, due_jobs
+        tasks,
+        scheduler,
+        reader,
+        files,
+        removals,
+        stops,
+        commands,
+        router,
+        intake,
+        turns,
+        services.admissions,
+        approvals,
+        due_jobs,
     )

@@ -6,14 +6,17 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Literal, Protocol
 
 from bot import errors, text
 from bot.access_list import PendingUser
 from bot.contracts.agent import Agent, ChatStats, ModelInfo, SessionChange, SessionInfo
-from bot.contracts.channel import Manifest
+from bot.contracts.approvals import Verdict
+from bot.contracts.channel import Channel, Introduces, Manifest
 from bot.contracts.inbound import Inbound
+from bot.contracts.operators import OperatorNotices
 from bot.gateway.access import Access
+from bot.gateway.admissions import AdmissionService
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.conversation import HANDLED
 from bot.gateway.effects import Ending
@@ -179,13 +182,9 @@ class Servers(Protocol):
         ...
 
 
-class Admissions(Protocol):
-    """Whom operators let in or keep out, and who waits for that (`bot.access_list.AccessList`). All but `pending` block, and raise
-    `errors.StorageError`.
-    """
+class Pending(Protocol):
+    """People who wait to be let in (`bot.access_list.AccessList`)."""
 
-    def allow(self, channel: str, user_id: str) -> None: ...
-    def block(self, channel: str, user_id: str) -> None: ...
     def pending(self) -> list[PendingUser]:
         """The newest first."""
         ...
@@ -201,8 +200,11 @@ class Commands:
         agent: Agent,
         scheduler: Scheduler,
         access: Access,
-        admissions: Admissions,
+        admissions: AdmissionService,
+        pending: Pending,
+        channels: Mapping[str, Channel],
         manifests: Mapping[str, Manifest],
+        alerts: OperatorNotices,
         stops: Stops,
         approvals: ApprovalService,
         receipts: Receipts,
@@ -218,7 +220,10 @@ class Commands:
         self._scheduler = scheduler
         self._access = access
         self._admissions = admissions
+        self._pending = pending
+        self._channels = channels
         self._manifests = manifests
+        self._alerts = alerts
         self._runs: dict[str, Callable[[Inbound], Awaitable[str]]] = {
             "allow": self._allow,
             "approve": approvals.approve,
@@ -243,11 +248,15 @@ class Commands:
         }
 
     async def carry_out(self, inbound: Inbound) -> Ending:
-        """Do what a command, or the stop button of a platform, says; returns what to tell its person."""
+        """Do what a command, or a signal such as the stop button of a platform, says; returns what to tell its person."""
         if inbound.kind == "stop":
             # The platform shows by itself what became of its button.
             await self._stops.stop(inbound)
             return Ending(HANDLED)
+        if inbound.kind == "admission":
+            return Ending(HANDLED, await self._admissions.ask(inbound))
+        if inbound.kind == "added":
+            return Ending(HANDLED, await self._introduce(inbound))
         return Ending(HANDLED, await self.run(inbound))
 
     async def run(self, inbound: Inbound) -> str:
@@ -260,6 +269,20 @@ class Commands:
             prefix = self._prefix(inbound)
             return f"I do not know {prefix}{asked}. {prefix}help shows what I understand."
         return await run(inbound)
+
+    async def _introduce(self, inbound: Inbound) -> str:
+        """The first words in a chat that the bot was added to; operators hear what it lacks there."""
+        channel = self._channels.get(inbound.channel)
+        if not isinstance(channel, Introduces):
+            return ""
+        introduction = await channel.introduce(inbound)
+        if introduction.hindrance:
+            by = f"{inbound.channel}:{inbound.user_id}"
+            self._alerts.tell(
+                f"rights in {inbound.chat_key}",
+                f"{by} has added me to {inbound.chat_key}, and {introduction.hindrance}.",
+            )
+        return introduction.words
 
     def _prefix(self, inbound: Inbound) -> str:
         return self._manifests[inbound.channel].command_prefix
@@ -344,10 +367,10 @@ class Commands:
 
     async def _allow(self, inbound: Inbound) -> str:
         if _argument(inbound) or not self._access.is_operator(inbound.channel, inbound.user_id):
-            return await self._admit(inbound, self._admissions.allow, "may talk to me from now on")
+            return await self._admit(inbound, "approved", "may talk to me from now on")
         if inbound.chat_type != "direct":
             return "Ask me that in our direct chat: the answer names people."
-        waiting = await asyncio.to_thread(self._admissions.pending)
+        waiting = await asyncio.to_thread(self._pending.pending)
         if not waiting:
             return "Nobody waits to be let in."
         allow = f"{self._prefix(inbound)}allow"
@@ -365,9 +388,9 @@ class Commands:
         )
 
     async def _block(self, inbound: Inbound) -> str:
-        return await self._admit(inbound, self._admissions.block, "is kept out from now on")
+        return await self._admit(inbound, "denied", "is kept out from now on")
 
-    async def _admit(self, inbound: Inbound, decide: Callable[[str, str], None], outcome: str) -> str:
+    async def _admit(self, inbound: Inbound, decision: Literal["approved", "denied"], outcome: str) -> str:
         """Let an id in, or keep it out: one of this channel, or `channel:id`."""
         if not self._access.is_operator(inbound.channel, inbound.user_id):
             return "Only operators say who may talk to me."
@@ -377,7 +400,8 @@ class Commands:
         manifest = self._manifests.get(channel)
         if not user_id or manifest is None or not manifest.valid_id(user_id):
             return f"“{text.preview(asked, 60)}” is no id that I know. {self._prefix(inbound)}allow alone shows who waits."
-        await asyncio.to_thread(decide, channel, user_id)
+        by = f"{inbound.channel}:{inbound.user_id}"
+        await self._admissions.decide(channel, user_id, Verdict(decision, by, "always"))
         return f"{channel}:{user_id} {outcome}."
 
     async def _whoami(self, inbound: Inbound) -> str:

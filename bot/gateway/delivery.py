@@ -58,6 +58,7 @@ class Delivery:
         self._previews = previews
         self.progress = progress
         self._leaving: set[asyncio.Task[None]] = set()
+        self._owing = asyncio.Lock()
 
     async def open(self) -> None:
         """Take up what an earlier process left, and send from now on what has to wait."""
@@ -115,6 +116,30 @@ class Delivery:
             return
         with contextlib.suppress(errors.DeliveryFailed):  # it is in the log already
             await self._delivered(self._concluded(to, words, write))
+
+    async def owe(self, to: Address, words: str, what: str, buttons: ApprovalButtons | None = None) -> None:
+        """Send a notice that is on file when this returns, once for each `what` of its request. Nobody waits for it: the outbox
+        alone looks after it. Raises `errors.StorageError` where it cannot be known.
+        """
+        await self.outbox.load()
+        parts = await self._parts(to, words, ())
+        async with self._owing:  # asked for twice at once, it must find itself on file
+            batch = await self.outbox.owe(to, parts, what, buttons)
+            if batch is None:
+                return
+            if batch.written is not None:
+                await batch.written
+        seeing_off = asyncio.ensure_future(self._seen_off(batch))
+        self._leaving.add(seeing_off)
+        seeing_off.add_done_callback(self._leaving.discard)
+
+    async def _seen_off(self, batch: Batch) -> None:
+        try:
+            with contextlib.suppress(errors.DeliveryFailed):  # it is in the log already
+                await self.outbox.outcome(batch)
+        except asyncio.CancelledError:
+            await self.outbox.leave(batch)
+            raise
 
     async def _delivered(self, submitting: Coroutine[Any, Any, Batch]) -> list[Sent]:
         submitted = asyncio.ensure_future(submitting)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from bot import errors
 from bot.contracts.approvals import OpenQuestion
@@ -13,10 +13,9 @@ from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, Journal
-from bot.contracts.outbound import Address
 from bot.gateway.access import Access, InboundCleaner, Verdict
+from bot.gateway.admissions import request_of
 from bot.gateway.approvals import ApprovalService
-from bot.gateway.background import BackgroundTasks
 from bot.gateway.delivery import Delivery
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.message_versions import on_file, withdrawn
@@ -30,15 +29,7 @@ AT_ONCE = 1_000
 MOST_KNOWN = 10_000
 STOP_PATIENCE = 0.4
 """Seconds for which a stop waits for the disk before it does its work all the same."""
-GREET_EVERY = 24 * 3600.0
-"""Seconds between two lines to the same stranger."""
 _R = TypeVar("_R")
-
-
-class Pending(Protocol):
-    """The list of strangers for `shipmate pending`."""
-
-    def note(self, channel: str, user_id: str, name: str | None = None) -> None: ...
 
 
 class GatewayIntake:
@@ -54,11 +45,9 @@ class GatewayIntake:
         journal: Journal,
         archive: InboundArchive,
         delivery: Delivery,
-        pending: Pending,
         router: InboundRouter,
         stops: Stops,
         in_flight: InFlight,
-        tasks: BackgroundTasks,
         alerts: OperatorAlerts,
         approvals: ApprovalService,
         clock: Clock,
@@ -69,12 +58,10 @@ class GatewayIntake:
         self._journal = journal
         self._archive = archive
         self._delivery = delivery
-        self._pending = pending
         self._cleaner = cleaner
         self._router = router
         self._stops = stops
         self._in_flight = in_flight
-        self._background = tasks
         self._clock = clock
         self._ids = ids
         self._log = log
@@ -95,20 +82,21 @@ class GatewayIntake:
                 return False
             if not await self._taking_part(inbound):
                 return False
-            inbound = inbound.model_copy(
-                update={
-                    "request_id": self._ids.ulid(),
-                    "quoted": self._cleaner.admitted(inbound, inbound.quoted),
-                }
-            )
-            inbound = self._stops.meant(inbound)
-            self._in_flight.first = self._in_flight.first or inbound.request_id
-            # A channel may give up while this runs, as when its connection breaks. What is written down must be queued
-            # all the same: brought again by the platform, it is a duplicate, and nobody would ever answer it.
-            task = asyncio.ensure_future(self._take_in(inbound))
-            self._tasks.add(task)
-            task.add_done_callback(self._taken_in)
-            return await asyncio.shield(task)
+            update = {
+                "request_id": self._ids.ulid(),
+                "quoted": self._cleaner.admitted(inbound, inbound.quoted),
+            }
+            return await self._handed_over(self._stops.meant(inbound.model_copy(update=update)))
+
+    async def _handed_over(self, inbound: Inbound) -> bool:
+        """Take in an inbound that has its id."""
+        self._in_flight.first = self._in_flight.first or inbound.request_id
+        # A channel may give up while this runs, as when its connection breaks. What is written down must be queued
+        # all the same: brought again by the platform, it is a duplicate, and nobody would ever answer it.
+        task = asyncio.ensure_future(self._take_in(inbound))
+        self._tasks.add(task)
+        task.add_done_callback(self._taken_in)
+        return await asyncio.shield(task)
 
     async def _taking_part(self, inbound: Inbound) -> bool:
         """True where it is for the bot: what only stands in a thread is where the bot takes part in that. What comes
@@ -214,7 +202,9 @@ class GatewayIntake:
             brought=len(inbound.brought) or None,
         )
         self._knows(inbound.chat_key)
-        if inbound.due is None:  # a job says nothing about its chat
+        if (
+            inbound.due is None and inbound.kind != "admission"
+        ):  # a job says nothing about its chat, nor does a stranger
             await self._delivery.reopen(inbound.channel, inbound.chat_id)
         current = await self._router.current(inbound, records)
         if current is None:
@@ -251,7 +241,7 @@ class GatewayIntake:
         return await self._approvals.open_in(chat_key, f"{channel}:{user_id}")
 
     async def _refuse(self, inbound: Inbound, verdict: Verdict) -> None:
-        """A stranger is told once a day how to be let in; nothing they wrote is kept."""
+        """A stranger asks to be let in, once a day at most; nothing they wrote is kept."""
         self._log.write(
             "denied",
             f"refused: {verdict.reason}",
@@ -260,25 +250,10 @@ class GatewayIntake:
             user_id=inbound.user_id,
             reason=verdict.reason,
         )
-        if verdict.reason != "stranger" or inbound.addressed == "thread" or inbound.kind != "message":
+        if (
+            verdict.reason != "stranger"
+            or inbound.addressed == "thread"
+            or inbound.kind not in {"message", "added"}
+        ):
             return
-        key = f"stranger:{inbound.channel}:{inbound.user_id}"
-        if not await self._journal.once(key, self._clock.now(), GREET_EVERY):
-            return
-        # Beside: a platform that asks to wait with this must not hold up what others write.
-        self._background.start(self._greet(inbound))
-
-    async def _greet(self, inbound: Inbound) -> None:
-        try:
-            await asyncio.to_thread(self._pending.note, inbound.channel, inbound.user_id, inbound.user_name)
-            await self._delivery.send(Address.of(inbound), greeting(inbound), kind="notice")
-        except (OSError, errors.ShipmateError) as error:
-            self._log.write("denied", "a stranger could not be greeted", level="warn", cause=str(error))
-
-
-def greeting(inbound: Inbound) -> str:
-    """The words for a stranger."""
-    return (
-        f"Hello. I only talk with people on my list. Your id here is {inbound.user_id}. Whoever runs me can let "
-        f"you in with: shipmate allow {inbound.channel} {inbound.user_id}"
-    )
+        await self._handed_over(request_of(inbound, self._ids.ulid(), self._clock.now()))

@@ -114,7 +114,7 @@ class Recovery:
             if (plan := turns.get(inbound.request_id)) is not None:
                 changes = [change for one in rows if one.inbound in plan.all for change in one.deletions]
                 self._go_on(plan, [*map(Delete, changes), *([Stop(stop)] if stop is not None else [])])
-            elif stop is not None and not inbound.is_stop and inbound.kind != "delete":
+            elif stop is not None and not inbound.is_stop and inbound.kind in {"message", "edit"}:
                 self._journal.post.finish(inbound.request_id, STOPPED)
             else:
                 self._router.hand_on(inbound, row.records, row.received_at)

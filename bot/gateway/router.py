@@ -36,7 +36,9 @@ class Bypass:
 
     def takes(self, inbound: Inbound) -> bool:
         """True where an inbound passes every queue."""
-        return inbound.is_stop or (beside(inbound) and len(self._in_flight.beside) < MOST)
+        return (
+            inbound.is_stop or inbound.is_signal or (beside(inbound) and len(self._in_flight.beside) < MOST)
+        )
 
     def carry_out(self, inbound: Inbound) -> None:
         """Carry out a stop, or a command."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -21,6 +21,9 @@ _SETTLE = (
 )
 # By `rowid` alone SQLite would look through the whole table in that order.
 _OPEN = f"{_FIELDS} WHERE ended IS NULL ORDER BY +rowid"
+_DECIDED = f"{_FIELDS} WHERE asked_at >= ? AND decided_at >= ? ORDER BY +rowid"
+_LONGEST = 7 * 86_400.0
+"""Seconds for which a question may wait: the table has an index of when it was asked, and what is older is swept."""
 _LASTING = """SELECT decided_by, scope FROM approvals WHERE fingerprint = ? AND ended = 'approved'
     AND (scope = 'always' OR (scope = 'chat' AND chat_key = ?)) ORDER BY scope, rowid DESC LIMIT 1"""
 
@@ -58,11 +61,18 @@ class SqliteApprovals(JournalTable):
         return _record(row) if row is not None else None
 
     async def open_approvals(self) -> list[ApprovalRecord]:
-        return [record for row in await self._rows(_OPEN, ()) if (record := _record(row)) is not None]
+        return _records(await self._rows(_OPEN, ()))
+
+    async def decided_since(self, at: float) -> list[ApprovalRecord]:
+        return _records(await self._rows(_DECIDED, (at - _LONGEST, at)))
 
     async def lasting(self, fingerprint: str, chat_key: ChatKey) -> Verdict | None:
         row = await self._row(_LASTING, (fingerprint, str(chat_key)))
         return Verdict("approved", row[0], row[1]) if row is not None else None
+
+
+def _records(rows: Iterable[_Row]) -> list[ApprovalRecord]:
+    return [record for row in rows if (record := _record(row)) is not None]
 
 
 def _record(row: _Row) -> ApprovalRecord | None:

@@ -71,6 +71,7 @@ class WebApi:
         self._methods: dict[str, Callable[[Json], Awaitable[Json]]] = {
             "auth.test": self._auth_test,
             "chat.postMessage": self._post,
+            "chat.postEphemeral": self._show_alone,
             "chat.update": self._update,
             "chat.delete": self._delete,
             "conversations.replies": self._replies,
@@ -134,10 +135,11 @@ class WebApi:
             raise ApiError("invalid_metadata_schema")
         return metadata
 
-    def _writable(self, params: Json) -> Room:
+    def _writable(self, params: Json, *, opens: bool = False) -> Room:
+        """The conversation of a call. Only what posts may name a person instead, whose direct messages it `opens`."""
         self._need("chat:write")
         channel = params.get("channel")
-        if isinstance(channel, str) and channel in self.world.users:
+        if opens and isinstance(channel, str) and channel in self.world.users:
             channel = self._direct(channel)
         room = self.world.room(channel, member=False)
         if room.archived:
@@ -154,7 +156,7 @@ class WebApi:
         return channel
 
     async def _post(self, params: Json) -> Json:
-        room = self._writable(params)
+        room = self._writable(params, opens=True)
         text, metadata = self._content(params, TEXT_LIMIT), self._metadata(params)
         thread_ts = params.get("thread_ts")
         if thread_ts is not None:
@@ -168,6 +170,7 @@ class WebApi:
             bot_id=self.world.bot_id,
             thread_ts=thread_ts,
             metadata=metadata,
+            blocks=_blocks(params),
             unfurl_links=_flag(params.get("unfurl_links")),
             unfurl_media=_flag(params.get("unfurl_media")),
         )
@@ -179,6 +182,16 @@ class WebApi:
             "ts": post.ts,
             "message": self.world.message(room, post, metadata=True),
         }
+
+    async def _show_alone(self, params: Json) -> Json:
+        """In a thread without replies it is taken, and nobody sees it."""
+        room, user = self._writable(params), params.get("user")
+        text, thread_ts = self._content(params, TEXT_LIMIT), params.get("thread_ts")
+        if not isinstance(user, str) or user not in room.members:
+            raise ApiError("user_not_in_channel")
+        if thread_ts is None or any(post.is_reply for post in room.thread(str(thread_ts))):
+            self.world.alone.append((room.id, user, text))
+        return {"message_ts": self.world.stamp()}
 
     def _own(self, room: Room, ts: Any, error: str) -> Post:
         post = room.find(ts)
@@ -194,6 +207,8 @@ class WebApi:
         text = self._content(params, EDIT_LIMIT)
         before, metadata = self.world.message(room, post), self._metadata(params)
         post.text, post.metadata = text, metadata or post.metadata
+        if params.get("markdown_text") is not None or params.get("blocks") is not None:
+            post.blocks = _blocks(params)  # a text alone leaves them as they are
         post.edited = {"user": self.world.bot_user, "ts": self.world.stamp()}
         room.tally = replace(room.tally, edited=room.tally.edited + 1)
         await self._emit(room, changed(self.world, room, post, before))
@@ -349,6 +364,10 @@ class WebApi:
             raise ApiError("already_reacted")
         post.reactions.append({"name": name, "users": [self.world.bot_user], "count": 1})
         return {}
+
+
+def _blocks(params: Json) -> list[Json]:
+    return list(_object(params.get("blocks"), "invalid_blocks_format") or [])
 
 
 def _check_plans(blocks: list[Json]) -> None:

@@ -269,6 +269,9 @@ class FaultyJournal:
     def open_approvals(self) -> Coroutine[Any, Any, list[ApprovalRecord]]:
         return self._call("open_approvals", self._inner.open_approvals)
 
+    def decided_since(self, at: float) -> Coroutine[Any, Any, list[ApprovalRecord]]:
+        return self._call("decided_since", lambda: self._inner.decided_since(at))
+
     def lasting(self, fingerprint: str, chat_key: ChatKey) -> Coroutine[Any, Any, Verdict | None]:
         return self._call("lasting", lambda: self._inner.lasting(fingerprint, chat_key))
 

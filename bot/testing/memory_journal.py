@@ -493,6 +493,11 @@ class MemoryJournal:
     async def open_approvals(self) -> list[ApprovalRecord]:
         return [row for row in self._approvals.values() if row.verdict is None]
 
+    async def decided_since(self, at: float) -> list[ApprovalRecord]:
+        return [
+            row for row in self._approvals.values() if row.decided_at is not None and row.decided_at >= at
+        ]
+
     async def lasting(self, fingerprint: str, chat_key: ChatKey) -> Verdict | None:
         found = None
         for row in self._approvals.values():

@@ -34,8 +34,9 @@ from bot.testing._slack_world import ApiError, Post, Room, RoomKind, Tally, Worl
 
 BOT_TOKEN, APP_TOKEN = "xoxb-1-loopback", "xapp-1-loopback"
 _STOPPED = "agent_session_stopped"
+_JOINED = "member_joined_channel"
 SUBSCRIPTIONS = frozenset(
-    {_STOPPED, "app_mention", "message.im", "message.mpim", "message.channels", "message.groups"}
+    {_STOPPED, _JOINED, "app_mention", "message.im", "message.mpim", "message.channels", "message.groups"}
 )
 PING_SECONDS = 10.0
 MOST_ANSWERS = 5
@@ -57,6 +58,8 @@ class Seen:
     metadata: Mapping[str, Any] | None
     unfurl_links: bool | None
     unfurl_media: bool | None
+    buttons: tuple[str, ...] = ()
+    """The values of its buttons."""
 
 
 class SlackServer(Filed):
@@ -132,6 +135,21 @@ class SlackServer(Filed):
         return f"{self.url}/api/"
 
     # What people do
+
+    async def invite(self, channel: str, *, by: str, user: str | None = None) -> None:
+        """Bring the bot, or another `user`, into a conversation."""
+        room = self.world.rooms[channel]
+        joined = user or self.world.bot_user
+        room.members.add(joined)
+        if _JOINED in self.subscriptions and self._inside(room):
+            event = {
+                "user": joined,
+                "channel": channel,
+                "channel_type": "C",
+                "team": self.world.team,
+                "inviter": by,
+            }
+            await self.push({"type": _JOINED, "event_ts": self.world.stamp()} | event)
 
     async def say(
         self,
@@ -310,10 +328,20 @@ class SlackServer(Filed):
                 metadata=post.metadata,
                 unfurl_links=post.unfurl_links,
                 unfurl_media=post.unfurl_media,
+                buttons=tuple(
+                    str(element["value"])
+                    for block in post.blocks
+                    if block.get("type") == "actions"
+                    for element in block["elements"]
+                ),
             )
             for post in self.world.rooms[channel].posts.values()
             if post.subtype != "tombstone"
         ]
+
+    def alone(self, user: str) -> list[str]:
+        """What the bot has shown to this person alone, in conversations of several."""
+        return [text for _, to, text in self.world.alone if to == user]
 
     def replies(self, channel: str, thread_ts: str | None = None) -> list[Seen]:
         """What the bot wrote in a conversation, or in one of its threads."""

@@ -165,6 +165,21 @@ class TelegramServer(Service):
         self.contested_until = self.clock.monotonic() + seconds
         self._end_poll(delivered=False)
 
+    def add_bot(self, chat_id: int, *, by: int = 1001, status: str = "member", **rights: bool) -> Json:
+        """A person adds the bot to a group, or gives it another standing there; the update."""
+        chat = self.chat(chat_id)
+        was = chat.members.get(self.me["id"], "left")
+        chat.members[self.me["id"]] = status
+        chat.rights = rights
+        body = {
+            "chat": chat.json(),
+            "from": world.person(by),
+            "date": int(self.clock.now()),
+            "old_chat_member": {"user": self.me, "status": was},
+            "new_chat_member": {"user": self.me, "status": status, **rights},
+        }
+        return self._push("my_chat_member", body)
+
     def limit(self, method: str, retry_after: Any = None, times: int = 1) -> None:
         """Answer the next calls of `method` with 429; `retry_after` is any JSON, None for nothing at all."""
         asked = {} if retry_after is None else {"retry_after": retry_after}

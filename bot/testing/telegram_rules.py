@@ -37,6 +37,43 @@ ACTIONS = frozenset(
         "upload_video_note",
     }
 )
+RIGHTS: Mapping[str, tuple[str, ...]] = {
+    "restricted": (
+        "is_member",
+        "can_change_info",
+        "can_invite_users",
+        "can_pin_messages",
+        "can_send_messages",
+        "can_send_polls",
+        "can_send_other_messages",
+        "can_add_web_page_previews",
+        "can_manage_topics",
+        "can_send_audios",
+        "can_send_documents",
+        "can_send_photos",
+        "can_send_videos",
+        "can_send_video_notes",
+        "can_send_voice_notes",
+        "can_edit_tag",
+        "can_react_to_messages",
+        "until_date",
+    ),
+    "administrator": (
+        "can_be_edited",
+        "is_anonymous",
+        "can_manage_chat",
+        "can_delete_messages",
+        "can_manage_video_chats",
+        "can_restrict_members",
+        "can_promote_members",
+        "can_change_info",
+        "can_invite_users",
+        "can_post_stories",
+        "can_edit_stories",
+        "can_delete_stories",
+    ),
+}
+"""Fields of a chat member that the service always gives for these standings."""
 _FOUND = re.compile(
     r"(?P<bot_command>(?<![\w/<>@.])/[A-Za-z0-9_]{1,64}(?:@[A-Za-z0-9_]{3,32})?(?![\w/<>]))"
     r"|(?P<mention>(?<!\w)@[A-Za-z0-9_]{3,32}(?!\w))"

@@ -315,7 +315,13 @@ class Service(Loopback):
         chat, user = self._chat_of(args), args.integer("user_id")
         status = chat.members.get(user, "left")
         more: Json = {"is_anonymous": False} if status == "creator" else {}
-        return {"status": status, "user": world.person(user), **more}
+        if status in {"restricted", "administrator"}:
+            more = {
+                **dict.fromkeys(rules.RIGHTS[status], False),
+                **(chat.rights if user == self.me["id"] else {}),
+            }
+        who = self.me if user == self.me["id"] else world.person(user)
+        return {"status": status, "user": who, **more}
 
     async def _answer_callback_query(self, args: rules.Args) -> bool:
         if args.text("callback_query_id") not in self.callbacks:

@@ -51,7 +51,7 @@ class Tally:
 @dataclass(slots=True)
 class Chat:
     """`gone` is the description of the 403 that every call gets, `moved_to` the id of the supergroup, `members` the
-    status of people by their ids.
+    status of people and of the bot by their ids, `rights` those of the bot.
     """
 
     id: int
@@ -64,6 +64,7 @@ class Chat:
     gone: str | None = None
     moved_to: int | None = None
     members: dict[int, str] = field(default_factory=dict)
+    rights: dict[str, bool] = field(default_factory=dict)
     last_id: int = 0
     spent: float = 0.0
     spent_at: float = 0.0

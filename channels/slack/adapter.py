@@ -18,10 +18,10 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot import errors
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
-from bot.contracts.channel import ChannelDeps, Health, Intake
+from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
-from bot.contracts.outbound import Outbound, Sent
+from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
 from bot.contracts.recall import MembershipAnswer
 from bot.text import clean
 from channels.slack import address, buttons, download, events, failures, members, render, task_cards
@@ -46,6 +46,8 @@ _PAGES = 10
 MOST_MENTIONED = 10
 """People named in one message whose names are asked for."""
 METADATA = "shipmate_message"
+_READS = frozenset({"channels:history", "groups:history"})
+"""Scopes without which Slack tells the bot of mentions alone."""
 
 
 class SlackChannel:
@@ -75,6 +77,8 @@ class SlackChannel:
         self._intake: Intake | None = None
         self._me: incoming.BotIdentity | None = None
         self._site = ""
+        self._scopes: frozenset[str] = frozenset()
+        """The rights of the app; empty where Slack has not said them."""
         self._unhandled = events.UnhandledTypes(outside.log)
         self._response_urls = ResponseUrls()
         self._mentions = DuplicateMentions()
@@ -120,6 +124,8 @@ class SlackChannel:
         team, user, bot = answer.get("team_id"), answer.get("user_id"), answer.get("bot_id")
         if not (isinstance(team, str) and isinstance(user, str) and isinstance(bot, str)):
             raise errors.ChannelRefused("Slack says that channels.slack.botToken is not the token of a bot")
+        headers = {name.lower(): value for name, value in (answer.headers or {}).items()}
+        self._scopes = frozenset(filter(None, headers.get("x-oauth-scopes", "").replace(" ", "").split(",")))
         site = answer.get("url")
         self._site = site if isinstance(site, str) else ""
         return incoming.BotIdentity(team=team, user=user, bot=bot)
@@ -312,6 +318,20 @@ class SlackChannel:
         """As `contracts.recall.KnowsLinks`."""
         return members.permalink(self._site, line)
 
+    async def introduce(self, inbound: Inbound) -> Introduction:  # noqa: ARG002 - it is the same everywhere
+        """As `contracts.channel.Introduces`."""
+        words = (
+            f"Hello! Mention me (@{self._outside.name}), and I answer in a thread; there you need not mention me again. "
+            "`/shipmate help` shows what else I understand."
+        )
+        missing = sorted(_READS - self._scopes) if self._scopes else []
+        if not missing:
+            return Introduction(words)
+        lacks = f"the Slack app lacks {' and '.join(missing)}"
+        return Introduction(
+            f"{words} Without a mention I hear nothing: {lacks}.", f"cannot read what is said there: {lacks}"
+        )
+
     # Out
 
     def split(self, text: str) -> list[str]:
@@ -325,6 +345,8 @@ class SlackChannel:
             raise errors.DeliveryFailed("an empty message cannot be sent")
         if "press" in message.target:
             return await self._told(message, markdown)
+        if ONLY_TO in message.target:
+            return await self._shown_alone(self._client, message, markdown)
         if _is_private(message) and await self._whispered(message, markdown):
             return Sent(message_id=message.id)
         try:
@@ -348,7 +370,10 @@ class SlackChannel:
             raise failure from None
         if not isinstance(ts, str):
             raise errors.DeliveryUncertain("Slack's answer names no message")
-        return Sent(message_id=ts)
+        # A message to a person is in a conversation of another id, and only that can be named to change it.
+        channel = answer.get("channel")
+        elsewhere = isinstance(channel, str) and channel != message.target["channel"]
+        return Sent(message_id=f"{channel}/{ts}" if elsewhere else ts)
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         """As `contracts.channel.Edits`."""
@@ -358,9 +383,10 @@ class SlackChannel:
         if not markdown.strip():
             raise errors.DeliveryFailed("an empty message cannot be sent")
         try:
-            call, channel = self._client.chat_update, message.target["channel"]
-            named = _metadata(message)
-            await self._writer.write(call, message, markdown, channel=channel, ts=message_id, metadata=named)
+            call, named = self._client.chat_update, _metadata(message)
+            channel, _, ts = message_id.rpartition("/")
+            channel = channel or message.target["channel"]
+            await self._writer.write(call, message, markdown, channel=channel, ts=ts, metadata=named)
         except failures.CALL_ERRORS as error:
             raise failures.edit_error(error) from None
 
@@ -370,6 +396,24 @@ class SlackChannel:
             message.target["press"], markdown, self._session
         ):
             raise errors.DeliveryFailed("the press of a button can no longer be answered")
+        return Sent(message_id=message.id)
+
+    async def _shown_alone(self, client: AsyncWebClient, message: Outbound, markdown: str) -> Sent:
+        """Show a message to one person: as the answer to their slash command, else in the place where they wrote."""
+        if await self._whispered(message, markdown):
+            return Sent(message_id=message.id)
+        target = message.target
+        root = target.get("thread_ts")
+        try:
+            await client.chat_postEphemeral(
+                channel=target["channel"],
+                user=target[ONLY_TO],
+                # Slack shows none in a thread that nobody has replied in yet.
+                thread_ts=root if root != target.get(ABOUT) else None,
+                markdown_text=markdown,
+            )
+        except failures.CALL_ERRORS as error:
+            raise failures.send_error(error) from None
         return Sent(message_id=message.id)
 
     async def _whispered(self, message: Outbound, markdown: str) -> bool:
@@ -383,6 +427,8 @@ class SlackChannel:
         """By the id in its metadata, in the thread (or among the newest of the channel) where it should be."""
         if self._client is None:
             raise errors.DeliveryUncertain("Slack is not connected")
+        if ONLY_TO in message.target:
+            raise errors.DeliveryUncertain("Slack does not tell what one person was shown alone")
         try:
             return await self._found(self._client, message)
         except failures.CALL_ERRORS as error:

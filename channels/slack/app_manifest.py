@@ -23,6 +23,7 @@ SCOPES = (
 EVENTS = (
     "agent_session_stopped",
     "app_mention",
+    "member_joined_channel",
     "message.channels",
     "message.groups",
     "message.im",

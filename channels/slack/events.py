@@ -6,7 +6,7 @@ from bot.contracts.environment import Log
 
 MOST_TYPES = 100
 
-HANDLED = frozenset({"agent_session_stopped", "app_mention", "message"})
+HANDLED = frozenset({"agent_session_stopped", "app_mention", "member_joined_channel", "message"})
 
 MESSAGES = frozenset({"file_share", "thread_broadcast", "me_message", "bot_message"})
 """Subtypes of `message` that are messages."""

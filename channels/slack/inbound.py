@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -132,6 +133,13 @@ class _Stopped(Payload):
     event_ts: Ts
 
 
+class _Joined(Payload):
+    channel: ChannelId
+    user: UserId
+    inviter: UserId | None = None
+    event_ts: Ts
+
+
 class _Slash(Payload):
     channel_id: ChannelId
     user_id: UserId
@@ -167,8 +175,8 @@ def read_event(body: Json, me: BotIdentity, names: Names = mentions.nobody) -> I
     subtype = head.subtype
     if head.type not in events.HANDLED:
         return None
-    if head.type == "agent_session_stopped":
-        return _stop(parse(_Stopped, event), event_id, me)
+    if head.type in _SIGNALS:
+        return _SIGNALS[head.type](event, event_id, me)
     if subtype == "message_changed":
         return _change(parse(_Changed, event), event_id, me, names)
     if subtype == "message_deleted":
@@ -177,6 +185,29 @@ def read_event(body: Json, me: BotIdentity, names: Names = mentions.nobody) -> I
     if subtype is not None and subtype not in events.MESSAGES:
         return None
     return _message(parse(_New, event), event_id, me, names)
+
+
+def _added(told: Json, event_id: str, me: BotIdentity) -> Inbound | None:
+    """A conversation that somebody brought the bot into; None for the arrival of anybody else."""
+    event = parse(_Joined, told)
+    if event.user != me.user or event.inviter is None:
+        return None
+    ts = milliseconds(event.event_ts)
+    return Inbound(
+        channel="slack",
+        chat_id=event.channel,
+        chat_key=address.encode({"channel": event.channel}),
+        chat_type="group",
+        user_id=event.inviter,
+        keys=(
+            f"slack:{me.team}:event:{event_id}",
+            f"slack:{me.team}:added:{event.channel}:{ts // 86_400_000}",
+        ),
+        ts=ts,
+        target={"channel": event.channel},
+        kind="added",
+        addressed="mention",
+    )
 
 
 def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
@@ -325,8 +356,9 @@ def _delete(channel: str, post: _Post | None, event_id: str, me: BotIdentity) ->
     return _inbound(channel, post, keys, addressed, me, words="", kind="delete")
 
 
-def _stop(event: _Stopped, event_id: str, me: BotIdentity) -> Inbound:
+def _stop(told: Json, event_id: str, me: BotIdentity) -> Inbound:
     """The stop button of a session. Its place is the target of the message that the session answers."""
+    event = parse(_Stopped, told)
     place = {"channel": event.channel, "thread_ts": event.thread_ts}
     direct = address.is_direct(event.channel)
     mark = f"slack:{me.team}:stop:{event.channel}:{event.thread_ts}:{event.event_ts}"
@@ -342,6 +374,12 @@ def _stop(event: _Stopped, event_id: str, me: BotIdentity) -> Inbound:
         kind="stop",
         addressed="direct" if direct else "command",
     )
+
+
+_SIGNALS: Mapping[str, Callable[[Json, str, BotIdentity], Inbound | None]] = {
+    "agent_session_stopped": _stop,
+    "member_joined_channel": _added,
+}
 
 
 def _place(channel: str, post: _Post, *, mentioned: bool) -> Addressed | None:

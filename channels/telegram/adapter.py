@@ -7,14 +7,14 @@ import contextlib
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
-from telegram import BotCommand
+from telegram import BotCommand, ChatMemberRestricted
 from telegram.error import BadRequest, ChatMigrated, InvalidToken, TelegramError
 
 from bot import errors, text
 from bot.contracts.approvals import ApprovalButtons
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
-from bot.contracts.channel import ChannelDeps, Health, Intake
+from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
@@ -30,7 +30,7 @@ LIMIT = 4096
 ENTITIES = 100
 TOLD = 200
 """UTF-16 code units of the answer to a press."""
-_ROWS = (("once", "deny"), ("chat", "always"))
+_ROWS = (("once", "deny"), ("chat", "always"), ("admit", "later"))
 """Buttons of an approval, row by row."""
 MEASURED = 32_768
 """Characters of a text whose parts are rendered to see whether they fit; longer texts are cut by length."""
@@ -141,6 +141,31 @@ class TelegramChannel:
     def permalink(self, line: ArchiveLine) -> str | None:
         """As `contracts.recall.KnowsLinks`."""
         return members.permalink(line)
+
+    async def introduce(self, inbound: Inbound) -> Introduction:
+        """As `contracts.channel.Introduces`."""
+        bot = self._bot
+        if bot is None or len(self.same_chat(inbound.chat_id)) > 1:
+            return Introduction()  # a supergroup goes on as the group that it was
+        name, hears, why = bot.username, bool(bot.can_read_all_group_messages), ""
+        try:
+            me = await bot.get_chat_member(_chat(inbound.target), bot.id)
+            hears = hears or me.status == "administrator"
+            if isinstance(me, ChatMemberRestricted) and not me.can_send_messages:
+                why = "the group does not let me write there: give me the right to send messages"
+        except (TelegramError, *bot_api.GARBLED) as exc:
+            message = f"Telegram does not say what the bot may do in a group ({_named(exc)})"
+            self._around.log.write("channel", message, level="warn", channel="telegram")
+        words = (
+            f"Hello! Mention me (@{name}), reply to a message of mine or use a command such as /help@{name}, and I "
+            "answer here."
+        )
+        if not hears:
+            words += (
+                " Telegram shows me nothing else that is said here (privacy mode); whoever made me can change that at "
+                "@BotFather with /setprivacy."
+            )
+        return Introduction("" if why else words, why)
 
     def same_chat(self, chat_id: str) -> frozenset[str]:
         """As `contracts.recall.KnowsChatMigrations`."""

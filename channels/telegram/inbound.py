@@ -21,7 +21,8 @@ from channels.telegram.content import name, number, part, string
 
 STOPPED = "stopped_message_generation"
 PRESSED = "callback_query"
-HANDLED = ("message", "edited_message", PRESSED, STOPPED)
+ADDED = "my_chat_member"
+HANDLED = ("message", "edited_message", PRESSED, STOPPED, ADDED)
 """The kinds of update that the bot asks Telegram for."""
 
 Addressed = Literal["direct", "mention", "reply", "command"]
@@ -51,6 +52,8 @@ def read(raw: Json, bot: telegram.Bot, now: float) -> ReadUpdate | None:
             return _stop(raw["update_id"], raw[STOPPED], bot.bot, now)
         if PRESSED in raw:
             return _press(raw["update_id"], raw[PRESSED], bot.bot, now)
+        if ADDED in raw:
+            return _added(raw["update_id"], raw[ADDED], bot.bot)
         # Other kinds are nobody's business here, so they are not decoded, and cannot fail.
         told = {name: raw[name] for name in ("update_id", *HANDLED) if name in raw}
         told |= {name: content.kept(one) for name, one in told.items() if isinstance(one, dict)}
@@ -194,6 +197,41 @@ def _press(update_id: Any, pressed: Any, me: User, now: float) -> ReadUpdate | N
         from_bot=sender.get("is_bot") is not False,
     )
     return ReadUpdate(update_id, inbound, addressed=True)
+
+
+def _added(update_id: Any, told: Any, me: User) -> ReadUpdate | None:
+    """A group that the bot was brought into. Other changes of its membership concern nobody."""
+    chat, sender, at = told["chat"], told["from"], number(told["date"])
+    before, after = (_is_inside(told[which]) for which in ("old_chat_member", "new_chat_member"))
+    if string(chat["type"]) not in {"group", "supergroup"} or before or not after:
+        return None
+    where = _place(chat["id"], None)
+    user = User.de_json(sender, None)
+    inbound = Inbound(
+        channel="telegram",
+        chat_id=where["chat_id"],
+        chat_key=address.encode(where),
+        chat_type="group",
+        user_id=str(number(sender["id"])),
+        keys=(
+            f"telegram:{me.id}:update:{number(update_id)}",
+            f"telegram:{me.id}:added:{where['chat_id']}:{at // 86_400}",
+        ),
+        ts=at * 1000,
+        target=where,
+        kind="added",
+        addressed="mention",
+        user_name=name(user),
+        from_bot=user.is_bot is not False,
+    )
+    return ReadUpdate(update_id, inbound, addressed=True)
+
+
+def _is_inside(member: Any) -> bool:
+    status = string(member["status"])
+    return status in {"creator", "administrator", "member"} or (
+        status == "restricted" and member.get("is_member") is True
+    )
 
 
 def _place(chat_id: Any, topic: Any) -> dict[str, str]:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from bot.testing.anthropic_script import tool_use
-from tests.blackbox.conftest import PERSON, World, eventually
+from bot.testing.slack import Seen
+from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, START_SECONDS, World, eventually
 
 OPERATOR, OTHER = 2002, 3003
 GROUP = -100500
@@ -71,6 +72,59 @@ async def test_it_is_found_again_after_a_kill_and_only_an_operator_decides(world
         f"telegram:{PERSON}",
     ]
     assert {one["rule"] for one in audit if one.get("decision") == "approved"} == {"ask skills_list"}
+    assert await world.process.stop() == 0
+
+
+async def test_an_operator_elsewhere_sees_where_it_was_asked_and_each_copy_how_it_ended(world: World) -> None:
+    world.telegram.chat(OPERATOR)
+    await begun(world, ask=["skills_list"])
+    await world.telegram.until(lambda: bool(world.texts(OPERATOR)), START_SECONDS)
+    (copy,) = [one for one in world.telegram.chats[OPERATOR].messages.values() if "reply_markup" in one]
+    assert copy["text"].endswith("Asked in this conversation.")
+    links = [one["url"] for one in copy["entities"] if one["type"] == "text_link"]
+    (said,) = [one for one in world.telegram.chats[GROUP].messages.values() if one["from"]["id"] == PERSON]
+    assert links == [f"https://t.me/c/{str(GROUP).removeprefix('-100')}/{said['message_id']}"]
+    await world.sent()
+    deny = copy["reply_markup"]["inline_keyboard"][0][1]["callback_data"]
+    world.telegram.press(copy["message_id"], deny, chat_id=OPERATOR)
+    await world.telegram.until(lambda: question(world) == 0, START_SECONDS)
+    await world.telegram.until(
+        lambda: "⛔ Denied by telegram:2002" in world.texts(OPERATOR)[0], START_SECONDS
+    )
+    assert "reply_markup" not in world.telegram.chats[OPERATOR].messages[copy["message_id"]]
+    await world.turns(1)
+    assert await world.process.stop() == 0
+
+
+async def test_in_slack_an_operator_decides_from_their_direct_messages_after_a_kill(world: World) -> None:
+    world.only("slack")
+    world.config["operators"] = [f"slack:{BOB}"]
+    world.config["permissions"] = {"ask": ["skills_list"]}
+    world.model.answer(tool_use("skills_list", {}))
+    world.model.answer("Here they are.")
+    await world.start()
+    ts = await world.slack.say(f"<@{world.slack.world.bot_user}> which skills?", channel=ROOM, user=ANN)
+    direct = f"D{BOB[1:]}"
+
+    def copies() -> list[Seen]:
+        rooms = [ROOM, *([direct] if direct in world.slack.world.rooms else [])]
+        return [one for room in rooms for one in world.slack.replies(room) if "skills_list" in one.text]
+
+    await world.slack.until(lambda: len(copies()) == 2, START_SECONDS)
+    assert all(one.buttons for one in copies())
+    link = f"https://example.slack.com/archives/{ROOM}/p{ts.replace('.', '')}"
+    assert [one.text.endswith(f"Asked in [this conversation]({link}).") for one in copies()] == [False, True]
+    await world.sent()
+    await world.process.kill()
+    await world.start()
+    await world.slack.press(direct, copies()[1].ts, copies()[1].buttons[0], user=BOB)
+    await world.slack.until(
+        lambda: all(f"✅ Allowed by slack:{BOB}" in one.text for one in copies()), START_SECONDS
+    )
+    assert not any(one.buttons for one in copies())
+    await world.slack.until(
+        lambda: any("Here they are." in one.text for one in world.slack.replies(ROOM)), START_SECONDS
+    )
     assert await world.process.stop() == 0
 
 

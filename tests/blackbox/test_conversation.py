@@ -30,12 +30,15 @@ async def test_a_stranger_is_let_in_while_it_runs_and_nothing_they_wrote_before_
     world.telegram.say("canary-before", chat_id=2002)
     world.telegram.say("canary-again", chat_id=2002)
     await world.telegram.until(lambda: len(world.texts(2002)) == 1)
-    assert "shipmate allow telegram 2002" in world.texts(2002)[0]
+    assert world.texts(2002) == [
+        "Hello. I cannot talk with you yet: the people who run me have to let you in first."
+    ]
     assert "shipmate allow telegram 2002   # Person 2002" in await shipmate(world, "pending")
     await shipmate(world, "allow", "telegram", "2002")
-    await asyncio.sleep(2)  # the promise is two seconds
-    world.telegram.say("hello", chat_id=2002)
     await world.telegram.until(lambda: len(world.texts(2002)) == 2)
+    assert world.texts(2002)[1].startswith("You can talk to me now.")
+    world.telegram.say("hello", chat_id=2002)
+    await world.telegram.until(lambda: len(world.texts(2002)) == 3)
     assert "canary" not in json.dumps(world.model.bodies)
     assert b"canary" not in world.everything_on_disk()
 

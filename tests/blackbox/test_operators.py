@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.blackbox.conftest import ANN, PERSON, World
+from bot.testing.slack import Seen
+from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, START_SECONDS, World, eventually
+
+CARL = "U0CARL"
+GROUP = -100500
 
 
 async def test_an_event_that_cannot_be_read_is_told_to_operators_on_every_channel_once(world: World) -> None:
@@ -32,26 +36,178 @@ async def test_an_event_that_cannot_be_read_is_told_to_operators_on_every_channe
     assert await world.process.stop() == 0
 
 
+def asked(world: World, chat_id: int = PERSON) -> list[tuple[int, str, str]]:
+    """Number, text and first button of each message of a Telegram chat that has buttons."""
+    chat = world.telegram.chats.get(chat_id)
+    return [
+        (number, one["text"], one["reply_markup"]["inline_keyboard"][0][0]["callback_data"])
+        for number, one in (chat.messages.items() if chat is not None else ())
+        if "reply_markup" in one
+    ]
+
+
+async def test_an_operator_lets_a_stranger_in_by_a_button_that_a_kill_leaves_whole(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    world.config["channels"]["telegram"]["allow"] = []
+    world.telegram.chat(PERSON)
+    await world.start()
+    world.telegram.say("hello? canary", chat_id=2002)
+    await world.telegram.until(lambda: bool(asked(world)), START_SECONDS)
+    ((number, text, button),) = asked(world)
+    assert text.startswith("Person 2002 (telegram:2002) would like to talk to me, in a direct chat.")
+    await world.telegram.until(lambda: len(world.texts(2002)) == 1, START_SECONDS)
+    await world.sent()
+    await world.process.kill()
+    world.telegram.press(number, button, chat_id=PERSON, user_id=2002)
+    for _ in range(2):
+        world.telegram.press(number, button, chat_id=PERSON)
+    await world.start()
+    await world.telegram.until(lambda: not asked(world), START_SECONDS)
+    await world.telegram.until(lambda: len(world.telegram.called("answerCallbackQuery")) >= 2, START_SECONDS)
+    assert "✅ Let in by telegram:1001" in world.telegram.chats[PERSON].messages[number]["text"]
+    await world.telegram.until(lambda: len(world.texts(2002)) == 2, START_SECONDS)
+    assert world.texts(2002)[1].startswith("You can talk to me now.")
+    world.telegram.say("and now?", chat_id=2002)
+    await eventually(lambda: len(world.model.requests) == 1)
+    assert [line["details"] for line in world.log() if line["kind"] == "admission"] == [
+        {"channel": "telegram", "userId": "2002", "decision": "allowed", "by": f"telegram:{PERSON}"}
+    ]
+    assert b"canary" not in world.everything_on_disk()
+    assert await world.process.stop() == 0
+
+
+async def test_in_slack_too_every_operator_sees_how_it_ended(world: World) -> None:
+    world.only("slack")
+    world.config["operators"] = [f"slack:{ANN}", f"slack:{CARL}"]
+    world.config["channels"]["slack"]["allow"] = []
+    world.slack.add_user(CARL, name="Carl")
+    await world.start()
+    await world.slack.say("hello?", channel=world.slack.add_im(BOB), user=BOB)
+    places = [f"D{who[1:]}" for who in (ANN, CARL)]
+
+    def posts() -> list[Seen]:
+        rooms = world.slack.world.rooms
+        return [
+            one
+            for place in places
+            if place in rooms
+            for one in world.slack.replies(place)
+            if one.text.startswith("`")
+        ]
+
+    await world.slack.until(lambda: len(posts()) == 2, START_SECONDS)
+    first = posts()[0]
+    assert first.text.startswith(f"`Bob` (slack:{BOB}) would like to talk to me, in a direct chat.")
+    let_in, later = first.buttons
+    await world.sent()
+    await world.process.kill()
+    await world.start()
+    await world.slack.press(places[0], first.ts, later, user=ANN)
+    await world.slack.press(places[1], posts()[1].ts, let_in, user=CARL)
+    await world.slack.until(
+        lambda: all("Not now, said slack:U0ANN" in one.text for one in posts()), START_SECONDS
+    )
+    assert all(one.buttons == () for one in posts())
+    await eventually(lambda: len(world.slack.whispers) == 2)
+    assert sorted(world.slack.whispers)[1] == f"slack:{BOB} stays out for now."
+    assert world.model.requests == []
+    assert await world.process.stop() == 0
+
+
+async def test_in_a_channel_a_stranger_alone_learns_that_they_have_to_be_let_in_and_once(
+    world: World,
+) -> None:
+    world.only("slack", "telegram")
+    world.config["operators"] = [f"slack:{ANN}"]
+    world.config["channels"]["slack"]["allow"] = []
+    world.config["channels"]["telegram"]["allow"] = []
+    await world.start()
+    for words in ("hello?", "anybody?"):
+        await world.slack.say(f"<@{world.slack.world.bot_user}> {words}", channel=ROOM, user=BOB)
+        world.telegram.say(f"@{world.telegram.me['username']} {words}", chat_id=GROUP, user_id=2002)
+    direct = f"D{ANN[1:]}"
+    await world.slack.until(lambda: len(world.slack.replies(direct)) == 2, START_SECONDS)
+    await world.slack.until(lambda: bool(world.slack.alone(BOB)), START_SECONDS)
+    await eventually(lambda: sum(line["kind"] == "denied" for line in world.log()) >= 4)
+    await world.sent()
+    (told,) = world.slack.alone(BOB)
+    assert told.startswith("Hello. I cannot talk with you yet")
+    assert BOB not in told
+    assert world.slack.replies(ROOM) == []
+    assert world.texts(GROUP) == []
+    assert await world.process.stop() == 0
+
+
 async def test_an_operator_lets_a_stranger_in_from_the_chat(world: World) -> None:
     world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["channels"]["telegram"]["allow"] = []
+    world.telegram.chat(PERSON)
     await world.start()
     world.telegram.say("hello?", chat_id=2002)
-    await world.telegram.until(lambda: len(world.texts(2002)) == 1)
+    await world.telegram.until(lambda: len(world.texts(2002)) == 1 and len(world.texts()) == 1)
     world.telegram.say("/allow")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
-    assert "Person 2002: /allow telegram:2002" in world.texts()[0]
-    world.telegram.say("/allow 2002")
     await world.telegram.until(lambda: len(world.texts()) == 2)
-    assert world.texts()[1] == "telegram:2002 may talk to me from now on."
-    world.telegram.say("and now?", chat_id=2002)
+    assert "Person 2002: /allow telegram:2002" in world.texts()[1]
+    world.telegram.say("/allow 2002")
+    await world.telegram.until(lambda: len(world.texts()) == 3 and not asked(world))
+    assert world.texts()[2] == "telegram:2002 may talk to me from now on."
+    assert "✅ Let in by telegram:1001" in world.texts()[0]
     await world.telegram.until(lambda: len(world.texts(2002)) == 2)
+    world.telegram.say("and now?", chat_id=2002)
+    await world.telegram.until(lambda: len(world.texts(2002)) == 3)
     assert len(world.model.requests) == 1
     world.telegram.say("/block 2002")
-    await world.telegram.until(lambda: len(world.texts()) == 3)
+    await world.telegram.until(lambda: len(world.texts()) == 4)
     world.telegram.say("and again?", chat_id=2002)
     world.telegram.say("I am here")
-    await world.telegram.until(lambda: len(world.texts()) == 4)
-    assert len(world.texts(2002)) == 2
+    await world.telegram.until(lambda: len(world.texts()) == 5)
+    assert len(world.texts(2002)) == 3
     assert len(world.model.requests) == 2
+
+
+async def test_added_to_a_chat_it_says_once_how_it_is_spoken_to_over_a_kill_too(world: World) -> None:
+    world.only("slack", "telegram")
+    world.config["operators"] = [f"slack:{ANN}"]
+    world.slack.api.scopes -= {"groups:history"}
+    await world.start()
+    await world.slack.invite(ROOM, by=ANN)
+    added = world.telegram.add_bot(GROUP, by=PERSON)
+    await world.telegram.until(lambda: len(world.texts(GROUP)) == 1, START_SECONDS)
+    await world.slack.until(lambda: len(world.slack.replies(ROOM)) == 1, START_SECONDS)
+    await world.slack.until(lambda: bool(world.slack.replies(f"D{ANN[1:]}")), START_SECONDS)
+    assert "privacy mode" in world.texts(GROUP)[0]
+    assert world.slack.replies(ROOM)[0].text.endswith("the Slack app lacks groups:history.")
+    (told,) = world.slack.replies(f"D{ANN[1:]}")
+    assert told.text.startswith(
+        f"slack:{ANN} has added me to slack:chat:{ROOM}, and cannot read what is said there"
+    )
+    await world.sent()
+    await world.process.kill()
+    world.telegram.repeat(added)
+    world.telegram.add_bot(GROUP, by=PERSON, status="left")
+    world.telegram.add_bot(GROUP, by=PERSON)
+    await world.start()
+    await world.slack.invite(ROOM, by=ANN)
+    world.telegram.say("what comes behind it")
+    await world.slack.say(f"<@{world.slack.world.bot_user}> and here", channel=ROOM, user=ANN)
+    await eventually(lambda: len(world.model.requests) == 2)
+    await world.turns(2)
+    assert len(world.texts(GROUP)) == 1
+    assert [one.text[:6] for one in world.slack.replies(ROOM) if one.thread_ts is None] == ["Hello!"]
+    assert await world.process.stop() == 0
+
+
+async def test_a_stranger_who_adds_it_asks_to_be_let_in_and_the_group_hears_nothing(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    world.telegram.chat(PERSON)
+    await world.start()
+    world.telegram.add_bot(GROUP, by=2002)
+    await world.telegram.until(lambda: bool(asked(world)), START_SECONDS)
+    ((_, text, _),) = asked(world)
+    assert text.startswith(f"Person 2002 (telegram:2002) would like to talk to me, in the group {GROUP}.")
+    await world.sent()
+    assert world.texts(GROUP) == []
+    assert await world.process.stop() == 0

@@ -47,6 +47,18 @@ class ApprovalsContract(JournalRig):
         other = await journal.ask("A3", approval(fingerprint="f2"))
         assert [one.id for one in await journal.open_approvals()] == ["A1", other.id]
 
+    async def test_what_was_decided_since_a_time_is_found(self, journal: Journal, clock: FakeClock) -> None:
+        for name in ("A1", "A2", "A3"):
+            await journal.ask(name, approval(fingerprint=name))
+        await journal.settle("A2", Verdict("denied", "slack:U8"))
+        await clock.advance(60)
+        await journal.settle("A1", Verdict("expired"))
+        journal = await self.restart(journal)
+        since = clock.now()
+        assert [one.id for one in await journal.decided_since(since - 60)] == ["A1", "A2"]
+        assert [one.id for one in await journal.decided_since(since)] == ["A1"]
+        assert await journal.decided_since(since + 1) == []
+
     async def test_the_first_verdict_counts(self, journal: Journal, clock: FakeClock) -> None:
         await journal.ask("A1", approval())
         verdicts = [

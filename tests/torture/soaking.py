@@ -208,7 +208,7 @@ class Soak:
     async def _greeted(self) -> None:
         """Wait until every stranger has been told that the bot is not theirs."""
         async with asyncio.timeout(60):
-            while any("_greet" in task.get_coro().__qualname__ for task in asyncio.all_tasks()):  # type: ignore[union-attr]
+            while self.gateway.parts.tasks.busy:
                 await asyncio.sleep(0.0005)
                 await self.clock.advance(0.01)
 

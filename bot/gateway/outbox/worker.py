@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 from asyncio import Future
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.channel import Channel, Edits
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal, Outbox
 from bot.contracts.outbound import Address, Card, Outbound, OutboundKind, OutboxRow, Sent
 from bot.gateway.outbox.rate_limit import MAX_WAIT, UNSAID, RateLimiter
@@ -345,19 +347,19 @@ class OutboxWorker:
         return True
 
     async def _load(self) -> None:
-        turns: dict[str, list[OutboxRow]] = {}
+        places: dict[tuple[str, ChatKey], list[OutboxRow]] = {}
         for row in await self._journal.undelivered():
             if row.deferred:
-                turns.setdefault(row.request_id, []).append(row)
+                places.setdefault((row.request_id, row.chat_key), []).append(row)
             else:
                 await self._close(row)
-        for request_id, rows in turns.items():
+        for (request_id, _), rows in places.items():
             record = await self._journal.inbound(request_id)
             if record is None:
                 for row in rows:
                     await self._close(row)
-            elif record.inbound.channel in self._channels:
-                to, ordered = Address.of(record.inbound), [*in_order(rows), *in_order(rows, "notice")]
+            elif rows[0].chat_key.channel in self._channels:
+                to, ordered = _place(rows[0], record.inbound), [*in_order(rows), *in_order(rows, "notice")]
                 self.limits.hold(to, max(seconds_left(row, self._clock.now()) for row in rows))
                 self.adopt(to, await self._left(ordered), late=True)
 
@@ -424,8 +426,29 @@ class OutboxWorker:
         """Put the last words about an inbound into the outbox, as a notice that nothing but the outbox looks after: `write`
         writes its rows together with the end of that.
         """
+        return self._concluded(to, [self.row(to, part, "notice") for part in parts], write)
+
+    async def owe(
+        self, to: Address, parts: Sequence[str], what: str, buttons: ApprovalButtons | None
+    ) -> Batch | None:
+        """Put a notice into the outbox that nothing but the outbox looks after, once for each `what` of its request, over
+        restarts too; None where it is there and has ended, or is on its way. Raises `errors.StorageError`.
+        """
+        names = [_derived_id(to.request_id, what, number) for number in range(len(parts))]
+        found = [row for row in await self._journal.deliveries(to.request_id) if row.original in names]
+        if any(row.original in names for batch in self._batches for row in batch.rows):
+            return None  # what the disk does not take yet is on its way all the same
+        if found:
+            return self.adopt(to, await self._left(found), late=True)
+        rows = [
+            replace(self.row(to, part, "notice"), id=name, buttons=buttons)
+            for name, part in zip(names, parts, strict=True)
+        ]
+        return self._concluded(to, rows, self._journal.post.put_outbox)
+
+    def _concluded(self, to: Address, rows: Sequence[OutboxRow], write: WriteRows) -> Batch:
         now = self._clock.now()
-        rows = [replace(self.row(to, part, "notice"), not_before=now) for part in parts]
+        rows = [replace(row, not_before=now) for row in rows]
         batch = Batch(to, deque(rows), len(rows), owed=True)
         batch.written = asyncio.ensure_future(write(rows))
         self._put(batch)
@@ -940,7 +963,7 @@ class OutboxWorker:
 
     async def amend(self, row: OutboxRow) -> None:
         """Give a message that was sent the words and buttons that its row has now, where its channel can do that; a second
-        time where its platform asks to wait. Where it cannot be changed it stays.
+        time where its platform asks to wait. Where it cannot be changed it stays. Its row then has the words that people see.
         """
         channel = self._channels.get(row.chat_key.channel)
         if not isinstance(channel, Edits) or row.message_id is None or row.target is None:
@@ -957,6 +980,7 @@ class OutboxWorker:
                 self._log.write("delivery", "a message could not be changed", level="debug", cause=str(error))
                 return
             else:
+                await self._update(row)
                 return
 
     # ------------------------------------------------------------ on file
@@ -976,6 +1000,20 @@ class OutboxWorker:
 
     async def _update(self, row: OutboxRow) -> None:
         await self._journal.post.update_outbox(row)
+
+
+def _derived_id(request_id: str, what: str, number: int) -> str:
+    """The id of a row that is to be there once."""
+    return hashlib.sha256(f"{request_id}\n{what}\n{number}".encode()).hexdigest()[:26].upper()
+
+
+def _place(row: OutboxRow, inbound: Inbound) -> Address:
+    """The address of a row on file. In another chat than its inbound's it keeps the pace of groups, the slower one."""
+    to = Address.of(inbound)
+    if row.chat_key == to.chat_key:
+        return to if row.target is None else replace(to, target=row.target)
+    key = row.chat_key
+    return Address(key.channel, key.chat_id, key, "group", row.target or {}, row.request_id)
 
 
 def _stopped(row: OutboxRow) -> OutboxRow:

@@ -19,6 +19,11 @@ def visible(words: str) -> str:
     return "".join(sign if sign in _SEEN or _shows(sign) else _written(sign) for sign in words)
 
 
+def named(name: str) -> str:
+    """A name that its bearer has chosen, for inside of backticks."""
+    return visible(text.preview(name, 60)).replace("`", "\\u0060")
+
+
 def shortened(words: str, limit: int) -> str:
     """Words within about a limit, saying how much is left out: what is shown must not look like all there is."""
     if len(words) <= limit:

@@ -147,6 +147,15 @@ def test_a_stop_without_place_or_person_is_unreadable(field: str, wrong: Any) ->
 SAMPLES = {
     "agent_session_stopped": STOPPED,
     "app_mention": post("<@U0SHIP> hi", type="app_mention", channel="C0TEAM"),
+    "member_joined_channel": {
+        "type": "member_joined_channel",
+        "user": "U0SHIP",
+        "channel": "C0TEAM",
+        "channel_type": "C",
+        "team": "T0TEAM",
+        "inviter": "U0ADA",
+        "event_ts": "1800000000.000100",
+    },
     "message": post("hi", channel="D0ADA"),
 }
 
@@ -156,7 +165,7 @@ IGNORED = (
     "assistant_thread_started",
     "file_shared",
     "link_shared",
-    "member_joined_channel",
+    "member_left_channel",
     "message_metadata_posted",
     "pin_added",
     "reaction_added",

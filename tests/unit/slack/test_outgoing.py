@@ -349,3 +349,37 @@ async def test_a_preview_is_not_whispered_since_nobody_could_change_it(stage: An
     with pytest.raises(errors.TargetGone):
         await stage.slack.send(replace(out("half …", "C0OUT"), target=asked.target, kind="preview"))
     assert stage.server.whispers == []
+
+
+async def test_what_one_person_is_to_see_is_shown_to_them_alone(stage: Any, out: Any) -> None:
+    root = await stage.server.say("hello?", channel=stage.channel, user=stage.ada)
+    reply = await stage.server.say("me too", channel=stage.channel, user=stage.grace, thread_ts=root)
+    message = out("for **you** <!channel>", stage.channel, root)
+    alone = message
+    for user, about in ((stage.ada, root), (stage.grace, reply)):
+        alone = replace(message, target={**message.target, "only_to": user, "about": about})
+        await stage.slack.send(alone)
+        (seen,) = stage.server.alone(user)
+        assert seen.startswith("for **you**")
+        with pytest.raises(errors.DeliveryUncertain):
+            await stage.slack.find(alone)
+    assert [call.params.get("thread_ts") for call in stage.server.called("chat.postEphemeral")] == [
+        None,
+        root,
+    ]
+    assert stage.server.replies(stage.channel) == []
+    stranger = replace(alone, target={**alone.target, "only_to": "U0NOBODY"})
+    with pytest.raises(errors.DeliveryFailed, match="user_not_in_channel"):
+        await stage.slack.send(stranger)
+    assert stage.server.replies(stage.channel) == []
+
+
+async def test_a_slash_command_is_answered_to_its_person_where_the_bot_is_no_member(
+    stage: Any, out: Any
+) -> None:
+    stage.server.add_channel("C0OTHER", members=[stage.ada], bot=False)
+    await stage.server.command("hello", channel="C0OTHER", user=stage.ada)
+    (asked,) = await stage.arrived()
+    message = out("You have to be let in.", "C0OTHER")
+    await stage.slack.send(replace(message, target={**asked.target, "only_to": stage.ada, "about": ""}))
+    assert stage.server.whispers == ["You have to be let in."]

@@ -140,7 +140,10 @@ async def test_whatever_slack_says_of_waiting_is_a_sane_number(
 async def test_a_person_is_written_to_by_their_id(stage: Any, out: Any) -> None:
     stage.server.add_user("U0NEW", name="New")
     sent = await stage.slack.send(out("trouble", "U0NEW"))
-    assert [(seen.ts, seen.text) for seen in stage.server.replies("D0NEW")] == [(sent.message_id, "trouble")]
+    (seen,) = stage.server.replies("D0NEW")
+    assert (f"D0NEW/{seen.ts}", seen.text) == (sent.message_id, "trouble")
+    await stage.slack.edit(out("no more trouble", "U0NEW"), sent.message_id)
+    assert [seen.text for seen in stage.server.replies("D0NEW")] == ["no more trouble"]
     await stage.slack.send(out("again", stage.ada))
     assert [seen.text for seen in stage.server.replies(stage.direct)] == ["again"]
     with pytest.raises(errors.TargetGone):

@@ -119,7 +119,6 @@ IGNORED = frozenset(
         "managed_bot",
         "message_reaction",
         "message_reaction_count",
-        "my_chat_member",
         "poll",
         "poll_answer",
         "pre_checkout_query",

@@ -310,6 +310,7 @@ async def test_only_what_is_handled_is_asked_for(bed: Bed) -> None:
         "edited_message",
         "callback_query",
         "stopped_message_generation",
+        "my_chat_member",
     )
 
 

@@ -1,0 +1,265 @@
+"""Admissions: strangers who ask to be let in, and what operators decide about them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+from bot import errors
+from bot.contracts.approvals import ABOUT_A_PERSON, Approval, ApprovalButtons, ApprovalRecord, Verdict
+from bot.contracts.channel import Manifest
+from bot.contracts.environment import Clock, Log
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import Journal
+from bot.contracts.outbound import ABOUT, ONLY_TO, Address
+from bot.gateway.access import Access, Memberships
+from bot.gateway.delivery import Delivery
+from bot.gateway.operator_chats import OperatorChats, QuestionCopies
+from bot.tools.permissions.display import named
+
+EVERY = 24 * 3600.0
+"""Seconds in which a stranger asks at most once, and in which operators get `MOST` requests at most."""
+MOST = 20
+"""Requests about which operators are written to in a day: a bot that anybody can find must not drown them. `/allow` shows the
+others.
+"""
+MOST_OPEN = 200
+"""Requests that are kept at once, as many as `/allow` can know of each channel."""
+
+
+STRANGER = "Hello. I cannot talk with you yet: the people who run me have to let you in first."
+ASKED = "I have asked them; you will hear from me here when they do."
+ADMITTED = "You can talk to me now. What can I do for you?"
+LOOK_EVERY = 2.0
+"""Seconds between two looks for people who were let in, or kept out, in another way than through this process."""
+
+
+class AccessLists(Protocol):
+    """Whom operators let in or keep out, and who waits for that (`bot.access_list.AccessList`). All block, and raise
+    `errors.StorageError`.
+    """
+
+    def allow(self, channel: str, user_id: str) -> None: ...
+    def block(self, channel: str, user_id: str) -> None: ...
+    def dismiss(self, channel: str, user_id: str) -> None: ...
+    def note(self, channel: str, user_id: str, name: str | None = None) -> None: ...
+
+
+def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
+    """What a stranger wrote as their request to be let in: nothing of its words, and one a day of each person. In a group that
+    person alone is answered.
+    """
+    alone = (
+        {ONLY_TO: inbound.user_id, ABOUT: inbound.message_id or ""} if inbound.chat_type == "group" else {}
+    )
+    return Inbound(
+        channel=inbound.channel,
+        chat_id=inbound.chat_id,
+        # That of the chat: in a thread where only strangers have spoken the bot takes no part.
+        chat_key=inbound.chat_key.chat,
+        chat_type=inbound.chat_type,
+        user_id=inbound.user_id,
+        keys=(f"admission:{inbound.channel}:{inbound.user_id}:{int(now // EVERY)}",),
+        ts=inbound.ts,
+        target={**inbound.target, **alone},
+        kind="admission",
+        addressed=inbound.addressed,
+        message_id=inbound.message_id,
+        user_name=inbound.user_name,
+        request_id=request_id,
+    )
+
+
+class AdmissionService:
+    """Asks operators about strangers, and carries out what they decide. A request is an approval (`Approval.admits`)."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        delivery: Delivery,
+        lists: AccessLists,
+        access: Access,
+        places: Memberships,
+        chats: OperatorChats,
+        copies: QuestionCopies,
+        manifests: Mapping[str, Manifest],
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self._journal = journal
+        self._delivery = delivery
+        self._lists = lists
+        self._access = access
+        self._places = places
+        self._chats = chats
+        self._copies = copies
+        self._manifests = manifests
+        self._clock = clock
+        self._log = log
+        self._deciding = asyncio.Lock()
+        self._waiting: dict[str, ApprovalRecord] | None = None
+        """The requests that are not decided; None until they are read."""
+
+    async def ask(self, inbound: Inbound) -> str:
+        """Ask operators about a stranger; returns what to tell that person, "" where they have been told. Done again after a
+        crash, it is the same request.
+        """
+        open_ones = await self._journal.open_approvals()
+        waiting = [one for one in open_ones if one.asked.admits and one.id != inbound.request_id]
+        await asyncio.to_thread(self._lists.note, inbound.channel, inbound.user_id, inbound.user_name)
+        if any(_person(one) == (inbound.channel, inbound.user_id) for one in waiting):
+            return ""
+        asked = False
+        if len(waiting) < MOST_OPEN:
+            record = await self._journal.ask(inbound.request_id, _approval(inbound))
+            if record.verdict is not None:
+                return ""  # decided before a crash
+            if self._waiting is not None:
+                self._waiting[record.id] = record
+            asked = await self._asked(inbound, waiting)
+        if inbound.chat_type == "group" and not self._manifests[inbound.channel].whispers:
+            return ""  # all of the group would read it
+        return f"{STRANGER} {ASKED}" if asked else STRANGER
+
+    async def _asked(self, inbound: Inbound, waiting: Sequence[ApprovalRecord]) -> bool:
+        """Write to operators where they have not had too many requests; True if there is one to write to."""
+        today = [one for one in waiting if one.asked_at > self._clock.now() - EVERY]
+        chats = list(self._chats.addresses(inbound.request_id)) if len(today) < MOST else []
+        for to in chats:
+            buttons = ApprovalButtons(inbound.request_id, ABOUT_A_PERSON)
+            words = _question(
+                inbound, self._places.place(inbound), self._manifests[to.channel].command_prefix
+            )
+            await self._delivery.owe(to, words, str(to.chat_key), buttons)
+        return bool(chats)
+
+    async def decide(self, channel: str, user_id: str, verdict: Verdict) -> None:
+        """Carry out what an operator has said of a person, and end the request of that person where there is one."""
+        open_ones = [one for one in await self._journal.open_approvals() if one.asked.admits]
+        record = next((one for one in open_ones if _person(one) == (channel, user_id)), None)
+        if record is None or not await self.settle(record, verdict):
+            await self._carry_out(channel, user_id, verdict)
+
+    async def settle(self, record: ApprovalRecord, verdict: Verdict, *, done: bool = False) -> bool:
+        """Carry out a verdict, unless that is `done`, and then end the request: where a crash comes between, it is carried out
+        again. False where it has ended already.
+        """
+        async with self._deciding:
+            current = await self._journal.approval(record.id)
+            if current is None or current.verdict is not None:
+                return False
+            if not done:
+                await self._carry_out(*_person(record), verdict)
+            await self._journal.settle(record.id, verdict)
+        await self.announce(record, verdict)
+        return True
+
+    async def announce(self, record: ApprovalRecord, verdict: Verdict) -> None:
+        """Show operators how a request ended, and tell the person who is let in where they asked; again, it changes nothing."""
+        if self._waiting is not None:
+            self._waiting.pop(record.id, None)
+        self._copies.close(record.id, ended)
+        asked = await self._journal.inbound(record.id)
+        if verdict.ended == "approved" and asked is not None:
+            target = {
+                name: value for name, value in asked.inbound.target.items() if name not in {ONLY_TO, ABOUT}
+            }
+            await self._delivery.owe(replace(Address.of(asked.inbound), target=target), ADMITTED, "admitted")
+
+    async def watch(self) -> None:
+        """Let it count what the command line and the configuration say of people who wait."""
+        while True:
+            # At a start the button that was pressed before comes first: it says who decided.
+            await self._clock.sleep(LOOK_EVERY)
+            try:
+                await self._look()
+            except errors.StorageError as error:
+                self._log.write(
+                    "error", "who waits to be let in is not known", level="error", cause=str(error)
+                )
+
+    async def _look(self) -> None:
+        if self._waiting is None:
+            waiting = [one for one in await self._journal.open_approvals() if one.asked.admits]
+            self._waiting = {one.id: one for one in waiting}
+        for record in list(self._waiting.values()):
+            channel, user_id = _person(record)
+            standing = self._access.standing(channel, user_id, record.asked.chat_key.chat_id, "direct")
+            verdict = Verdict("approved") if standing.allowed else Verdict("denied", scope="always")
+            if standing.reason == "stranger":
+                continue
+            if not await self.settle(record, verdict, done=True):
+                self._waiting.pop(record.id, None)
+
+    async def _carry_out(self, channel: str, user_id: str, verdict: Verdict) -> None:
+        if verdict.ended == "approved":
+            work, decision = self._lists.allow, "allowed"
+        elif verdict.scope == "always":
+            work, decision = self._lists.block, "blocked"
+        else:
+            work, decision = self._lists.dismiss, "not now"
+        await asyncio.to_thread(work, channel, user_id)
+        self._log.write(
+            "admission",
+            f"{channel}:{user_id}: {decision}",
+            channel=channel,
+            user_id=user_id,
+            decision=decision,
+            by=verdict.by,
+        )
+
+
+def told(record: ApprovalRecord, verdict: Verdict) -> str:
+    """The answer to the operator who decided by a button."""
+    channel, user_id = _person(record)
+    if verdict.ended == "approved":
+        return f"{channel}:{user_id} may talk to me from now on."
+    return f"{channel}:{user_id} stays out for now."
+
+
+def ended(verdict: Verdict, at: float) -> str:
+    """The decision, in the line below the request."""
+    when = datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
+    by = f" by {verdict.by}" if verdict.by else ""
+    if verdict.ended == "approved":
+        return f"✅ Let in{by}, {when}."
+    if verdict.scope == "always":
+        return f"⛔ Kept out{by}, {when}."
+    return f"Not now, said {verdict.by}, {when}."
+
+
+def _person(record: ApprovalRecord) -> tuple[str, str]:
+    return record.asked.channel or "", record.asked.user_id or ""
+
+
+def _approval(inbound: Inbound) -> Approval:
+    return Approval(
+        request_id=inbound.request_id,
+        call_id="",
+        chat_key=inbound.chat_key,
+        tool="",
+        fingerprint="",
+        shown="",
+        why="",
+        rule="",
+        channel=inbound.channel,
+        user_id=inbound.user_id,
+        granted=False,
+        lasting=False,
+        admits=True,
+    )
+
+
+def _question(inbound: Inbound, place: str, prefix: str) -> str:
+    """The request as operators read it."""
+    who = f"{inbound.channel}:{inbound.user_id}"
+    # Their name is their own choice: nothing in it is formatting, a link or an id.
+    name = f"`{named(inbound.user_name)}` ({who})" if inbound.user_name else who
+    return (
+        f"{name} would like to talk to me, {place}. May they?\n\n"
+        f"{prefix}allow {who} lets them in too, {prefix}block {who} keeps them out for good."
+    )

@@ -1,0 +1,80 @@
+"""The direct chats of operators, and the questions that stand in them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from bot import errors
+from bot.contracts.approvals import ApprovalButtons, Verdict
+from bot.contracts.channel import Manifest
+from bot.contracts.environment import Log
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.journal import Journal
+from bot.contracts.outbound import Address, OutboxRow
+from bot.gateway.delivery import Delivery
+
+DECIDED = ApprovalButtons("", ())
+
+
+class OperatorChats:
+    """The direct chats of those who are operators now, on the channels that run."""
+
+    def __init__(
+        self, operators: Collection[str], channels: Collection[str], manifests: Mapping[str, Manifest]
+    ) -> None:
+        self._operators = operators
+        self._channels = channels
+        self._manifests = manifests
+
+    def addresses(self, request_id: str) -> Iterator[Address]:
+        """The address of each, for messages of this request."""
+        for operator in map(UserRef.parse, sorted(self._operators)):
+            manifest = self._manifests.get(operator.channel)
+            if operator.channel in self._channels and manifest is not None and manifest.direct is not None:
+                target = manifest.direct(operator.user_id)
+                chat_key = manifest.encode(target)
+                yield Address(operator.channel, chat_key.chat_id, chat_key, "direct", target, request_id)
+
+
+class QuestionCopies:
+    """The messages that show a question, by the name of its approval. Each ends as the outcome, without buttons."""
+
+    def __init__(self, journal: Journal, delivery: Delivery, log: Log) -> None:
+        self._journal = journal
+        self._delivery = delivery
+        self._log = log
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def close(self, name: str, words: Callable[[Verdict, float], str]) -> None:
+        """Show everywhere how a question ended, in `words` of its verdict and the time of that as they are on file: said
+        again, they are the same, and change nothing. Nobody waits for that.
+        """
+        closing = asyncio.create_task(self._close(name, words))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    async def _close(self, name: str, words: Callable[[Verdict, float], str]) -> None:
+        try:
+            record = await self._journal.approval(name)
+            rows = [row for row in await self._journal.deliveries(name) if row.state == "sent"]
+        except errors.StorageError as error:
+            self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
+            return
+        if record is None or record.verdict is None or record.decided_at is None:
+            return
+        ended = words(record.verdict, record.decided_at)
+        copies: dict[ChatKey, list[OutboxRow]] = {}
+        for row in rows:
+            if row.buttons is not None:
+                copies.setdefault(row.chat_key, []).append(row)
+        await asyncio.gather(*(self._amend(parts, ended) for parts in copies.values()))
+
+    async def _amend(self, parts: Sequence[OutboxRow], ended: str) -> None:
+        """End one copy, its last part last: where that says how it ended, nothing is left to do."""
+        last = parts[-1]
+        if last.text.endswith(ended):
+            return
+        for row in (*parts[:-1], replace(last, text=f"{last.text}\n\n{ended}")):
+            await self._delivery.amend(replace(row, buttons=DECIDED))

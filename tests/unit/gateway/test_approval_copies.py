@@ -1,0 +1,196 @@
+"""Every message that shows a question ends as its outcome, however that came."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts.approvals import CHOICES, ApprovalButtons
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import Outbound
+from bot.gateway import approvals
+from tests.unit.gateway.conftest import killed
+from tests.unit.gateway.desk import GROUP, MEMBER, OPERATOR, Desk
+from tests.unit.gateway.outgoing import until
+
+PLACES = 3
+"""The group and the direct chats of two operators."""
+
+
+class Copies(Desk):
+    """A desk with two operators in direct chats; `edits` is what its messages were changed into, in their order."""
+
+    def __init__(self, root: Path, **options: Any) -> None:
+        operators = frozenset({f"tele:{OPERATOR}", "tele:2"})
+        super().__init__(root, operators=operators, direct=lambda user: {"chat": user}, **options)
+        self.edits: list[Outbound] = []
+        self.editing = asyncio.Event()
+        self.editing.set()
+
+        async def edit(message: Outbound, _: str) -> None:
+            await self.editing.wait()
+            self.edits.append(message)
+
+        def permalink(line: ArchiveLine) -> str:
+            return f"https://tele.test/{line.chat_id}/{line.message_id}"
+
+        self.tele.edit = edit  # type: ignore[attr-defined]
+        self.tele.permalink = permalink  # type: ignore[attr-defined]
+
+    def inbound(self, words: str = "hello", **more: Any) -> Inbound:
+        return super().inbound(words, **{"keys": (self.ids.ulid(),), **more})
+
+    async def shown(self) -> str:
+        """Ask, and wait until every copy is on file as sent; the name of the question."""
+        name = await self.asked()
+        # The log says so once the row is on file.
+        await until(
+            lambda: [line.message for line in self.log.of("delivery")].count("notice delivered") == PLACES
+        )
+        return name
+
+    def outcomes(self) -> set[str]:
+        return {one.text.rpartition("\n\n")[2].partition(",")[0] for one in self.edits}
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> Any:
+    made = Copies(tmp_path)
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def approved(desk: Copies, name: str) -> None:
+    await desk.press("approve", f"{name} chat")
+
+
+async def denied(desk: Copies, name: str) -> None:
+    await desk.press("deny", name, "2")
+
+
+async def expired(desk: Copies, _: str) -> None:
+    await desk.clock.advance(approvals.SECONDS + 1)
+
+
+async def stopped(desk: Copies, _: str) -> None:
+    await desk.press("stop", user=MEMBER)
+
+
+async def steered(desk: Copies, _: str) -> None:
+    await desk.say("quick, something else", user_id=MEMBER, **GROUP)
+
+
+ENDS = [
+    (approved, "✅ Allowed by tele:1"),
+    (denied, "⛔ Denied by tele:2"),
+    (expired, "⌛ Nobody has decided by 08:30 UTC: it did not run."),
+    (stopped, "⏹ Stopped"),
+    (steered, "Nobody needs to decide this any more"),
+]
+
+
+@pytest.mark.parametrize(("end", "outcome"), ENDS)
+async def test_every_copy_ends_as_its_outcome_without_buttons(desk: Copies, end: Any, outcome: str) -> None:
+    await end(desk, await desk.shown())
+    await until(lambda: len(desk.edits) == PLACES)
+    assert desk.outcomes() == {outcome}
+    assert {one.buttons and one.buttons.choices for one in desk.edits} == {()}
+    assert {one.chat_key.chat_id for one in desk.edits} == {"-100", "1", "2"}
+    await desk.idle()
+
+
+@pytest.mark.parametrize(("end", "outcome"), ENDS)
+async def test_so_they_do_where_a_kill_came_before_that(tmp_path: Path, end: Any, outcome: str) -> None:
+    first = Copies(tmp_path)
+    await first.open()
+    name = await first.shown()
+    first.editing.clear()
+    await end(first, name)
+    record = None
+    while record is None or record.verdict is None:
+        record = await first.journal.approval(name)
+    await killed(first)
+    second = Copies(tmp_path)
+    second.clock.jump(approvals.SECONDS if end is expired else 0)
+    await second.open()
+    await second.approvals.recover()
+    await until(lambda: len(second.edits) >= PLACES)
+    await second.idle()
+    assert second.outcomes() == {outcome}
+    assert {one.chat_key.chat_id for one in second.edits} == {"-100", "1", "2"}
+    await second.close()
+
+
+async def test_what_says_how_it_ended_is_not_changed_again(desk: Copies) -> None:
+    name = await desk.shown()
+    await approved(desk, name)
+    await until(lambda: len(desk.edits) == PLACES)
+    await desk.idle()
+    desk.clock.jump(3_600)
+    await desk.approvals.recover()
+    await desk.press("deny", name)
+    await desk.idle()
+    rows = [row for row in await desk.journal.deliveries(name) if row.kind == "notice"]
+    assert all(
+        row.text.endswith("✅ Allowed by tele:1, 08:00 UTC, in this chat from now on.") for row in rows
+    )
+    assert len(desk.edits) == PLACES
+
+
+async def test_a_press_on_a_copy_that_does_not_say_how_it_ended_makes_it_say_so(desk: Copies) -> None:
+    name = await desk.shown()
+    desk.editing.clear()
+    await approved(desk, name)
+    await desk.idle()
+    assert desk.edits == []
+    desk.editing.set()
+    await desk.press("deny", name, "2")
+    await until(lambda: len(desk.edits) >= PLACES)
+    assert desk.outcomes() == {"✅ Allowed by tele:1"}
+
+
+async def test_operators_elsewhere_see_where_it_was_asked(desk: Copies) -> None:
+    await desk.shown()
+    asked = {one.chat_key.chat_id: one.text for one in desk.tele.sent}
+    assert "Asked" not in asked["-100"]
+    assert asked["1"].endswith("\n\nAsked in [this conversation](https://tele.test/-100/1).")
+    assert asked["1"] == asked["2"]
+
+
+async def test_of_a_direct_chat_no_address_is_shown(desk: Copies) -> None:
+    await desk.say("work", user_id="77")
+    await until(lambda: len(desk.names()) == PLACES)
+    asked = {one.chat_key.chat_id: one.text for one in desk.tele.sent}
+    assert asked["1"].endswith("\n\nAsked in a direct chat.")
+    (mine,) = [one for one in desk.tele.sent if one.chat_key.chat_id == "77"]
+    assert mine.buttons == ApprovalButtons(desk.names()[0], ()), "no buttons for who may not decide"
+
+
+async def test_a_question_that_cannot_be_read_at_a_start_is_an_error_in_the_log(desk: Copies) -> None:
+    async def refuses(_: float) -> Any:
+        raise errors.StorageError("no")
+
+    desk.journal.decided_since = refuses  # type: ignore[method-assign, assignment]
+    await desk.approvals.recover()
+    assert [line.message for line in desk.log.of("error")] == ["what was decided cannot be read"]
+
+
+@pytest.mark.parametrize(
+    ("granted", "user", "choices"),
+    [(False, MEMBER, CHOICES), (True, MEMBER, ("once", "chat", "deny")), (False, OPERATOR, CHOICES)],
+)
+async def test_the_buttons_in_a_group_are_those_of_who_may_decide_there(
+    desk: Copies, granted: bool, user: str, choices: tuple[str, ...]
+) -> None:
+    desk.granted = granted
+    await desk.asked(user_id=user)
+    await until(lambda: "-100" in {one.chat_key.chat_id for one in desk.tele.sent})
+    (here,) = [one for one in desk.tele.sent if one.chat_key.chat_id == "-100"]
+    assert here.buttons is not None
+    assert here.buttons.choices == choices

@@ -1,0 +1,88 @@
+"""The bot is brought into a group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.contracts.channel import Introduces, Introduction
+from bot.testing.telegram import refusal
+from tests.unit.telegram.bed import GROUP, Bed
+
+
+async def introduction(bed: Bed) -> Introduction:
+    await bed.until(lambda: bool(bed.intake.accepted))
+    assert isinstance(bed.channel, Introduces)
+    return await bed.channel.introduce(bed.intake.accepted[0])
+
+
+async def test_who_brought_it_and_where_is_known(bed: Bed) -> None:
+    bed.server.add_bot(GROUP, by=7)
+    found = await introduction(bed)
+    (added,) = bed.intake.accepted
+    assert (added.kind, added.user_id, added.chat_id, added.chat_type) == ("added", "7", str(GROUP), "group")
+    assert (added.user_name, added.target, added.from_bot) == ("Person 7", {"chat_id": str(GROUP)}, False)
+    assert found.words.startswith(
+        "Hello! Mention me (@shipmate_bot), reply to a message of mine or use a command"
+    )
+    assert "privacy mode" in found.words
+    assert found.hindrance == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "chat"),
+    [
+        ("member", "administrator", GROUP),
+        ("member", "left", GROUP),
+        ("left", "kicked", GROUP),
+        ("left", "member", 7),
+    ],
+)
+async def test_other_changes_of_its_standing_are_no_arrival(
+    bed: Bed, before: str, after: str, chat: int
+) -> None:
+    bed.server.chat(chat).members[bed.server.me["id"]] = before
+    bed.server.add_bot(chat, by=7, status=after)
+    bed.server.say("what comes behind it", chat_id=1001)
+    await bed.until(lambda: bool(bed.intake.accepted))
+    assert [one.kind for one in bed.intake.accepted] == ["message"]
+
+
+async def test_a_restricted_member_that_is_inside_has_arrived(bed: Bed) -> None:
+    bed.server.add_bot(GROUP, by=7, status="restricted", is_member=True, can_send_messages=True)
+    found = await introduction(bed)
+    assert found.words
+    assert found.hindrance == ""
+
+
+async def test_where_it_may_not_write_operators_are_told_and_nothing_is_said(bed: Bed) -> None:
+    bed.server.add_bot(GROUP, by=7, status="restricted", is_member=True, can_send_messages=False)
+    assert await introduction(bed) == Introduction(
+        hindrance="the group does not let me write there: give me the right to send messages"
+    )
+
+
+async def test_an_administrator_sees_everything(bed: Bed) -> None:
+    bed.server.add_bot(GROUP, by=7, status="administrator")
+    assert "privacy mode" not in (await introduction(bed)).words
+
+
+async def test_without_privacy_mode_nothing_is_said_of_it(idle: Bed) -> None:
+    idle.server.me["can_read_all_group_messages"] = True
+    await idle.channel.start(idle.intake)
+    idle.server.add_bot(GROUP, by=7)
+    assert "privacy mode" not in (await introduction(idle)).words
+
+
+async def test_what_the_service_does_not_say_of_its_rights_is_left_out(bed: Bed) -> None:
+    bed.server.fail("getChatMember", **refusal(400, "Bad Request: user not found"))
+    bed.server.add_bot(GROUP, by=7)
+    assert (await introduction(bed)).words.startswith("Hello!")
+
+
+async def test_a_supergroup_that_was_a_group_is_no_new_chat(bed: Bed) -> None:
+    bed.server.upgrade(-5, GROUP)
+    bed.server.add_bot(GROUP, by=7)
+    found: Any = await introduction(bed)
+    assert found == Introduction()
