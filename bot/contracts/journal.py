@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, Self
 
+from bot import errors
 from bot.contracts.approvals import ApprovalBook
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
@@ -59,16 +60,17 @@ WITHDRAWN = InboxEnd("withdrawn")
 
 
 @dataclass(frozen=True, slots=True)
-class InboxRecord:
-    """One inbound and what became of it. Times are epoch seconds. `turn_id` is the requestId of the first message of the
-    turn that it was part of. `merged_into` is that of the message which has the words of an edit; an edit that is still open
-    then has only to be finished.
+class InboxStatus:
+    """The state of an inbound. Its transitions are methods that return it as it is afterwards:
+
+        queued ──join──► in_turn ──end──► answered, failed, stopped, withdrawn, handled, merged, dead
+           └───────────────────────end──────▲
+
+    One that has ended never goes on: that raises `errors.IllegalTransition`. `turn_id` is the requestId of the first message of
+    the turn that it was part of, `merged_into` that of the message which has the words of an edit.
     """
 
-    inbound: Inbound
-    state: InboxState
-    received_at: float
-    changed_at: float
+    state: InboxState = "queued"
     turn_id: str | None = None
     merged_into: str | None = None
     detail: str | None = None
@@ -77,6 +79,35 @@ class InboxRecord:
     def open(self) -> bool:
         """True until it has ended."""
         return self.state in {"queued", "in_turn"}
+
+    def join(self, turn_id: str) -> Self:
+        """A turn has it, from its beginning or from now on. What was part of another turn is no part of that any more."""
+        self._leave("in_turn")
+        return replace(self, state="in_turn", turn_id=turn_id)
+
+    def merge(self, message: str) -> Self:
+        """A message has the words of this edit, which has only to be finished. One that has ended keeps its end."""
+        return replace(self, merged_into=message) if self.open else self
+
+    def end(self, end: InboxEnd) -> Self:
+        """The first end counts; the same one again changes nothing."""
+        if self.state == end.state:
+            return self
+        self._leave(end.state)
+        return replace(self, state=end.state, detail=end.detail, merged_into=end.merged_into)
+
+    def _leave(self, to: InboxState) -> None:
+        if not self.open:
+            raise errors.IllegalTransition(f"an inbound that is {self.state} cannot become {to}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxRecord(InboxStatus):
+    """One inbound and what became of it. Times are epoch seconds."""
+
+    inbound: Inbound
+    received_at: float
+    changed_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +152,14 @@ class InboxWrites(Protocol):
     """Writes about an inbound that was taken in, and its turn."""
 
     def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Awaitable[None]:
-        """Write that a turn runs and has these inbound (requestIds), its first one among them. One that has ended stays as it
-        is; one of another turn, which ends with that, is of this one. Begun again, a suspended turn runs; one that has ended
-        raises `errors.IllegalTransition`.
+        """Write that a turn runs and has these inbound (requestIds), its first one among them; one of another turn, which ends
+        with that, is of this one. Begun again, a suspended turn runs. An inbound that is not there, or has ended, raises
+        `errors.IllegalTransition` once the others are written; a turn that has ended raises it before.
         """
         ...
 
     def join_turn(self, turn_id: str, members: Sequence[str]) -> Awaitable[None]:
-        """Write that a turn has these inbound too. One that is not there, or has ended, raises `errors.IllegalTransition` once the
-        others are written.
-        """
+        """Write that a turn has these inbound too, as `begin_turn` does."""
         ...
 
     def suspend_turn(self, turn_id: str) -> Awaitable[None]:
@@ -171,7 +200,7 @@ class InboxWrites(Protocol):
     def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> Awaitable[bool | None]:
         """Replace what an unfinished inbound says (found by its requestId); False where it is finished, None where a
         posted one is kept. `edits` are the requestIds of the edits whose words it has now: from now on they name it in
-        `merged_into`, and are open until they are finished.
+        `merged_into`, and are open until they are finished. One that is not there raises `errors.IllegalTransition`.
         """
         ...
 

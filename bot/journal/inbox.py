@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from asyncio import Future
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,9 +13,10 @@ from pydantic import ValidationError
 from bot import errors, text
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import InboxEnd, InboxRecord, TurnEnd, TurnRecord, TurnState
+from bot.contracts.journal import InboxEnd, InboxRecord, InboxStatus, TurnEnd, TurnRecord, TurnState
 from bot.contracts.outbound import OutboxRow
 from bot.journal import outbox
+from bot.journal.database import Work
 from bot.journal.table import JournalTable, clean, done, dumps, held, read_key, transition
 
 _RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload)
@@ -23,34 +24,25 @@ _RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, rece
 _BEGIN_TURN = """INSERT INTO turns (id, chat_key, state, begun_at) VALUES (?, ?, 'running', ?)
     ON CONFLICT (id) DO UPDATE SET state = CASE state WHEN 'stopping' THEN state ELSE 'running' END
     WHERE ended_at IS NULL"""
-_JOIN_TURN = """UPDATE inbox SET state = 'in_turn', turn_id = ?, changed_at = ?
-    WHERE request_id = ? AND state = 'queued'"""
-_TAKE_UP = """UPDATE inbox SET state = 'in_turn', turn_id = ?, changed_at = ?
-    WHERE request_id = ? AND state IN ('queued', 'in_turn') AND turn_id IS NOT ?"""
-_LEAVE_TURN = """UPDATE turns SET state = 'done', ended_at = ? WHERE ended_at IS NULL AND id IN
-    (SELECT turn_id FROM inbox WHERE request_id = ? AND state = 'in_turn' AND turn_id IS NOT ?)"""
 _MOVE_TURN = """UPDATE turns SET state = CASE state WHEN 'stopping' THEN state ELSE ? END
     WHERE id = ? AND ended_at IS NULL"""
 _TURN_STATE = "SELECT state FROM turns WHERE id = ?"
-_INBOX_STATE = "SELECT state FROM inbox WHERE request_id = ?"
 _END_TURN = "UPDATE turns SET state = ?, ended_at = ? WHERE id = ? AND ended_at IS NULL"
-_FINISH = """UPDATE inbox SET state = ?, detail = ?, merged_into = ?, changed_at = ?
-    WHERE request_id = ? AND state IN ('queued', 'in_turn')"""
+_STATUS = "SELECT state, turn_id, merged_into, detail FROM inbox WHERE request_id = ?"
+_MOVE = "UPDATE inbox SET state = ?, turn_id = ?, merged_into = ?, detail = ?, changed_at = ? WHERE request_id = ?"
 _AMEND = """UPDATE inbox SET payload = ?, message_id = ?, user_id = ?, changed_at = ?
     WHERE request_id = ? AND state IN ('queued', 'in_turn')"""
 _UNFINISHED = """SELECT request_id, payload FROM inbox WHERE rowid IN
     (SELECT rowid FROM inbox WHERE state IN ('queued', 'in_turn')
         AND rowid > coalesce((SELECT rowid FROM inbox WHERE request_id = ?), -1)
         ORDER BY rowid LIMIT ?) ORDER BY rowid"""
-_RECORD = """SELECT request_id, payload, state, received_at, changed_at, turn_id, merged_into, detail
+_RECORD = """SELECT request_id, payload, received_at, changed_at, state, turn_id, merged_into, detail
     FROM inbox"""
 _TURN = "SELECT id, chat_key, state, begun_at, ended_at FROM turns WHERE id = ?"
 _ONE = f"{_RECORD} WHERE request_id = ?"
 _NAMED = "(message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))"
 _ABOUT = f"{_RECORD} WHERE chat_key = ? AND {_NAMED} ORDER BY rowid"
 _QUOTING = f"{_RECORD} WHERE chat_key = ? AND message_id IS NOT NULL AND instr(payload, ?) ORDER BY rowid"
-_MERGE = """UPDATE inbox SET merged_into = ?, changed_at = ?
-    WHERE request_id = ? AND state IN ('queued', 'in_turn')"""
 _KEEP_DEAD_LETTER = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
 _UNREADABLE = "UPDATE inbox SET state = 'dead', detail = 'unreadable', changed_at = ? WHERE request_id = ?"
 
@@ -61,27 +53,22 @@ class InboxWrites(JournalTable):
     def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Future[None]:
         now = self._clock.now()
         begin = transition(_BEGIN_TURN, (turn_id, str(chat_key), now), "running", _TURN_STATE, turn_id)
-        joining = [clean((turn_id, now, member, turn_id)) for member in members]
-        leaving = [clean((now, member, turn_id)) for member in members]
-
-        def work(db: sqlite3.Connection) -> None:
-            begin(db)
-            db.executemany(_LEAVE_TURN, leaving)
-            db.executemany(_TAKE_UP, joining)
-
-        return self._writer.run(work, hurry=False)
+        return self._join(turn_id, members, now, begin)
 
     def join_turn(self, turn_id: str, members: Sequence[str]) -> Future[None]:
-        now = self._clock.now()
-        joining = {member: clean((turn_id, now, member)) for member in members}
-        joined: set[str] = set()
+        return self._join(turn_id, members, self._clock.now())
+
+    def _join(
+        self, turn_id: str, members: Sequence[str], now: float, begin: Work | None = None
+    ) -> Future[None]:
+        moves = _Moves(
+            {member: partial(InboxStatus.join, turn_id=text.clean(turn_id)) for member in members}, now
+        )
 
         def work(db: sqlite3.Connection) -> errors.IllegalTransition | None:
-            wrong = {one: _moved(db, _JOIN_TURN, joining[one], "in_turn", _INBOX_STATE) for one in joining}
-            # After a commit of unknown outcome it runs again, and what had joined may have ended.
-            told = [trouble for one, trouble in wrong.items() if one not in joined]
-            joined.update(one for one, trouble in wrong.items() if not trouble)
-            return _illegal(told)
+            if begin is not None:
+                begin(db)
+            return _illegal(moves.make(db))
 
         return self._writer.run(work, hurry=False)
 
@@ -129,18 +116,16 @@ class InboxWrites(JournalTable):
     ) -> Future[None]:
         """End an inbound, or (where it has `begun`) a turn. What cannot follow keeps nothing else from being written."""
         now = self._clock.now()
-        ends = [
-            clean((end.state, end.detail, end.merged_into, now, member)) for member, end in members.items()
-        ]
+        moves = _Moves(
+            {name: partial(InboxStatus.end, end=_clean_end(end)) for name, end in members.items()}, now
+        )
         words = [outbox.values(row, now) for row in say]
 
         def work(db: sqlite3.Connection) -> errors.IllegalTransition | None:
-            wrong = [_moved(db, _END_TURN, turn, turn[0], _TURN_STATE)] if begun else []
-            if not begun:
-                db.execute(_END_TURN, turn)
-            wrong += [_moved(db, _FINISH, one, one[0], _INBOX_STATE) for one in ends]
+            wrong = "" if db.execute(_END_TURN, turn).rowcount or not begun else _not_ended(db, turn)
+            troubles = [wrong, *moves.make(db)]
             db.executemany(outbox.PUT, words)
-            return _illegal(wrong)
+            return _illegal(troubles)
 
         return self._writer.run(work, closes=members)
 
@@ -148,13 +133,11 @@ class InboxWrites(JournalTable):
         user_id, message_id = _columns(inbound)
         now = self._clock.now()
         values = clean((_payload(inbound), message_id, user_id, now, inbound.request_id))
-        merged = [clean((inbound.request_id, now, edit)) for edit in edits]
+        merge = partial(InboxStatus.merge, message=text.clean(inbound.request_id))
+        merges = _Moves(dict.fromkeys(edits, merge), now)
 
-        def work(db: sqlite3.Connection) -> bool:
-            amended = db.execute(_AMEND, values).rowcount > 0
-            if amended:
-                db.executemany(_MERGE, merged)
-            return amended
+        def work(db: sqlite3.Connection) -> bool | errors.IllegalTransition:
+            return db.execute(_AMEND, values).rowcount > 0 and (_illegal(merges.make(db)) or True)
 
         return self._writer.run(work)
 
@@ -258,21 +241,63 @@ class SqliteInbox(InboxWrites):
         return True
 
 
-def _moved(
-    db: sqlite3.Connection, statement: str, values: Sequence[object], state: object, looked_up: str
-) -> str:
-    """Take a row, named by the last value, to a state; its trouble where it cannot come there. There already, it stays as it is."""
-    if db.execute(statement, values).rowcount:
-        return ""
-    row = db.execute(looked_up, values[-1:]).fetchone()
+class _Moves:
+    """Transitions of inbounds, by requestId, as a part of one operation. That may run again after a commit of unknown outcome:
+    then one that it has made before is no trouble, whatever became of its inbound since.
+    """
+
+    def __init__(self, moves: Mapping[str, Callable[[InboxStatus], InboxStatus]], now: float) -> None:
+        self._moves = {text.clean(name): move for name, move in moves.items()}
+        self._now = now
+        self._made: set[str] = set()
+
+    def make(self, db: sqlite3.Connection) -> list[str]:
+        """Make each that the state of its inbound allows; the troubles with the others."""
+        troubles: list[str] = []
+        for name, move in self._moves.items():
+            row = db.execute(_STATUS, (name,)).fetchone()
+            if row is None:
+                troubles.append(f"{name} is missing")
+                continue
+            try:
+                self._made.add(self._move(db, name, InboxStatus(*row), move))
+            except errors.IllegalTransition as error:
+                if name not in self._made:
+                    troubles.append(f"{name}: {error}")
+        return troubles
+
+    def _move(
+        self,
+        db: sqlite3.Connection,
+        name: str,
+        before: InboxStatus,
+        move: Callable[[InboxStatus], InboxStatus],
+    ) -> str:
+        after = move(before)
+        if after != before:
+            db.execute(_MOVE, (after.state, after.turn_id, after.merged_into, after.detail, self._now, name))
+        if after.turn_id != before.turn_id and before.turn_id is not None:
+            db.execute(_END_TURN, ("done", self._now, before.turn_id))
+        return name
+
+
+def _not_ended(db: sqlite3.Connection, turn: Sequence[object]) -> str:
+    """The trouble with the end of a turn that changed nothing; "" where it has ended so."""
+    state, _, name = turn
+    row = db.execute(_TURN_STATE, (name,)).fetchone()
     if row is not None and row[0] == state:
         return ""
-    return f"{values[-1]} is {row[0] if row else 'missing'} and cannot become {state}"
+    return f"{name} is {row[0] if row else 'missing'} and cannot become {state}"
 
 
 def _illegal(troubles: Iterable[str]) -> errors.IllegalTransition | None:
     told = "; ".join(filter(None, troubles))
     return errors.IllegalTransition(told) if told else None
+
+
+def _clean_end(end: InboxEnd) -> InboxEnd:
+    detail, merged_into = (None if one is None else text.clean(one) for one in (end.detail, end.merged_into))
+    return InboxEnd(end.state, detail, merged_into)
 
 
 def _columns(inbound: Inbound) -> tuple[str, str | None]:
@@ -294,7 +319,7 @@ def _parsed(request_id: str, payload: str) -> Inbound | None:
 
 
 def _records(rows: Iterable[tuple[Any, ...]]) -> Iterable[InboxRecord]:
-    for request_id, payload, *rest in rows:
+    for request_id, payload, received_at, changed_at, *status in rows:
         inbound = _parsed(request_id, payload)
         if inbound is not None:
-            yield InboxRecord(inbound, *rest)
+            yield InboxRecord(*status, inbound=inbound, received_at=received_at, changed_at=changed_at)

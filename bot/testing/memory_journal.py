@@ -109,7 +109,7 @@ def _posted(carried_out: Coroutine[Any, Any, Any]) -> Future[Any]:
     return future
 
 
-def _trouble(name: str, row: InboxRecord | TurnRecord | None, state: str) -> str:
+def _trouble(name: str, row: TurnRecord | None, state: str) -> str:
     """The trouble with a row that was not taken to a state; "" where it is in that already."""
     if row is not None and row.state == state:
         return ""
@@ -170,7 +170,7 @@ class MemoryJournal:
             return False
         if not whole.request_id or whole.request_id in self._inbox:
             raise errors.StorageError("an inbound needs a requestId of its own")
-        self._inbox[whole.request_id] = InboxRecord(whole, "queued", now, now)
+        self._inbox[whole.request_id] = InboxRecord(inbound=whole, received_at=now, changed_at=now)
         self._keys.update((key, (whole.request_id, now)) for key in keys)
         self._chats.add(whole.chat_key)
         return True
@@ -181,15 +181,11 @@ class MemoryJournal:
         if name not in self._turns:
             self._turns[name] = TurnRecord(name, _key(chat_key), "running", self._clock.now())
         self._move_turn(name, "running")
-        for member in members:
-            row = self._inbox.get(text.clean(member))
-            if row is not None and row.state == "in_turn" and row.turn_id not in {None, name}:
-                self._end_turn(row.turn_id or "", "done")
-        self._join_turn(name, members, frozenset({"queued", "in_turn"}))
+        _raise_illegal([self._join(member, name) for member in members])
 
     @at_once
     def join_turn(self, turn_id: str, members: Sequence[str]) -> None:
-        _raise_illegal(self._join_turn(text.clean(turn_id), members))
+        _raise_illegal([self._join(member, text.clean(turn_id)) for member in members])
 
     @at_once
     def suspend_turn(self, turn_id: str) -> None:
@@ -231,17 +227,25 @@ class MemoryJournal:
             return ""
         return _trouble(turn_id, turn, state)
 
-    def _join_turn(
-        self, turn_id: str, members: Sequence[str], of: frozenset[str] = frozenset({"queued"})
-    ) -> list[str]:
-        wrong: list[str] = []
-        for member in members:
-            row = self._inbox.get(text.clean(member))
-            if row is not None and row.state in of and row.turn_id != turn_id:
-                self._set(dataclasses.replace(row, state="in_turn", turn_id=turn_id))
-            else:
-                wrong.append(_trouble(member, row, "in_turn"))
-        return wrong
+    def _join(self, member: str, turn_id: str) -> str:
+        row = self._inbox.get(text.clean(member))
+        trouble = self._moved(member, lambda status: status.join(turn_id))
+        if not trouble and row is not None and row.turn_id not in {None, turn_id}:
+            self._end_turn(row.turn_id or "", "done")
+        return trouble
+
+    def _moved(self, request_id: str, move: Callable[[InboxRecord], InboxRecord]) -> str:
+        """Make a transition of an inbound; the trouble where there is none, or its state does not allow that."""
+        row = self._inbox.get(text.clean(request_id))
+        if row is None:
+            return f"{request_id} is missing"
+        try:
+            after = move(row)
+        except errors.IllegalTransition as error:
+            return f"{request_id}: {error}"
+        if after != row:
+            self._set(after)
+        return ""
 
     def _move_turn(self, turn_id: str, to: TurnState) -> None:
         turn = self._turns.get(turn_id)
@@ -251,15 +255,11 @@ class MemoryJournal:
             self._turns[turn_id] = dataclasses.replace(turn, state=to)
 
     def _finish(self, request_id: str, end: InboxEnd) -> str:
-        row = self._inbox.get(text.clean(request_id))
         if end.state not in get_args(FinalState):
             raise errors.StorageError(f"no inbound ends as {end.state}")
-        if row is not None and row.open:
-            detail = None if end.detail is None else text.clean(end.detail)
-            merged_into = None if end.merged_into is None else text.clean(end.merged_into)
-            self._set(dataclasses.replace(row, state=end.state, detail=detail, merged_into=merged_into))
-            return ""
-        return _trouble(request_id, row, end.state)
+        detail = None if end.detail is None else text.clean(end.detail)
+        merged_into = None if end.merged_into is None else text.clean(end.merged_into)
+        return self._moved(request_id, lambda status: status.end(InboxEnd(end.state, detail, merged_into)))
 
     @at_once
     def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> bool:
@@ -267,10 +267,8 @@ class MemoryJournal:
         if row is None or not row.open:
             return False
         self._set(dataclasses.replace(row, inbound=_as_kept(inbound)))
-        for name in map(text.clean, edits):
-            edit = self._inbox.get(name)
-            if edit is not None and edit.open:
-                self._set(dataclasses.replace(edit, merged_into=row.inbound.request_id))
+        name = row.inbound.request_id
+        _raise_illegal([self._moved(edit, lambda status: status.merge(name)) for edit in edits])
         return True
 
     @at_once

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
-from typing import cast, get_args
+from typing import Literal, cast, get_args
 
 import pytest
 
@@ -15,6 +15,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Quoted
 from bot.contracts.journal import (
     ANSWERED,
+    WITHDRAWN,
     FinalState,
     InboxEnd,
     InboxState,
@@ -117,10 +118,10 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
                 await journal.finish("unknown", ANSWERED)
         assert await journal.unfinished() == []
 
-    @pytest.mark.parametrize("after", ["in_turn", *get_args(FinalState)])
+    @pytest.mark.parametrize("after", ["begun", "in_turn", *get_args(FinalState)])
     @pytest.mark.parametrize("before", [None, "queued", "in_turn", *get_args(FinalState)])
     async def test_an_inbound_on_file_goes_where_its_state_lets_it_and_nowhere_else(
-        self, journal: Journal, before: InboxState | None, after: InboxState
+        self, journal: Journal, before: InboxState | None, after: InboxState | Literal["begun"]
     ) -> None:
         name = inbound(1).request_id
         if before is not None:
@@ -128,7 +129,9 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         await journal.receive(inbound(2))
         await journal.begin_turn(inbound(2).request_id, CHAT, [inbound(2).request_id])
 
-        def goes(writes: InboxWrites, to: InboxState) -> Awaitable[None]:
+        def goes(writes: InboxWrites, to: InboxState | Literal["begun"]) -> Awaitable[None]:
+            if to == "begun":
+                return writes.begin_turn(inbound(2).request_id, CHAT, [name])
             if to == "in_turn":
                 return writes.join_turn(inbound(2).request_id, [name])
             return writes.finish(name, InboxEnd(cast("FinalState", to)))
@@ -136,6 +139,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         if before not in {None, "queued"}:
             await goes(journal, before)
         legal = before in {after, "queued", "in_turn"}
+        reached = "in_turn" if after == "begun" else after
         if legal:
             await goes(journal, after)
         else:
@@ -144,7 +148,27 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
             await goes(journal.post, after)  # nobody is told but the log
         journal = await self.restart(journal)
         found = await journal.inbound(name)
-        assert (found.state if found else None) == (after if legal else before)
+        assert (found.state if found else None) == (reached if legal else before)
+
+    async def test_a_turn_that_begins_with_what_has_ended_has_the_rest_and_is_an_error(
+        self, journal: Journal
+    ) -> None:
+        names = [inbound(number).request_id for number in (1, 2, 3)]
+        for number in (1, 2, 3):
+            await journal.receive(inbound(number))
+        await journal.finish(names[1], WITHDRAWN)
+        with pytest.raises(errors.IllegalTransition, match=f"{names[1]}: .*withdrawn.*; unknown is missing"):
+            await journal.begin_turn(names[0], CHAT, [names[0], names[1], "unknown", names[2]])
+        journal = await self.restart(journal)
+        records = [await journal.inbound(name) for name in names]
+        assert [(one.state, one.turn_id) for one in records if one is not None] == [
+            ("in_turn", names[0]),
+            ("withdrawn", None),
+            ("in_turn", names[0]),
+        ]
+        turn = await journal.turn(names[0])
+        assert turn is not None
+        assert turn.state == "running"
 
     @pytest.mark.parametrize("before", [None, *get_args(TurnEnd)])
     async def test_the_end_of_a_turn_that_cannot_end_is_an_error_and_takes_nothing_of_it_back(

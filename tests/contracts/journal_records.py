@@ -34,15 +34,19 @@ class RecordsContract(JournalRig):
         name, began = inbound(1).request_id, clock.now()
         assert await journal.inbound(name) is None
         await journal.receive(inbound(1))
-        assert await journal.inbound(name) == InboxRecord(inbound(1), "queued", began, began)
+        assert await journal.inbound(name) == InboxRecord(
+            inbound=inbound(1), received_at=began, changed_at=began
+        )
         await clock.advance(1)
         await journal.begin_turn(name, CHAT, [name])
-        assert await journal.inbound(name) == InboxRecord(inbound(1), "in_turn", began, began + 1, name)
+        assert await journal.inbound(name) == InboxRecord(
+            "in_turn", name, inbound=inbound(1), received_at=began, changed_at=began + 1
+        )
         await clock.advance(1)
         await journal.finish(name, InboxEnd("merged", "in words", merged_into="other"))
         journal = await self.restart(journal)
         assert await journal.inbound(name) == InboxRecord(
-            inbound(1), "merged", began, began + 2, name, "other", "in words"
+            "merged", name, "other", "in words", inbound=inbound(1), received_at=began, changed_at=began + 2
         )
 
     async def test_last_words_are_written_together_with_the_end_that_they_tell(
@@ -67,7 +71,9 @@ class RecordsContract(JournalRig):
         message, edit = (inbound(number).request_id for number in (1, 2))
         for number in (1, 2):
             await journal.receive(inbound(number))
-        assert await journal.amend(inbound(1, text="new words"), [edit, "unknown"])
+        with pytest.raises(errors.IllegalTransition, match="unknown is missing"):
+            await journal.amend(inbound(1, text="other words"), ["unknown", edit])
+        assert await journal.amend(inbound(1, text="new words"), [edit])
         journal = await self.restart(journal)
         record = await journal.inbound(edit)
         assert record is not None
@@ -98,7 +104,9 @@ class RecordsContract(JournalRig):
         await journal.resume_turn(first)
         await journal.finish(second, WITHDRAWN)
         await clock.advance(1)
-        with pytest.raises(errors.IllegalTransition, match=f"{second} is withdrawn"):
+        with pytest.raises(
+            errors.IllegalTransition, match=f"{second}: an inbound that is withdrawn cannot become failed"
+        ):
             await journal.end_turn(first, "failed", {first: FAILED, second: FAILED, third: FAILED})
         with pytest.raises(errors.IllegalTransition, match=f"{first} is failed"):
             await journal.end_turn(first, "done", {first: ANSWERED})
@@ -133,6 +141,13 @@ class RecordsContract(JournalRig):
         record = await journal.inbound(first)
         assert record is not None
         assert record.turn_id == second
+        await journal.receive(inbound(3))
+        await journal.begin_turn(inbound(3).request_id, CHAT, [inbound(3).request_id])
+        await journal.join_turn(inbound(3).request_id, [first])
+        record, left = await journal.inbound(first), await journal.turn(second)
+        assert record is not None
+        assert left is not None
+        assert (record.turn_id, left.state) == (inbound(3).request_id, "done")
 
     @pytest.mark.parametrize("suspended", [False, True])
     async def test_a_turn_that_is_being_stopped_does_not_run_again(

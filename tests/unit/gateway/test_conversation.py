@@ -916,7 +916,11 @@ class Script:
         name, words = f"edit {found['name']} to {found['words']}", found["words"]
         ts = int(found["ts"]) * 1000 if found["ts"] else None
         edit = self.inbound(found["who"], name, kind="edit", text=words, message_id=found["name"], ts=ts)
-        records = [InboxRecord(one, "queued", 0, 0) for one in self.file if same_message(one, edit)]
+        records = [
+            InboxRecord(inbound=one, received_at=0, changed_at=0)
+            for one in self.file
+            if same_message(one, edit)
+        ]
         return self.apply(Edit(edit, records))
 
     def deletes(self, found: re.Match[str]) -> str:

@@ -262,7 +262,7 @@ class Conversing(RuleBasedStateMachine):
         ts = max(self.number - late, int(about))
         edit = self.inbound(who, name, kind="edit", message_id=about, ts=ts, text=f"{about} {name}")
         changes = [one for one in self.file.values() if one.message_id == about and one.user_id == who]
-        records = [InboxRecord(one, "queued", 0, 0) for one in changes]
+        records = [InboxRecord(inbound=one, received_at=0, changed_at=0) for one in changes]
         newer = any(
             one.kind == "delete" or (one.kind == "edit" and one.ts > ts) for one in changes if one is not edit
         )
