@@ -111,6 +111,21 @@ class InboxRecord(InboxStatus):
 
 
 @dataclass(frozen=True, slots=True)
+class Unfinished:
+    """An inbound that has not ended, with all that a start needs to know of it. `turn` is the state of the turn that has it.
+    `about` is what is on file about its message, itself among that, oldest first; of an album, about the item whose id it has.
+    """
+
+    record: InboxRecord
+    turn: TurnState | None
+    about: tuple[InboxRecord, ...]
+
+    @property
+    def inbound(self) -> Inbound:
+        return self.record.inbound
+
+
+@dataclass(frozen=True, slots=True)
 class TurnRecord:
     """One turn of a chat. Its id is the requestId of its first message. Times are epoch seconds."""
 
@@ -238,7 +253,7 @@ class Inbox(InboxWrites, Protocol):
         """Write an inbound; False where one of its keys was seen before (nothing is written then)."""
         ...
 
-    async def unfinished(self, limit: int | None = None, after: str = "") -> list[Inbound]:
+    async def unfinished(self, limit: int | None = None, after: str = "") -> list[Unfinished]:
         """Every inbound that has not ended, oldest first, at most `limit`; those alone that came after
         the one with the requestId `after`, where that is known. Fewer than `limit` are all there are. One whose end was
         posted is finished, whatever the disk says.

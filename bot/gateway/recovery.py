@@ -2,61 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bot import errors
 from bot.contracts.agent import Agent
 from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import STOPPED, InboxEnd, InboxRecord, Journal
+from bot.contracts.journal import STOPPED, InboxEnd, Journal, Unfinished
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.conversation import Delete, Event, GoesOn, Stop, TurnPlan
 from bot.gateway.effects import EffectRunner
 from bot.gateway.inbound_archive import InboundArchive
-from bot.gateway.message_versions import on_file, same_message, withdrawn
+from bot.gateway.message_versions import on_file, original, same_message, withdrawn
 from bot.gateway.router import InboundRouter
 from bot.gateway.scheduler import Backlog, Behind, InFlight, Scheduler
-
-AT_ONCE = 200
-"""Rows that are looked up side by side."""
-
-
-@dataclass(slots=True)
-class _Row:
-    """An open inbound, and what is on file about its message, itself among that."""
-
-    inbound: Inbound
-    records: list[InboxRecord]
-
-    @property
-    def own(self) -> InboxRecord | None:
-        name = self.inbound.request_id
-        return next((record for record in self.records if record.inbound.request_id == name), None)
-
-    @property
-    def received_at(self) -> float:
-        return self.own.received_at if self.own is not None else 0.0
-
-    @property
-    def turn_id(self) -> str | None:
-        """The turn that has it."""
-        return self.own.turn_id if self.own is not None and self.own.state == "in_turn" else None
-
-    @property
-    def deletions(self) -> list[Inbound]:
-        """The deletions of its message that were carried out."""
-        ended = (record.inbound for record in self.records if not record.open)
-        return [one for one in ended if one.kind == "delete" and same_message(one, self.inbound)]
-
-    @property
-    def merged(self) -> InboxEnd | None:
-        """The end of an edit that is part of its message already."""
-        into = self.own.merged_into if self.own is not None else None
-        return InboxEnd("merged", merged_into=into) if into is not None else None
 
 
 class Recovery:
@@ -86,38 +48,36 @@ class Recovery:
         self._log = log
 
     async def recover(
-        self, inbounds: Sequence[Inbound], stopped_by: Callable[[Inbound], Inbound | None]
+        self, unfinished: Sequence[Unfinished], stopped_by: Callable[[Inbound], Inbound | None]
     ) -> int:
         """Let turns go on that a crash cut off, and hand on what waits. `stopped_by` gives the stop that has ended an inbound.
         Returns how many turns and messages of an earlier process there were. Raises `errors.StorageError` before anything is handed on.
         """
-        rows: list[_Row] = []
-        for at in range(0, len(inbounds), AT_ONCE):
-            rows += await asyncio.gather(*map(self._row, inbounds[at : at + AT_ONCE]))
+        rows = [await self._whole(row) for row in unfinished]
         turns = await self._begun(rows)
         # Before a row is closed: what a kill has kept out of the archive nobody would miss after that.
         old = [row for row in rows if self._old(row.inbound) and not row.inbound.is_stop]
-        await self._add_missing(row.inbound for row in old if not withdrawn(row.inbound, row.records))
+        await self._add_missing(row.inbound for row in old if not withdrawn(row.inbound, row.about))
         parts = {one.request_id for plan in turns.values() for one in plan.rest} - set(turns)
         left = [row for row in rows if row.inbound.request_id not in parts]
-        current: list[tuple[_Row, Inbound]] = []
+        current: list[tuple[Unfinished, Inbound]] = []
         for row in left:
-            if row.merged is not None:
-                await self._journal.post.finish(row.inbound.request_id, row.merged)
+            if (into := row.record.merged_into) is not None:
+                await self._journal.post.finish(row.inbound.request_id, InboxEnd("merged", merged_into=into))
             elif row.inbound.request_id in turns:
                 current.append((row, row.inbound))
-            elif (fresh := await self._router.current(row.inbound, row.records)) is not None:
+            elif (fresh := await self._router.current(row.inbound, row.about)) is not None:
                 current.append((row, fresh))
         # Nothing is awaited from here on: what comes in meanwhile stands behind.
         for row, inbound in current:
             stop = stopped_by(inbound)
             if (plan := turns.get(inbound.request_id)) is not None:
-                changes = [change for one in rows if one.inbound in plan.all for change in one.deletions]
+                changes = [change for one in rows if one.inbound in plan.all for change in _deletions(one)]
                 self._go_on(plan, [*map(Delete, changes), *([Stop(stop)] if stop is not None else [])])
             elif stop is not None and not inbound.is_stop and inbound.kind in {"message", "edit"}:
                 self._journal.post.finish(inbound.request_id, STOPPED)
             else:
-                self._router.hand_on(inbound, row.records, row.received_at)
+                self._router.hand_on(inbound, row.about, row.record.received_at)
         going_on = [one for _, one in current if one.request_id in turns or one.kind == "message"]
         return sum(self._old(one) and not one.is_stop for one in going_on)
 
@@ -130,30 +90,29 @@ class Recovery:
         if effects:
             self._tasks.start(self._effects.finish(self._effects.begin(effects)))
 
-    async def _row(self, inbound: Inbound) -> _Row:
-        if inbound.message_id is not None:
-            return _Row(inbound, await on_file(self._journal, inbound))
-        record = await self._journal.inbound(inbound.request_id)
-        return _Row(inbound, [record] if record is not None else [])
+    async def _whole(self, row: Unfinished) -> Unfinished:
+        """The row with what is on file about each item of its album: no column tells which those are."""
+        whole, inbound = original(row.inbound, row.about) is not None, row.inbound
+        if not any(one.inbound.items for one in row.about) and (whole or inbound.changes is None):
+            return row
+        return replace(row, about=tuple(await on_file(self._journal, row.inbound)))
 
     def _old(self, inbound: Inbound) -> bool:
         first = self._in_flight.first
         return not first or inbound.request_id < first
 
-    async def _begun(self, rows: Sequence[_Row]) -> dict[str, TurnPlan]:
+    async def _begun(self, rows: Sequence[Unfinished]) -> dict[str, TurnPlan]:
         """The turns that had begun, by the requestId of their first message."""
-        chats: dict[ChatKey, list[_Row]] = {}
+        chats: dict[ChatKey, list[Unfinished]] = {}
         for row in rows:
-            goes_on = row.inbound.kind in {"message", "edit"} and not row.merged
+            goes_on = row.inbound.kind in {"message", "edit"} and row.record.merged_into is None
             if goes_on and self._scheduler.turn(row.inbound.chat_key) is None and self._old(row.inbound):
                 chats.setdefault(row.inbound.chat_key, []).append(row)
         plans: dict[str, TurnPlan] = {}
         for chat_key, group in chats.items():
             plan = _plan(group, await self._cut_off(chat_key))
             if plan is not None:
-                names = {row.turn_id for row in group if row.inbound in plan.all and row.turn_id is not None}
-                found = [await self._journal.turn(name) for name in sorted(names)]
-                stopped = any(turn is not None and turn.state == "stopping" for turn in found)
+                stopped = any(row.turn == "stopping" for row in group if row.inbound in plan.all)
                 plans[plan.first.request_id] = replace(plan, stopped=stopped)
         return plans
 
@@ -180,14 +139,14 @@ class Recovery:
                 )
 
 
-def _plan(rows: Sequence[_Row], sources: Sequence[str]) -> TurnPlan | None:
+def _plan(rows: Sequence[Unfinished], sources: Sequence[str]) -> TurnPlan | None:
     """The messages of the turn that had begun in one chat. `sources` are those that its transcript names: where the disk
     refused the rows, it knows more.
     """
     found = {row.inbound.request_id: row for row in rows}
     head = found.get(sources[0]) if sources else None
-    head = head or next((row for row in rows if row.turn_id == row.inbound.request_id), None)
-    head = head or next((row for row in rows if row.turn_id is not None), None)
+    head = head or next((row for row in rows if row.record.turn_id == row.inbound.request_id), None)
+    head = head or next((row for row in rows if row.record.turn_id is not None), None)
     if head is None:
         return None
     rest = [found[source] for source in sources[1:] if source in found and found[source] is not head]
@@ -195,9 +154,15 @@ def _plan(rows: Sequence[_Row], sources: Sequence[str]) -> TurnPlan | None:
     return TurnPlan(head.inbound, tuple(row.inbound for row in rest), begun=True)
 
 
-def _together(row: _Row, head: _Row) -> bool:
+def _together(row: Unfinished, head: Unfinished) -> bool:
     """True of two messages in one turn."""
-    return row.turn_id is not None and row.turn_id == head.turn_id
+    return row.record.turn_id is not None and row.record.turn_id == head.record.turn_id
+
+
+def _deletions(row: Unfinished) -> list[Inbound]:
+    """The deletions of its message that were carried out."""
+    ended = (record.inbound for record in row.about if not record.open)
+    return [one for one in ended if one.kind == "delete" and same_message(one, row.inbound)]
 
 
 PAGE = 500
@@ -266,7 +231,8 @@ class BacklogReader:
         """Read once; how many go on that an earlier process had left, and how many there are."""
         room = self._backlog.begin()
         fresh, behind, whole = await self._gathered(channel, room)
-        chosen = self._backlog.choose(fresh, behind, room)
+        inbounds = self._backlog.choose([row.inbound for row in fresh.values()], behind, room)
+        chosen = [fresh[one.request_id] for one in inbounds]
         try:
             count = await self._recovery.recover(chosen, self._backlog.stopped_by)
         finally:
@@ -274,11 +240,11 @@ class BacklogReader:
         self._backlog.end(behind, whole=whole, opening=channel)
         return count, len(chosen)
 
-    async def _gathered(self, channel: str | None, room: int) -> tuple[list[Inbound], Behind, bool]:
+    async def _gathered(self, channel: str | None, room: int) -> tuple[dict[str, Unfinished], Behind, bool]:
         """Read the rows that no part of the gateway has yet, page by page, of each person as many as they may have in
         memory. Also returns who has more, and True if that is all there is. Ends early where there is enough for all.
         """
-        fresh: list[Inbound] = []
+        fresh: dict[str, Unfinished] = {}
         behind: Behind = {}
         count: Counter[UserRef] = Counter()
         known, last, whole = set(self._known()), "", False
@@ -287,17 +253,17 @@ class BacklogReader:
             known |= set(self._known())
             whole = len(rows) < PAGE
             for row in rows:
-                last = row.request_id
-                if last in known or not self._backlog.reads(row.channel, channel):
+                last = row.inbound.request_id
+                if last in known or not self._backlog.reads(row.inbound.channel, channel):
                     continue
-                who = row.person
-                if row.is_stop:
-                    fresh.append(row)  # it passes every queue
+                who = row.inbound.person
+                if row.inbound.is_stop:
+                    fresh[last] = row  # it passes every queue
                 elif count[who] < self._backlog.open_share(who):
                     count[who] += 1
-                    fresh.append(row)
+                    fresh[last] = row
                 else:
-                    behind.setdefault(who, set()).add(row.chat_key)
+                    behind.setdefault(who, set()).add(row.inbound.chat_key)
         return fresh, behind, whole
 
     def _known(self) -> Iterator[str]:

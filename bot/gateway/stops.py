@@ -125,11 +125,11 @@ class Stops:
         after = ""
         try:
             while rows := await self._journal.unfinished(PAGE, after):
-                after = rows[-1].request_id
+                after = rows[-1].inbound.request_id
                 known = set(self._scheduler.known())
                 reached = [
                     row
-                    for row in rows
+                    for row in (one.inbound for one in rows)
                     if row.kind != "delete" and not row.is_stop and row.request_id < stop.request_id
                     if stops(stop, row) and row.request_id not in known
                 ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,7 +15,15 @@ from pydantic import ValidationError
 from bot import errors, text
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import InboxEnd, InboxRecord, InboxStatus, TurnEnd, TurnRecord, TurnState
+from bot.contracts.journal import (
+    InboxEnd,
+    InboxRecord,
+    InboxStatus,
+    TurnEnd,
+    TurnRecord,
+    TurnState,
+    Unfinished,
+)
 from bot.contracts.outbound import OutboxRow
 from bot.journal import outbox
 from bot.journal.database import Work
@@ -32,12 +42,18 @@ _STATUS = "SELECT state, turn_id, merged_into, detail FROM inbox WHERE request_i
 _MOVE = "UPDATE inbox SET state = ?, turn_id = ?, merged_into = ?, detail = ?, changed_at = ? WHERE request_id = ?"
 _AMEND = """UPDATE inbox SET payload = ?, message_id = ?, user_id = ?, changed_at = ?
     WHERE request_id = ? AND state IN ('queued', 'in_turn')"""
-_UNFINISHED = """SELECT request_id, payload FROM inbox WHERE rowid IN
-    (SELECT rowid FROM inbox WHERE state IN ('queued', 'in_turn')
-        AND rowid > coalesce((SELECT rowid FROM inbox WHERE request_id = ?), -1)
-        ORDER BY rowid LIMIT ?) ORDER BY rowid"""
 _RECORD = """SELECT request_id, payload, received_at, changed_at, state, turn_id, merged_into, detail
     FROM inbox"""
+_UNFINISHED = """SELECT inbox.request_id, inbox.payload, inbox.received_at, inbox.changed_at, inbox.state, inbox.turn_id,
+        inbox.merged_into, inbox.detail, turns.state, other.request_id, other.payload, other.received_at,
+        other.changed_at, other.state, other.turn_id, other.merged_into, other.detail
+    FROM inbox LEFT JOIN turns ON turns.id = inbox.turn_id
+    LEFT JOIN inbox AS other ON other.chat_key = inbox.chat_key AND other.message_id = inbox.message_id
+        AND other.rowid <> inbox.rowid
+    WHERE inbox.rowid IN (SELECT rowid FROM inbox WHERE state IN ('queued', 'in_turn')
+        AND rowid > coalesce((SELECT rowid FROM inbox WHERE request_id = ?), -1)
+        ORDER BY rowid LIMIT ?)
+    ORDER BY inbox.rowid"""
 _TURN = "SELECT id, chat_key, state, begun_at, ended_at FROM turns WHERE id = ?"
 _ONE = f"{_RECORD} WHERE request_id = ?"
 _NAMED = "(message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))"
@@ -166,24 +182,28 @@ class SqliteInbox(InboxWrites):
 
         return held(self._base.run(work, undo=undo, new=True))
 
-    async def unfinished(self, limit: int | None = None, after: str = "") -> list[Inbound]:
-        left: list[Inbound] = []
+    async def unfinished(self, limit: int | None = None, after: str = "") -> list[Unfinished]:
+        left: list[Unfinished] = []
         while True:
             room = -1 if limit is None else limit - len(left)
             closing = self._base.closing
             rows, kept = await self._base.read(partial(self._page, clean((after, room))))
             over = closing | kept | self._base.closing  # of what was posted before, and meanwhile
-            found = [(*row, _parsed(*row)) for row in rows]
-            if await self._keep_unreadable([(name, raw) for name, raw, inbound in found if inbound is None]):
+            page = {name: list(found) for name, found in itertools.groupby(rows, key=itemgetter(0))}
+            found = [_unfinished(same) for same in page.values()]
+            unreadable = [
+                (name, page[name][0][1]) for name, one in zip(page, found, strict=True) if one is None
+            ]
+            if await self._keep_unreadable(unreadable):
                 continue
-            left += [one for _, _, one in found if one is not None and one.request_id not in over]
-            if limit is None or len(rows) < room or len(left) == limit:
+            left += [one for one in found if one is not None and one.inbound.request_id not in over]
+            if limit is None or len(page) < room or len(left) == limit:
                 return left
             after = rows[-1][0]
 
     def _page(
         self, values: Sequence[object], db: sqlite3.Connection
-    ) -> tuple[list[tuple[str, str]], set[str]]:
+    ) -> tuple[list[tuple[Any, ...]], set[str]]:
         """Rows that are open on file; and those of which the end waits for the disk."""
         return db.execute(_UNFINISHED, values).fetchall(), self._base.pending_closes()
 
@@ -316,6 +336,16 @@ def _parsed(request_id: str, payload: str) -> Inbound | None:
     except ValidationError:
         return None
     return inbound if inbound.request_id == request_id else None
+
+
+def _unfinished(rows: Sequence[tuple[Any, ...]]) -> Unfinished | None:
+    """One open inbound, from a row for each other one about its message; None where the disk has damaged it."""
+    own = next(iter(_records([rows[0][:8]])), None)
+    if own is None:
+        return None
+    others = _records(row[9:] for row in rows if row[9] is not None)
+    about = sorted([own, *others], key=lambda record: record.inbound.request_id)
+    return Unfinished(own, rows[0][8], tuple(about))
 
 
 def _records(rows: Iterable[tuple[Any, ...]]) -> Iterable[InboxRecord]:

@@ -25,6 +25,7 @@ from bot.contracts.journal import (
     StepRecord,
     TurnEnd,
     TurnRecord,
+    Unfinished,
 )
 from bot.contracts.outbound import OutboxRow
 from bot.testing.disk import kill
@@ -163,18 +164,18 @@ class FaultyJournal:
     def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> Awaitable[bool | None]:
         return self._call("amend", lambda: self._inner.amend(inbound, edits))
 
-    def unfinished(self, limit: int | None = None, after: str = "") -> Coroutine[Any, Any, list[Inbound]]:
+    def unfinished(self, limit: int | None = None, after: str = "") -> Coroutine[Any, Any, list[Unfinished]]:
         return self._call("unfinished", lambda: self._unfinished(limit, after))
 
-    async def _unfinished(self, limit: int | None, after: str) -> list[Inbound]:
-        left: list[Inbound] = []
+    async def _unfinished(self, limit: int | None, after: str) -> list[Unfinished]:
+        left: list[Unfinished] = []
         while True:
             room = None if limit is None else limit - len(left)
             rows = await self._inner.unfinished(room, after)
-            left += [row for row in rows if row.request_id not in self.post.closing]
+            left += [row for row in rows if row.inbound.request_id not in self.post.closing]
             if room is None or len(rows) < room or len(left) == limit:
                 return left
-            after = rows[-1].request_id
+            after = rows[-1].inbound.request_id
 
     def turn(self, turn_id: str) -> Coroutine[Any, Any, TurnRecord | None]:
         return self._call("turn", lambda: self._inner.turn(turn_id))

@@ -27,6 +27,7 @@ from bot.contracts.journal import (
     TurnEnd,
     TurnRecord,
     TurnState,
+    Unfinished,
 )
 from bot.contracts.outbound import OUTBOX_BEFORE, OutboundKind, OutboxRow, OutboxState
 
@@ -272,9 +273,19 @@ class MemoryJournal:
         return True
 
     @at_once
-    def unfinished(self, limit: int | None = None, after: str = "") -> list[Inbound]:
+    def unfinished(self, limit: int | None = None, after: str = "") -> list[Unfinished]:
         begin = list(self._inbox).index(after) + 1 if after in self._inbox else 0
-        return [row.inbound for row in list(self._inbox.values())[begin:] if row.open][:limit]
+        return [self._unfinished(row) for row in list(self._inbox.values())[begin:] if row.open][:limit]
+
+    def _unfinished(self, row: InboxRecord) -> Unfinished:
+        place, turn = (row.inbound.chat_key, row.inbound.message_id), self._turns.get(row.turn_id or "")
+        about = [
+            other
+            for name, other in sorted(self._inbox.items())
+            if other is row
+            or (place[1] is not None and (other.inbound.chat_key, other.inbound.message_id) == place)
+        ]
+        return Unfinished(row, None if turn is None else turn.state, tuple(about))
 
     @at_once
     def inbound(self, request_id: str) -> InboxRecord | None:

@@ -28,7 +28,7 @@ from bot.contracts.outbound import OutboxState
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_approvals import ApprovalsContract
 from tests.contracts.journal_records import RecordsContract
-from tests.contracts.journal_rig import DAY, inbound, outbound, sent_as
+from tests.contracts.journal_rig import DAY, inbound, outbound, sent_as, still_open
 from tests.contracts.journal_shared import SharedContract
 
 CHAT = ChatKey.parse("telegram:chat:5")
@@ -51,7 +51,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         )
         assert await journal.receive(whole)
         journal = await self.restart(journal)
-        assert await journal.unfinished() == [whole]
+        assert await still_open(journal) == [whole]
 
     async def test_an_event_seen_before_by_any_of_its_keys_is_refused_and_leaves_nothing(
         self, journal: Journal
@@ -61,7 +61,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         assert not await journal.receive(again)
         journal = await self.restart(journal)
         assert not await journal.receive(inbound(3, keys=("update:1",)))
-        assert await journal.unfinished() == [inbound(1)]
+        assert await still_open(journal) == [inbound(1)]
         assert not await journal.knows(ChatKey.parse("telegram:chat:6"))
         # Nor were the other keys of the one that was refused taken down.
         assert await journal.receive(inbound(4, keys=("new",)))
@@ -78,7 +78,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         deliveries = (inbound(number, keys=("same",)) for number in range(20))
         taken = await asyncio.gather(*(journal.receive(delivery) for delivery in deliveries))
         assert sorted(taken) == [False] * 19 + [True]
-        assert len(await journal.unfinished()) == 1
+        assert len(await still_open(journal)) == 1
 
     async def test_one_that_cannot_be_written_does_not_fail_those_beside_it(self, journal: Journal) -> None:
         same = [
@@ -90,7 +90,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         results = await asyncio.gather(*map(journal.receive, same), return_exceptions=True)
         assert results[:2] == [True, True]
         assert [isinstance(result, errors.StorageError) for result in results[2:]] == [True, True]
-        assert await journal.unfinished() == same[:2]
+        assert await still_open(journal) == same[:2]
         # What was refused does not count as seen.
         assert await journal.receive(inbound(3))
 
@@ -104,7 +104,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         await journal.begin_turn(inbound(2).request_id, CHAT, [inbound(2).request_id])
         await journal.finish(inbound(2).request_id, InboxEnd("dead"))
         journal = await self.restart(journal)
-        assert await journal.unfinished() == [inbound(3), inbound(5), inbound(4)]
+        assert await still_open(journal) == [inbound(3), inbound(5), inbound(4)]
 
     async def test_finishing_again_changes_nothing_and_what_is_unknown_is_an_error(
         self, journal: Journal
@@ -415,7 +415,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         assert await journal.sweep(before) == 5 + 3
         assert await journal.sweep(before) == 0
         journal = await self.restart(journal)
-        assert await journal.unfinished() == [inbound(2), inbound(4)]
+        assert await still_open(journal) == [inbound(2), inbound(4)]
         assert [record.state for record in await journal.deliveries(inbound(1).request_id)] == ["ready"]
         # A turn that goes on has to know what it sent, and that its event was seen.
         assert [record.message_id for record in await journal.deliveries(inbound(2).request_id)] == ["2"]
@@ -461,7 +461,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         await journal.suspend_turn(bad)
         await journal.stop_turn(bad)
         assert await journal.knows(key)
-        (found,) = await journal.unfinished()
+        (found,) = await still_open(journal)
         assert (found.text, found.target) == ("x\ufffd\x00", {"x\ufffd\x00": "x\ufffd\x00"})
         await journal.put_outbox(
             [outbound(1, id=bad, request_id=bad, chat_key=key, target={bad: bad}, text=bad)]
@@ -481,4 +481,4 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         await journal.close()
         assert await asyncio.gather(*receiving) == [True] * 50
         journal = await self.restart(journal)
-        assert len(await journal.unfinished()) == 50
+        assert len(await still_open(journal)) == 50

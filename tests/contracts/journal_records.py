@@ -22,7 +22,7 @@ from bot.contracts.journal import (
 )
 from bot.contracts.outbound import OutboxState
 from bot.testing.clock import FakeClock
-from tests.contracts.journal_rig import DAY, JournalRig, inbound, outbound, sent_as, step
+from tests.contracts.journal_rig import DAY, JournalRig, inbound, outbound, sent_as, step, still_open
 
 CHAT = ChatKey.parse("telegram:chat:5")
 
@@ -119,7 +119,7 @@ class RecordsContract(JournalRig):
             ("failed", first),
             ("in_turn", other),
         ]
-        assert await journal.unfinished() == [inbound(4)]
+        assert await still_open(journal) == [inbound(4)]
 
     async def test_a_turn_that_takes_over_what_another_had_ends_that(
         self, journal: Journal, clock: FakeClock
@@ -205,7 +205,7 @@ class RecordsContract(JournalRig):
         assert await journal.amend(edited)
         journal = await self.restart(journal)
         kept = edited.model_copy(update={"text": "改过的 ✏️ תוקן\ufffd"})
-        assert await journal.unfinished() == [kept, inbound(2, message_id="9")]
+        assert await still_open(journal) == [kept, inbound(2, message_id="9")]
         record = await journal.inbound(edited.request_id)
         assert record is not None
         assert (record.inbound, record.state) == (kept, "in_turn")
@@ -263,12 +263,42 @@ class RecordsContract(JournalRig):
     async def test_the_unfinished_are_read_as_many_at_a_time_as_are_wanted(self, journal: Journal) -> None:
         for number in (3, 1, 2):
             await journal.receive(inbound(number))
-        assert await journal.unfinished(limit=2) == [inbound(3), inbound(1)]
+        assert await still_open(journal, limit=2) == [inbound(3), inbound(1)]
         assert await journal.unfinished(limit=0) == []
-        assert await journal.unfinished(1, inbound(3).request_id) == [inbound(1)]
-        assert await journal.unfinished(2, "unknown") == [inbound(3), inbound(1)]
+        assert await still_open(journal, 1, inbound(3).request_id) == [inbound(1)]
+        assert await still_open(journal, 2, "unknown") == [inbound(3), inbound(1)]
         await journal.finish(inbound(3).request_id, ANSWERED)
-        assert await journal.unfinished(limit=2) == [inbound(1), inbound(2)]
+        assert await still_open(journal, limit=2) == [inbound(1), inbound(2)]
+
+    async def test_what_is_unfinished_comes_with_the_state_of_its_turn_and_all_about_its_message(
+        self, journal: Journal
+    ) -> None:
+        first, edit, gone, plain, elsewhere = (
+            inbound(1, message_id="9"),
+            inbound(2, message_id="9", kind="edit"),
+            inbound(3, message_id="9", kind="edit"),
+            inbound(4, message_id=None),
+            inbound(5, message_id="9", chat_key="telegram:chat:6", chat_id="6"),
+        )
+        for one in (first, edit, gone, plain, elsewhere, inbound(6, message_id=None)):
+            await journal.receive(one)
+        await journal.finish(gone.request_id, ANSWERED)
+        await journal.begin_turn(first.request_id, CHAT, [first.request_id, plain.request_id])
+        await journal.stop_turn(first.request_id)
+        await journal.begin_turn(elsewhere.request_id, elsewhere.chat_key, [elsewhere.request_id])
+        journal = await self.restart(journal)
+        found = await journal.unfinished()
+        assert [(row.inbound, row.turn, [one.inbound for one in row.about]) for row in found] == [
+            (first, "stopping", [first, edit, gone]),
+            (edit, None, [first, edit, gone]),
+            (plain, "stopping", [plain]),
+            (elsewhere, "running", [elsewhere]),
+            (inbound(6, message_id=None), None, [inbound(6, message_id=None)]),
+        ]
+        assert [row.record for row in found] == [
+            await journal.inbound(row.inbound.request_id) for row in found
+        ]
+        assert found[0].about[2].state == "answered"
 
     async def test_changes_reach_the_disk_in_the_order_of_the_calls_whoever_waits(
         self, journal: Journal

@@ -10,7 +10,7 @@ import pytest
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import Journal, StepRecord
+from bot.contracts.journal import Inbox, Journal, StepRecord
 from bot.contracts.outbound import OutboxRow
 from bot.testing.clock import FakeClock
 
@@ -58,6 +58,11 @@ def step(number: int = 1, request: int = 1, **fields: Any) -> StepRecord:
         "began_at": 1_800_000_000.0,
     }
     return StepRecord(**{**given, **fields})
+
+
+async def still_open(journal: Inbox, limit: int | None = None, after: str = "") -> list[Inbound]:
+    """The inbound that have not ended, oldest first."""
+    return [row.inbound for row in await journal.unfinished(limit, after)]
 
 
 class JournalRig(abc.ABC):

@@ -12,7 +12,9 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
+from bot.contracts.journal import Unfinished
 from bot.gateway import intake, recovery, stops
+from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.conftest import Bench
 
 STOP: dict[str, Any] = {"command": Command(name="stop"), "addressed": "command"}
@@ -79,7 +81,7 @@ async def test_of_a_flood_no_more_is_read_than_there_is_room_for(
         await bench.say(f"a{number}", **chat("a"))
     unfinished, read = bench.journal.unfinished, 0
 
-    async def counted(limit: int | None = None, after: str = "") -> list[Inbound]:
+    async def counted(limit: int | None = None, after: str = "") -> list[Unfinished]:
         nonlocal read
         rows = await unfinished(limit, after)
         read += len(rows)
@@ -184,7 +186,7 @@ class TestIntake:
         bench.agent.hold = asyncio.Event()
         offers = (bench.say(str(number), **chat(str(number % 50))) for number in range(2_000))
         assert all(await asyncio.gather(*offers))
-        found = await bench.journal.unfinished()
+        found = await still_open(bench.journal)
         for name in range(50):
             mine = [int(one.text) for one in found if one.chat_id == str(name)]
             assert mine == list(range(name, 2_000, 50))
@@ -215,7 +217,7 @@ class TestIntake:
         gate.set()
         assert await asyncio.gather(*offers) == [True] * 10
         assert most == 3
-        assert [one.text for one in await bench.journal.unfinished()] == [str(number) for number in range(10)]
+        assert [one.text for one in await still_open(bench.journal)] == [str(number) for number in range(10)]
         await bench.close()
 
     async def test_what_comes_after_a_message_whose_thread_is_looked_up_stays_behind_it(

@@ -14,6 +14,7 @@ from bot.contracts.inbound import Attachment, Command
 from bot.contracts.journal import ANSWERED, InboxEnd
 from bot.gateway.conversation import UNKNOWN_MESSAGE
 from bot.testing.journal import FaultyJournal
+from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.conftest import Bench, refusing, unwritten
 
 HERE = ChatKey.parse("tele:chat:77")
@@ -266,10 +267,10 @@ class TestAfterARestart:
         await first.clock.advance(1)
         await first.say("during", message_id="x", kind="edit")
         await first.clock.advance(1)
-        (original, _) = await first.journal.unfinished()
+        (original, _) = await still_open(first.journal)
         await first.journal.finish(original.request_id, ANSWERED)
         await first.say("y", message_id="y")
-        await first.journal.finish((await first.journal.unfinished())[-1].request_id, ANSWERED)
+        await first.journal.finish((await still_open(first.journal))[-1].request_id, ANSWERED)
         await first.clock.advance(1)
         await first.say("after", message_id="y", kind="edit")
         await first.close()
@@ -411,7 +412,7 @@ async def test_new_words_that_a_kill_kept_out_of_the_archive_get_there_with_the_
 ) -> None:
     first = Bench(tmp_path)
     await first.say("as it was", message_id="m")
-    (message,) = await first.journal.unfinished()
+    (message,) = await still_open(first.journal)
     edit = first.inbound("as it is", kind="edit", message_id="m", request_id=first.ids.ulid())
     assert await first.journal.receive(edit)
     await first.journal.amend(message.model_copy(update={"text": edit.text}))

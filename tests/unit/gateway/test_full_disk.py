@@ -17,6 +17,7 @@ from bot.journal.sqlite import SqliteJournal
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal, JournalFailure
 from bot.testing.log import MemoryLog
+from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.conftest import Bench, refusing
 from tests.unit.gateway.outgoing import TO, Desk, until
 
@@ -35,7 +36,7 @@ async def full(tmp_path: Path) -> AsyncIterator[Bench]:
 async def on_file(root: Path) -> list[str]:
     """What another process would find unfinished."""
     journal = SqliteJournal(root / "journal.db", clock=FakeClock(), log=MemoryLog())
-    left = await journal.unfinished()
+    left = await still_open(journal)
     await journal.close()
     return [one.text for one in left]
 

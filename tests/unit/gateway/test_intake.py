@@ -14,6 +14,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Quoted
 from bot.system import SystemDisk
+from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.conftest import SECRET, Bench
 
 
@@ -21,7 +22,7 @@ async def test_an_inbound_is_in_the_journal_and_can_be_read_again_when_accept_re
 
     bench.agent.hold = asyncio.Event()
     assert await bench.say("hello 你好") is True
-    (unfinished,) = await bench.journal.unfinished()
+    (unfinished,) = await still_open(bench.journal)
     assert unfinished.text == "hello 你好"
     assert len(unfinished.request_id) == 26
     assert await bench.lines() == [("user", "hello 你好")]
@@ -176,7 +177,7 @@ async def test_an_archive_that_is_slow_holds_up_neither_platform_nor_turn_and_ke
     await bench.open()
     assert await bench.say("question")  # in the journal: the platform may be told
     assert await bench.tele.until(1) == ["re: question"]
-    (unfinished,) = await bench.journal.unfinished()
+    (unfinished,) = await still_open(bench.journal)
     assert unfinished.text == "question"  # after a crash now, the archive would still get it
     gate.set()
     await bench.idle()

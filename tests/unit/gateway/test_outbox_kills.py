@@ -17,6 +17,7 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.outbox import worker
 from bot.gateway.outbox.worker import REPEATED
 from bot.testing.clock import FakeClock
+from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.outgoing import TO, Desk, until
 
 PARTS = [letter * 900 for letter in "甲乙丙"]
@@ -132,7 +133,7 @@ async def answer(desk: Desk) -> None:
 
 async def go_on(desk: Desk) -> None:
     """The same after a restart; a turn that had not begun to deliver says it all."""
-    if [one.request_id for one in await desk.file.unfinished()] and not await desk.delivery.resume(TO):
+    if [one.request_id for one in await still_open(desk.file)] and not await desk.delivery.resume(TO):
         with contextlib.suppress(errors.DeliveryDeferred):
             await desk.delivery.send(TO, WORDS)
     await finish(desk)

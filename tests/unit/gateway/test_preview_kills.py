@@ -14,6 +14,7 @@ from bot.gateway.live.message import GOES_ON, INTERRUPTED, Previewing
 from bot.gateway.outbox import worker
 from bot.gateway.outbox.worker import REPEATED
 from bot.testing.journal import FaultyJournal, JournalFailure
+from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.outgoing import TO, Desk, until
 from tests.unit.gateway.test_board import event
 from tests.unit.gateway.test_outbox_kills import FOREVER, Process, World, finish
@@ -56,7 +57,7 @@ async def write(desk: Desk) -> None:
 
 async def go_on(desk: Desk) -> None:
     """The same after a restart: what was not answered is written anew."""
-    if not await desk.file.unfinished():
+    if not await still_open(desk.file):
         return
     if await desk.delivery.resume(TO):
         await desk.delivery.ended(TO)
@@ -67,7 +68,7 @@ async def go_on(desk: Desk) -> None:
 
 async def give_up(desk: Desk) -> None:
     """After a restart the turn ends without an answer."""
-    if await desk.file.unfinished():
+    if await still_open(desk.file):
         await desk.delivery.resume(TO)
         await desk.delivery.ended(TO)
         await finish(desk)
@@ -223,7 +224,7 @@ async def work(desk: Desk) -> None:
 
 async def work_on(desk: Desk) -> None:
     """The same after a restart."""
-    if not await desk.file.unfinished():
+    if not await still_open(desk.file):
         return
     if await desk.delivery.resume(TO):
         await desk.delivery.ended(TO)

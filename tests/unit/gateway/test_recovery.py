@@ -16,6 +16,7 @@ from bot.contracts.inbound import Command
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.gateway import stops
 from bot.testing.model import reply, text, tool_use
+from tests.contracts.journal_rig import still_open
 from tests.unit.agent.conftest import Bench as AgentBench
 from tests.unit.gateway.conftest import HERE, Bench, killed, never, unwritten
 from tests.unit.gateway.desk import GROUP, MEMBER, Desk
@@ -41,7 +42,7 @@ async def test_rest_of_turn_whose_first_row_is_gone_is_answered(tmp_path: Path) 
     first = Bench(tmp_path, mode="collect")
     await first.say("one")
     await first.say("two")
-    ids = [one.request_id for one in await first.journal.unfinished()]
+    ids = [one.request_id for one in await still_open(first.journal)]
     first.agent.hold = asyncio.Event()
     await first.open()
     await first.agent.began.wait()
@@ -113,7 +114,7 @@ async def test_stop_that_reaches_a_turn_before_its_beginning_is_on_file(tmp_path
     assert await first.tele.until(1) == [stops.STOPPED]
     await told(first)
     await asyncio.sleep(0.05)
-    assert len(await first.journal.unfinished()) == 1
+    assert len(await still_open(first.journal)) == 1
     await killed(first)
     second = await reopened(tmp_path)
     await second.idle()
@@ -302,7 +303,7 @@ async def test_the_turn_that_another_took_over_is_ended(tmp_path: Path) -> None:
     first = Bench(tmp_path, mode="collect")
     await first.say("one")
     await first.say("two")
-    ids = [one.request_id for one in await first.journal.unfinished()]
+    ids = [one.request_id for one in await still_open(first.journal)]
     first.agent.hold = asyncio.Event()
     await first.open()
     await first.agent.began.wait()
@@ -333,7 +334,7 @@ async def test_an_edit_that_had_joined_a_turn_is_stopped_with_it(tmp_path: Path)
     await first.say("/stop", **STOP)
     assert await first.tele.until(1) == [stops.STOPPED]
     await told(first)
-    ids = [one.request_id for one in await first.journal.unfinished()]
+    ids = [one.request_id for one in await still_open(first.journal)]
     await killed(first)
     second = Bench(tmp_path)
     second.agent.sources = (ids[0],)
@@ -401,3 +402,35 @@ async def test_a_stopped_turn_stays_in_the_conversation(tmp_path: Path, *, kill:
     await agent.close()
     assert "work" in seen
     assert "I begin with it." in seen
+
+
+async def test_a_start_asks_once_for_all_that_is_open_whatever_became_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Bench(tmp_path, mode="followup")
+    await first.open()
+    first.agent.hold = asyncio.Event()
+    for number in range(30):
+        place = {"chat_id": str(number), "chat_key": f"tele:chat:{number}"}
+        await first.say("teh", message_id="m", **place)
+        await first.say("two", message_id="n", **place)
+    await first.say("the", message_id="n", kind="edit", chat_id="0", chat_key="tele:chat:0")
+    await killed(first)
+    second = Bench(tmp_path, mode="followup")
+    asked: list[str] = []
+    for name in ("about", "inbound", "turn"):
+        answer = getattr(second.journal, name)
+
+        def counted(*given: Any, name: str = name, answer: Any = answer) -> Any:
+            asked.append(name)
+            return answer(*given)
+
+        monkeypatch.setattr(second.journal, name, counted)
+    second.agent.hold = asyncio.Event()
+    assert await second.open() == 60
+    assert asked == []
+    second.agent.hold.set()
+    await second.idle()
+    assert sorted(second.tele.texts) == sorted(["re: teh"] * 30 + ["re: two"] * 29 + ["re: the"])
+    assert await second.journal.unfinished() == []
+    await second.close()

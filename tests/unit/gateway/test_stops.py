@@ -15,6 +15,7 @@ from bot.contracts.journal import InboxEnd
 from bot.contracts.outbound import OutboxRow
 from bot.gateway import stops
 from bot.testing.journal import FaultyJournal
+from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.conftest import Bench, never, refusing, unwritten
 from tests.unit.gateway.outgoing import until
 
@@ -278,7 +279,7 @@ class TestAStopWhileATurnBegins:
         first = Bench(tmp_path)
         await first.say("one")
         await first.say("and two")
-        ids = tuple(inbound.request_id for inbound in await first.journal.unfinished())
+        ids = tuple(inbound.request_id for inbound in await still_open(first.journal))
         await first.close()
         second = Bench(tmp_path)
         second.agent.sources = ids
@@ -304,7 +305,7 @@ class TestAStopWhileATurnBegins:
         first = Bench(tmp_path)
         await first.say("other", user_id="1", chat_id="1", chat_key="tele:chat:1")
         await first.say("mine")
-        mine = (await first.journal.unfinished())[1]
+        mine = (await still_open(first.journal))[1]
         await first.journal.begin_turn(mine.request_id, mine.chat_key, [mine.request_id])
         await first.close()
         second = Bench(tmp_path, max_concurrent=1)
@@ -328,7 +329,7 @@ async def test_a_stop_that_was_written_down_and_not_carried_out_counts_after_a_r
     await first.say("theirs", user_id="5", **GROUP)
     await first.say("/stop", **STOP, **GROUP)
     await first.say("two", **GROUP)
-    (before, *_) = await first.journal.unfinished()
+    (before, *_) = await still_open(first.journal)
     await first.journal.begin_turn(before.request_id, before.chat_key, [before.request_id])
     await first.close()
     second = Bench(tmp_path)

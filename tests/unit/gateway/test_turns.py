@@ -16,6 +16,7 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import stops, turn_runner
 from bot.gateway.commands import CUT_OFF
 from bot.gateway.outbox.worker import REPEATED
+from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.conftest import Bench, killed, leave_open
 
 
@@ -213,7 +214,7 @@ async def test_what_was_unfinished_goes_on_after_a_restart_in_order_and_what_was
     await first.say("two", user_id="1", chat_id="1", chat_key="tele:chat:1")
     await first.close()
     second = Bench(tmp_path)
-    assert len(await second.journal.unfinished()) == 2
+    assert len(await still_open(second.journal)) == 2
     assert await second.open("tele") == 2
     await second.idle()
     assert sorted(second.tele.texts) == ["re: one", "re: two"]
@@ -247,7 +248,7 @@ async def test_what_had_joined_a_cut_off_turn_gets_no_turn_of_its_own(tmp_path: 
     await first.say("one")
     await first.say("and two")
     await first.say("three", user_id="1")
-    ids = [inbound.request_id for inbound in await first.journal.unfinished()]
+    ids = [inbound.request_id for inbound in await still_open(first.journal)]
     await first.close()
     second = Bench(tmp_path)
     second.agent.sources = (ids[0], ids[1])

@@ -12,7 +12,7 @@ from bot.contracts.inbound import Inbound
 from bot.journal import SqliteJournal
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from tests.contracts.journal_rig import inbound
+from tests.contracts.journal_rig import inbound, still_open
 
 CHECKPOINTED = [inbound(number, text=f"{number} 已收到 ✅ התקבל") for number in (1, 2)]
 
@@ -81,11 +81,11 @@ def boot(folder: Path, base: bytes, log: bytes) -> Found:
                     raise
                 return []
             try:
-                there = await journal.unfinished()
+                there = await still_open(journal)
             except errors.StorageError:
                 there = []
             assert await journal.receive(inbound(99, keys=("new",)))
-            assert inbound(99, keys=("new",)) in await journal.unfinished()
+            assert inbound(99, keys=("new",)) in await still_open(journal)
             return there
         finally:
             await journal.close()

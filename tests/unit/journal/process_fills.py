@@ -13,7 +13,7 @@ from bot.contracts.inbound import Inbound
 from bot.journal import SqliteJournal
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from tests.contracts.journal_rig import inbound
+from tests.contracts.journal_rig import inbound, still_open
 
 LIMIT = 600_000
 
@@ -34,7 +34,7 @@ async def main(path: Path) -> None:
         taken.append(one)
     assert len(taken) > 10
     sys.stdout.write("filled\n")
-    assert await journal.unfinished() == taken
+    assert await still_open(journal) == taken
     assert journal.health()
     sys.stdout.write("read\n")
     for number in range(3):
@@ -52,7 +52,7 @@ async def main(path: Path) -> None:
     sys.stdout.write("recovered\n")
     await journal.close()
     journal = SqliteJournal(path, clock=FakeClock(), log=log)
-    assert await journal.unfinished() == [*taken, *again]
+    assert await still_open(journal) == [*taken, *again]
     await journal.close()
     assert not list(path.parent.glob("*.corrupt-*"))
     sys.stdout.write("whole\n")

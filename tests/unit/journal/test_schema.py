@@ -15,7 +15,7 @@ from bot.gateway.outbox.worker import REPEATED
 from bot.journal import SqliteJournal, approvals, inbox, leases, outbox, schedule, schema, sqlite, steps
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from tests.contracts.journal_rig import inbound, outbound, step
+from tests.contracts.journal_rig import inbound, outbound, step, still_open
 
 NEWEST = len(schema.MIGRATIONS)
 PARTIAL = {"outbox_untold", "approvals_open"}
@@ -191,7 +191,7 @@ async def test_a_file_of_the_first_version_keeps_its_rows_and_is_found_by_messag
     journal = SqliteJournal(path, clock=FakeClock(), log=MemoryLog())
     (found,) = await journal.about(ChatKey.parse("telegram:chat:5"), "9")
     assert found.inbound == inbound(1, message_id="9")
-    assert [one.request_id for one in await journal.unfinished()] == [
+    assert [one.request_id for one in await still_open(journal)] == [
         inbound(number).request_id for number in (1, 2)
     ]
     assert not await journal.receive(inbound(8, keys=("update:1",)))
@@ -239,7 +239,7 @@ async def test_a_file_of_a_newer_shipmate_is_refused_in_plain_words_and_left_alo
     with pytest.raises(errors.StorageError):
         await journal.receive(inbound())
     with pytest.raises(errors.StorageError, match=f"version {NEWEST + 1}"):
-        await journal.unfinished()
+        await still_open(journal)
     assert "newer" in journal.health()
     await journal.close()
     again = sqlite3.connect(path)

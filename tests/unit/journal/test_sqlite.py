@@ -17,7 +17,7 @@ from bot.contracts.journal import Lost
 from bot.journal import file
 from bot.testing.log import MemoryLog
 from tests.contracts.journal_approvals import approval
-from tests.contracts.journal_rig import inbound, outbound
+from tests.contracts.journal_rig import inbound, outbound, still_open
 from tests.unit.journal.conftest import Make, connection
 
 
@@ -77,13 +77,13 @@ async def test_a_row_that_cannot_be_read_becomes_a_dead_letter_and_the_others_go
         await journal.receive(inbound(number))
     bad = inbound(1).request_id
     connection(journal).execute("UPDATE inbox SET payload = '{\"v\":99}' WHERE request_id = ?", (bad,))
-    assert await journal.unfinished() == [inbound(2)]
+    assert await still_open(journal) == [inbound(2)]
     assert [entry.request_id for entry in log.at("error")] == [bad]
     db = connection(journal)
     assert db.execute("SELECT channel, key, raw FROM dead_letters").fetchall() == [
         ("journal", bad, '{"v":99}')
     ]
-    assert await journal.unfinished() == [inbound(2)]
+    assert await still_open(journal) == [inbound(2)]
     assert len(log.at("error")) == 1
 
 
@@ -94,7 +94,7 @@ async def test_letters_that_are_no_utf8_do_not_hide_the_other_rows(make: Make) -
     connection(journal).execute(
         "UPDATE inbox SET payload = CAST(x'7bff' AS TEXT) WHERE request_id = ?", (inbound(1).request_id,)
     )
-    assert await journal.unfinished() == [inbound(2)]
+    assert await still_open(journal) == [inbound(2)]
 
 
 async def test_dead_letters_hold_what_was_buried(make: Make) -> None:
@@ -133,7 +133,7 @@ async def test_on_a_full_disk_what_still_fits_is_written_and_what_does_not_is_re
     assert [isinstance(result, errors.StorageError) for result in results] == [False, True, False]
     assert "full" in journal.health()
     assert "full" in log.at("error")[0].message
-    assert await journal.unfinished() == [inbound(1), inbound(2), inbound(4)]
+    assert await still_open(journal) == [inbound(1), inbound(2), inbound(4)]
     assert journal.health()  # what could be read says nothing about writing
     with pytest.raises(errors.StorageError, match="full"):
         await journal.put_outbox([outbound(text="x" * 100_000)])
@@ -154,7 +154,7 @@ async def test_a_file_that_somebody_else_holds_is_refused_until_it_is_free(make:
     assert "locked" in journal.health()
     other.close()
     assert await journal.receive(inbound(2))
-    assert await journal.unfinished() == [inbound(1), inbound(2)]
+    assert await still_open(journal) == [inbound(1), inbound(2)]
 
 
 async def test_a_file_held_by_somebody_else_while_it_is_opened_is_not_taken_for_damaged(
@@ -168,9 +168,9 @@ async def test_a_file_held_by_somebody_else_while_it_is_opened_is_not_taken_for_
     other.execute("BEGIN EXCLUSIVE")
     journal = make(busy_seconds=0.0)
     with pytest.raises(errors.StorageError, match="locked"):
-        await journal.unfinished()
+        await still_open(journal)
     other.close()
-    assert await journal.unfinished() == [inbound(1)]
+    assert await still_open(journal) == [inbound(1)]
     assert not list(path.parent.glob("*.corrupt-*"))
 
 
@@ -215,7 +215,7 @@ async def test_an_operation_that_goes_wrong_in_python_fails_alone(make: Make) ->
         return_exceptions=True,
     )
     assert [isinstance(result, errors.StorageError) for result in results] == [False, True, True, False]
-    assert len(await journal.unfinished()) == 2
+    assert len(await still_open(journal)) == 2
 
 
 @pytest.mark.parametrize("damage", ["garbage", "page", "short"])
@@ -235,7 +235,7 @@ async def test_a_damaged_file_is_set_aside_and_a_fresh_one_begun(
         del data[len(data) // 2 // 4096 * 4096 + 100 :]
     path.write_bytes(data)
     journal = make()
-    read = await journal.unfinished()
+    read = await still_open(journal)
     assert all(one in map(inbound, range(200)) for one in read)
     assert journal.lost() == Lost("damaged", 1_800_000_000.0)
     assert await journal.receive(inbound(300))
@@ -309,9 +309,9 @@ async def test_damage_that_shows_at_work_is_set_aside_at_the_next_call(
             raw.seek(page * 4096)
             raw.write(b"\xff" * 64)
     with pytest.raises(errors.StorageError, match="malformed"):
-        await journal.unfinished()
+        await still_open(journal)
     assert await journal.receive(inbound(1))
-    assert await journal.unfinished() == [inbound(1)]
+    assert await still_open(journal) == [inbound(1)]
     assert len(list(path.parent.glob("*.corrupt-*"))) == 1
     assert "set aside" in log.at("error")[-1].message
 
@@ -329,7 +329,7 @@ async def test_every_event_acknowledged_before_kill_9_is_there_after_it(make: Ma
     rest = await process.stdout.read()
     acknowledged += [name.decode() for name in rest.split(b"\n")[:-1]]
     await process.wait()
-    there = [one.request_id for one in await make().unfinished()]
+    there = [one.request_id for one in await still_open(make())]
     assert set(acknowledged) <= set(there)
     assert len(there) == len(set(there))
 
@@ -368,4 +368,4 @@ async def test_what_a_newer_shipmate_has_added_is_passed_over(make: Make, path: 
         for table, column in (("approvals", "asked"), ("inbox", "payload")):
             db.execute(f"UPDATE {table} SET {column} = json_insert({column}, '$.later', 1)")
     assert await journal.open_approvals() == [asked]
-    assert await journal.unfinished() == [received]
+    assert await still_open(journal) == [received]

@@ -19,7 +19,7 @@ from bot.disk_reserve import PIECE, DiskReserve
 from bot.journal import SqliteJournal, file
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from tests.contracts.journal_rig import inbound, outbound
+from tests.contracts.journal_rig import inbound, outbound, still_open
 from tests.unit.journal.conftest import Failing, Make
 
 NOBODY = 65534
@@ -41,8 +41,8 @@ async def test_after_a_disk_error_what_was_refused_is_not_half_there_and_comes_i
     assert await journal.receive(again)
     assert failing.opened == 3  # beside the reader: opened anew and checked before anything else is written
     assert journal.health() == ""
-    assert again in await journal.unfinished()
-    assert inbound(2) not in await journal.unfinished()
+    assert again in await still_open(journal)
+    assert inbound(2) not in await still_open(journal)
     assert log.at("error")
 
 
@@ -65,7 +65,7 @@ async def test_how_much_is_checked_follows_from_what_went_wrong(
         await journal.receive(inbound(2))
     assert await journal.receive(inbound(3))
     assert failing.checks == checked
-    assert inbound(1) in await journal.unfinished()
+    assert inbound(1) in await still_open(journal)
 
 
 async def test_what_was_refused_is_taken_back_before_anything_else_is_written(
@@ -86,7 +86,7 @@ async def test_what_was_refused_is_taken_back_before_anything_else_is_written(
         await journal.receive(inbound(3))
     other.close()
     assert await journal.receive(inbound(3))
-    assert await journal.unfinished() == [inbound(1), inbound(3)]
+    assert await still_open(journal) == [inbound(1), inbound(3)]
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY])
@@ -99,7 +99,7 @@ async def test_while_nothing_can_be_written_everything_can_be_read_and_the_opera
     for number in (3, 4, 5):
         with pytest.raises(errors.StorageError, match="cannot be written"):
             await journal.receive(inbound(number))
-        assert await journal.unfinished() == [inbound(1), inbound(2)]
+        assert await still_open(journal) == [inbound(1), inbound(2)]
         assert await journal.inbound(inbound(1).request_id) is not None
         assert "disk I/O error" in await journal.probe()
     assert "disk I/O error" in journal.health()
@@ -110,7 +110,7 @@ async def test_while_nothing_can_be_written_everything_can_be_read_and_the_opera
     assert journal.health() == ""
     assert "written again" in log.at("info")[0].message
     assert await journal.receive(inbound(3))
-    assert await journal.unfinished() == [inbound(1), inbound(2), inbound(3)]
+    assert await still_open(journal) == [inbound(1), inbound(2), inbound(3)]
 
 
 async def test_a_commit_that_failed_is_not_tried_again_and_reads_beside_it_are_answered(
@@ -121,7 +121,7 @@ async def test_a_commit_that_failed_is_not_tried_again_and_reads_beside_it_are_a
     before = failing.commits, failing.opened
     failing.reaches, failing.failures = False, 1
     receiving = [asyncio.create_task(journal.receive(inbound(number))) for number in (2, 3)]
-    reading = asyncio.create_task(journal.unfinished())
+    reading = asyncio.create_task(still_open(journal))
     results = await asyncio.gather(*receiving, reading, return_exceptions=True)
     assert [isinstance(result, errors.StorageError) for result in results[:2]] == [True, True]
     assert results[2] == [inbound(1)]
@@ -153,9 +153,9 @@ async def test_what_may_have_been_written_and_was_refused_is_not_read_through_a_
     file.close(journal._base._reader)
     journal._base._reader = None
     with pytest.raises(errors.StorageError):
-        await journal.unfinished()
+        await still_open(journal)
     assert await journal.probe() == ""
-    assert await journal.unfinished() == [inbound(1)]
+    assert await still_open(journal) == [inbound(1)]
 
 
 async def test_values_that_cannot_be_written_are_no_trouble_of_the_disk(make: Make, log: MemoryLog) -> None:
@@ -172,7 +172,7 @@ async def test_reading_waits_for_nobody_who_writes(make: Make, path: Path) -> No
     await journal.receive(inbound(1))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    assert await journal.unfinished() == [inbound(1)]
+    assert await still_open(journal) == [inbound(1)]
     assert journal.health() == ""
     other.close()
 
@@ -210,13 +210,13 @@ async def test_a_folder_that_turned_read_only_can_be_read_until_it_can_be_writte
     for _ in range(2):
         with pytest.raises(errors.StorageError, match="cannot be written"):
             await journal.receive(inbound(2))
-        assert await journal.unfinished() == [inbound(1)]
+        assert await still_open(journal) == [inbound(1)]
     assert "cannot be written" in journal.health()
     path.chmod(0o600)
     unprivileged.chmod(0o700)
     assert await journal.probe() == ""
     assert await journal.receive(inbound(2))
-    assert await journal.unfinished() == [inbound(1), inbound(2)]
+    assert await still_open(journal) == [inbound(1), inbound(2)]
     for one in (journal, first):
         await one.close()
 

@@ -16,7 +16,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal, JournalFailure
 from bot.testing.log import MemoryLog
 from bot.testing.memory_journal import MemoryJournal
-from tests.contracts.journal_rig import inbound, outbound
+from tests.contracts.journal_rig import inbound, outbound, still_open
 from tests.unit.journal.conftest import Failing, Make
 
 ONE, TWO = inbound(1).request_id, inbound(2).request_id
@@ -57,7 +57,7 @@ async def test_what_the_disk_refuses_is_written_in_its_order_once_it_takes_somet
     assert journal.pending_writes == 0
     (row,) = await journal.deliveries(SENT.request_id)
     assert (row.state, row.message_id) == ("sent", "m1")
-    assert [one.request_id for one in await journal.unfinished()] == [TWO, inbound(3).request_id]
+    assert [one.request_id for one in await still_open(journal)] == [TWO, inbound(3).request_id]
 
 
 async def test_it_is_written_by_itself_after_a_while(make: Make, failing: type[Failing], path: Path) -> None:
@@ -122,7 +122,7 @@ async def test_behind_a_posted_write_that_is_refused_no_other_one_of_its_batch_i
     assert record.state == "queued"
     failing.no_room_for = ""
     assert await journal.flush()
-    assert [one.request_id for one in await journal.unfinished()] == [TWO, inbound(3).request_id]
+    assert [one.request_id for one in await still_open(journal)] == [TWO, inbound(3).request_id]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ async def test_one_that_can_never_be_written_is_told_and_keeps_no_other_one_back
     await journal.post.finish(ONE, ANSWERED)
     assert journal.pending_writes == 0
     assert told in log.text
-    assert [one.request_id for one in await journal.unfinished()] == [TWO]
+    assert [one.request_id for one in await still_open(journal)] == [TWO]
 
 
 async def test_what_is_written_again_though_it_reached_the_disk_is_no_mistake(
@@ -187,10 +187,10 @@ async def test_what_is_over_counts_as_finished_while_the_disk_refuses_to_note_it
         await journal.receive(inbound(number))
     failing.reaches, failing.failures = False, 1_000
     closed = [journal.post.finish(inbound(number).request_id, ANSWERED) for number in (1, 2, 3, 5)]
-    assert [one.request_id for one in await journal.unfinished()] == [inbound(4).request_id, *_names(6, 7)]
+    assert [one.request_id for one in await still_open(journal)] == [inbound(4).request_id, *_names(6, 7)]
     await asyncio.gather(*closed)
-    assert [one.request_id for one in await journal.unfinished(2)] == _names(4, 6)
-    assert [one.request_id for one in await journal.unfinished(2, inbound(4).request_id)] == _names(6, 7)
+    assert [one.request_id for one in await still_open(journal, 2)] == _names(4, 6)
+    assert [one.request_id for one in await still_open(journal, 2, inbound(4).request_id)] == _names(6, 7)
     with pytest.raises(errors.StorageError):
         await journal.receive(inbound(9))
     failing.failures = 0
@@ -209,9 +209,9 @@ async def test_who_is_cancelled_takes_nothing_back(make: Make, failing: type[Fai
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])
-    assert [one.request_id for one in await journal.unfinished()] == [TWO]
+    assert [one.request_id for one in await still_open(journal)] == [TWO]
     assert await journal.flush()
-    assert [one.request_id for one in await journal.unfinished()] == [TWO]
+    assert [one.request_id for one in await still_open(journal)] == [TWO]
 
 
 async def test_what_is_lost_with_the_process_is_told(
@@ -241,10 +241,10 @@ async def test_a_faulty_journal_keeps_what_fails_and_all_after_it(make: Make, ki
     await journal.post.update_outbox(SENT.begin())
     await journal.post.finish(ONE, ANSWERED)
     assert await journal.deliveries(SENT.request_id) == []
-    assert [one.request_id for one in await inner.unfinished()] == [ONE, TWO]
-    assert [one.request_id for one in await journal.unfinished()] == [TWO]
+    assert [one.request_id for one in await still_open(inner)] == [ONE, TWO]
+    assert [one.request_id for one in await still_open(journal)] == [TWO]
     assert journal.pending_writes == 3
     journal.mend()
     assert await journal.flush()
     assert [row.state for row in await journal.deliveries(SENT.request_id)] == ["sending"]
-    assert [one.request_id for one in await inner.unfinished()] == [TWO]
+    assert [one.request_id for one in await still_open(inner)] == [TWO]

@@ -11,7 +11,7 @@ from bot.contracts.journal import ANSWERED, Journal
 from bot.testing.clock import FakeClock
 from bot.testing.journal import WRITES, FaultyJournal, JournalFailure
 from bot.testing.memory_journal import MemoryJournal
-from tests.contracts.journal_rig import inbound, step
+from tests.contracts.journal_rig import inbound, step, still_open
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def test_a_failure_before_leaves_nothing_and_one_after_leaves_what_its_cal
     journal.fail(JournalFailure("receive", when=when))
     with pytest.raises(errors.StorageError, match="receive"):
         await journal.receive(inbound(1))
-    assert await inner.unfinished() == ([inbound(1)] if when == "after" else [])
+    assert await still_open(inner) == ([inbound(1)] if when == "after" else [])
     assert await journal.receive(inbound(2))
 
 
@@ -37,7 +37,7 @@ async def test_the_nth_call_of_a_kind_fails_as_often_as_it_should(inner: Journal
     taken = [journal.receive(inbound(number)) for number in (1, 2, 3, 4)]
     results = await asyncio.gather(*taken, return_exceptions=True)
     assert [isinstance(result, errors.StorageError) for result in results] == [False, True, True, False]
-    assert await journal.unfinished() == [inbound(1), inbound(4)]
+    assert await still_open(journal) == [inbound(1), inbound(4)]
     assert journal.done == ["receive"] * 4 + ["unfinished"]
 
 

@@ -17,6 +17,7 @@ from bot.gateway.jobs.store import JobStore
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
+from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.conftest import manifest
 
 PLACE: dict[str, Any] = {
@@ -114,7 +115,7 @@ class Rig:
     async def go_on(self) -> None:
         """Another process, which ends the turns that the one before has left."""
         self.restart()
-        for inbound in await self.journal.unfinished():
+        for inbound in await still_open(self.journal):
             if inbound.keys not in [one.keys for one in self.taken]:
                 self.taken.append(inbound)
             await self.journal.finish(inbound.request_id, ANSWERED)
