@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bot.contracts.approvals import ApprovalButtons, Choice
+from bot.contracts.approvals import Choice, QuestionButtons
 from bot.contracts.inbound import Command
 
 _BUTTONS: dict[Choice, tuple[str, str]] = {
@@ -18,12 +18,12 @@ _BUTTONS: dict[Choice, tuple[str, str]] = {
 _VALUE = re.compile(r"(?P<name>approve|deny) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always))?)")
 
 
-def offered(buttons: ApprovalButtons | None) -> dict[Choice, tuple[str, str]]:
+def offered(buttons: QuestionButtons | None) -> dict[Choice, tuple[str, str]]:
     """Label and value of each button of a message, by choice; {} where it asks for no approval, or no longer."""
     if buttons is None:
         return {}
     return {
-        choice: (label, value.format(buttons.approval_id))
+        choice: (label, value.format(buttons.question_id))
         for choice, (label, value) in _BUTTONS.items()
         if choice in buttons.choices
     }

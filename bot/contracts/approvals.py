@@ -65,12 +65,11 @@ class ApprovalRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalButtons:
-    """The buttons below a question: the answers that whoever reads it may give to this approval. None are left once it is
-    decided.
-    """
+class QuestionButtons:
+    """The buttons below a question: the answers that whoever reads it may give. None are left once it is decided."""
 
-    approval_id: str
+    question_id: str
+    """That of its approval."""
     choices: tuple[Choice, ...] = CHOICES
 
 
@@ -83,7 +82,7 @@ class OpenQuestion:
     id: str
     text: str
     ts: int
-    buttons: ApprovalButtons
+    buttons: QuestionButtons
 
 
 class ApprovalBook(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from bot import errors
-from bot.contracts.approvals import ApprovalButtons
+from bot.contracts.approvals import QuestionButtons
 from bot.contracts.base import ChatType
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -41,7 +41,7 @@ class Outbound:
     cards: tuple[Card, ...] = ()
     """Of a `progress`: what its text says, for channels that have a form of their own for that. They may use the text."""
     repeat_of: str | None = None
-    buttons: ApprovalButtons | None = None
+    buttons: QuestionButtons | None = None
     """Of a question about an approval."""
 
 
@@ -121,7 +121,7 @@ class OutboxRow:
     """Its sends of unknown outcome."""
     untold: bool = False
     """It will not arrive, and its chat has still to hear that."""
-    buttons: ApprovalButtons | None = None
+    buttons: QuestionButtons | None = None
     """Of a question about an approval."""
     created_at: float = 0.0
     changed_at: float = 0.0

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from bot import errors
-from bot.contracts.approvals import ABOUT_A_PERSON, Approval, ApprovalButtons, ApprovalRecord, Verdict
+from bot.contracts.approvals import ABOUT_A_PERSON, Approval, ApprovalRecord, QuestionButtons, Verdict
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Clock, Log
 from bot.contracts.inbound import Inbound
@@ -130,7 +130,7 @@ class AdmissionService:
         today = [one for one in waiting if one.asked_at > self._clock.now() - EVERY]
         chats = list(self._chats.addresses(inbound.request_id)) if len(today) < MOST else []
         for to in chats:
-            buttons = ApprovalButtons(inbound.request_id, ABOUT_A_PERSON)
+            buttons = QuestionButtons(inbound.request_id, ABOUT_A_PERSON)
             words = _question(
                 inbound, self._places.place(inbound), self._manifests[to.channel].command_prefix
             )

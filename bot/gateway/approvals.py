@@ -14,10 +14,10 @@ from bot.contracts.approvals import (
     CHOICES,
     Approval,
     ApprovalBook,
-    ApprovalButtons,
     ApprovalRecord,
     Choice,
     OpenQuestion,
+    QuestionButtons,
     Scope,
     Verdict,
 )
@@ -207,7 +207,7 @@ class ApprovalService:
             # Elsewhere only operators are asked, each in their own chat. In a group some may be among those who read it.
             own = self._choices(about, f"{to.channel}:{waiting.first.user_id}")
             choices = own if own or to.chat_type == "direct" else CHOICES
-        buttons = ApprovalButtons(name, choices)
+        buttons = QuestionButtons(name, choices)
         while True:
             try:
                 await self._delivery.send(to, words, kind="notice", buttons=buttons)
@@ -268,7 +268,7 @@ class ApprovalService:
                 continue
             for row in await self._journal.deliveries(record.id):
                 if row.chat_key == chat_key and row.kind == "notice":
-                    buttons = ApprovalButtons(record.id, self._choices(record.asked, person))
+                    buttons = QuestionButtons(record.id, self._choices(record.asked, person))
                     found.append(OpenQuestion(row.id, row.text, int(record.asked_at * 1000), buttons))
         return found
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from bot import errors, text
 from bot.contracts.agent import PriorReply
-from bot.contracts.approvals import ApprovalButtons
+from bot.contracts.approvals import QuestionButtons
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Log, Redact
 from bot.contracts.journal import Journal
@@ -85,7 +85,7 @@ class Delivery:
         begun: Callable[[Sequence[str]], object] = _unheard,
         step_id: str | None = None,
         repeat_of: str | None = None,
-        buttons: ApprovalButtons | None = None,
+        buttons: QuestionButtons | None = None,
     ) -> list[Sent]:
         """Deliver one message, in parts where it is long. Raises `errors.DeliveryFailed`.
 
@@ -117,7 +117,7 @@ class Delivery:
         with contextlib.suppress(errors.DeliveryFailed):  # it is in the log already
             await self._delivered(self._concluded(to, words, write))
 
-    async def owe(self, to: Address, words: str, what: str, buttons: ApprovalButtons | None = None) -> None:
+    async def owe(self, to: Address, words: str, what: str, buttons: QuestionButtons | None = None) -> None:
         """Send a notice that is on file when this returns, once for each `what` of its request. Nobody waits for it: the outbox
         alone looks after it. Raises `errors.StorageError` where it cannot be known.
         """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from bot import errors
-from bot.contracts.approvals import ApprovalButtons, Verdict
+from bot.contracts.approvals import QuestionButtons, Verdict
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey, UserRef
@@ -15,7 +15,7 @@ from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway.delivery import Delivery
 
-DECIDED = ApprovalButtons("", ())
+DECIDED = QuestionButtons("", ())
 
 
 class OperatorChats:

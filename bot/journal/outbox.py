@@ -8,13 +8,13 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from bot import text
-from bot.contracts.approvals import ApprovalButtons
+from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import OUTBOX_BEFORE, OutboxRow
 from bot.journal.table import JournalTable, clean, done, dumps, loads, read_key, transition
 
 PUT = """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces,
-        repeat_of, not_before, attempts, untold, approval_id, choices, created_at, changed_at)
+        repeat_of, not_before, attempts, untold, question_id, choices, created_at, changed_at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
 _REPLACED = """SELECT id FROM outbox
     WHERE request_id = ? AND message_id = ? AND kind = 'preview' AND state = 'sending'"""
@@ -23,7 +23,7 @@ _UPDATE = """UPDATE outbox SET state = ?, text = ?, message_id = ?, reason = ?, 
     changed_at = ? WHERE id = ? AND state IN (?, ?, ?)"""
 _STATE = "SELECT state FROM outbox WHERE id = ?"
 _RECORD = """SELECT id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces, repeat_of,
-    not_before, attempts, untold, approval_id, choices, created_at, changed_at FROM outbox"""
+    not_before, attempts, untold, question_id, choices, created_at, changed_at FROM outbox"""
 _DELIVERIES = f"{_RECORD} WHERE request_id = ? ORDER BY rowid"
 _AT_WORK = "SELECT request_id FROM inbox WHERE state IN ('queued', 'in_turn')"
 _UNDELIVERED = (
@@ -134,7 +134,7 @@ def values(row: OutboxRow, now: float) -> list[object]:
                 row.message_id,
             ),
             *(row.reason, row.step_id, row.replaces, row.repeat_of, row.not_before, row.attempts, row.untold),
-            *((None, None) if row.buttons is None else (row.buttons.approval_id, dumps(row.buttons.choices))),
+            *((None, None) if row.buttons is None else (row.buttons.question_id, dumps(row.buttons.choices))),
             *(now, now),
         )
     )
@@ -151,5 +151,5 @@ def _records(rows: Sequence[tuple[Any, ...]]) -> list[OutboxRow]:
     ]
 
 
-def _buttons(approval_id: str | None, choices: str | None) -> ApprovalButtons | None:
-    return None if approval_id is None else ApprovalButtons(approval_id, tuple(loads(choices) or ()))
+def _buttons(question_id: str | None, choices: str | None) -> QuestionButtons | None:
+    return None if question_id is None else QuestionButtons(question_id, tuple(loads(choices) or ()))

@@ -357,7 +357,7 @@ def facts_in_columns(db: sqlite3.Connection) -> None:
     """
     for statement in (
         "ALTER TABLE steps ADD COLUMN parent_id TEXT",
-        "ALTER TABLE outbox ADD COLUMN approval_id TEXT",
+        "ALTER TABLE outbox ADD COLUMN question_id TEXT",
         "ALTER TABLE outbox ADD COLUMN choices TEXT",
         """CREATE TABLE zones (
             channel TEXT NOT NULL,
@@ -379,11 +379,11 @@ def facts_in_columns(db: sqlite3.Connection) -> None:
     asking = "SELECT id, target FROM outbox WHERE kind = 'notice' AND instr(target, '\"approval\"')"
     for name, target in db.execute(asking).fetchall():
         place = _read(target)
-        approval_id, choices = place.pop("approval", None), place.pop("choices", "once chat always deny")
-        if isinstance(approval_id, str) and approval_id:
+        question_id, choices = place.pop("approval", None), place.pop("choices", "once chat always deny")
+        if isinstance(question_id, str) and question_id:
             db.execute(
-                "UPDATE outbox SET target = ?, approval_id = ?, choices = ? WHERE id = ?",
-                (json.dumps(place, ensure_ascii=False), approval_id, json.dumps(choices.split()), name),
+                "UPDATE outbox SET target = ?, question_id = ?, choices = ? WHERE id = ?",
+                (json.dumps(place, ensure_ascii=False), question_id, json.dumps(choices.split()), name),
             )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.contracts.approvals import ApprovalButtons
+from bot.contracts.approvals import QuestionButtons
 from bot.contracts.base import Json
 from bot.contracts.inbound import Command, Inbound
 from channels import approval_buttons
@@ -34,7 +34,7 @@ class _Press(Payload):
     trigger_id: Label
 
 
-def content(markdown: str, asked: ApprovalButtons | None) -> Json:
+def content(markdown: str, asked: QuestionButtons | None) -> Json:
     """A message as `chat.postMessage` takes it, with buttons where it asks for an approval."""
     if asked is None:
         return {"markdown_text": markdown}

@@ -11,7 +11,7 @@ from telegram import BotCommand, ChatMemberRestricted
 from telegram.error import BadRequest, ChatMigrated, InvalidToken, TelegramError
 
 from bot import errors, text
-from bot.contracts.approvals import ApprovalButtons
+from bot.contracts.approvals import QuestionButtons
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
 from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction
@@ -263,7 +263,7 @@ class TelegramChannel:
         bot: bot_api.Bot,
         place: Mapping[str, str],
         shown: render.Rendered,
-        buttons: ApprovalButtons | None,
+        buttons: QuestionButtons | None,
     ) -> Sent:
         message = _content(place, shown) | {
             "message_thread_id": _thread(place),
@@ -360,7 +360,7 @@ def _content(place: Mapping[str, str], shown: render.Rendered) -> Json:
     }
 
 
-def _keyboard(buttons: ApprovalButtons | None) -> Json | None:
+def _keyboard(buttons: QuestionButtons | None) -> Json | None:
     """The buttons of a message that asks for an approval; None where it does not."""
     offered = approval_buttons.offered(buttons)
     rows = [

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bot.contracts.approvals import ApprovalButtons, OpenQuestion
+from bot.contracts.approvals import OpenQuestion, QuestionButtons
 
 MESSAGES = 200
 """Messages kept in a room."""
@@ -40,7 +40,7 @@ class WebMessage:
     kind: str
     text: str
     ts: int
-    buttons: ApprovalButtons | None = None
+    buttons: QuestionButtons | None = None
     restored: bool = False
     """Said before this start."""
     changed: int = 0
@@ -52,7 +52,7 @@ class WebMessage:
 
     def json(self) -> dict[str, Any]:
         buttons = self.buttons
-        asks = {} if buttons is None else {"approval": buttons.approval_id, "choices": buttons.choices}
+        asks = {} if buttons is None else {"approval": buttons.question_id, "choices": buttons.choices}
         return asks | {
             "id": self.id,
             "n": self.number,
@@ -155,7 +155,7 @@ class LiveChats:
         kind: str,
         text: str,
         ts: int,
-        buttons: ApprovalButtons | None = None,
+        buttons: QuestionButtons | None = None,
     ) -> None:
         """Keep a message and tell everyone who listens."""
         self._keep(chat, WebMessage(number, id_, role, kind, text, ts, buttons))

@@ -10,7 +10,7 @@ from typing import Literal, cast, get_args
 import pytest
 
 from bot import errors
-from bot.contracts.approvals import ApprovalButtons
+from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Quoted
 from bot.contracts.journal import (
@@ -214,7 +214,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         self, journal: Journal
     ) -> None:
         first = replace(outbound(1), step_id="call_1", replaces="m7")
-        buttons = ApprovalButtons("01APPROVAL", ("once", "deny"))
+        buttons = QuestionButtons("01APPROVAL", ("once", "deny"))
         again = replace(outbound(2), repeat_of=first.id, state="sending", not_before=5.5, buttons=buttons)
         await journal.put_outbox([first])
         await journal.put_outbox([again])

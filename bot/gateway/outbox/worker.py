@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 from bot import errors
 from bot.contracts.agent import PriorReply
-from bot.contracts.approvals import ApprovalButtons
+from bot.contracts.approvals import QuestionButtons
 from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.channel import Channel, Edits
 from bot.contracts.environment import Clock, Ids, Log
@@ -408,7 +408,7 @@ class OutboxWorker:
         replaces: str | None = None,
         repeat_of: str | None = None,
         step_id: str | None = None,
-        buttons: ApprovalButtons | None = None,
+        buttons: QuestionButtons | None = None,
     ) -> Batch:
         """Put one message into the outbox, in parts that each fit. `replaces` is the message id of the preview in whose
         place the first comes.
@@ -429,7 +429,7 @@ class OutboxWorker:
         return self._concluded(to, [self.row(to, part, "notice") for part in parts], write)
 
     async def owe(
-        self, to: Address, parts: Sequence[str], what: str, buttons: ApprovalButtons | None
+        self, to: Address, parts: Sequence[str], what: str, buttons: QuestionButtons | None
     ) -> Batch | None:
         """Put a notice into the outbox that nothing but the outbox looks after, once for each `what` of its request, over
         restarts too; None where it is there and has ended, or is on its way. Raises `errors.StorageError`.

@@ -74,7 +74,7 @@ class Desk(Bench):
         return self.names()[-1]
 
     def names(self) -> list[str]:
-        return [one.buttons.approval_id for one in self.tele.sent if one.buttons is not None]
+        return [one.buttons.question_id for one in self.tele.sent if one.buttons is not None]
 
     def decisions(self) -> list[str]:
         return [

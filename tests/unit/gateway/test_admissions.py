@@ -12,7 +12,7 @@ import pytest
 
 from bot import errors
 from bot.access_list import AccessList
-from bot.contracts.approvals import ApprovalButtons, ApprovalRecord, Verdict
+from bot.contracts.approvals import ApprovalRecord, QuestionButtons, Verdict
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.outbound import Outbound
@@ -62,7 +62,7 @@ class Door(Bench):
         await until(lambda: len(self.requests()) == len(OPERATORS))
         buttons = self.requests()[0].buttons
         assert buttons is not None
-        return buttons.approval_id
+        return buttons.question_id
 
     async def press(self, word: str, args: str, user: str = "1", **more: Any) -> None:
         place = {"chat_id": user, "chat_key": f"tele:chat:{user}", "target": {"chat": user}}
@@ -92,7 +92,7 @@ async def test_operators_get_name_place_and_two_buttons_each(door: Door) -> None
     for one in door.requests():
         assert one.text.startswith("`Eve` (tele:666) would like to talk to me, in a direct chat.")
         assert one.target == {"chat": one.chat_key.chat_id}
-        assert one.buttons == ApprovalButtons(name, ("admit", "later"))
+        assert one.buttons == QuestionButtons(name, ("admit", "later"))
     assert "let me in" not in door.log.text + str(door.tele.sent)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.approvals import CHOICES, ApprovalButtons
+from bot.contracts.approvals import CHOICES, QuestionButtons
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Outbound
@@ -169,7 +169,7 @@ async def test_of_a_direct_chat_no_address_is_shown(desk: Copies) -> None:
     asked = {one.chat_key.chat_id: one.text for one in desk.tele.sent}
     assert asked["1"].endswith("\n\nAsked in a direct chat.")
     (mine,) = [one for one in desk.tele.sent if one.chat_key.chat_id == "77"]
-    assert mine.buttons == ApprovalButtons(desk.names()[0], ()), "no buttons for who may not decide"
+    assert mine.buttons == QuestionButtons(desk.names()[0], ()), "no buttons for who may not decide"
 
 
 async def test_a_question_that_cannot_be_read_at_a_start_is_an_error_in_the_log(desk: Copies) -> None:

@@ -272,7 +272,7 @@ async def test_an_edit_that_its_message_had_in_version_7_is_not_answered_again(t
         db.execute("DROP TABLE zones")
         for column in (
             "outbox DROP COLUMN choices",
-            "outbox DROP COLUMN approval_id",
+            "outbox DROP COLUMN question_id",
             "steps DROP COLUMN parent_id",
         ):
             db.execute(f"ALTER TABLE {column}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts.approvals import ApprovalButtons
+from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
 from bot.gateway.outbox.worker import REPEATED
@@ -161,8 +161,8 @@ async def test_what_stood_in_names_and_words_is_in_columns(tmp_path: Path) -> No
     assert [row.text for row in found][:3] == ["答 👍", "答 👍", f"{REPEATED}it says so itself"]
     assert [row.buttons for row in found] == [
         *[None] * 3,
-        ApprovalButtons("01APPROVAL", ("once", "deny")),
-        ApprovalButtons("01APPROVAL", ("once", "chat", "always", "deny")),
+        QuestionButtons("01APPROVAL", ("once", "deny")),
+        QuestionButtons("01APPROVAL", ("once", "chat", "always", "deny")),
         None,
     ]
     assert [row.target for row in found][3:] == [{"chat_id": "5"}, {"chat_id": "5"}, closed]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.approvals import ApprovalButtons
+from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
 from bot.contracts.outbound import Outbound
@@ -26,7 +26,7 @@ def message(text: str, asks: str | None = None, **target: str) -> Outbound:
         target,
         text,
         "notice",
-        buttons=None if asks is None else ApprovalButtons(asks),
+        buttons=None if asks is None else QuestionButtons(asks),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.approvals import ApprovalButtons
+from bot.contracts.approvals import QuestionButtons
 from channels.slack import adapter
 from channels.slack.response_urls import MOST, ResponseUrls
 
@@ -186,7 +186,7 @@ async def test_only_who_gave_a_slash_command_in_a_channel_sees_what_it_says(stag
     assert not stage.server.called("chat.postMessage")
 
 
-@pytest.mark.parametrize("more", [{"kind": "reply"}, {"buttons": ApprovalButtons("A1")}, {"direct": True}])
+@pytest.mark.parametrize("more", [{"kind": "reply"}, {"buttons": QuestionButtons("A1")}, {"direct": True}])
 async def test_answers_of_the_model_questions_and_direct_chats_are_for_all_who_are_there(
     stage: Any, out: Any, more: dict[str, Any]
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.approvals import ApprovalButtons
+from bot.contracts.approvals import QuestionButtons
 from bot.contracts.inbound import Command
 from bot.testing.telegram import TelegramServer
 from channels.telegram import bot_api, inbound
@@ -24,7 +24,7 @@ async def asked(bed: Bed, chat_id: int = GROUP) -> int:
     """A question with buttons; the number of its message."""
     bed.server.chat(chat_id)
     sent = await bed.channel.send(
-        replace(message("May I?", {"chat_id": str(chat_id)}), buttons=ApprovalButtons(NAME))
+        replace(message("May I?", {"chat_id": str(chat_id)}), buttons=QuestionButtons(NAME))
     )
     return int(sent.message_id)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.approvals import ApprovalButtons
+from bot.contracts.approvals import QuestionButtons
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import Channel
 from bot.contracts.identity import ChatKey
@@ -189,7 +189,7 @@ async def test_a_question_has_the_name_that_its_buttons_say_and_a_press_is_a_com
     stream = await browser.listen()
     await browser.say("run it", "m1")
     asks = notice(intake.accepted[0], "May I?")
-    await channel.send(replace(asks, buttons=ApprovalButtons("01ABC")))
+    await channel.send(replace(asks, buttons=QuestionButtons("01ABC")))
     await channel.send(notice(intake.accepted[0], "no question"))
     heard = [(await stream.next())[1] for _ in range(5)][2:]
     assert [said.get("approval") for said in heard] == [None, "01ABC", None]

@@ -75,7 +75,7 @@ CREATE TABLE "outbox" (
         untold INTEGER NOT NULL DEFAULT 0,
         created_at REAL NOT NULL,
         changed_at REAL NOT NULL
-    , approval_id TEXT, choices TEXT);
+    , question_id TEXT, choices TEXT);
 CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), at REAL NOT NULL);
 CREATE TABLE steps (
             request_id TEXT NOT NULL,
