@@ -374,7 +374,10 @@ def facts_in_columns(db: sqlite3.Connection) -> None:
     )
     for (spec,) in db.execute("SELECT spec FROM jobs WHERE id LIKE 'zone:%' ORDER BY rowid").fetchall():
         if (told := _read(spec)).keys() >= {"channel", "userId", "zone"}:
-            db.execute("INSERT INTO zones VALUES (?, ?, ?)", (told["channel"], told["userId"], told["zone"]))
+            db.execute(
+                "INSERT OR REPLACE INTO zones VALUES (?, ?, ?)",
+                (told["channel"], told["userId"], told["zone"]),
+            )
     db.execute("DELETE FROM jobs WHERE id LIKE 'zone:%'")
     asking = "SELECT id, target FROM outbox WHERE kind = 'notice' AND instr(target, '\"approval\"')"
     for name, target in db.execute(asking).fetchall():
