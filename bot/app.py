@@ -27,10 +27,11 @@ from bot import (
     shutdown_signals,
     text,
 )
-from bot.composition import assemble
+from bot.composition import assemble, load_spending
 from bot.contracts.channel import Invites
 from bot.dashboard.metrics import LogMetrics
 from bot.lifecycle import Environment, Gateway, Say, serving
+from bot.llm.budgets import Spending
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 
 Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractContextManager[None]]
@@ -73,7 +74,7 @@ async def _started(
         last_run = around.enter_context(instance.held(settings.home))
         around.enter_context(instance.tokens_held(tokens, settings.root))
         hidden_paths.remove_saved_names(settings.root)
-        redact, counted = LogRedactor(settings.secrets), LogMetrics()
+        redact, counted, spending = LogRedactor(settings.secrets), LogMetrics(), Spending()
         log = JsonlLog(
             settings.home / "logs",
             clock=environment.clock,
@@ -82,7 +83,7 @@ async def _started(
             redact=redact,
             keep_days=settings.log.keep_days,
             max_bytes=settings.log.max_mb * 2**20,
-            observe=counted.observe,
+            observers=[counted.observe, spending.observe],
         )
         log.write(
             "start",
@@ -100,9 +101,18 @@ async def _started(
                 for warning in settings.warnings:
                     say(f"warning: {warning}")
                 await asyncio.to_thread(preload, settings, names)
+                await asyncio.to_thread(load_spending, spending, settings, environment, log)
                 hung_up = asyncio.Event()
                 around.enter_context(signals(stop, hung_up.set))
-                gateway = assemble(settings, environment, log, names, counted=counted, dashboard=only is None)
+                gateway = assemble(
+                    settings,
+                    environment,
+                    log,
+                    names,
+                    counted=counted,
+                    spending=spending,
+                    dashboard=only is None,
+                )
                 load = functools.partial(configuration.load, root, defaults=defaults)
                 async with serving(gateway, say, stop), _beside(gateway.reload.serve(hung_up, load)):
                     settle_memory()

@@ -9,12 +9,12 @@ import secrets
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from bot import config, configuration, descriptors, discovery, ports
+from bot import config, configuration, descriptors, discovery, errors, ports
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
 from bot.agent.claims.performed_actions import ActionRecorder
@@ -30,7 +30,9 @@ from bot.context.instructions import InstructionFiles, operator_files
 from bot.context.skills import SkillFolder
 from bot.contracts.approvals import Approvals
 from bot.contracts.channel import Channel, ChannelDeps, Manifest
+from bot.contracts.environment import Log
 from bot.contracts.journal import Journal
+from bot.contracts.model import Model
 from bot.contracts.questions import Questions
 from bot.dashboard.metrics import LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
@@ -58,6 +60,7 @@ from bot.history.usage import UsageSums
 from bot.journal.sqlite import SqliteJournal
 from bot.lifecycle import Environment, Gateway, GatewayFigures, Readiness
 from bot.llm import factory
+from bot.llm.budgets import BudgetedModel, Spending, day_of
 from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import ContextWindows
@@ -94,16 +97,19 @@ def assemble(
     channel_names: Iterable[str],
     *,
     counted: LogMetrics | None = None,
+    spending: Spending | None = None,
     dashboard: bool = True,
 ) -> Gateway:
-    """Put a gateway together. Channels' libraries must have been imported (`preload`). `counted` has the log's lines."""
+    """Put a gateway together. Channels' libraries must have been imported (`preload`). `counted` and `spending` have the log's
+    lines.
+    """
     clock = environment.clock
     services = build_services(settings, environment, log)
     channels = build_channels(services, channel_names)
     deps = gateway_deps(services, channels)
     shared = build_agent_services(deps)
     mcp = build_mcp(services, shared.questions)
-    agent = build_agent(services, shared, mcp)
+    agent = build_agent(services, shared, mcp, spending or Spending())
     memory = RssMonitor(
         settings.memory.limit_mb, [agent, services.requests], reports=shared.alerts, clock=clock, log=log
     )
@@ -391,17 +397,47 @@ def build_mcp(services: Services, questions: Questions) -> McpServers:
     )
 
 
-def build_agent(services: Services, gateway: AgentServices, mcp: McpServers) -> AgentPool:
+def load_spending(spending: Spending, settings: config.Settings, environment: Environment, log: Log) -> None:
+    """Load the cost of today, where there are budgets: before anything is asked of the model. Blocking; raises nothing."""
+    if not settings.budgets.limits:
+        return
+    day = day_of(environment.clock.now())
+    since = datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
+    sums = UsageSums(settings.home, environment.disk)
+    try:
+        sums.catch_up()
+        chats, people = (
+            [(name, one.cost) for name, one in sums.by(by, since=since) if name] for by in ("chat", "person")
+        )
+    except errors.StorageError as error:
+        log.write(
+            "error", "the cost of today is not known: budgets begin anew", level="error", cause=str(error)
+        )
+        return
+    spending.load(day, chats, people)
+
+
+def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spending: Spending) -> AgentPool:
     settings, environment, log = services.settings, services.environment, services.log
     clock = environment.clock
     ports = build_tool_ports(services, gateway, mcp)
     registry = Registry(builtin_tools(ports), mcp)
+    model: Model = RecordedModel(
+        services.model, services.requests, ids=environment.ids, redact=services.redact
+    )
+    if limits := settings.budgets.limits:
+        model = BudgetedModel(
+            model,
+            spending,
+            limits,
+            approvals=gateway.approvals,
+            operators=gateway.alerts,
+            clock=clock,
+        )
     return AgentPool(
         AgentDeps(
             models=ModelDeps(
-                model=RecordedModel(
-                    services.model, services.requests, ids=environment.ids, redact=services.redact
-                ),
+                model=model,
                 default_model=model_name(settings),
                 fast_model=fast_model(settings),
                 windows=services.windows,

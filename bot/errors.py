@@ -36,6 +36,7 @@
     │   │   └── Overloaded          5xx, 529
     │   │       └── SummaryUnavailable  only what reads and writes the provider's own summaries
     │   ├── SpendLimit              a 429 or 402 that waiting does not mend
+    │   ├── BudgetSpent             a budget of ours for the day, and no operator allowed more
     │   ├── StreamBroken            cut, stalled, ended early or garbled
     │   └── ModelUnreachable        no connection
     ├── ToolError                   a tool failed; its text is for the model
@@ -357,6 +358,12 @@ class SpendLimit(ModelError):
     """A spending limit is reached; waiting does not help."""
 
     person = "My budget for the language model is used up. Whoever runs me has to look at it."
+
+
+class BudgetSpent(ModelError):
+    """What ship.json allows a chat or person for a day is spent, and no operator has allowed more."""
+
+    person = "My budget for today is used up here, so I cannot answer. Please try again tomorrow, or ask whoever runs me for more."
 
 
 class StreamBroken(ModelError):

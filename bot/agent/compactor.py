@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from bot import errors
 from bot.agent import forks, reattach, view_changes
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
@@ -189,7 +190,7 @@ class Compactor:
         except FAILED as error:
             opened = self.breaker.failed()
             self._write("a compaction failed" + (" again: none for ten minutes" if opened else ""), error)
-            if opened:
+            if opened and not isinstance(error, errors.BudgetSpent):
                 self._deps.operators.tell(
                     "the compaction of chats",
                     f"The history of {self._chat_key} could not be compacted {compaction.FAILURES} times in a row "

@@ -159,7 +159,7 @@ class MemoryWriter:
 
     def _failed(self, error: Exception) -> None:
         self._failures += 1
-        if self._failures >= compaction.FAILURES:
+        if self._failures >= compaction.FAILURES and not isinstance(error, errors.BudgetSpent):
             self._deps.operators.tell(
                 "the memory of chats",
                 f"The memory of {self._chat_key} could not be written {self._failures} times in a row "

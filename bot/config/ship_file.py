@@ -277,12 +277,24 @@ class Mcp(StrictModel):
 
 
 class Budgets(StrictModel):
-    """Not built yet: nothing but the defaults is accepted."""
+    """Limits of the cost of a day, which begins at 00:00 UTC. At four fifths of one operators are told; once it is spent, they are
+    asked whether it goes on. Null: without limit.
+    """
 
     per_chat_usd_per_day: Share | None = None
-    """US dollars that one chat may cost a day."""
+    """US dollars that one chat may cost a day, with its threads."""
     per_user_usd_per_day: Share | None = None
-    """US dollars that one person may cost a day."""
+    """US dollars that one person may cost a day, in all chats."""
+
+    @property
+    def limits(self) -> dict[Literal["chat", "person"], float]:
+        """The limits that are set."""
+        found: dict[Literal["chat", "person"], float] = {}
+        if self.per_chat_usd_per_day is not None:
+            found["chat"] = self.per_chat_usd_per_day
+        if self.per_user_usd_per_day is not None:
+            found["person"] = self.per_user_usd_per_day
+        return found
 
 
 class Log(StrictModel):
@@ -377,7 +389,7 @@ class ShipFile(StrictModel):
     mcp: Mcp = Mcp()
     """Servers of the Model Context Protocol."""
     budgets: Budgets = Budgets()
-    """Not built yet."""
+    """Limits of the cost of a day."""
     log: Log = Log()
     """The operator's log."""
     schedule: Schedule = Schedule()
@@ -392,9 +404,6 @@ class ShipFile(StrictModel):
     """Not built yet."""
 
 
-NOT_BUILT = (
-    "budgets",
-    "engine",
-)
+NOT_BUILT = ("engine",)
 """Keys of features to come: their defaults are accepted, anything else is a finding."""
 PROVIDERS_NOT_BUILT = frozenset({"bedrock", "vertex"})

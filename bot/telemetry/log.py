@@ -52,8 +52,8 @@ Line = dict[str, Any]
 
 class JsonlLog:
     """`contracts.environment.Log` on disk. `write` only copies and queues; under pressure debug lines go first, and the
-    log says how many it dropped. A disk that fails is told of once on stderr and never to the caller. `observe` gets every line at
-    once, not redacted, in the thread that writes it, be it dropped or not; it is quick and raises nothing.
+    log says how many it dropped. A disk that fails is told of once on stderr and never to the caller. `observers` get every
+    line at once, not redacted, in the thread that writes it, be it dropped or not; they are quick and raise nothing.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class JsonlLog:
         capacity: int = CAPACITY,
         part_bytes: int = PART_BYTES,
         complain: Callable[[str], object] | None = None,
-        observe: Callable[[Line], object] = lambda _: None,
+        observers: Sequence[Callable[[Line], object]] = (),
     ) -> None:
         self._folder = folder
         self._clock = clock
         self._ids = ids
         self._redact = redact or LogRedactor()
-        self._observe = observe
+        self._observers = observers
         self._keep = timedelta(keep_days)
         self._max_bytes = max_bytes
         self._capacity = capacity
@@ -121,7 +121,8 @@ class JsonlLog:
             "step": step if isinstance(step, int) else None,
         }
         line |= {key: value for key, value in where.items() if value is not None}
-        self._observe(line)
+        for observe in self._observers:
+            observe(line)
         with self._wake:
             if not self._closed and self._admit(line, level):
                 self._queued += 1

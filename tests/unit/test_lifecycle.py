@@ -21,9 +21,12 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelFacts
 from bot.instance import prepare_home
 from bot.lifecycle import Environment, Gateway, serving
+from bot.llm.budgets import Account, Spending, day_of
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
+from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk
+from bot.testing.log import MemoryLog
 
 LATE = "7ZZZZZZZZZ0000000000000000"  # of the year 10889
 
@@ -242,3 +245,33 @@ async def test_a_provider_that_does_not_say_what_its_model_takes_in_is_no_troubl
         assert gateway.windows.window("demo") is None
     assert said == []
     gateway.log.close()
+
+
+def test_what_today_has_cost_is_known_at_the_start_where_there_are_budgets(tmp_path: Path) -> None:
+    def started(disk: FaultyDisk, budgets: dict[str, float]) -> tuple[Spending, list[str]]:
+        (tmp_path / "ship.json").write_text(json.dumps({"llm": {"provider": "demo"}, "budgets": budgets}))
+        settings = config.load(tmp_path, discovery.manifests(), {})
+        log, spending = MemoryLog(), Spending()
+        environment = Environment(clock=FakeClock(), disk=disk)
+        composition.load_spending(spending, settings, environment, log)
+        return spending, [entry.message for entry in log.at("error")]
+
+    day = day_of(FakeClock().now())
+    logs = tmp_path / ".ship" / "logs"
+    logs.mkdir(parents=True)
+    usage = {"inputTokens": 1, "outputTokens": 1, "cacheReadTokens": 0, "cacheWriteTokens": 0}
+    details = {"usage": usage, "costUsd": 0.5, "person": "telegram:7", "model": "m", "purpose": "turn"}
+    line = {"kind": "llm_response", "chatKey": "telegram:chat:1:topic:2", "details": details}
+    for at in (day, "2020-01-01"):
+        said = json.dumps(line | {"timestamp": f"{at}T00:00:00.000Z"})
+        (logs / f"{at}.jsonl").write_text(f"{said}\n{said}\n")
+    found, wrong = started(FaultyDisk(SystemDisk()), {"perChatUsdPerDay": 3})
+    assert found.usd(Account(day, "chat", "telegram:chat:1")) == 1.0
+    assert found.usd(Account(day, "person", "telegram:7")) == 1.0
+    assert wrong == []
+    assert not started(FaultyDisk(SystemDisk()), {})[0].above({"chat": 0.1})
+    disk = FaultyDisk(SystemDisk())
+    disk.fail(Failure("size", times=None))
+    found, wrong = started(disk, {"perUserUsdPerDay": 3})
+    assert found.usd(Account(day, "person", "telegram:7")) == 0
+    assert wrong == ["the cost of today is not known: budgets begin anew"]

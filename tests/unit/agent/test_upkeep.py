@@ -210,14 +210,30 @@ async def test_three_failures_in_a_row_stop_it_for_ten_minutes(bench: Bench, ans
     assert len(epochs(bench)) == 1
 
 
+class Operators:
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+
+    def tell(self, subject: str, words: str) -> None:
+        self.told.append((subject, words))
+
+
+async def test_a_budget_that_is_spent_is_no_failure_that_operators_hear_of(
+    bench: Bench, answers: Answers
+) -> None:
+    operators = Operators()
+    bench.configure(operators=operators)
+    answers.memory = answers.summary = errors.BudgetSpent("$2 of $2")
+    await talk(bench, 12)
+    assert answers.forks("memory") >= 3
+    assert answers.forks("compaction") >= 3
+    assert operators.told == []
+
+
 async def test_operators_hear_of_what_fails_again_and_again(bench: Bench, answers: Answers) -> None:
-    told: list[tuple[str, str]] = []
-
-    class Operators:
-        def tell(self, subject: str, words: str) -> None:
-            told.append((subject, words))
-
-    bench.configure(operators=Operators())
+    operators = Operators()
+    told = operators.told
+    bench.configure(operators=operators)
     answers.memory = reply(text(MEMORY.markdown), stop_reason="max_tokens")
     answers.summary = errors.Overloaded("529")
     await talk(bench, 6)

@@ -121,8 +121,8 @@ BAD: list[tuple[str, Any, str]] = [
     ),
     (
         "deep feature to come",
-        {"budgets": {"perChatUsdPerDay": 1.5}},
-        "budgets.perChatUsdPerDay: .*not available yet",
+        {"engine": {"kind": "dbos"}},
+        "engine.kind: .*not available yet",
     ),
     (
         "server without a way to it",
@@ -396,19 +396,19 @@ def test_everything_that_is_wrong_is_told_at_once(load: Load) -> None:
             "other": {},
         },
         "operators": ["bob"],
-        "budgets": {"perChatUsdPerDay": 1},
+        "engine": {"kind": "dbos"},
     }
     with pytest.raises(errors.ConfigError) as caught:
         load(document, {"SMA_LOG_LLM_MESSAGES": "maybe"})
     assert sorted(line.split(": ")[0] for line in caught.value.findings) == [
         "SMA_LOG_LLM_MESSAGES",
-        "budgets.perChatUsdPerDay",
         "channels.door.host",
         "channels.other",
         "channels.pigeon.allow[0]",
         "channels.pigeon.allow[1]",
         "channels.pigeon.beakToken",
         "channels.pigeon.wingToken",
+        "engine.kind",
         "llm.apiKey",
         "llm.maxTokens",
         "nmae",

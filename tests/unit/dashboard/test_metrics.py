@@ -31,7 +31,9 @@ def counted() -> LogMetrics:
 
 @pytest.fixture
 def log(tmp_path: Path, counted: LogMetrics) -> Iterator[JsonlLog]:
-    made = JsonlLog(tmp_path, clock=FakeClock(), disk=SystemDisk(), ids=UlidSource(), observe=counted.observe)
+    made = JsonlLog(
+        tmp_path, clock=FakeClock(), disk=SystemDisk(), ids=UlidSource(), observers=[counted.observe]
+    )
     yield made
     made.close()
 

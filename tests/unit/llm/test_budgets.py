@@ -1,0 +1,177 @@
+"""Budgets of a day: looked at before each call, told at four fifths, asked about once they are spent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts.approvals import Approval, Verdict
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.model import ModelReply
+from bot.llm.budgets import UNHEARD, BudgetedModel, Spending, day_of
+from bot.telemetry import turn_scope
+from bot.testing.clock import FakeClock
+from tests.unit.llm.asking import ScriptedModel, ask, user
+
+REPLY = ModelReply(content=[{"type": "text", "text": "hi"}], stop_reason="end_turn")
+OPERATOR = "telegram:1"
+ALLOWED, DENIED = Verdict("approved", OPERATOR), Verdict("denied", OPERATOR)
+CHAT = "slack:chat:C1:thread:1.1"
+
+
+class Desk:
+    """Operators who answer as they are told to, and one chat whose calls cost a dollar each."""
+
+    def __init__(
+        self, verdicts: list[Verdict], *, spent: float = 0.0, fails: bool = False, **limits: float
+    ) -> None:
+        self.verdicts, self.fails = verdicts, fails
+        self.asked: list[Approval] = []
+        self.told: list[str] = []
+        self.calls = 0
+        self.clock = FakeClock()
+        self.spending = Spending()
+        self.spending.load(day_of(self.clock.now()), [(CHAT, spent)], [("slack:U1", spent)])
+        given: Any = limits or {"chat": 2.0}
+        self.model = BudgetedModel(
+            self.answering(), self.spending, given, approvals=self, operators=self, clock=self.clock
+        )
+        self.turns = iter(f"turn {number}" for number in range(100))
+
+    def answering(self) -> Any:
+        return ScriptedModel(*([REPLY] for _ in range(50)))
+
+    async def decide(self, asked: Approval) -> Verdict:
+        self.asked.append(asked)
+        if self.fails:
+            raise errors.StorageError("no room")
+        return self.verdicts.pop(0)
+
+    def tell(self, subject: str, words: str) -> None:
+        self.told.append(f"{subject}: {words}")
+
+    async def call(
+        self, turn: str = "", purpose: str = "turn", chat: str | None = CHAT, person: str | None = "slack:U1"
+    ) -> bool:
+        """A call of the model that costs a dollar; False where it is not made."""
+        key = None if chat is None else ChatKey.parse(chat)
+        who = None if person is None else UserRef.parse(person)
+        with turn_scope(chat_key=key, request_id=turn or next(self.turns), person=who):
+            stream = self.model.stream(ask(user("hi"), purpose=purpose))
+            try:
+                async for item in stream:
+                    assert item == REPLY
+                    self.pay(1.0, chat, person)
+            except errors.BudgetSpent:
+                return False
+        self.calls += 1
+        return True
+
+    def pay(
+        self, usd: float, chat: str | None = CHAT, person: str | None = "slack:U1", ahead: float = 0.0
+    ) -> None:
+        at = f"{day_of(self.clock.now() + ahead)}T12:00:00.000Z"
+        details = {"costUsd": usd, "person": person}
+        line = {"kind": "llm_response", "timestamp": at, "details": details}
+        self.spending.observe(line | ({"chatKey": chat} if chat else {}))
+
+
+async def test_up_to_its_budget_a_chat_is_answered_and_operators_hear_of_four_fifths_once() -> None:
+    desk = Desk([DENIED], chat=5.0)
+    assert [await desk.call() for _ in range(6)] == [True] * 5 + [False]
+    (told,) = desk.told
+    assert "The chat slack:chat:C1 has cost $4.00 of $5.00 today (budgets.perChatUsdPerDay)" in told
+    (asked,) = desk.asked
+    assert "this chat has cost $5.00 of $5.00" in asked.shown
+    assert (asked.rule, asked.granted, asked.user_id) == ("budgets.perChatUsdPerDay", False, "U1")
+
+
+async def test_what_an_earlier_process_told_is_not_told_again() -> None:
+    desk = Desk([], spent=4.5, chat=5.0)
+    assert await desk.call()
+    assert desk.told == []
+
+
+async def test_once_is_for_a_turn_and_what_it_starts_beside() -> None:
+    desk = Desk([ALLOWED, DENIED], spent=2.0)
+    assert await desk.call("a")
+    assert await desk.call("a", "subagent")
+    assert await desk.call("a", "memory")
+    assert len(desk.asked) == 1
+    assert not await desk.call("b")
+    assert [one.request_id for one in desk.asked] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("scope", "elsewhere"), [("chat", False), ("always", True)])
+async def test_for_the_chat_or_always_is_until_the_day_ends(scope: Any, elsewhere: bool) -> None:
+    desk = Desk([Verdict("approved", OPERATOR, scope), Verdict("nobody"), DENIED], spent=9.0, person=9.0)
+    assert [await desk.call() for _ in range(3)] == [True] * 3
+    assert await desk.call(chat="telegram:chat:5") is elsewhere
+    first = desk.asked[0]
+    await desk.clock.advance(86_400)
+    desk.pay(9.5)
+    if elsewhere:
+        desk.verdicts.pop(0)
+    assert not await desk.call()
+    assert desk.asked[-1].fingerprint != first.fingerprint
+
+
+async def test_a_new_day_begins_with_nothing() -> None:
+    desk = Desk([DENIED], spent=2.0)
+    assert not await desk.call()
+    await desk.clock.advance(86_400)
+    assert await desk.call()
+    desk.pay(5.0, ahead=-86_400.0)
+    assert await desk.call(), "a line of yesterday that comes late is yesterday's"
+
+
+async def test_where_it_is_denied_nobody_is_asked_again_that_day_and_where_nobody_answers_for_an_hour() -> (
+    None
+):
+    desk = Desk([Verdict("expired"), DENIED], spent=2.0)
+    assert [await desk.call() for _ in range(3)] == [False] * 3
+    assert len(desk.asked) == 1
+    await desk.clock.advance(UNHEARD)
+    assert [await desk.call() for _ in range(3)] == [False] * 3
+    await desk.clock.advance(UNHEARD)
+    assert not await desk.call()
+    assert len(desk.asked) == 2
+
+
+@pytest.mark.parametrize("purpose", ["memory", "compaction"])
+async def test_what_runs_beside_turns_is_left_out_and_nobody_is_asked(purpose: str) -> None:
+    desk = Desk([], spent=2.0)
+    assert not await desk.call(purpose=purpose)
+    assert desk.asked == []
+
+
+@pytest.mark.parametrize("ended", ["nobody", "unattended"])
+async def test_operators_who_cannot_be_asked_are_told(ended: Any) -> None:
+    desk = Desk([Verdict(ended)], spent=2.0)
+    assert not await desk.call()
+    assert "has cost $2.00 of $2.00 today and is not answered any more" in desk.told[-1]
+
+
+async def test_a_question_that_cannot_be_written_is_a_no() -> None:
+    assert not await Desk([], spent=2.0, fails=True).call()
+
+
+async def test_a_person_pays_in_all_chats_and_a_chat_with_its_threads() -> None:
+    desk = Desk([DENIED, DENIED], chat=3.0, person=2.0)
+    assert await desk.call(chat="slack:chat:C1:thread:1.1", person="slack:U1")
+    assert await desk.call(chat="slack:chat:C2", person="slack:U1")
+    assert not await desk.call(chat="telegram:chat:9", person="slack:U1")
+    assert await desk.call(chat="slack:chat:C1:thread:2.2", person="slack:U2")
+    assert await desk.call(chat="slack:chat:C1", person="slack:U3")
+    assert not await desk.call(chat="slack:chat:C1:thread:3.3", person="slack:U4")
+    assert [one.rule for one in desk.asked] == ["budgets.perUserUsdPerDay", "budgets.perChatUsdPerDay"]
+    assert await desk.call(chat=None, person=None), "a call of nobody's has no budget"
+    desk.pay(1.0, chat="no chat at all", person=None)
+
+
+async def test_a_failure_that_the_provider_bills_counts_too() -> None:
+    desk = Desk([DENIED], spent=1.0)
+    desk.pay(1.0)
+    assert not await desk.call()
