@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -251,14 +251,16 @@ def _is_on(loc: Loc, filled: FilledDocument, manifests: Mapping[str, Manifest]) 
 def _validated(filled: FilledDocument, manifests: Mapping[str, Manifest], found: list[str]) -> Any:
     """The file as a model. What is wrong is noted and left out, so that the rest is checked as well."""
     model = _model(manifests)
-    document = filled.document
+    document, gone = filled.document, set[Loc]()
     for _ in range(5):
         try:
             return model.model_validate_json(json.dumps(document), by_alias=True, by_name=False)
         except ValidationError as error:
-            found += _invalid(error, filled, manifests)
+            found += _invalid(error, filled, manifests, gone)
             for item in error.errors(include_url=False, include_context=False, include_input=False):
-                document = _pruned(document, item["loc"])
+                # Where a value is missing, what it is missing in is left out.
+                gone.add(item["loc"])
+                document = _pruned(document, item["loc"][:-1] if item["type"] == "missing" else item["loc"])
             document["channels"] = {name: {} for name in manifests} | document.get("channels", {})
     return None
 
@@ -273,9 +275,11 @@ def _pruned(document: dict[str, Any], loc: Loc) -> dict[str, Any]:
 
 
 def _invalid(
-    error: ValidationError, filled: FilledDocument, manifests: Mapping[str, Manifest]
+    error: ValidationError, filled: FilledDocument, manifests: Mapping[str, Manifest], gone: Collection[Loc]
 ) -> Iterator[str]:
     for item in error.errors(include_url=False):
+        if item["loc"] in gone:
+            continue
         known = _known(item["loc"][:-1], manifests)
         yield from_error(dict(item), known=known, hidden=filled.is_hidden(item["loc"]))
 

@@ -41,7 +41,18 @@ ROOM, ANN = "C3100", "U3001"
 FORUM = -3200
 OPERATOR = 3009
 UNUSED = 1_000
-NOT_KEPT = {".gitignore", ".lock", "cache", "index.db", "lock", "logs", "pid", "reserve", "schema"}
+NOT_KEPT = {
+    ".gitignore",
+    ".lock",
+    "cache",
+    "index.db",
+    "lock",
+    "logs",
+    "pid",
+    "reserve",
+    "schema",
+    "usage.db",
+}
 """What a start makes anew, in `.ship` and below it. The journal is kept as SQL, recorded requests are not kept."""
 FRAMES = "transcripts/frames"
 """Parts of requests, named by what they hold, as earlier versions left them: kept once for all journals."""

@@ -116,7 +116,13 @@ def test_check_names_models_whose_cost_cannot_be_told(
     assert "price" not in shipmate("check", "--dir", project).err
     own["small-1"]["input"] = -1
     (project / "ship.json").write_text(json.dumps(priced))
-    assert "llm.prices.small-1.input: found -1" in shipmate("check", "--dir", project).err
+    del own["claude-next-9"]["output"]
+    (project / "ship.json").write_text(json.dumps(priced))
+    findings = shipmate("check", "--dir", project).err.splitlines()
+    assert [line.split(";")[0] for line in findings if "llm.prices" in line] == [
+        "llm.prices.claude-next-9.output: found nothing",
+        "llm.prices.small-1.input: found -1 (a number)",
+    ]
 
 
 def test_check_warns_of_an_open_env_file(shipmate: Shipmate, project: Path) -> None:
