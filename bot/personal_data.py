@@ -119,8 +119,9 @@ class PersonalData:
         return line.get("role") in {"user", "system"} and who == (self._person.channel, self._person.user_id)
 
     def _is_theirs(self, line: Json, found: Found) -> bool:
-        """True of a line of the archive that they wrote, or that answers one."""
-        return self._wrote(line) or _request(line) in found.requests
+        """True of a line of the archive that they wrote, or that answers one. What others wrote never is, whatever it says."""
+        others = line.get("role") == "user" and not self._wrote(line)
+        return not others and (self._wrote(line) or _request(line) in found.requests)
 
     def _logged(self) -> Iterator[Json]:
         for _, _, path in telemetry.day_files(self._home / LOGS, self._disk):

@@ -90,6 +90,7 @@ async def home(tmp_path: Path) -> Path:
         said(GROUP, "bob once more", "BOB2", BOB),
         said(OTHER, "may ann?", "ANN1"),
         said(OTHER, "bob alone", "BOB3", BOB),
+        said(OTHER, "bob with the id of another", "ANN1", BOB),
     ):
         await archive.append(line)
     await archive.close()
@@ -158,7 +159,7 @@ def texts(home: Path) -> set[str]:
     return {json.loads(line)["text"] for path in files for line in path.read_bytes().splitlines()}
 
 
-BOBS_TEXTS = {"bob in the group", "answer to bob", "bob once more", "bob alone"}
+BOBS_TEXTS = {"bob in the group", "answer to bob", "bob once more", "bob alone", "bob with the id of another"}
 
 
 def everything(home: Path) -> bytes:
@@ -191,7 +192,7 @@ async def test_all_that_is_of_a_person_goes_and_is_counted(home: Path) -> None:
     assert sorted(path.name for path in (home / "transcripts").iterdir()) == []
     assert {path.parent.name for path in (home / "artifacts").rglob("*.txt")} == {"telegram%3Achat%3A-5"}
     with closing(Index.opened(home / "index.db", home / "chats", DISK)) as index:
-        assert index.counted() == (2, 4)
+        assert index.counted() == (2, 5)
     for raw in (
         (home / "logs" / "2026-11-24.jsonl").read_bytes(),
         gzip.decompress((home / "logs" / "2026-11-23.jsonl.gz").read_bytes()),
@@ -291,10 +292,10 @@ async def test_an_erasure_that_was_cut_off_is_finished_by_another_one(home: Path
 
 async def test_a_half_erased_person_is_found_by_what_was_noted(home: Path) -> None:
     """The archive and the journal that named their turns are gone by then."""
-    note = {"v": 1, "person": f"telegram:{ANN}", "requests": ["BOB3"], "own": [], "shared": [str(OTHER)]}
+    note = {"v": 1, "person": f"telegram:{ANN}", "requests": ["BOB1"], "own": [], "shared": [str(OTHER)]}
     (home / "erasing.json").write_text(json.dumps(note), encoding="utf-8")
     await data(home).erase()
-    assert texts(home) == BOBS_TEXTS - {"bob alone"}
+    assert texts(home) == BOBS_TEXTS - {"answer to bob"}
 
 
 async def test_a_running_gateway_and_a_restore_that_was_cut_off_are_left_alone(home: Path) -> None:
