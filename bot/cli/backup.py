@@ -38,7 +38,7 @@ def backup(file: Target, root: Dir = Here) -> None:
         raise errors.NotFound(f"there is no {HOME} in {str(root)!r}")
     made = backups.write(root / HOME, target, disk=SystemDisk(), clock=SystemClock())
     say(
-        f"{made.files:,} files, {made.size / 2**20:,.1f} MB"
+        f"Files: {made.files:,}, {made.size / 2**20:,.1f} MB"
         + (", while the gateway runs" if made.running else "")
     )
     say("ship.json, .env and the other files of the project are not in it.")
@@ -59,7 +59,7 @@ def restore(
     from bot.system import SystemDisk
 
     found = backups.restore(file, root / HOME, disk=SystemDisk(), moved=moved)
-    say(f"{found.files:,} files, {found.size / 2**20:,.1f} MB; the search index is made")
+    say(f"Files: {found.files:,}, {found.size / 2**20:,.1f} MB; the search index is made")
     if not moved:
         complain(
             "What was open at the time of the backup is closed; people whose last message has no answer are told to send it "

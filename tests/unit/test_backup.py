@@ -339,6 +339,54 @@ async def test_a_restore_that_was_cut_off_keeps_a_gateway_away_and_can_be_done_a
         pass
 
 
+class Killed(BaseException):
+    """The process dies where it is: nothing that it would do after an error is done."""
+
+
+class Dying(SystemDisk):
+    """A disk whose process dies before the rename with a number, and leaves what was renamed before it."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise Killed
+        super().rename(source, target)
+
+
+async def test_a_kill_at_any_rename_leaves_nothing_half_restored_that_counts(
+    home: Path, tmp_path: Path
+) -> None:
+    await at_work(home)
+    await said(home, "one", "two")
+    (home / "access.json").write_text("{}", encoding="utf-8")
+    backup.write(home, tmp_path / "file", disk=DISK, clock=CLOCK)
+    there = tmp_path / "there" / ".ship"
+    for kills in range(20):
+        try:
+            backup.restore(tmp_path / "file", there, disk=Dying(kills), moved=True)
+        except Killed:
+            with pytest.raises(errors.ConfigError, match="restore"), instance.held(there):
+                pass
+        else:
+            break
+    assert kills > 3
+    assert await read(there) == ["one", "two"]
+    assert await rows(there, OPEN) == [("A",), ("B",)]
+    with instance.held(there):
+        pass
+
+
+async def test_a_kill_before_the_last_step_leaves_no_backup(home: Path, tmp_path: Path) -> None:
+    await said(home, "one")
+    with pytest.raises(Killed):
+        backup.write(home, tmp_path / "file", disk=Dying(0), clock=CLOCK)
+    assert not (tmp_path / "file").exists()
+    backup.write(home, tmp_path / "file", disk=DISK, clock=CLOCK)
+
+
 async def test_a_gateway_that_ran_meanwhile_has_not_only_moved(home: Path, tmp_path: Path) -> None:
     await said(home, "one")
     with instance.locked(home):
