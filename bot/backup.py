@@ -26,6 +26,7 @@ from bot import errors, instance, package
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, OpenFile
 from bot.history import index, jsonl, pieces, rotation
+from bot.history.usage import FILE as USAGE
 from bot.journal import snapshot
 
 VERSION = 1
@@ -86,9 +87,11 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock) -> Backup:
             ):
                 writer = _Writer(home, tar, disk, int(clock.now()))
                 writer.add_bytes(ABOUT, jsonl.dumps(_facts(clock, running=running)))
-                if disk.size(home / JOURNAL):
-                    snapshot.copy(home / JOURNAL, scratch / JOURNAL)
-                    writer.add(JOURNAL, disk.open(scratch / JOURNAL))
+                # The sums before the log that they are counted from: what they do not have yet is counted then.
+                for name in (JOURNAL, USAGE):
+                    if disk.size(home / name):
+                        snapshot.copy(home / name, scratch / name)
+                        writer.add(name, disk.open(scratch / name))
                 writer.add_all()
             raw.flush()
             os.fsync(raw.fileno())
@@ -187,7 +190,7 @@ class _Writer:
 
 
 def _is_left_out(name: str) -> bool:
-    return name in _LEFT_OUT or name.startswith((JOURNAL, INDEX)) or name.endswith((".new", ".tmp"))
+    return name in _LEFT_OUT or name.startswith((JOURNAL, INDEX, USAGE)) or name.endswith((".new", ".tmp"))
 
 
 def _is_file(path: Path) -> bool:

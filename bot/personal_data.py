@@ -27,6 +27,8 @@ from bot.contracts.memory_files import MemoryOwner
 from bot.history import index, jsonl, names, pieces, rotation
 from bot.history.artifacts import ArtifactStore, what_of
 from bot.history.memory_files import SESSION, NoteStore
+from bot.history.usage import FILE as USAGE
+from bot.history.usage import UsageSums
 from bot.journal import personal
 
 CHATS, TRANSCRIPTS, MEMORY, ARTIFACTS, LOGS = "chats", "transcripts", "memory", "artifacts", "logs"
@@ -61,6 +63,7 @@ class PersonalData:
         self._archives = rotation.ArchiveFiles(home / CHATS, disk)
         self._artifacts = ArtifactStore(home / ARTIFACTS, disk=disk, ids=ids, clock=clock, log=log)
         self._notes = NoteStore(home / MEMORY, disk=disk)
+        self._usage = UsageSums(home, disk)
 
     # ------------------------------------------------------------ finding
 
@@ -135,7 +138,7 @@ class PersonalData:
             line.get("chatKey") in found.own
             or line.get("requestId") in found.requests
             or self._person.user_id in (details.get("userId"), details.get("user"))
-            or str(self._person) in (details.get("by"), details.get("operator"))
+            or str(self._person) in (details.get("by"), details.get("operator"), details.get("person"))
         )
 
     # ------------------------------------------------------------ giving out
@@ -150,14 +153,21 @@ class PersonalData:
             yield note
         for item in self._exported_files(found):
             yield item
-        if self._disk.size(self._home / JOURNAL):
-            rows = personal.rows(self._home / JOURNAL, self._person, found.requests, found.own)
-            for table, row in rows:
-                yield {"from": f"journal.{table}", "value": row}
+        for table, row in self._exported_rows(found):
+            yield {"from": table, "value": row}
         for line in filter(lambda one: self._is_logged_of(one, found), self._logged()):
             yield {"from": LOGS, "value": line}
         for name in self._lists().lists_with(self._person.channel, self._person.user_id):
             yield {"from": ACCESS_FILE, "value": name}
+
+    def _exported_rows(self, found: Found) -> Iterator[tuple[str, Json]]:
+        if self._disk.size(self._home / JOURNAL):
+            rows = personal.rows(self._home / JOURNAL, self._person, found.requests, found.own)
+            for table, row in rows:
+                yield f"journal.{table}", row
+        if self._disk.size(self._home / USAGE):
+            for row in self._usage.rows(str(self._person), found.own):
+                yield USAGE, row
 
     async def _exported_notes(self, found: Found) -> AsyncIterator[Json]:
         owners = [MemoryOwner("person", str(self._person))]
@@ -194,7 +204,12 @@ class PersonalData:
         with instance.locked(self._home):
             instance.must_be_whole(self._home)
             found = self._taken_up(self.find())
+            counted = bool(self._disk.size(self._home / USAGE))
+            if counted:
+                self._usage.catch_up()
             gone = self._erase_logs(found)
+            if counted:
+                gone["sums of usage"] = self._usage.erase(str(self._person), found.own)
             gone |= await self._erase_notes(found)
             gone |= await self._erase_artifacts(found)
             gone |= self._erase_transcripts(found)

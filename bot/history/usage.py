@@ -12,7 +12,7 @@ import math
 import sqlite3
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
@@ -45,6 +45,12 @@ CREATE TABLE latencies (
     hour INTEGER, chat TEXT, ms INTEGER, count INTEGER NOT NULL, PRIMARY KEY (hour, chat, ms)
 ) WITHOUT ROWID;
 """
+
+_COLUMNS = ("hour", "chat", "person", "model", "purpose", *_COUNTED)
+_MARKS = ", ".join("?" * len(_COLUMNS))
+_MORE = ", ".join(f"{name} = {name} + excluded.{name}" for name in _COUNTED)
+_ADD = f"INSERT INTO usage VALUES ({_MARKS}) ON CONFLICT DO UPDATE SET {_MORE}"  # noqa: S608 - constants
+_ADD_COUNT = "INSERT INTO {} VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count"
 
 _WHERE = " WHERE hour >= :hour AND (:chat IS NULL OR chat = :chat)"
 By = Literal["day", "person", "chat", "model"]
@@ -180,6 +186,31 @@ class UsageSums:
         if name != "day":
             found.sort(key=lambda one: (-one[1].cost, -one[1].prompt, one[0]))
         return found
+
+    def rows(self, person: str, chats: Collection[str]) -> list[dict[str, Any]]:
+        """The sums of a person, and of chats."""
+        with self._opened() as db:
+            return [dict(zip(_COLUMNS, row, strict=True)) for row in _of(db, "usage", person, chats)]
+
+    def erase(self, person: str, chats: Collection[str]) -> int:
+        """Take the names of a person and of chats off the sums, which stay; how many rows had one. The log counts as counted as it
+        is now: lines were erased from it.
+        """
+        with self._opened() as db:
+            db.execute("PRAGMA secure_delete = ON")
+            count = 0
+            with _transaction(db):
+                for table, add in (
+                    ("usage", _ADD),
+                    ("failures", _ADD_COUNT.format("failures")),
+                    ("latencies", _ADD_COUNT.format("latencies")),
+                ):
+                    count += _unname(db, table, add, person, chats)
+                sizes = [(_name(path), self._size(path)) for _, _, path in day_files(self._logs, self._disk)]
+                db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?)", sizes)
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return count
 
     @staticmethod
     def _grouped(
@@ -328,17 +359,31 @@ def _take(groups: Mapping[_Key, UsageTotals], raw: bytes) -> None:
 
 
 def _add(db: sqlite3.Connection, groups: Mapping[_Key, UsageTotals]) -> None:
-    marks = ", ".join("?" * (5 + len(_COUNTED)))
-    more = ", ".join(f"{name} = {name} + excluded.{name}" for name in _COUNTED)
-    db.executemany(
-        f"INSERT INTO usage VALUES ({marks}) ON CONFLICT DO UPDATE SET {more}",  # noqa: S608 - constants
-        ((*key, *sums.counted) for key, sums in groups.items()),
-    )
-    more = " VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count"
+    db.executemany(_ADD, ((*key, *sums.counted) for key, sums in groups.items()))
     for (hour, chat, *_), sums in groups.items():
         for table, counts in (("failures", sums.errors), ("latencies", sums.latencies)):
             rows = [(hour, chat, name, count) for name, count in counts.items()]
-            db.executemany("INSERT INTO " + table + more, rows)
+            db.executemany(_ADD_COUNT.format(table), rows)
+
+
+def _of(db: sqlite3.Connection, table: str, person: str, chats: Collection[str]) -> list[tuple[Any, ...]]:
+    """The rows of a table that name a person, or one of these chats."""
+    rows = db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - a constant
+    return [row for row in rows if row[1] in chats or (table == "usage" and row[2] == person)]
+
+
+def _unname(db: sqlite3.Connection, table: str, add: str, person: str, chats: Collection[str]) -> int:
+    found = _of(db, table, person, chats)
+    keys = 5 if table == "usage" else 3
+    names = [column[1] for column in db.execute(f"PRAGMA table_info({table})")][:keys]
+    where = " AND ".join(f"{name} = ?" for name in names)
+    db.executemany(f"DELETE FROM {table} WHERE {where}", (row[:keys] for row in found))  # noqa: S608 - constants
+    for hour, chat, third, *rest in found:
+        left = "" if chat in chats else chat
+        db.execute(
+            add.format(table), (hour, left, "" if table == "usage" and third == person else third, *rest)
+        )
+    return len(found)
 
 
 def _given(chat: str | None, since: float) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ _LET_GO = (
 
 
 def copy(path: Path, target: Path) -> None:
-    """Write a journal of any version to a new file, as it is at one moment. Whoever writes to it goes on meanwhile.
+    """Write a database of any version to a new file, as it is at one moment. Whoever writes to it goes on meanwhile.
 
     Raises `errors.StorageError` where it cannot be read, or is damaged.
     """
@@ -35,10 +35,10 @@ def copy(path: Path, target: Path) -> None:
             db.backup(copied)
             (verdict,) = copied.execute(f"PRAGMA {file.WHOLE}(1)").fetchone()
     except sqlite3.Error as error:
-        raise errors.StorageError(f"the journal cannot be copied: {error}") from error
+        raise errors.StorageError(f"{path.name} cannot be copied: {error}") from error
     if verdict != "ok":
         raise errors.StorageError(
-            f"the journal is damaged ({verdict}); a restart of the gateway sets it aside and goes on with what can be "
+            f"{path.name} is damaged ({verdict}); a restart of the gateway sets it aside and goes on with what can be "
             "read of it"
         )
 

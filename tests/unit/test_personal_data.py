@@ -22,6 +22,7 @@ from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.index import Index
 from bot.history.memory_files import NoteStore
+from bot.history.usage import UsageSums
 from bot.journal import SqliteJournal
 from bot.personal_data import PersonalData
 from bot.system import SystemClock, SystemDisk, UlidSource
@@ -152,6 +153,31 @@ async def home(tmp_path: Path) -> Path:
     (folder / "logs" / "2026-11-24.jsonl").write_bytes(data)
     (folder / "logs" / "2026-11-23.jsonl.gz").write_bytes(gzip.compress(data))
     return folder
+
+
+async def test_sums_of_usage_stay_without_names(home: Path) -> None:
+    usage = {"inputTokens": 1, "outputTokens": 1, "cacheReadTokens": 0, "cacheWriteTokens": 0}
+    for key, person in ((ALONE, ANN), (GROUP, ANN), (GROUP, BOB)):
+        details = {
+            "model": "m",
+            "person": f"telegram:{person}",
+            "usage": usage,
+            "costUsd": 1.0,
+            "latencyMs": 5,
+        }
+        told = {"kind": "llm_response", "chatKey": str(key), "timestamp": "2026-11-24T12:00:00Z"}
+        with (home / "logs" / "2026-11-24.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(told | {"details": details}) + "\n")
+    sums = UsageSums(home, DISK)
+    sums.catch_up()
+    assert [item async for item in data(home).export() if item["from"] == "usage.db"] != []
+    gone = await data(home).erase()
+    assert gone["sums of usage"] == 3
+    assert sums.total().cost == 3.0
+    sums.catch_up()
+    assert sums.total().cost == 3.0
+    assert {person for person, _ in sums.by("person")} == {"", f"telegram:{BOB}"}
+    assert ANN.encode() not in everything(home)
 
 
 def texts(home: Path) -> set[str]:

@@ -202,3 +202,24 @@ def test_a_kill_at_any_moment_counts_nothing_twice(home: Path, sums: UsageSums) 
     assert len(ends) > 3
     assert set(ends) == {-signal.SIGKILL, 0}
     assert sums.total().calls == cost(sums) / 0.25 == 3 * len(ends)
+
+
+def test_a_person_and_their_chats_lose_their_names_and_the_sums_stay(home: Path, sums: UsageSums) -> None:
+    theirs = answer(chat="web:chat:2", person="web:b") + answer(chat="web:chat:1", person="web:b")
+    theirs += line("llm_response", chat="web:chat:2", error="Overloaded", person="web:b")
+    path = write(home, theirs + answer() + answer(chat="web:chat:2", person=""))
+    sums.catch_up()
+    before = sums.total()
+    assert {row["chat"] for row in sums.rows("web:b", {"web:chat:2"})} == {"web:chat:1", "web:chat:2"}
+    path.write_text(answer(), encoding="utf-8")  # as an erasure leaves the log
+    assert sums.erase("web:b", {"web:chat:2"}) == 6
+    assert sums.rows("web:b", {"web:chat:2"}) == []
+    sums.catch_up()
+    assert sums.total() == before
+    assert dict(sums.by("person")).keys() == {"", "web:a"}
+    assert dict(sums.by("chat")).keys() == {"", "web:chat:1"}
+    data = b"".join(one.read_bytes() for one in home.glob("usage.db*"))
+    assert b"web:b" not in data
+    assert b"web:chat:2" not in data
+    write(home, answer())
+    assert cost(sums) == before.cost + 0.25
