@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from bot import errors, text
 from bot.agent import assistant_text
@@ -66,6 +67,8 @@ class ActiveTurn:
         self._ended = False
         self._recorded: Sequence[StepRecord] = ()
         self._late: list[Inbound] = []
+        self._call: asyncio.Future[None] | None = None
+        self._anew = request.anew
 
     async def begin(self, news: Mapping[str, str] = prompt.NO_NEWS) -> None:
         """Write the user's message, and what else belongs to it from the beginning, such as the surroundings that have
@@ -238,6 +241,38 @@ class ActiveTurn:
             self._late += self.request.take_more()
         await self.take_late()
 
+    def ask_anew(self) -> None:
+        """Give up the model call that runs, if any: its person has added something to the question."""
+        self._anew = True
+        if self._call is not None:
+            self._call.cancel()
+
+    async def added(self, *, anew: bool) -> None:
+        """Take up what its person has added, where the question is put `anew`: it is on file before the model is asked."""
+        if self._anew and anew:
+            self._anew = False
+            await self.take_more()
+            await self.request.joined()
+
+    async def heard(self, listening: Coroutine[Any, Any, None], *, anew: bool) -> bool:
+        """Listen to a model call; False where it was given up (`anew` says that it may be)."""
+        if not anew:
+            await listening
+            return True
+        call = self._call = asyncio.ensure_future(listening)
+        try:
+            await asyncio.wait([call])
+        finally:
+            self._call = None
+            if not call.done():
+                call.cancel()
+                await asyncio.wait([call])
+        if call.cancelled():
+            self._partial = Partial()
+            return False
+        call.result()
+        return True
+
     async def take_late(self) -> bool:
         """Take up what belongs to the turn and is not written yet; False where there is nothing."""
         if not self._late:
@@ -251,6 +286,8 @@ class ActiveTurn:
 
     async def started(self, call: Json, *, wait: bool) -> None:
         self._must_run()
+        if wait:
+            self.request.acted()
         begun = self.steps.begin(call["id"], "tool", call["name"])
         if wait and not all(await asyncio.shield(asyncio.gather(begun, self._ledger.flush()))):
             raise errors.StorageError("a tool call cannot be recorded")

@@ -54,6 +54,11 @@ class ContinuationPolicy:
     paused: bool = False
     """True if the next request gives the provider its own words back."""
 
+    @property
+    def goes_on(self) -> bool:
+        """True if the next request goes on with an answer of which something is there."""
+        return bool(self.tail) or self.continued > 0 or self.paused
+
     @classmethod
     def begun(cls, deps: AgentDeps) -> ContinuationPolicy:
         return cls(deps, deps.budget().max_tokens)

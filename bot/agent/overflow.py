@@ -73,6 +73,7 @@ async def ask(
     tries = _Tries(continuation.max_tokens)
     await turn.compactor.before_asking(turn.shown())
     while True:
+        await turn.added(anew=not continuation.goes_on)
         request = view.render(
             model=deps.models.name,
             max_tokens=tries.max_tokens,
@@ -82,15 +83,12 @@ async def ask(
             injected=turn.injected,
             current=[*turn.view, *continuation.tail],
         )
-        if not tries.unbound and (
-            loose := next(loose_thinking(turn.view_changes.sent, request.messages), None)
-        ):
-            tries.unbound = True
-            deps.log.write("repair", "thinking came loose and is left out", level="error", cause=loose)
-            await turn.strip_thinking("thinking")
+        if await _came_loose(turn, request, tries, deps):
             continue
         try:
-            return await _answer(turn, _sound(request, continuation), continuation)
+            reply = await _answer(turn, _sound(request, continuation), continuation)
+            if reply is not None:
+                return reply
         except (errors.RequestInvalid, errors.SummaryUnavailable) as error:
             if not await _without_what_is_bound(turn, tries, error, continuation):
                 raise
@@ -105,6 +103,17 @@ async def ask(
         except errors.ContextOverflow as error:
             deps.models.windows.refused(request.model, error)
             _shrink(turn, request, tries, error, deps)
+
+
+async def _came_loose(turn: ActiveTurn, request: ModelRequest, tries: _Tries, deps: AgentDeps) -> bool:
+    """Leave out thinking where some of it no longer stands where it did; True where there was any."""
+    loose = None if tries.unbound else next(loose_thinking(turn.view_changes.sent, request.messages), None)
+    if not loose:
+        return False
+    tries.unbound = True
+    deps.log.write("repair", "thinking came loose and is left out", level="error", cause=loose)
+    await turn.strip_thinking("thinking")
+    return True
 
 
 async def _without_what_is_bound(
@@ -135,19 +144,33 @@ def _sound(request: ModelRequest, continuation: ContinuationPolicy) -> ModelRequ
     return sent
 
 
-async def _answer(turn: ActiveTurn, request: ModelRequest, continuation: ContinuationPolicy) -> ModelReply:
+async def _answer(
+    turn: ActiveTurn, request: ModelRequest, continuation: ContinuationPolicy
+) -> ModelReply | None:
+    """The answer; None where the question is put anew."""
     deps = continuation.deps
     heard = turn.asks(request)
     reply: ModelReply | None = None
     preview = turn.request.preview
-    try:
+
+    async def listen() -> None:
+        nonlocal reply
+        speaks = False
         async for event in deps.models.model.stream(request):
             heard.take(event)
-            if preview is not None and heard.speaks:
+            if preview is not None and heard.speaks and not speaks:
+                speaks = True
                 preview(heard.shown)
-                preview = None
             if isinstance(event, ModelReply):
                 reply = event
+
+    try:
+        if not await turn.heard(listen(), anew=not continuation.goes_on):
+            if preview is not None and heard.speaks:
+                preview(str)
+            turn.steps.failed("begun anew")
+            deps.log.write("steer", "the model is asked anew, with what was added meanwhile")
+            return None
         if reply is None:
             raise errors.StreamBroken("the model's stream ended without a reply")
     except errors.ModelError as error:

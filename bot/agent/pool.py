@@ -15,6 +15,7 @@ from bot.agent.sessions import Sessions
 from bot.contracts.agent import (
     ChatStats,
     CompactResult,
+    LastTurn,
     ModelInfo,
     Reply,
     SessionChange,
@@ -139,6 +140,14 @@ class AgentPool:
         if change.outcome == "done" and chat_key in self._runtimes:
             self._forget(chat_key)
         return change
+
+    async def ask_anew(self, chat_key: ChatKey) -> bool:
+        runtime = self._runtimes.get(chat_key)
+        return runtime is not None and runtime.ask_anew()
+
+    async def last_turn(self, chat_key: ChatKey) -> LastTurn | None:
+        with self._lend(chat_key) as runtime:
+            return await runtime.last_turn()
 
     async def describe(self, chat_key: ChatKey) -> ModelInfo:
         with self._lend(chat_key) as runtime:

@@ -25,12 +25,21 @@ from bot.agent.waiting import ends_within
 from bot.context import blocks, prompt, replay, undo
 from bot.context.assembly import Frozen
 from bot.context.store import AgentContextStore, RunningTurn
-from bot.contracts.agent import ChatStats, CompactResult, ModelInfo, Reply, TurnOutcome, TurnRequest
+from bot.contracts.agent import (
+    ChatStats,
+    CompactResult,
+    LastTurn,
+    ModelInfo,
+    Reply,
+    TurnOutcome,
+    TurnRequest,
+)
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import Boundary, Said, TurnEnd, TurnStart, TurnStatus
 from bot.telemetry import context
+from bot.tools.permissions import taint
 
 WITHDRAWN = (Refused, TurnTooLarge, HistoryCleared, errors.RequestInvalid)
 """Errors caused by the turn itself: kept in the history, it would fail every later turn too."""
@@ -63,6 +72,7 @@ class AgentRuntime:
         self._filled = False
         self._ended: dict[str, TurnEnd] = {}
         self._task: asyncio.Task[TurnOutcome] | None = None
+        self._active: ActiveTurn | None = None
         self._stopping = False
         self._ending = False
         self._steps: set[asyncio.Task[bool]] = set()
@@ -102,7 +112,7 @@ class AgentRuntime:
                     return TurnOutcome("stopped")
                 raise
             finally:
-                self._task = None
+                self._task = self._active = None
                 self.last_used = self._deps.clock.monotonic()
 
     def stop(self) -> bool:
@@ -113,6 +123,13 @@ class AgentRuntime:
             return True
         self._stopping = True
         self._task.cancel()
+        return True
+
+    def ask_anew(self) -> bool:
+        """As `contracts.agent.Agent.ask_anew`."""
+        if self._active is None or self._stopping:
+            return False
+        self._active.ask_anew()
         return True
 
     async def reset(self) -> int:
@@ -282,6 +299,14 @@ class AgentRuntime:
         running = self.store.running if not self.view_changes.live else None
         return running.sources if running is not None and running.entries else ()
 
+    async def last_turn(self) -> LastTurn | None:
+        """As `contracts.agent.Agent.last_turn`."""
+        await self.fill()
+        if not self.store.turns:
+            return None
+        turn = self.store.turns[-1]
+        return LastTurn(turn.sources, taint.seen(entry.message for entry in turn.entries))
+
     async def _adopt_archive(self, request: TurnRequest) -> None:
         """Write what the archive remembers as turns of a new transcript, so that the next restart has the same."""
 
@@ -308,7 +333,7 @@ class AgentRuntime:
     async def _turn(self, request: TurnRequest) -> TurnOutcome:
         deps = self._deps
         steps = StepLog(request.request_id, deps.history.steps, self._steps, clock=deps.clock, log=deps.log)
-        turn = ActiveTurn(request, self.view_changes, self.compactor, steps, deps)
+        turn = self._active = ActiveTurn(request, self.view_changes, self.compactor, steps, deps)
         began = deps.clock.monotonic()
         status: TurnStatus = "done"
         unknown = False

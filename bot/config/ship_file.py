@@ -150,7 +150,8 @@ class Queue(StrictModel):
     """Messages that come while a turn of their chat runs."""
 
     mode: Literal["steer", "followup", "collect", "interrupt"] = "steer"
-    """`steer`: the running turn takes them up at its next step. `followup`: each gets a turn of its own afterwards. `collect`:
+    """`steer`: they are part of the question while nothing of the answer was shown and no tool with effects has run, twice a
+    turn at most; after that the running turn takes them up at its next step. `followup`: each gets a turn of its own afterwards. `collect`:
     they get one turn together afterwards. `interrupt`: the running turn ends, and they begin the next.
     """
     max_concurrent_turns: Annotated[int, Field(ge=1, le=100_000)] = 1_024

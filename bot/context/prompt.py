@@ -184,7 +184,7 @@ def user_message(
         content.append(replace(instructions, nonce=nonce).block)
     quoted = (*request.context, *(inbound.quoted if inbound is not None else ()))
     if quoted:
-        content.append(quotes.tag(quoted, iso, nonce).block)
+        content.append(quotes.block(quoted, iso, nonce))
     if any(seen.artifact is not None for _, seen in attached):
         content.append(files_read.tag(attached, nonce).block)
     if words.strip():

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
 from bot.contracts.outbound import Sent
+from bot.contracts.provenance import Provenance
 
 
 class Reply(Protocol):
@@ -21,6 +22,14 @@ class Reply(Protocol):
         Raises `errors.DeliveryFailed`.
         """
         ...
+
+
+async def _at_once() -> None:
+    """There is nothing to wait for."""
+
+
+def _unheard() -> None:
+    """Nobody asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,12 @@ class TurnRequest:
     """Results for the files of a message of this turn, in their order; asked again, it gives the same."""
     take_more: Callable[[], list[Inbound]] | None = None
     """Takes what the same person has sent since the turn began; what is taken belongs to this turn."""
+    anew: bool = False
+    """Something waits that is part of the question: it is taken before the model is asked."""
+    joined: Callable[[], Awaitable[object]] = _at_once
+    """Returns once all that was taken is on file as part of this turn."""
+    acted: Callable[[], None] = _unheard
+    """Called before anything with effects is done for this turn: from then on its question is not put anew."""
     stopped: bool = False
     """It was stopped, and a crash came before it was closed: it is closed now, and says what it still owes."""
 
@@ -79,6 +94,14 @@ class TurnOutcome:
     delivered: int = 0
     notice: str | None = None
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LastTurn:
+    """The newest turn that a chat has in mind: the requestIds of what it answered, and the provenance of its words."""
+
+    sources: tuple[str, ...]
+    origin: Provenance
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +195,20 @@ class Agent(Protocol):
         """
         ...
 
+    async def last_turn(self, chat_key: ChatKey) -> LastTurn | None:
+        """The newest turn that has ended and is in mind; None where there is none."""
+        ...
+
     async def stop(self, chat_key: ChatKey) -> bool:
         """Stop the running turn of a chat, which then ends with status `stopped`; False where none runs.
 
         What the model had said so far is kept, marked as stopped, and delivered where nothing was delivered yet.
+        """
+        ...
+
+    async def ask_anew(self, chat_key: ChatKey) -> bool:
+        """Give up the model call of the running turn of a chat, take up what its person has added, and ask again; False where
+        no turn runs. Where no call runs just now, the next one has it.
         """
         ...
 

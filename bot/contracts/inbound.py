@@ -12,6 +12,10 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.provenance import ANYBODYS, Provenance, Taint
 
 
+def _provenance(words_of: tuple[str, ...] | None, taint: Taint) -> Provenance:
+    return Provenance(frozenset(words_of), taint) if words_of is not None else ANYBODYS
+
+
 class Attachment(Frozen):
     """A file that came with a message. `ref` is the platform's own handle; it never becomes a path."""
 
@@ -56,7 +60,7 @@ class Quoted(Frozen):
     that the message itself passes on or sends instead of words. `user_id` is the person who put it here, and
     `origin` its author where that is another. `message_id` is its name in the chat, where known. `part` is the piece
     of it that the reply picks out, `kind` its kind where it is no text (a poll, a place), `files` the names of its
-    files.
+    files. `words_of` and `taint` are the provenance of its text; where `words_of` is None it may be anybody's.
     """
 
     user_id: str | None
@@ -70,6 +74,12 @@ class Quoted(Frozen):
     part: str | None = None
     kind: str | None = None
     files: tuple[str, ...] = ()
+    words_of: tuple[str, ...] | None = None
+    taint: Taint = Taint.NONE
+
+    @property
+    def provenance(self) -> Provenance:
+        return _provenance(self.words_of, self.taint)
 
 
 class Link(Frozen):
@@ -102,7 +112,7 @@ class Due(Frozen):
 
     @property
     def origin(self) -> Provenance:
-        return Provenance(frozenset(self.words_of), self.taint) if self.words_of is not None else ANYBODYS
+        return _provenance(self.words_of, self.taint)
 
 
 class Inbound(Frozen):
@@ -158,6 +168,15 @@ class Inbound(Frozen):
     def said_as(self) -> str | None:
         """The id of the message that it is, or changes: of an album that of its first item."""
         return next(iter(self.items), self.message_id)
+
+    @property
+    def opens(self) -> bool:
+        """True for the message of a direct chat that its thread is named after: a conversation begins with it."""
+        return (
+            self.chat_type == "direct"
+            and self.chat_key.thread is not None
+            and self.chat_key.thread == self.message_id
+        )
 
     @property
     def is_stop(self) -> bool:

@@ -272,6 +272,12 @@ class Inbox(InboxWrites, Protocol):
         """Every message of a chat that answers this one, or came with its words, in the order they came."""
         ...
 
+    async def said_in(self, chat: ChatKey, *, since: float = 0.0, limit: int) -> list[InboxRecord]:
+        """What people said in a chat and in its threads and was taken in since then (epoch seconds), the newest first, at
+        most `limit`: messages with an id, their changes, and commands.
+        """
+        ...
+
     async def knows(self, chat_key: ChatKey) -> bool:
         """True if this conversation ever received an inbound."""
         ...

@@ -130,7 +130,10 @@ KINDS: Mapping[str, LogKind] = {
             "cause": _CAUSE,
         },
     ),
-    "steer": LogKind("A message joined the running turn.", {"joined": "string: its requestId"}),
+    "steer": LogKind(
+        "A message joined the running turn, or the model was asked anew with what had joined.",
+        {"joined": "string: its requestId"},
+    ),
     "session": LogKind(
         "The conversation's session changed: new, resumed, forked.",
         {"session": "string: the one that holds now", "left": "string: the one before"},

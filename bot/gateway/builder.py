@@ -310,7 +310,9 @@ def build_gateway(
         log=log,
         limits=settings.files,
     )
-    reading = Reading(agent, channels, files, cleaner, log)
+    reading = Reading(
+        agent, channels, files, cleaner, journal=journal, archive=deps.archive, clock=clock, log=log
+    )
     removals = Removals(
         journal=journal,
         archive=deps.archive,

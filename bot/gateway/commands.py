@@ -137,6 +137,11 @@ BESIDE = frozenset(
 )
 """Commands that do not touch the conversation, whatever follows them (`beside`)."""
 
+OF_CONVERSATION = frozenset(
+    {"compact", "forget", "fork", "history", "model", "new", "resume", "stats", "undo"}
+)
+"""Commands about one conversation of a chat."""
+
 ALIASES = {"usage": "stats"}
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 DEFAULT = "default"

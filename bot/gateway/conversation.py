@@ -35,6 +35,8 @@ HANDLED = InboxEnd("handled")
 OUTDATED = InboxEnd("handled", "outdated")
 CAME_TOO_LATE = InboxEnd("handled", "came too late")
 UNKNOWN_MESSAGE = InboxEnd("handled", "came before its message")
+MOST_ANEW = 2
+"""Model calls of one turn that are given up so that a further message is part of the question."""
 LONGEST_BURST = 5
 """A burst is this many times the quiet that ends it at most: then its turn begins although its person still writes."""
 
@@ -120,6 +122,10 @@ class Turn:
     """The outcome of the files of its messages, by requestId."""
     below: list[str] = field(default_factory=list)
     """Sentences for its person, below its next answer."""
+    acted: bool = False
+    """People have seen something of its answer, or a tool with effects has run."""
+    anew: int = 0
+    """The number of times that its question was put anew."""
 
     @property
     def first(self) -> Inbound:
@@ -134,6 +140,12 @@ class Turn:
     def left(self) -> tuple[Inbound, ...]:
         """Those of them that were not withdrawn."""
         return tuple(one for one in self.all if one.request_id not in self.withdrawn)
+
+    @property
+    def may_ask_anew(self) -> bool:
+        """True while the agent has it, nobody has seen anything of its answer, and nothing was done for it."""
+        free = not (self.acted or self.stopped or self.suspended or self.plan.begun)
+        return self.phase is TurnPhase.ASKED and free and self.anew < MOST_ANEW
 
     @property
     def over(self) -> bool:
@@ -232,7 +244,9 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The agent has the running turn: from now on what its person adds steers or interrupts it."""
+    """The agent has the running turn: from now on what its person adds steers or interrupts it. What steers and waits
+    already is part of the question.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +259,11 @@ class Suspended:
 @dataclass(frozen=True, slots=True)
 class Resumed:
     """The running turn waits no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """The running turn shows something of its answer from now on, or runs a tool with effects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +283,7 @@ class Closed:
     """The end of the running turn is on file. An edit that comes later came too late for it."""
 
 
-Event = Message | GoesOn | Edit | Delete | Stop | Asked | Suspended | Resumed | Over | Ended | Closed
+Event = Message | GoesOn | Edit | Delete | Stop | Asked | Acted | Suspended | Resumed | Over | Ended | Closed
 
 
 # ------------------------------------------------------------ effects
@@ -289,6 +308,13 @@ class Amend:
 @dataclass(frozen=True, slots=True)
 class StopTurn:
     """End a turn, unless it is over by then."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class AskAnew:
+    """The person of a turn has added something before anybody saw an answer: the model is asked anew, with all of it."""
 
     turn: Turn
 
@@ -325,7 +351,7 @@ class LookUp:
     records: Sequence[InboxRecord] = ()
 
 
-Effect = Close | Amend | StopTurn | CancelWait | Answer | WakeAt | LookUp
+Effect = Close | Amend | StopTurn | AskAnew | CancelWait | Answer | WakeAt | LookUp
 
 
 # ------------------------------------------------------------ the chat
@@ -457,11 +483,14 @@ class Conversation:
         return self._of_turn(event, self._running)
 
     def _of_turn(
-        self, event: Asked | Suspended | Resumed | Over | Ended | Closed, turn: Turn
+        self, event: Asked | Acted | Suspended | Resumed | Over | Ended | Closed, turn: Turn
     ) -> list[Effect]:
         match event:
             case Asked():
                 turn.reach(TurnPhase.ASKED)
+                return [AskAnew(turn)] if self._joining(turn) and not turn.stopped else []
+            case Acted():
+                turn.acted = True
             case Suspended(waits_for):
                 if waits_for == "approval" and self.unread():
                     return [CancelWait(turn)]
@@ -539,7 +568,16 @@ class Conversation:
             return [Answer(turn, inbound)]
         if self._mode.interrupts and turn.phase is TurnPhase.ASKED:
             effects += _stopping(turn)
+        if turn.may_ask_anew and inbound in self._joining(turn):
+            turn.anew += 1
+            effects.append(AskAnew(turn))
         return effects
+
+    def _joining(self, turn: Turn) -> list[Inbound]:
+        """What the turn would take up, once the agent has it."""
+        if not self._mode.steers:
+            return []
+        return self._next(turn.first.person, lambda other: joins(other, turn.first))
 
     def _burst(self, who: UserRef, number: int, *, now: float, past: float | None, held: bool) -> int:
         """The number of the burst that a message belongs to. What is not `held` ends the burst before it."""
@@ -654,18 +692,20 @@ class Conversation:
         return taken
 
     def _take_next(self, who: UserRef, wanted: Callable[[Inbound], bool]) -> list[Inbound]:
-        """Take what one person has waiting, up to the first that is not wanted, or that came after what somebody else
-        has waiting: they come first.
-        """
-        if who not in self._people:
-            return []
-        others = [queue[0].number for other, queue in self._people.items() if other != who]
-        taken: list[Inbound] = []
-        queue = self._people[who]
-        while queue and (not others or queue[0].number < min(others)) and wanted(queue[0].inbound):
-            taken.append(queue.popleft().inbound)
+        """Take what `_next` says."""
+        taken = self._next(who, wanted)
+        for _ in taken:
+            self._people[who].popleft()
         self._less(who, len(taken))
         return taken
+
+    def _next(self, who: UserRef, wanted: Callable[[Inbound], bool]) -> list[Inbound]:
+        """What one person has waiting, up to the first that is not wanted, or that came after what somebody else has
+        waiting: they come first.
+        """
+        others = [queue[0].number for other, queue in self._people.items() if other != who]
+        before = [one for one in self._people.get(who, ()) if not others or one.number < min(others)]
+        return [one.inbound for one in itertools.takewhile(lambda one: wanted(one.inbound), before)]
 
     def _less(self, who: UserRef, count: int) -> None:
         """So many inbound of a person wait no more."""

@@ -17,7 +17,7 @@ from bot.contracts.channel import Channel
 from bot.contracts.environment import Log, Redact
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow, Sent
-from bot.gateway.live.message import Previews, Progress
+from bot.gateway.live.message import Previews, Progress, unseen
 from bot.gateway.outbox.worker import Batch, OutboxWorker, WriteRows
 
 Kind = Literal["reply", "notice"]
@@ -205,9 +205,11 @@ class Delivery:
         await self.progress.adopt(to, rows)
         return begun
 
-    def preview(self, to: Address, words: Callable[[], str]) -> None:
-        """As `contracts.agent.TurnRequest.preview`, where the channel can do that and is set to."""
-        self._previews.begin(to, words)
+    def preview(self, to: Address, words: Callable[[], str], shown: Callable[[], None] = unseen) -> None:
+        """As `contracts.agent.TurnRequest.preview`, where the channel can do that and is set to. `shown` is called before
+        anything of it is.
+        """
+        self._previews.begin(to, words, shown)
 
     async def ended(self, to: Address) -> None:
         """A turn is over: what was shown of an answer says that it is no whole one."""
@@ -267,16 +269,22 @@ def _missed(lost: Iterable[OutboxRow]) -> str:
 
 
 class ChatReply:
-    """`contracts.agent.Reply` to one chat. What stands in `below` goes below the next message: what could not be looked at."""
+    """`contracts.agent.Reply` to one chat. What stands in `below` goes below the next message: what could not be looked at.
+    `shown` is called before anything is sent.
+    """
 
-    def __init__(self, delivery: Delivery, to: Address, below: list[str]) -> None:
+    def __init__(
+        self, delivery: Delivery, to: Address, below: list[str], shown: Callable[[], None] = unseen
+    ) -> None:
         self._delivery = delivery
         self._to = to
         self._below = below
+        self._shown = shown
         self.written: list[str] = []
         """The ids in the outbox of all that was to be sent."""
 
     async def send(self, words: str, step_id: str | None = None) -> list[Sent]:
+        self._shown()
         told = len(self._below)
         if told:
             words = f"{words}\n\n" + "\n".join(self._below)

@@ -16,6 +16,7 @@ from bot.contracts.journal import InboxRecord, Journal
 from bot.gateway.access import Access, InboundCleaner, Verdict
 from bot.gateway.admissions import request_of
 from bot.gateway.approvals import ApprovalService
+from bot.gateway.commands import ALIASES, OF_CONVERSATION
 from bot.gateway.delivery import Delivery
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.message_versions import on_file, withdrawn
@@ -29,6 +30,8 @@ AT_ONCE = 1_000
 MOST_KNOWN = 10_000
 STOP_PATIENCE = 0.4
 """Seconds for which a stop waits for the disk before it does its work all the same."""
+LOOKED_AT = 50
+"""Inbounds of a direct chat that are looked at for its last message."""
 _R = TypeVar("_R")
 
 
@@ -86,7 +89,8 @@ class GatewayIntake:
                 "request_id": self._ids.ulid(),
                 "quoted": self._cleaner.admitted(inbound, inbound.quoted),
             }
-            return await self._handed_over(self._stops.meant(inbound.model_copy(update=update)))
+            inbound = await self._of_conversation(inbound.model_copy(update=update))
+            return await self._handed_over(self._stops.meant(inbound))
 
     async def _handed_over(self, inbound: Inbound) -> bool:
         """Take in an inbound that has its id."""
@@ -115,6 +119,18 @@ class GatewayIntake:
         if known:
             self._knows(chat_key)
         return known
+
+    async def _of_conversation(self, inbound: Inbound) -> Inbound:
+        """A command about a conversation, given in a direct chat outside of its threads, as one about the conversation there
+        in which something was said last.
+        """
+        chat, command = inbound.chat_key, inbound.command
+        about = command is not None and ALIASES.get(command.name, command.name) in OF_CONVERSATION
+        if not about or inbound.chat_type != "direct" or chat.thread is not None:
+            return inbound
+        said = await self._journal.said_in(chat, limit=LOOKED_AT)
+        last = next((one.inbound.chat_key for one in said if one.inbound.command is None), chat)
+        return inbound.model_copy(update={"chat_key": last}) if last.kind == chat.kind else inbound
 
     def _knows(self, chat_key: ChatKey) -> None:
         """The bot takes part here; it never stops to."""

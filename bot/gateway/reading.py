@@ -7,17 +7,29 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from bot import errors
-from bot.contracts.agent import Agent
+from bot import errors, text
+from bot.contracts.agent import Agent, LastTurn
+from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.channel import Channel
-from bot.contracts.environment import Log
+from bot.contracts.environment import Clock, Log
+from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
+from bot.contracts.journal import Journal
 from bot.gateway.access import InboundCleaner
 from bot.gateway.attachments import FileReader, unread
 from bot.gateway.conversation import Turn
+from bot.gateway.message_versions import original, outdated
 
 CONTEXT_SECONDS = 20.0
 """The time for a platform to show the earlier messages of a thread; after that the turn begins without them."""
+RECENT_SECONDS = 3_600.0
+"""Age of the last exchange that a new conversation of a direct chat begins with, at the most."""
+_LOOKED_AT = 20
+"""Inbounds, and lines of one turn, that are looked at for it."""
+EDITED = "earlier message, as its author has edited it since"
+"""The kind of a quote that tells of an edit."""
+_LONGEST = 4_000
+"""Characters of one message of it."""
 _R = TypeVar("_R")
 
 
@@ -30,10 +42,17 @@ class Reading:
         channels: Mapping[str, Channel],
         files: FileReader,
         cleaner: InboundCleaner,
+        *,
+        journal: Journal,
+        archive: Archive,
+        clock: Clock,
         log: Log,
     ) -> None:
         self._agent = agent
         self._channels = channels
+        self._journal = journal
+        self._archive = archive
+        self._clock = clock
         self._files = files
         self._cleaner = cleaner
         self._log = log
@@ -90,12 +109,18 @@ class Reading:
         return None if reading.cancelled() else reading.result()
 
     async def _context(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """Earlier messages of a thread the bot is new to, without those of strangers."""
-        if (await self._agent.describe(inbound.chat_key)).messages:
-            return ()
+        """Earlier messages of a thread the bot is new to, without those of strangers; for a new conversation of a direct
+        chat the last exchange there; where it goes on, messages that were edited since their answer.
+        """
+        known = (await self._agent.describe(inbound.chat_key)).messages
         try:
             async with asyncio.timeout(CONTEXT_SECONDS):
-                earlier = await self._channels[inbound.channel].context(inbound)
+                if known:
+                    earlier = await self._edited(inbound)
+                elif inbound.opens:
+                    earlier = await self._last_exchange(inbound)
+                else:
+                    earlier = await self._channels[inbound.channel].context(inbound)
         except (TimeoutError, errors.ShipmateError) as error:
             self._log.write(
                 "inbound",
@@ -104,3 +129,73 @@ class Reading:
             )
             return ()
         return self._cleaner.admitted(inbound, earlier)
+
+    async def _edited(self, inbound: Inbound) -> tuple[Quoted, ...]:
+        """What messages read by now that were edited too late for their turn, since the turn before this one began."""
+        edits: list[Inbound] = []
+        for one in await self._journal.said_in(inbound.chat_key, limit=_LOOKED_AT):
+            said = one.inbound
+            if said.request_id >= inbound.request_id or said.chat_key != inbound.chat_key:
+                continue
+            if one.turn_id == said.request_id:
+                break
+            if said.kind == "edit" and one.state == "handled" and said.text.strip():
+                edits.insert(0, said)
+        newest = [edit for edit in edits if await self._counts(edit)]
+        return tuple(
+            Quoted(
+                user_id=edit.user_id,
+                text=text.shorten_middle(edit.text, _LONGEST),
+                user_name=edit.user_name,
+                ts=edit.ts,
+                message_id=edit.message_id,
+                kind=EDITED,
+                words_of=(edit.user_id,),
+            )
+            for edit in newest
+        )
+
+    async def _counts(self, edit: Inbound) -> bool:
+        """True where an edit is the newest of a message that was taken in."""
+        records = await self._journal.about(edit.chat_key, edit.message_id or "")
+        return original(edit, records) is not None and not outdated(edit, records)
+
+    async def _last_exchange(self, inbound: Inbound) -> tuple[Quoted, ...]:
+        """The newest turn of the last hour in the same direct chat that is still in mind; () where the newest conversation
+        was begun anew since.
+        """
+        since = self._clock.now() - RECENT_SECONDS
+        said = await self._journal.said_in(inbound.chat_key.chat, since=since, limit=_LOOKED_AT)
+        earlier = {
+            one.inbound.chat_key: one for one in reversed(said) if one.inbound.request_id < inbound.request_id
+        }
+        earlier.pop(inbound.chat_key, None)
+        for place, newest in sorted(earlier.items(), key=lambda one: one[1].inbound.request_id, reverse=True):
+            last = await self._agent.last_turn(place)
+            if last is not None:
+                return await self._turn(place, last)
+            if not newest.open:
+                return ()
+        return ()
+
+    async def _turn(self, place: ChatKey, last: LastTurn) -> tuple[Quoted, ...]:
+        """The messages of a turn, as quotes."""
+
+        def other(line: ArchiveLine) -> bool:
+            return (line.meta or {}).get("requestId") not in last.sources
+
+        found = await self._archive.search(place, HistoryQuery(limit=_LOOKED_AT, skip=other, counted=False))
+        return tuple(
+            Quoted(
+                user_id=line.user_id,
+                text=text.shorten_middle(line.text, _LONGEST),
+                user_name=(line.meta or {}).get("username"),
+                ts=line.ts,
+                from_self=line.role == "assistant",
+                message_id=line.message_id,
+                words_of=tuple(sorted(last.origin.people)),
+                taint=last.origin.taint,
+            )
+            for line in found.lines
+            if line.role in {"user", "assistant"}
+        )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bot import errors
@@ -24,6 +24,7 @@ from bot.contracts.memory_files import MemoryFiles, MemoryOwner
 from bot.gateway.access import Access
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.jobs.service import JobService
+from bot.gateway.reading import RECENT_SECONDS
 
 DONE = (
     "Forgotten: I no longer see it, find it or keep notes of it. On this machine's disk it stays until an operator "
@@ -42,6 +43,8 @@ AGAIN_SECONDS = 5.0
 PATIENCE = 5.0
 """Seconds that a turn waits for what was deleted before it."""
 _DAY = 86_400_000
+_SKEW = 300.0
+"""Seconds by which the clock of a platform may differ from ours."""
 _MOST = 200
 """Lines of one message, or of one turn, that are looked at."""
 
@@ -49,7 +52,8 @@ _MOST = 200
 @dataclass(frozen=True, slots=True)
 class _Target:
     """A message: whose words (`role`), who may have it removed, the requestIds of its inbound and of their turns. `ids`
-    are those of all messages that it stands for, `quoted` the turns that answered somebody who quoted one of them.
+    are those of all messages that it stands for, `quoted` the turns that answered somebody who quoted one of them. `ts`
+    is the time of its last line (ms), 0 where none is known.
     """
 
     message_id: str
@@ -59,6 +63,7 @@ class _Target:
     turns: tuple[str, ...]
     ids: tuple[str, ...] = ()
     quoted: tuple[str, ...] = ()
+    ts: int = 0
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -97,20 +102,23 @@ class Removals:
         self._log = log
         self._under_way: dict[ChatKey, dict[str, asyncio.Event]] = {}
 
-    async def deleted(self, deletion: Inbound) -> bool:
-        """A platform says that the author has deleted a message; whether there was anything to remove. Doing it again
-        changes nothing. Raises `errors.StorageError`.
+    async def deleted(self, deletion: Inbound) -> list[ChatKey]:
+        """A platform says that the author has deleted a message; the conversations in which there was anything to remove.
+        Doing it again changes nothing. Raises `errors.StorageError`.
         """
         message_id = deletion.message_id or ""
-        target = await self._target(deletion, message_id) or await self._unknown(
-            deletion, message_id, deletion.user_id
-        )
+        target = await self._target(deletion, message_id)
+        if target is None and deletion.opens:
+            # What was said while the whole chat was one conversation is there.
+            above = deletion.model_copy(update={"chat_key": deletion.chat_key.chat})
+            target = await self._target(above, message_id)
+            deletion = above if target is not None else deletion
+        target = target or await self._unknown(deletion, message_id, deletion.user_id)
         if target is None or target.role != "user" or target.person != deletion.user_id:
-            return False
-        await self._remove(deletion, target)
-        return True
+            return []
+        return await self._remove(deletion, target)
 
-    async def remove(self, deletion: Inbound) -> bool:
+    async def remove(self, deletion: Inbound) -> list[ChatKey]:
         """The same where a disk that refuses must not keep anything else from going on: what it does not take now goes
         later.
         """
@@ -119,17 +127,17 @@ class Removals:
         except errors.StorageError as error:
             self._log.write("error", "a removal could not be recorded", level="error", cause=str(error))
             self._tasks.start(self._at_last(deletion))
-            return False
+            return []
 
     async def _at_last(self, deletion: Inbound) -> None:
         """Do what the disk has refused as soon as it takes that, and let the agent forget it too."""
-        found: bool | None = None
+        found: list[ChatKey] | None = None
         while found is None:
             await self._clock.sleep(AGAIN_SECONDS)
             with contextlib.suppress(errors.StorageError):  # told already
                 found = await self.deleted(deletion)
-        if found:
-            await self._agent.forget(deletion.chat_key)
+        for place in found:
+            await self._agent.forget(place)
 
     @contextlib.contextmanager
     def under_way(self, change: Inbound) -> Iterator[None]:
@@ -170,35 +178,34 @@ class Removals:
         asked = inbound.answers or next((word for word in words if word != LAST), None)
         manifest = self._manifests[inbound.channel]
         if asked is not None:
-            answer = await self._one(inbound, asked)
+            answer, places = await self._one(inbound, asked)
         elif LAST in words or manifest.access == "local":
-            answer = await self._last(inbound)
+            answer, places = await self._last(inbound)
         else:
             return HOW.format(prefix=manifest.command_prefix)
-        if answer == DONE:
-            await self._agent.forget(inbound.chat_key)
+        for place in places:
+            await self._agent.forget(place)
         return answer
 
-    async def _one(self, inbound: Inbound, message_id: str) -> str:
+    async def _one(self, inbound: Inbound, message_id: str) -> tuple[str, list[ChatKey]]:
         target = await self._target(inbound, message_id)
         if target is None:
             quoted = (one for one in inbound.quoted if one.message_id == message_id and not one.from_self)
             target = await self._unknown(inbound, message_id, next((one.user_id for one in quoted), None))
         if target is None:
-            return UNKNOWN
+            return UNKNOWN, []
         if target.person != inbound.user_id and not self._access.is_operator(
             inbound.channel, inbound.user_id
         ):
-            return NOT_YOURS
-        await self._remove(inbound, target)
-        return DONE
+            return NOT_YOURS, []
+        return DONE, await self._remove(inbound, target)
 
-    async def _last(self, inbound: Inbound) -> str:
+    async def _last(self, inbound: Inbound) -> tuple[str, list[ChatKey]]:
         """The newest message of a person, and what answered it. The message goes last: until then, a crash leaves it
         the newest.
         """
         if any(_by(line, inbound) and _role(line) == "user" for line in await self._removals(inbound)):
-            return DONE
+            return DONE, [inbound.chat_key]
         query = HistoryQuery(
             limit=1,
             role="user",
@@ -207,15 +214,14 @@ class Removals:
         lines = (await self._archive.search(inbound.chat_key, query)).lines
         target = await self._target(inbound, lines[0].message_id or "") if lines else None
         if target is None:
-            return NOTHING
+            return NOTHING, []
         answers = HistoryQuery(
             limit=_MOST, role="assistant", skip=lambda line: _request(line) not in target.turns
         )
         for line in (await self._archive.search(inbound.chat_key, answers)).lines:
             if (answer := await self._target(inbound, line.message_id or "")) is not None:
                 await self._remove(inbound, answer)
-        await self._remove(inbound, target)
-        return DONE
+        return DONE, await self._remove(inbound, target)
 
     async def _target(self, inbound: Inbound, message_id: str) -> _Target | None:
         """The message of a chat with this id, which may be that of any part of an answer."""
@@ -239,14 +245,15 @@ class Removals:
             person = asked.inbound.user_id if asked is not None else None
             turns = tuple(filter(None, [request_id]))
             name = answers[-1].message_id or message_id
-            return _Target(name, "assistant", person, turns, turns, ids, quoted)
+            return _Target(name, "assistant", person, turns, turns, ids, quoted, answers[-1].ts)
         people = [line.user_id for line in lines] or [one.user_id for one in said]
         if not people:
             return None
         of = tuple(dict.fromkeys([*filter(None, map(_request, lines)), *(one.request_id for one in said)]))
         albums = [line.message_id for line in lines if line.message_id and "messageIds" in (line.meta or {})]
         turns = await self._turns(of)
-        return _Target(next(iter(albums), message_id), "user", people[0], of, turns, ids, quoted)
+        ts = max([line.ts for line in lines] or [one.ts for one in said])
+        return _Target(next(iter(albums), message_id), "user", people[0], of, turns, ids, quoted, ts)
 
     async def _unknown(self, inbound: Inbound, message_id: str, said_by: str | None) -> _Target | None:
         """A message that the bot was never told, whose author the platform names: its words may have been quoted, by a
@@ -287,8 +294,37 @@ class Removals:
     async def _removals(self, inbound: Inbound) -> list[ArchiveLine]:
         return await self._archive.removals(inbound.chat_key)
 
-    async def _remove(self, inbound: Inbound, target: _Target) -> None:
-        """Say so in the archive, and let go what its turns have made. All of it may be done again."""
+    async def _remove(self, inbound: Inbound, target: _Target) -> list[ChatKey]:
+        """Remove it from its conversation, and from those that began with it as the last exchange; returns them. All of
+        it may be done again.
+        """
+        places = [inbound.chat_key]
+        await self._remove_here(inbound, target)
+        for opening in await self._begun_with(inbound, target):
+            place, turns = opening.chat_key, await self._turns([opening.request_id])
+            elsewhere = replace(target, of=(), turns=(), quoted=turns)
+            await self._remove_here(inbound.model_copy(update={"chat_key": place}), elsewhere)
+            places.append(place)
+        return places
+
+    async def _begun_with(self, inbound: Inbound, target: _Target) -> list[Inbound]:
+        """The first messages of the conversations of a direct chat that may have begun with this message in view."""
+        if inbound.chat_type != "direct" or not target.ts:
+            return []
+        since = target.ts / 1000 - _SKEW
+        said = await self._journal.said_in(inbound.chat_key.chat, since=since, limit=_MOST)
+        until = target.ts + int((RECENT_SECONDS + _SKEW) * 1000)
+        return [
+            one.inbound
+            for one in said
+            if one.inbound.opens
+            and one.inbound.kind == "message"
+            and one.inbound.chat_key != inbound.chat_key
+            and one.inbound.ts <= until
+        ]
+
+    async def _remove_here(self, inbound: Inbound, target: _Target) -> None:
+        """Say so in the archive of a conversation, and let go what its turns have made."""
         known = {line.message_id for line in await self._removals(inbound)}
         if target.message_id not in known:
             await self._archive.append(self._line(inbound, target))

@@ -9,6 +9,7 @@ from functools import partial
 from bot import errors
 from bot.contracts.agent import Agent
 from bot.contracts.environment import Log
+from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import WITHDRAWN, InboxRecord, Journal
 from bot.gateway.background import BackgroundTasks
@@ -119,14 +120,15 @@ class InboundRouter:
 
     async def _changed(self, change: Inbound, begun: Begun) -> None:
         """An edit or a deletion, once what it says of its message is in the archive: its row must not be closed before."""
-        forgetting = None
+        places: list[ChatKey] = []
         with self._removals.under_way(change):
             await self._archive.archived(change)
-            if change.kind == "delete" and await self._removals.remove(change):
-                forgetting = asyncio.create_task(self._agent.forget(change.chat_key))
+            if change.kind == "delete":
+                places = await self._removals.remove(change)
+            forgetting = [asyncio.create_task(self._agent.forget(place)) for place in places]
         await self._effects.finish(begun)
-        if forgetting is not None:
+        for task in forgetting:
             try:
-                await forgetting
+                await task
             except errors.StorageError as error:
                 self._log.write("error", "a change could not be recorded", level="error", cause=str(error))

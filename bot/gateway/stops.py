@@ -60,12 +60,24 @@ class Stops:
         """
         if not plain(inbound) or inbound.attachments or inbound.brought or not asks_to_stop(inbound.text):
             return inbound
+        if inbound.opens:
+            # In a direct chat the word would begin a conversation of its own: it is about those that were there before.
+            ended = inbound.keys in self._heard or self._runs_beside(inbound)
+            place = {"command": Command(name="stop"), "chat_key": inbound.chat_key.chat}
+            return inbound.model_copy(update=place) if ended else inbound
         turn = self._turn(inbound, None)
         if inbound.keys not in self._heard and (
             turn is None or turn.over or turn.waits_for == "question" or not self._may(inbound, turn)
         ):
             return inbound
         return inbound.model_copy(update={"command": Command(name="stop")})
+
+    def _runs_beside(self, inbound: Inbound) -> bool:
+        """True where a turn of its person runs in a conversation of the same direct chat."""
+        turns = [chat.turn for key, chat in self._scheduler.chats() if inbound.chat_key.chat.contains(key)]
+        return any(
+            turn is not None and not turn.over and turn.first.person == inbound.person for turn in turns
+        )
 
     async def at_once(self, inbound: Inbound) -> None:
         """Carry out a stop although it cannot be written down. Its platform brings it again, maybe often and late: then it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from bot import errors
@@ -19,7 +19,17 @@ from bot.gateway.approvals import ApprovalService
 from bot.gateway.attachments import FileReader, may_hold_text, unseen
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.commands import CUT_OFF, Commands
-from bot.gateway.conversation import CAME_TOO_LATE, HANDLED, Asked, Closed, Ended, Over, QueueMode, Turn
+from bot.gateway.conversation import (
+    CAME_TOO_LATE,
+    HANDLED,
+    Acted,
+    Asked,
+    Closed,
+    Ended,
+    Over,
+    QueueMode,
+    Turn,
+)
 from bot.gateway.delivery import ChatReply, Delivery
 from bot.gateway.effects import EffectRunner, Ending, not_idempotent
 from bot.gateway.jobs.due import merged
@@ -200,7 +210,10 @@ class TurnRunner:
                 turn.below.clear()  # it stands below what they were sent
             elif not says and not stopped:
                 return _unanswered("\n".join(turn.below))
-            reply = ChatReply(self._delivery, to, turn.below)
+            joining: list[Awaitable[object]] = []
+            acted = partial(self._acted, turn)
+            reply = ChatReply(self._delivery, to, turn.below, acted)
+            anew = bool(self._scheduler.apply(first.chat_key, Asked()))
             request = TurnRequest(
                 first.request_id,
                 first.chat_key,
@@ -209,13 +222,15 @@ class TurnRunner:
                 reply=reply,
                 also=tuple(one for one in turn.left if one is not first),
                 files=partial(self._reading.seen, turn),
-                take_more=partial(self._taken, turn) if self._mode.steers else None,
-                preview=partial(self._delivery.preview, to),
+                take_more=partial(self._taken, turn, joining) if self._mode.steers else None,
+                anew=anew,
+                joined=partial(_settled, joining),
+                acted=acted,
+                preview=partial(self._delivery.preview, to, shown=acted),
                 begun=begun,
                 written=lambda: reply.written,
                 stopped=stopped,
             )
-            self._scheduler.apply(first.chat_key, Asked())
             outcome = await self._agent.run(request)
             self._scheduler.apply(first.chat_key, Over())
             await self._recorded(self._approvals.over(first.request_id, begun=turn.plan.begun))
@@ -233,14 +248,20 @@ class TurnRunner:
             more = bool(self._taken(turn))
         return says
 
-    def _taken(self, turn: Turn) -> list[Inbound]:
-        """Take what its person has sent since a turn began; it is part of the turn now."""
+    def _acted(self, turn: Turn) -> None:
+        if self._scheduler.running(turn.first.chat_key) is turn:
+            self._scheduler.apply(turn.first.chat_key, Acted())
+
+    def _taken(self, turn: Turn, joining: list[Awaitable[object]] | None = None) -> list[Inbound]:
+        """Take what its person has sent since a turn began; it is part of the turn now, and `joining` has what writes that."""
         if self._scheduler.running(turn.first.chat_key) is not turn:
             return []
         more = self._scheduler.take_more(turn.first.chat_key)
         if more:
-            # The journal keeps its order, so nobody waits for that.
-            self._journal.post.join_turn(turn.first.request_id, [one.request_id for one in more])
+            # The journal keeps its order, so nobody waits for that but a question that is put anew.
+            joined = self._journal.post.join_turn(turn.first.request_id, [one.request_id for one in more])
+            if joining is not None:
+                joining.append(joined)
         return more
 
     async def _recorded(self, change: Awaitable[None]) -> None:
@@ -249,6 +270,11 @@ class TurnRunner:
             await change
         except errors.StorageError as error:
             self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
+
+
+async def _settled(writes: Sequence[Awaitable[object]]) -> None:
+    """Return once these are on file. What the disk refuses is written once it takes something again."""
+    await asyncio.gather(*[asyncio.shield(one) for one in writes])
 
 
 def _unanswered(words: str) -> Ending:

@@ -59,6 +59,9 @@ _ONE = f"{_RECORD} WHERE request_id = ?"
 _NAMED = "(message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))"
 _ABOUT = f"{_RECORD} WHERE chat_key = ? AND {_NAMED} ORDER BY rowid"
 _QUOTING = f"{_RECORD} WHERE chat_key = ? AND message_id IS NOT NULL AND instr(payload, ?) ORDER BY rowid"
+_IN_CHAT = """rowid IN (SELECT rowid FROM inbox WHERE message_id IS NOT NULL AND chat_key = ? UNION ALL
+    SELECT rowid FROM inbox WHERE message_id IS NOT NULL AND chat_key > ? AND chat_key < ?)"""
+_SAID_IN = f"{_RECORD} WHERE received_at >= ? AND {_IN_CHAT} ORDER BY rowid DESC LIMIT ?"
 _KEEP_DEAD_LETTER = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
 _UNREADABLE = "UPDATE inbox SET state = 'dead', detail = 'unreadable', changed_at = ? WHERE request_id = ?"
 
@@ -223,6 +226,11 @@ class SqliteInbox(InboxWrites):
         # The id stands in quotes in what was written; whether as one that is quoted, only reading it tells.
         rows = await self._rows(_QUOTING, (str(chat_key), dumps(message_id)))
         return [record for record in _records(rows) if record.inbound.quotes(text.clean(message_id))]
+
+    async def said_in(self, chat: ChatKey, *, since: float = 0.0, limit: int) -> list[InboxRecord]:
+        # Keys of threads go on with a colon, and the sign behind that is a semicolon.
+        values = (since, str(chat), f"{chat}:", f"{chat};", limit)
+        return list(_records(await self._rows(_SAID_IN, values)))
 
     async def knows(self, chat_key: ChatKey) -> bool:
         return await self._row("SELECT 1 FROM chats WHERE chat_key = ?", (str(chat_key),)) is not None

@@ -183,6 +183,11 @@ class FaultyJournal:
     def inbound(self, request_id: str) -> Coroutine[Any, Any, InboxRecord | None]:
         return self._call("inbound", lambda: self._inner.inbound(request_id))
 
+    def said_in(
+        self, chat: ChatKey, *, since: float = 0.0, limit: int
+    ) -> Coroutine[Any, Any, list[InboxRecord]]:
+        return self._call("said_in", lambda: self._inner.said_in(chat, since=since, limit=limit))
+
     def about(
         self, chat_key: ChatKey, message_id: str, key: str | None = None
     ) -> Coroutine[Any, Any, list[InboxRecord]]:

@@ -310,6 +310,13 @@ class MemoryJournal:
         return [row for row in rows if row.inbound.message_id is not None and row.inbound.quotes(sought)]
 
     @at_once
+    def said_in(self, chat: ChatKey, *, since: float = 0.0, limit: int) -> list[InboxRecord]:
+        here = _key(chat)
+        rows = [row for row in self._inbox.values() if here.contains(row.inbound.chat_key)]
+        said = [row for row in rows if row.inbound.message_id is not None and row.received_at >= since]
+        return said[::-1][:limit]
+
+    @at_once
     def knows(self, chat_key: ChatKey) -> bool:
         return _key(chat_key) in self._chats
 

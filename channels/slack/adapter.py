@@ -128,7 +128,7 @@ class SlackChannel:
         self._scopes = frozenset(filter(None, headers.get("x-oauth-scopes", "").replace(" ", "").split(",")))
         site = answer.get("url")
         self._site = site if isinstance(site, str) else ""
-        return incoming.BotIdentity(team=team, user=user, bot=bot)
+        return incoming.BotIdentity(team, user, bot, one_direct=self._settings.direct == "one")
 
     async def _connect(self, client: AsyncWebClient) -> None:
         connection = self._socket = SocketConnection(

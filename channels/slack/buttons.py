@@ -64,7 +64,7 @@ def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:
     return Inbound(
         channel="slack",
         chat_id=press.channel.id,
-        chat_key=address.encode(place),
+        chat_key=me.conversation(press.channel.id, press.message.thread_ts),
         chat_type="direct" if address.is_direct(press.channel.id) else "group",
         user_id=press.user.id,
         keys=(f"slack:{me.team}:press:{press.trigger_id}",),

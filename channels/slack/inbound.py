@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from bot import text
 from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound, Quoted
 from channels.slack import address, blocks, events, mentions, shared_messages
 from channels.slack.files import attachments
@@ -33,11 +34,12 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BotIdentity:
-    """The bot's ids in its workspace."""
+    """The bot's ids in its workspace. `one_direct`: a direct chat is one conversation, its threads included."""
 
     team: str
     user: str
     bot: str
+    one_direct: bool = False
 
     @property
     def ids(self) -> frozenset[str]:
@@ -48,6 +50,12 @@ class BotIdentity:
 
     def wrote(self, post: _Post) -> bool:
         return post.bot_id == self.bot or post.user == self.user
+
+    def conversation(self, channel: str, root: str | None) -> ChatKey:
+        """The conversation of a message whose thread is that of `root`; None for what is said of the chat itself."""
+        if root is None or (self.one_direct and address.is_direct(channel)):
+            return address.encode({"channel": channel})
+        return address.encode({"channel": channel, "thread_ts": root})
 
 
 def _carried(value: Any) -> Any:
@@ -222,7 +230,7 @@ def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
     return Inbound(
         channel="slack",
         chat_id=slash.channel_id,
-        chat_key=address.encode({"channel": slash.channel_id}),
+        chat_key=me.conversation(slash.channel_id, None),
         chat_type="direct" if address.is_direct(slash.channel_id) else "group",
         user_id=slash.user_id,
         keys=(f"slack:{me.team}:command:{slash.trigger_id}",),
@@ -279,9 +287,10 @@ def _message(post: _New, event_id: str, me: BotIdentity, names: Names) -> Inboun
         return None
     words = mentions.readable(post.source, names)
     found = _inbound(post.channel, post, tuple(keys), addressed, me, words=words, command=command)
-    if command is not None and command.name == "stop" and post.thread is None:
-        # Said in the channel, it is about that: in the thread that it could open nothing runs yet.
-        return found.model_copy(update={"chat_key": address.encode({"channel": post.channel})})
+    alone = command is not None and (command.name == "stop" or address.is_direct(post.channel))
+    if alone and post.thread is None:
+        # Said in the chat, it is about that: in the thread that it could open nothing was said yet.
+        return found.model_copy(update={"chat_key": me.conversation(post.channel, None)})
     return found
 
 
@@ -365,7 +374,7 @@ def _stop(told: Json, event_id: str, me: BotIdentity) -> Inbound:
     return Inbound(
         channel="slack",
         chat_id=event.channel,
-        chat_key=address.encode(place),
+        chat_key=me.conversation(event.channel, event.thread_ts),
         chat_type="direct" if direct else "group",
         user_id=event.user,
         keys=(f"slack:{me.team}:event:{event_id}", mark),
@@ -429,18 +438,14 @@ def _inbound(
     command: Command | None = None,
     ts: int | None = None,
 ) -> Inbound:
-    direct = address.is_direct(channel)
     root = post.thread_ts or post.ts
-    parts = (
-        {"channel": channel} if direct and post.thread is None else {"channel": channel, "thread_ts": root}
-    )
     shared = shared_messages.read(post.attachments, by=post.user, channel=channel, ours=me.ids)
     shared = shared if kind != "delete" else ()
     return Inbound(
         channel="slack",
         chat_id=channel,
-        chat_key=address.encode(parts),
-        chat_type="direct" if direct else "group",
+        chat_key=me.conversation(channel, root),
+        chat_type="direct" if address.is_direct(channel) else "group",
         user_id=post.user or post.bot_id or "",
         keys=keys,
         ts=milliseconds(post.ts) if ts is None else ts,

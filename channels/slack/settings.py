@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
@@ -22,6 +23,9 @@ class SlackSettings(ChannelSettings):
     """Address of the Web API."""
     allow: list[str] = Field(default_factory=list)
     """Ids of people, groups and channels that may talk to it; `*` is everyone. `shipmate allow` adds to these."""
+    direct: Literal["threads", "one"] = "threads"
+    """Conversations in direct messages: `threads` makes each message outside of threads one of its own, together with its
+    thread; `one` makes all of them one."""
     streaming: Streaming = Streaming()
     """Answers and progress that are shown while they change."""
 

@@ -204,6 +204,7 @@ async def test_a_stop_while_it_is_fetched_is_at_once_and_others_are_answered(
 
 
 async def test_a_file_joins_the_answer_that_is_under_way(world: World, sender: Sender) -> None:
+    world.config["channels"]["slack"]["direct"] = "one"
     await world.start()
     gate = asyncio.Event()
     world.model.script(_two_steps(gate))

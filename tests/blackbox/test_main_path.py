@@ -47,7 +47,7 @@ async def test_slack_answers_in_threads_and_knows_who_addressed_it(world: World)
     (first, _) = world.slack.replies(ROOM, root)
     assert first.unfurl_links is False
     keys = {line["chatKey"] for line in world.archive()}
-    assert keys == {f"slack:chat:{ROOM}:thread:{root}", "slack:chat:D0ANN"}
+    assert keys == {f"slack:chat:{ROOM}:thread:{root}", f"slack:chat:D0ANN:thread:{direct}"}
     assert "from the side" not in json.dumps(world.model.bodies)
     assert b"from the side" not in world.everything_on_disk()
     await world.slack.until(lambda: not world.slack.unacked())

@@ -116,14 +116,18 @@ async def test_in_slack_an_operator_chooses_it_by_mark_and_by_slash(world: World
     world.only("slack")
     world.config["operators"] = [f"slack:{ANN}"]
     await world.start()
+    hello = await world.slack.say("hello", channel="D0ANN", user=ANN)
+    await world.slack.until(lambda: len(world.slack.replies("D0ANN", hello)) == 1)
     ts = await world.slack.say(f"!model {OPUS}", channel="D0ANN", user=ANN)
     await world.slack.until(lambda: len(world.slack.replies("D0ANN", ts)) == 1)
     assert f"{OPUS} answers here, chosen for this chat" in world.slack.replies("D0ANN", ts)[0].text
-    hello = await world.slack.say("hello", channel="D0ANN", user=ANN)
-    await world.slack.until(lambda: len(world.slack.replies("D0ANN", hello)) == 1)
-    await world.slack.say("in a thread", channel="D0ANN", user=ANN, thread_ts=hello)
+    await world.slack.say("in its thread", channel="D0ANN", user=ANN, thread_ts=hello)
     await world.slack.until(lambda: len(world.slack.replies("D0ANN", hello)) == 2)
-    assert asked(world) == [OPUS, SONNET], "a thread is a chat of its own"
+    other = await world.slack.say("elsewhere", channel="D0ANN", user=ANN)
+    await world.slack.until(lambda: len(world.slack.replies("D0ANN", other)) == 1)
+    assert asked(world) == [SONNET, OPUS, SONNET], "a thread is a chat of its own"
+    await world.slack.say("go on", channel="D0ANN", user=ANN, thread_ts=hello)
+    await world.slack.until(lambda: len(world.slack.replies("D0ANN", hello)) == 3)
     delivery = await world.slack.command("model default", channel="D0ANN", user=ANN)
     await asyncio.wait_for(delivery.acked.wait(), 30)
     await world.slack.until(

@@ -181,7 +181,7 @@ class ChannelContract(abc.ABC):
         first = await _said(rig, "one")
         second = await _said(rig, "two")
         assert set(first.keys).isdisjoint(second.keys)
-        assert (first.chat_key, first.user_id) == (second.chat_key, second.user_id)
+        assert (first.chat_key.chat, first.user_id) == (second.chat_key.chat, second.user_id)
 
     async def test_different_people_have_different_ids(self, rig: Rig) -> None:
         if reason := self.cannot_tell_people_apart:

@@ -49,6 +49,26 @@ class RecordsContract(JournalRig):
             "merged", name, "other", "in words", inbound=inbound(1), received_at=began, changed_at=began + 2
         )
 
+    async def test_what_was_said_in_a_chat_and_in_its_threads_is_found_the_newest_first(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        began = clock.now()
+        places = ["5", "5:thread:1", "50", "5:topic:2", "4", "5"]
+        for number, place in enumerate(places):
+            await clock.advance(1)
+            chat = ChatKey.parse(f"telegram:chat:{place}")
+            await journal.receive(inbound(number, chat_key=chat, message_id=str(number)))
+        await journal.receive(inbound(9))  # of a button: no message
+
+        async def found(chat: ChatKey, limit: int = 9, since: float = 0.0) -> list[str | None]:
+            records = await journal.said_in(chat, since=since, limit=limit)
+            return [one.inbound.message_id for one in records]
+
+        assert await found(CHAT) == ["5", "3", "1", "0"]
+        assert await found(CHAT, limit=2) == ["5", "3"]
+        assert await found(CHAT, since=began + 4) == ["5", "3"]
+        assert await found(ChatKey.parse("telegram:chat:5:thread:1")) == ["1"]
+
     async def test_last_words_are_written_together_with_the_end_that_they_tell(
         self, journal: Journal
     ) -> None:

@@ -139,10 +139,15 @@ class Previewing:
 NONE = Previewing({}, str)
 
 
+def unseen() -> None:
+    """Nobody wants to know when something is shown."""
+
+
 @dataclass(slots=True, eq=False)
 class _Preview:
     to: Address
     message: LiveMessage
+    shown: Callable[[], None]
     words: Callable[[], str] = str
     task: asyncio.Task[None] | None = None
     busy: bool = False
@@ -160,14 +165,16 @@ class Previews:
         self._previewing = previewing
         self._open: dict[str, _Preview] = {}
 
-    def begin(self, to: Address, words: Callable[[], str]) -> None:
-        """An answer is being written: `words` gives what there is of it, for as long as it stands open."""
+    def begin(self, to: Address, words: Callable[[], str], shown: Callable[[], None]) -> None:
+        """An answer is being written: `words` gives what there is of it, for as long as it stands open. `shown` is called
+        before anything of it is.
+        """
         edits, after = self._manifests[to.channel].edits, self._previewing.after.get(to.channel)
         if edits is None or after is None:
             return
         preview = self._open.get(to.request_id)
         if preview is None:
-            preview = self._open[to.request_id] = _Preview(to, LiveMessage(to, "preview", self._deps))
+            preview = self._open[to.request_id] = _Preview(to, LiveMessage(to, "preview", self._deps), shown)
         preview.words = words
         if preview.task is None:
             preview.task = asyncio.create_task(self._show(preview, after, edits.every[to.chat_type]))
@@ -205,7 +212,8 @@ class Previews:
             if row.state == "ready":
                 await self._deps.outbox.end_live(row)
             else:
-                self._open[to.request_id] = _Preview(to, LiveMessage(to, "preview", self._deps, row))
+                message = LiveMessage(to, "preview", self._deps, row)
+                self._open[to.request_id] = _Preview(to, message, unseen)
 
     async def close(self) -> None:
         """Show nothing more."""
@@ -220,6 +228,7 @@ class Previews:
             # Nothing is shown before an earlier answer that waits.
             if not self._deps.outbox.waits(preview.to.chat_key) and (words := await self._readable(preview)):
                 preview.busy = True
+                preview.shown()
                 await preview.message.show(words)
                 preview.busy = False
                 if preview.halted:

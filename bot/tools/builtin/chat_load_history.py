@@ -13,7 +13,7 @@ from pydantic.json_schema import SkipJsonSchema
 from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import THREAD, ChatKey
 from bot.contracts.recall import Hit, MembershipAnswer, RecallQuery
 from bot.contracts.tools import READS, WRITES, ToolInput
 from bot.tools import context
@@ -105,7 +105,9 @@ class ChatLoadHistory:
             raise errors.ToolError(
                 "This turn has loaded as much history as it may. Answer with what you have."
             )
-        belonging = await self._others(turn) if args.scope == "mine" else MembershipAnswer([])
+        belonging = (
+            await self._others(turn) if args.scope == "mine" else MembershipAnswer(await self._beside(turn))
+        )
         chats = [turn.chat_key, *belonging.chats[:MOST_CHATS]]
         left_out = _left_out(belonging)
         if args.phrasings:
@@ -121,6 +123,16 @@ class ChatLoadHistory:
         kept = any((line.meta or {}).get("artifacts") for line in loaded)
         read = " What stands under `artifacts` can be read with `read_artifact`." if kept else ""
         return told + read + left_out
+
+    async def _beside(self, turn: ToolExecutionContext) -> list[ChatKey]:
+        """The other conversations of a direct chat whose threads are conversations. Topics are kept apart."""
+        chat = turn.chat_key.chat
+        if not turn.private or turn.chat_key.thread is None or turn.chat_key.kind != THREAD:
+            return []
+        kept = await self._ports.recall.kept(chat.channel) if self._ports.recall is not None else []
+        return list(
+            dict.fromkeys([chat, *(one for one in kept if chat.contains(one) and one != turn.chat_key)])
+        )
 
     async def _others(self, turn: ToolExecutionContext) -> MembershipAnswer:
         """The other chats of the person who asks; where others read along, not what was said in private."""

@@ -114,7 +114,11 @@ def _said(message: Message) -> Provenance:
     hold words of any author, as in a history that was made from an archive.
     """
     told = tags.of(message)
-    if len(told) < 2 or any(one is not None and one.name in _OTHERS for one in told[1:]):
+    others = (
+        one is not None and one.name in _OTHERS and ORIGIN not in block
+        for one, block in zip(told[1:], message["content"][1:], strict=True)
+    )
+    if len(told) < 2 or any(others):
         return ANYBODYS
     first = told[0]
     if message["content"][0]["type"] == _BLOCK or (first is not None and first.name == tags.SUMMARY):

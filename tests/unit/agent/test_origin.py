@@ -23,7 +23,7 @@ from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.provenance import ANYBODYS, WORKSPACES, Provenance, Taint
 from bot.history.memories import SavedMemory
 from bot.testing.clock import FakeClock
-from bot.testing.model import tool_use
+from bot.testing.model import reply, text, tool_use
 from bot.tools.permissions import taint
 
 from .conftest import KEY as BENCH_KEY
@@ -45,6 +45,44 @@ def said(user: str) -> Message:
         text="hi",
     )
     return prompt.user_message(TurnRequest("R", KEY, inbound=inbound), 1, "0a1b2c3d")
+
+
+def quoting(*quoted: Quoted) -> Message:
+    inbound = Inbound(
+        channel="slack",
+        chat_id="D1",
+        chat_key=KEY,
+        chat_type="direct",
+        user_id="U1",
+        keys=("k",),
+        ts=1,
+        target={},
+        text="hi",
+    )
+    return prompt.user_message(TurnRequest("R", KEY, inbound=inbound, context=quoted), 1, "0a1b2c3d")
+
+
+def test_quotes_whose_words_are_known_count_as_theirs_and_others_as_anybodys() -> None:
+    own = Quoted(user_id="U2", text="words", words_of=("U2",))
+    looked_at = Quoted(user_id=None, text="words", from_self=True, words_of=(), taint=Taint.WORKSPACE)
+    assert taint.seen([quoting(own)]) == Provenance(frozenset({"U1", "U2"}))
+    assert taint.seen([quoting(own, looked_at)]) == Provenance(frozenset({"U1", "U2"}), Taint.WORKSPACE)
+    assert taint.seen([quoting(own, Quoted(user_id="U2", text="words"))]) == ANYBODYS
+    fetched_words = Quoted(user_id=None, text="words", words_of=(), taint=Taint.FOREIGN)
+    assert taint.seen([quoting(own, fetched_words)]) == ANYBODYS
+
+
+async def test_the_last_turn_in_mind_tells_whose_words_it_holds(bench: Bench) -> None:
+    assert await bench.pool.last_turn(BENCH_KEY) is None
+    bench.model.answers.append(reply(text("Hello.")))
+    await bench.say("hi")
+    last = await bench.pool.last_turn(BENCH_KEY)
+    assert last is not None
+    assert (len(last.sources), last.origin) == (1, Provenance(frozenset({"77"})))
+    bench.restart()
+    assert await bench.pool.last_turn(BENCH_KEY) == last
+    await bench.pool.reset(BENCH_KEY)
+    assert await bench.pool.last_turn(BENCH_KEY) is None
 
 
 def fetched() -> list[Message]:

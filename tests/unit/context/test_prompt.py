@@ -138,7 +138,7 @@ def test_nobody_is_taken_for_the_bot_by_their_name(name: str) -> None:
         Quoted(user_id="1", text="a", brought=True, origin=Origin(how="forwarded", name=name)),
         Quoted(user_id="9", text="mine", from_self=True),
     ]
-    rows = [json.loads(line) for line in quotes.tag(told, prompt.iso, NONCE).text.split("\n")[1:-1]]
+    rows = [json.loads(line) for line in quotes.block(told, prompt.iso, NONCE)["text"].split("\n")[1:-1]]
     assert [row["from"] for row in rows] == ["666", "somebody named so (666)", "somebody named so", "you"]
     base = {"channel": "c", "chat_id": "1", "chat_key": "c:chat:1"}
     line = ArchiveLine(ts=0, role="user", user_id="666", text="a", meta={"username": name}, **base)
@@ -152,7 +152,7 @@ def test_no_name_looks_like_one_with_an_id(name: str) -> None:
         Quoted(user_id="1", text="a", brought=True, origin=Origin(how="forwarded", name=name, id="666")),
         Quoted(user_id="666", text="a", user_name=name),
     ]
-    rows = [json.loads(line) for line in quotes.tag(told, prompt.iso, NONCE).text.split("\n")[1:-1]]
+    rows = [json.loads(line) for line in quotes.block(told, prompt.iso, NONCE)["text"].split("\n")[1:-1]]
     assert [row["from"] for row in rows] == ["Boss [1001]", "Boss [1001] (666)", "Boss [1001]"]
 
 

@@ -18,6 +18,7 @@ from bot.contracts.agent import (
     Agent,
     ChatStats,
     CompactResult,
+    LastTurn,
     ModelInfo,
     SessionChange,
     SessionInfo,
@@ -187,6 +188,12 @@ class FakeAgent:
         self.reachable = True
         self.branch = SessionChange("unknown")
         self.last_said: str | None = None
+        self.anew: list[ChatKey] = []
+        self.adding: dict[ChatKey, asyncio.Event] = {}
+        self.takes = False
+        """Whether it takes up what is added where it is asked anew; `questions` are what it is asked then."""
+        self.questions: list[TurnRequest] = []
+        self.last_turns: dict[ChatKey, LastTurn] = {}
         self.messages = 0
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
@@ -207,14 +214,37 @@ class FakeAgent:
         self.began.set()
         if request.stopped:
             return TurnOutcome("stopped")
+        if request.anew and self.takes:
+            request = await self._asked_anew(request)
         if self.hold is not None:
-            await self.hold.wait()
+            request = await self._held(request, self.hold)
         answer = self.answer(request)
         if isinstance(answer, TurnOutcome):
             return answer
         assert request.reply is not None
         await request.reply.send(answer)
         return TurnOutcome("done", delivered=1)
+
+    async def _held(self, request: TurnRequest, hold: asyncio.Event) -> TurnRequest:
+        """Wait; what is added meanwhile, where the question is put anew, becomes part of it once it is on file."""
+        while not hold.is_set():
+            added = self.adding[request.chat_key] = asyncio.Event()
+            either = [asyncio.ensure_future(one.wait()) for one in (hold, added)]
+            try:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for one in either:
+                    one.cancel()
+            if added.is_set() and self.takes:
+                request = await self._asked_anew(request)
+        return request
+
+    async def _asked_anew(self, request: TurnRequest) -> TurnRequest:
+        assert request.take_more is not None
+        request = replace(request, also=(*request.also, *request.take_more()))
+        await request.joined()
+        self.questions.append(request)
+        return request
 
     async def cut_off(self, chat_key: ChatKey) -> tuple[str, ...]:
         return self.sources
@@ -226,6 +256,12 @@ class FakeAgent:
         task.stopped = True  # type: ignore[attr-defined]
         task.cancel()
         return True
+
+    async def ask_anew(self, chat_key: ChatKey) -> bool:
+        self.anew.append(chat_key)
+        if chat_key in self.adding:
+            self.adding[chat_key].set()
+        return chat_key in self.running
 
     async def reset(self, chat_key: ChatKey) -> int:
         self.resets.append(chat_key)
@@ -269,6 +305,9 @@ class FakeAgent:
             messages=self.messages,
             max_messages=60,
         )
+
+    async def last_turn(self, chat_key: ChatKey) -> LastTurn | None:
+        return self.last_turns.get(chat_key)
 
     async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> ModelInfo:
         if model in self.unknown:

@@ -9,6 +9,7 @@ from bot import errors
 from bot.contracts.agent import (
     ChatStats,
     CompactResult,
+    LastTurn,
     ModelInfo,
     SessionChange,
     SessionInfo,
@@ -46,6 +47,7 @@ class Scripted:
         self.gate.set()
         self.running: dict[ChatKey, asyncio.Task[TurnOutcome]] = {}
         self.stopping: set[ChatKey] = set()
+        self.anew: dict[ChatKey, asyncio.Event] = {}
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
         assert request.chat_key not in self.running
@@ -74,8 +76,19 @@ class Scripted:
         # What had joined it before a kill is part of it still.
         sources = self.cut[request.chat_key] = known if request.request_id in known else []
         sources += [one.request_id for one in first if one.request_id not in sources]
-        await self.gate.wait()
-        more = request.take_more() if request.take_more is not None else []
+        more: list[Inbound] = []
+        while not self.gate.is_set():
+            added = self.anew[request.chat_key] = asyncio.Event()
+            either = [asyncio.ensure_future(one.wait()) for one in (self.gate, added)]
+            try:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for waiting in either:
+                    waiting.cancel()
+            if added.is_set() and request.take_more is not None:
+                more += request.take_more()
+                await request.joined()
+        more += request.take_more() if request.take_more is not None else []
         sources += [one.request_id for one in more]
         # What was said before a kill is not said again; what joined since then wants an answer.
         begun = {one.id for one in request.begun if not one.failed}
@@ -104,6 +117,11 @@ class Scripted:
             return False
         self.stopping.add(chat_key)
         return self.running[chat_key].cancel()
+
+    async def ask_anew(self, chat_key: ChatKey) -> bool:
+        if chat_key in self.anew:
+            self.anew[chat_key].set()
+        return chat_key in self.running
 
     async def reset(self, chat_key: ChatKey) -> int:
         return 0
@@ -141,6 +159,9 @@ class Scripted:
             messages=1,
             max_messages=60,
         )
+
+    async def last_turn(self, chat_key: ChatKey) -> LastTurn | None:
+        return None
 
     async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> ModelInfo:
         return await self.describe(chat_key)

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
 from bot.contracts.journal import ANSWERED, InboxEnd
+from bot.contracts.provenance import Provenance
 from bot.gateway.conversation import UNKNOWN_MESSAGE
+from bot.gateway.reading import EDITED
 from bot.testing.journal import FaultyJournal
 from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.conftest import Bench, refusing, unwritten
@@ -423,3 +426,51 @@ async def test_new_words_that_a_kill_kept_out_of_the_archive_get_there_with_the_
     assert await second.journal.unfinished() == []
     assert [words for role, words in await second.lines() if role == "user"] == ["as it is"]
     await second.close()
+
+
+async def told(bench: Bench, words: str, **more: Any) -> list[tuple[str, str | None]]:
+    """Say something; the edits that its turn is told of."""
+    await bench.say(words, **more)
+    await bench.idle()
+    edits = [one for one in bench.agent.requests[-1].context if one.kind == EDITED]
+    assert {one.provenance for one in edits} <= {Provenance(frozenset({"77"}))}
+    return [(one.text, one.message_id) for one in edits]
+
+
+async def test_an_edit_after_the_turn_is_known_to_the_next_one_and_to_no_other(bench: Bench) -> None:
+    for name in ("a", "b", "c"):
+        await told(bench, f"old {name}", message_id=name)
+    bench.agent.messages = 6
+    await bench.say("first edit", message_id="a", kind="edit", ts=1_700_000_100_000)
+    await bench.say("新しい a", message_id="a", kind="edit", ts=1_700_000_200_000)
+    await bench.say("of a message that never came", message_id="x", kind="edit")
+    await bench.say("  ", message_id="b", kind="edit")
+    await bench.say("new c", message_id="c", kind="edit", ts=1_700_000_100_000)
+    await bench.idle()
+    await bench.say("", message_id="c", kind="delete")
+    await bench.say("/status", command=Command(name="status"))
+    await bench.idle()
+    assert await told(bench, "elsewhere", chat_key="tele:chat:77:topic:5") == []
+    assert await told(bench, "and now?") == [("新しい a", "a")]
+    assert await told(bench, "later") == []
+
+
+async def test_an_edit_that_joined_or_was_answered_is_not_told_again(bench: Bench) -> None:
+    bench.agent.messages = 2
+    bench.agent.takes = True
+    await busy(bench)
+    await bench.say("busier", message_id="busy", kind="edit")
+    await freed(bench)
+    assert await told(bench, "next") == []
+
+
+async def test_without_the_journal_the_turn_begins_all_the_same(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: Any, **__: Any) -> Any:
+        raise errors.StorageError
+
+    bench.agent.messages = 2
+    monkeypatch.setattr(bench.journal, "said_in", refuse)
+    assert await told(bench, "hello") == []
+    assert bench.tele.texts == ["re: hello"]

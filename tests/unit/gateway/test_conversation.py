@@ -13,8 +13,10 @@ from bot.contracts.inbound import Attachment, Inbound
 from bot.contracts.journal import ANSWERED, FAILED, STOPPED, InboxEnd, InboxRecord
 from bot.gateway.conversation import (
     MODES,
+    Acted,
     Amend,
     Answer,
+    AskAnew,
     Asked,
     CancelWait,
     Close,
@@ -41,6 +43,7 @@ from bot.gateway.message_versions import same_message
 
 TURN: dict[str, Event] = {
     "asked": Asked(),
+    "acted": Acted(),
     "over": Over(),
     "closed": Closed(),
     "resumed": Resumed(),
@@ -130,13 +133,86 @@ TABLE: list[tuple[str, str, str]] = [
         begin -> 1
         a says 2
         take ->
-        asked
+        asked -> ask anew for 1
         take -> 2
+        acted
         a says 3
         take -> 3
+        a says 4
+        take -> 4
         over
-        ended answered -> close 2: answered, close 3: answered, close 1: answered
+        ended answered -> close 2: answered, close 3: answered, close 4: answered, close 1: answered
         closed
+        """,
+    ),
+    (
+        "steer: while nobody has seen anything of an answer, what its person adds is part of the question, twice",
+        "steer",
+        """
+        a says 1
+        begin -> 1
+        asked
+        a says 2 -> ask anew for 1
+        take -> 2
+        a says 3 -> ask anew for 1
+        a says 4
+        take -> 3, 4
+        turn ends
+        a says 5
+        begin -> 5
+        asked
+        a says 6 -> ask anew for 5
+        """,
+    ),
+    (
+        "steer: once something of the answer is shown, or a tool with effects has run, it joins at the next step",
+        "steer",
+        """
+        a says 1
+        begin -> 1
+        acted
+        asked
+        a says 2
+        take -> 2
+        """,
+    ),
+    (
+        "steer: what others said comes first, and what does not join is no part of the question",
+        "steer",
+        """
+        a says 1
+        begin -> 1
+        asked
+        b says 2
+        a says 3
+        turn ends
+        begin -> 2
+        asked
+        b commands 4 new
+        b says 5
+        b shows a photo as 6
+        """,
+    ),
+    (
+        "steer: no question is put anew by one who waits, was stopped or goes on after a restart",
+        "steer",
+        """
+        a says 1
+        begin -> 1
+        asked
+        asks for approval
+        a says 2 -> cancel wait of 1
+        resumed
+        a says 3 -> ask anew for 1
+        a stops -> stop 1, close 2: stopped, close 3: stopped
+        a says 4
+        turn ends
+        begin -> 4
+        turn ends
+        a goes on with 5
+        begin -> 5 again
+        asked
+        a says 6
         """,
     ),
     (
@@ -161,7 +237,7 @@ TABLE: list[tuple[str, str, str]] = [
         a says 1
         begin -> 1
         asked
-        a says 2
+        a says 2 -> ask anew for 1
         b says 3
         a says 4
         take -> 2
@@ -378,13 +454,26 @@ TABLE: list[tuple[str, str, str]] = [
         a says 1
         begin -> 1
         asked
-        a edits 1 to two
+        a edits 1 to two -> ask anew for 1
         take -> edit 1 to two
+        acted
         a edits 1 to three
         a edits 1 to four -> amend edit 1 to three=four, close edit 1 to four: merged into edit 1 to three
         ended answered -> close edit 1 to two: answered, close 1: answered
         closed
         begin -> edit 1 to three=four
+        """,
+    ),
+    (
+        "an edit before the agent has the turn is part of the question",
+        "steer",
+        """
+        a says 1
+        begin -> 1
+        a edits 1 to two
+        take ->
+        asked -> ask anew for 1
+        take -> edit 1 to two
         """,
     ),
     (
@@ -446,7 +535,7 @@ TABLE: list[tuple[str, str, str]] = [
         a edits 1 to words -> amend 1=words, close edit 1 to words: merged into 1
         a says 2
         begin -> 1=words
-        asked
+        asked -> ask anew for 1
         take -> 2
         """,
     ),
@@ -628,7 +717,7 @@ TABLE: list[tuple[str, str, str]] = [
         a says 1 in t1
         begin -> 1
         asked
-        a says 2 in t2
+        a says 2 in t2 -> ask anew for 1
         take -> 2
         a stops in t2 -> stop 1
         """,
@@ -697,6 +786,7 @@ TABLE: list[tuple[str, str, str]] = [
         a says 1
         begin -> 1
         asked
+        acted
         a says 2
         asks for approval -> cancel wait of 1
         """,
@@ -757,6 +847,7 @@ TABLE: list[tuple[str, str, str]] = [
         a says 1
         begin -> 1
         asked
+        acted
         a says 2
         asks a question
         a says 3 -> answer 3 to 1
@@ -812,7 +903,7 @@ TABLE: list[tuple[str, str, str]] = [
         a goes on with 1
         a said 2 at 100
         begin -> 1 again
-        asked
+        asked -> ask anew for 1
         take -> 2
         """,
     ),
@@ -997,6 +1088,8 @@ def shown(effect: Effect) -> str:  # noqa: PLR0911 - one line a kind
             return f"amend {said(inbound)}"
         case StopTurn(turn):
             return f"stop {turn.first.request_id}"
+        case AskAnew(turn):
+            return f"ask anew for {turn.first.request_id}"
         case CancelWait(turn):
             return f"cancel wait of {turn.first.request_id}"
         case Answer(turn, inbound):

@@ -17,7 +17,10 @@ from bot.contracts.journal import ANSWERED, InboxRecord
 from bot.gateway.conversation import (
     LONGEST_BURST,
     MODES,
+    MOST_ANEW,
+    Acted,
     Amend,
+    AskAnew,
     Asked,
     CancelWait,
     Close,
@@ -79,6 +82,8 @@ class Chat:
     stopped: bool = False
     waits_for: str = ""
     suspended: bool = False
+    acted: bool = False
+    anew: int = 0
     people: list[str] = field(default_factory=list)
     lasts: dict[str, tuple[int, float, float]] = field(default_factory=dict)
 
@@ -130,24 +135,27 @@ class Chat:
         for one in self.turn:
             one.state = "in turn"
         self.phase, self.stopped, self.waits_for, self.begun = "started", False, "", False
-        self.suspended = False
+        self.suspended, self.acted, self.anew = False, False, 0
         self.tidy()
 
-    def take(self) -> list[Said]:
-        """What the turn takes up: nothing behind what others have waited with for longer."""
+    def next(self) -> list[Said]:
+        """What the turn would take up: nothing behind what others have waited with for longer."""
         if not self.turn or self.stopped or self.phase == "over":
             return []
         first, more = self.turn[0], list[Said]()
         for one in self.waiting():
-            asked = self.phase == "asked"
+            asked, steers = self.phase == "asked", self.mode == "steer"
             if one.who != first.who:
                 break
-            kinds = {"message", "edit"} if asked else {"message"}
-            may = self.mode == "steer" if asked else self.mode in {"collect", "interrupt"} and not self.begun
-            joins = first.kind != "job" and one.kind in kinds and (asked or first.plain)
-            if not (may and joins):
+            added = first.kind != "job" and one.kind in {"message", "edit"} and steers
+            collects = self.mode in {"collect", "interrupt"} and not self.begun
+            if not (added if asked else collects and first.plain and one.plain):
                 break
             more.append(one)
+        return more
+
+    def take(self) -> list[Said]:
+        more = self.next()
         for one in more:
             one.state = "in turn"
         self.turn += more
@@ -235,7 +243,7 @@ class Conversing(RuleBasedStateMachine):
 
     def comes(self, one: Said) -> list[str]:
         """Something is said; what that does to the turn."""
-        plain, expected = self.plain, list[str]()
+        plain, expected, answers = self.plain, list[str](), False
         if plain.turn and one.who == plain.turn[0].who and one.kind in {"message", "edit"}:
             first = plain.turn[0]
             if first.kind != "job":
@@ -243,11 +251,17 @@ class Conversing(RuleBasedStateMachine):
                     expected.append(f"cancel {first.name}")
                 if plain.waits_for == "question":
                     expected.append(f"answer {one.name}")
+                    answers = True
                 elif plain.mode == "interrupt" and plain.phase == "asked":
                     expected.append(f"stop {first.name}")
                     plain.stopped = True
                 plain.waits_for = ""
         plain.wait(one)
+        mine = plain.turn and plain.phase == "asked" and one.who == plain.turn[0].who
+        free = not (plain.acted or plain.suspended or plain.begun) and plain.anew < MOST_ANEW
+        if mine and free and not answers and one in plain.next():
+            plain.anew += 1
+            expected.append(f"ask anew for {plain.turn[0].name}")
         return expected
 
     def written(self) -> list[str]:
@@ -354,7 +368,13 @@ class Conversing(RuleBasedStateMachine):
     @rule()
     def asked(self) -> None:
         self.plain.phase = "asked"
-        self.apply(Asked(), [])
+        self.apply(Asked(), [f"ask anew for {self.plain.turn[0].name}"] if self.plain.next() else [])
+
+    @precondition(lambda self: self.plain.turn)
+    @rule()
+    def acted(self) -> None:
+        self.plain.acted = True
+        self.apply(Acted(), [])
 
     @precondition(lambda self: self.plain.phase == "asked" and self.plain.turn and not self.plain.suspended)
     @rule(waits_for=st.sampled_from(["approval", "question"]))
@@ -461,7 +481,7 @@ class Conversing(RuleBasedStateMachine):
         assert sorted(self.closed) == sorted(self.file), "each inbound is closed once"
 
 
-def shown(effect: Effect) -> str:
+def shown(effect: Effect) -> str:  # noqa: PLR0911 - one line a kind
     match effect:
         case Close(inbound, end):
             into = f" into {end.merged_into}" if end.merged_into is not None else ""
@@ -470,6 +490,8 @@ def shown(effect: Effect) -> str:
             return f"amend {inbound.request_id}"
         case StopTurn(turn):
             return f"stop {turn.first.request_id}"
+        case AskAnew(turn):
+            return f"ask anew for {turn.first.request_id}"
         case CancelWait(turn):
             return f"cancel {turn.first.request_id}"
         case LookUp(change, _):

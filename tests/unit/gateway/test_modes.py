@@ -14,6 +14,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
 from bot.contracts.outbound import Outbound, Sent
 from tests.unit.gateway.conftest import Bench, killed
+from tests.unit.gateway.outgoing import until
 
 
 async def made(root: Path, **options: Any) -> Bench:
@@ -64,6 +65,99 @@ async def test_what_a_person_adds_while_a_turn_runs(
     await freed(bench)
     assert bench.tele.texts == said
     assert await bench.journal.unfinished() == []
+    await bench.close()
+
+
+async def quick(bench: Bench, *texts: str) -> None:
+    for words in texts:
+        asked = len(bench.agent.questions)
+        await bench.say(words)
+        await until(lambda asked=asked: len(bench.agent.questions) > asked)  # type: ignore[misc]
+
+
+async def test_quick_messages_are_one_question_and_after_two_more_it_is_put_no_more(tmp_path: Path) -> None:
+    bench = await made(tmp_path)
+    bench.agent.takes = True
+    await busy(bench)
+    await quick(bench, "two", "三")
+    await bench.say("four")
+    for question in bench.agent.questions:
+        records = [await bench.journal.inbound(one.request_id) for one in question.also]
+        assert {one.turn_id for one in records if one is not None} == {question.request_id}
+    await freed(bench)
+    assert bench.tele.texts == ["re: one + two + 三", "re: four"]
+    assert [one.anew for one in bench.agent.requests] == [False, False]
+    assert len(bench.agent.anew) == 2
+    assert await bench.journal.unfinished() == []
+    await bench.close()
+
+
+async def test_an_edit_while_nothing_is_seen_of_the_answer_leaves_one_answer(tmp_path: Path) -> None:
+    bench = await made(tmp_path)
+    bench.agent.takes = True
+    await busy(bench)
+    await bench.say("one, I mean eins", kind="edit", message_id="1")
+    await until(lambda: bool(bench.agent.questions))
+    await freed(bench)
+    assert bench.tele.texts == ["re: one + one, I mean eins"]
+    await bench.close()
+
+
+async def test_once_something_was_seen_or_done_the_question_stays_as_it_is(tmp_path: Path) -> None:
+    bench = await made(tmp_path)
+    bench.agent.takes = True
+    await busy(bench)
+    bench.agent.requests[0].acted()
+    await bench.say("two")
+    await freed(bench)
+    assert (bench.agent.anew, bench.tele.texts) == ([], ["re: one", "re: two"])
+    bench.agent.requests[0].acted()  # its turn is over
+    bench.agent.began.clear()
+    await busy(bench)
+    reply = bench.agent.requests[-1].reply
+    assert reply is not None
+    await reply.send("seen")
+    await bench.say("four")
+    await freed(bench)
+    assert bench.agent.anew == []
+    assert bench.tele.texts[2:] == ["seen", "re: one", "re: four"]
+    await bench.close()
+
+
+async def test_killed_before_it_is_asked_anew_or_after_it_is_answered_once_with_all_of_it(
+    tmp_path: Path,
+) -> None:
+    bench = await made(tmp_path)
+    bench.agent.takes = True
+    await busy(bench)
+    await quick(bench, "two")
+    await killed(bench)
+    again = await made(tmp_path)
+    await again.idle()
+    assert again.tele.texts == ["re: one + two"]
+    assert await again.journal.unfinished() == []
+    await again.close()
+
+
+async def test_what_comes_while_a_turn_reads_is_part_of_the_question(tmp_path: Path) -> None:
+    bench = await made(tmp_path)
+    bench.agent.takes = True
+    reading, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Any) -> tuple[()]:
+        reading.set()
+        await go_on.wait()
+        return ()
+
+    bench.tele.context = slow  # type: ignore[assignment, method-assign]
+    await bench.say("one")
+    await reading.wait()
+    await bench.say("two")
+    await bench.say("zwei", kind="edit", message_id="2")
+    go_on.set()
+    await bench.idle()
+    assert bench.tele.texts == ["re: one + zwei"]
+    assert [one.anew for one in bench.agent.requests] == [True]
     await bench.close()
 
 

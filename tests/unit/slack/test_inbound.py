@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,8 +32,8 @@ def post(**more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("channel", "thread_ts", "key", "chat_type"),
     [
-        ("D1AA", None, "slack:chat:D1AA", "direct"),
-        ("D1AA", TS, "slack:chat:D1AA", "direct"),
+        ("D1AA", None, f"slack:chat:D1AA:thread:{TS}", "direct"),
+        ("D1AA", TS, f"slack:chat:D1AA:thread:{TS}", "direct"),
         ("D1AA", "1600000000.000001", "slack:chat:D1AA:thread:1600000000.000001", "direct"),
         ("C1AA", None, f"slack:chat:C1AA:thread:{TS}", "group"),
         ("C1AA", TS, f"slack:chat:C1AA:thread:{TS}", "group"),
@@ -48,6 +49,31 @@ def test_where_a_message_stands_makes_its_chat(
     assert found is not None
     assert (str(found.chat_key), found.chat_type) == (key, chat_type)
     assert found.target == {"channel": channel, "thread_ts": thread_ts or TS}
+    whole = inbound.read_event(body(**said), replace(ME, one_direct=True))
+    assert whole is not None
+    assert str(whole.chat_key) == ("slack:chat:D1AA" if chat_type == "direct" else key)
+    assert whole.target == found.target
+    assert found.opens == (chat_type == "direct" and thread_ts in {None, TS})
+    assert not whole.opens
+
+
+def test_edits_and_deletions_are_in_the_conversation_of_their_message() -> None:
+    changed = post(edited={"ts": LATER}, thread_ts=TS)
+    event = {"subtype": "message_changed", "channel": "D1AA", "message": changed}
+    gone = {"subtype": "message_deleted", "channel": "D1AA", "deleted_ts": TS, "previous_message": post()}
+    for told in (event, gone):
+        found = inbound.read_event(body(**told), ME)
+        assert found is not None
+        assert found.chat_key == ChatKey.parse(f"slack:chat:D1AA:thread:{TS}")
+
+
+def test_a_command_in_a_direct_chat_is_about_the_chat_unless_it_stands_in_a_thread() -> None:
+    for thread_ts, key in {None: "slack:chat:D1AA", TS: f"slack:chat:D1AA:thread:{TS}"}.items():
+        said = post(text="!new", channel="D1AA", ts=LATER, thread_ts=thread_ts)
+        found = inbound.read_event(body(**said), ME)
+        assert found is not None
+        assert str(found.chat_key) == key
+        assert found.target["thread_ts"] == (thread_ts or LATER)
 
 
 @pytest.mark.parametrize("words", ["!stop", "<@U0SHIP> !stop"])

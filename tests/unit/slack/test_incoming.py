@@ -15,7 +15,7 @@ async def test_a_direct_message_is_taken_in_and_then_acked(stage: Any) -> None:
     ts = await stage.server.say("hello, 世界 🚢 <b> & مرحبا", channel=stage.direct, user=stage.ada)
     (message,) = await stage.arrived()
     assert message.text == "hello, 世界 🚢 <b> & مرحبا"
-    assert str(message.chat_key) == f"slack:chat:{stage.direct}"
+    assert str(message.chat_key) == f"slack:chat:{stage.direct}:thread:{ts}"
     assert (message.chat_type, message.addressed, message.user_id) == ("direct", "direct", stage.ada)
     assert message.target == {"channel": stage.direct, "thread_ts": ts}
     assert message.message_id == ts

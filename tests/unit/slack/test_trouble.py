@@ -73,7 +73,7 @@ async def test_events_that_were_held_come_in_another_order(stage: Any) -> None:
     stage.server.release(lambda held: held[::-1])
     assert [inbound.kind for inbound in await stage.arrived(3)] == ["delete", "edit", "message"]
     assert {(str(inbound.chat_key), inbound.message_id) for inbound in stage.intake.accepted} == {
-        (f"slack:chat:{stage.direct}", ts)
+        (f"slack:chat:{stage.direct}:thread:{ts}", ts)
     }
     stage.server.hold()
     for number in range(5):

@@ -26,6 +26,7 @@ from bot.tools.builtin.chat_load_history import FARTHEST, ChatLoadHistory, LoadH
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.registry import ToolPorts
 
+DIRECT = ChatKey.parse("slack:chat:D1")
 HERE, THERE, THEIRS = map(ChatKey.parse, ("slack:chat:C1", "slack:chat:C2", "slack:chat:D9"))
 
 
@@ -84,6 +85,7 @@ class Bench:
         )
         self.ts = int(self.clock.now() * 1000) - 10**9
         self.private = True
+        self.here = HERE
 
     async def say(self, text: str, key: ChatKey = HERE, role: str = "user", **more: Any) -> None:
         self.ts += more.pop("gap", 60_000)
@@ -110,7 +112,7 @@ class Bench:
             permalink=lambda line: f"https://example.org/{line.message_id}" if line.message_id else None,
         )
         turn = ToolExecutionContext(
-            HERE, "R", "U1", None, self.injected, channel="slack", private=self.private
+            self.here, "R", "U1", None, self.injected, channel="slack", private=self.private
         )
         with tool_scope(turn):
             return await ChatLoadHistory(ports).run(LoadHistoryInput.model_validate(arguments))
@@ -135,6 +137,24 @@ async def test_a_question_brings_its_answer_in_time_order(bench: Bench) -> None:
     assert bench.texts == ["what was the name of the hotel?", "It was the Grand Budapest"]
     assert said.startswith("Loaded 2 older messages, ")
     assert "(2 matches and what was said around them)" in said
+
+
+async def test_the_threads_of_a_direct_chat_are_searched_together_with_what_was_said_before_them(
+    bench: Bench,
+) -> None:
+    threads = [ChatKey("slack", "D1", f"1.{number}") for number in (1, 2)]
+    topic, other = ChatKey("slack", "D1", "7", "topic"), ChatKey("slack", "D12", "1.1")
+    for place in (DIRECT, *threads, other):
+        await bench.say(f"umbrella of {place}", place, gap=10**7)
+    assert bench.members.asked == []
+    for asked in ({}, {"query": "umbrella"}):
+        bench.here, bench.injected = threads[1], Injected()
+        await bench.load(**asked)
+        assert bench.texts == [f"umbrella of {place}" for place in (DIRECT, *threads)]
+    for bench.here, bench.private in ((topic, True), (threads[1], False)):
+        bench.injected = Injected()
+        await bench.load(keyword="umbrella of")
+        assert set(bench.texts) <= {f"umbrella of {bench.here}"}
 
 
 async def test_several_phrasings_are_ranked_together(bench: Bench) -> None:

@@ -1,0 +1,143 @@
+"""Direct messages in Slack: a message and its thread are one conversation, through the real client library."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from bot.testing.anthropic_script import tool_use
+from tests.blackbox.conftest import ANN, World
+
+DIRECT = "D0ANN"
+
+
+async def answered(world: World, words: str, thread_ts: str | None = None) -> str:
+    """Say something and wait for the answer below it; the root of its thread."""
+    ts = await world.slack.say(words, channel=DIRECT, user=ANN, thread_ts=thread_ts)
+    root = thread_ts or ts
+    before = len(world.slack.replies(DIRECT, root))
+    await world.slack.until(lambda: len(world.slack.replies(DIRECT, root)) > before)
+    return root
+
+
+def said_to_model(body: dict[str, Any]) -> list[str]:
+    """The last block of each message of a person: their own words."""
+    return [one["content"][-1]["text"] for one in body["messages"] if one["role"] == "user"]
+
+
+def shown(body: dict[str, Any]) -> str:
+    return json.dumps(body["messages"], ensure_ascii=False)
+
+
+async def test_each_message_is_answered_below_itself_and_its_thread_goes_on_with_it(world: World) -> None:
+    world.only("slack")
+    gate = asyncio.Event()
+
+    async def slow(body: dict[str, Any]) -> str:
+        await gate.wait()
+        return f"re: {said_to_model(body)[-1]}"
+
+    world.model.script(slow)
+    await world.start()
+    roots = [await world.slack.say(words, channel=DIRECT, user=ANN) for words in ("one", "两个")]
+    await world.model.until(lambda: world.model.active == 2)
+    gate.set()
+    await world.slack.until(lambda: all(world.slack.replies(DIRECT, root) for root in roots))
+    assert [[one.text for one in world.slack.replies(DIRECT, root)] for root in roots] == [
+        ["re: one"],
+        ["re: 两个"],
+    ]
+    await answered(world, "and more", roots[0])
+    assert said_to_model(world.model.bodies[-1]) == ["one", "and more"]
+    assert "两个" not in shown(world.model.bodies[-1])
+    assert {line["chatKey"] for line in world.archive()} == {
+        f"slack:chat:{DIRECT}:thread:{root}" for root in roots
+    }
+
+
+async def test_a_new_one_knows_the_last_exchange_also_after_a_kill(world: World) -> None:
+    world.only("slack")
+    world.model.script(lambda body: f"re: {said_to_model(body)[-1]}")
+    await world.start()
+    await answered(world, "the ship is called Ada")
+    await world.turns(1)
+    await world.process.kill()
+    await world.start()
+    await answered(world, "and what did I say?")
+    body = shown(world.model.bodies[-1])
+    assert said_to_model(world.model.bodies[-1]) == ["and what did I say?"]
+    assert body.index("quoted_messages") < body.index("the ship is called Ada")
+    assert "re: the ship is called Ada" in body
+    await world.turns(2)
+    await answered(world, "third")
+    assert "and what did I say?" in shown(world.model.bodies[-1])
+    await world.turns(3)
+    delivery = await world.slack.command("new", channel=DIRECT, user=ANN)
+    await asyncio.wait_for(delivery.acked.wait(), 30)
+    await world.slack.until(
+        lambda: any("A new conversation" in one.text for one in world.slack.visible(DIRECT))
+    )
+    await answered(world, "fourth")
+    assert "quoted_messages" not in shown(world.model.bodies[-1])
+
+
+async def test_what_is_deleted_is_hidden_in_the_conversation_that_began_with_it(world: World) -> None:
+    world.only("slack")
+    world.model.script(lambda _: "Noted.")
+    await world.start()
+    secret = await answered(world, "the code is 7731")
+    await world.turns(1)
+    root = await answered(world, "and now?")
+    assert "7731" in shown(world.model.bodies[-1])
+    await world.turns(2)
+    await world.slack.delete(DIRECT, secret)
+    await world.slack.until(lambda: sum(one["kind"] == "removal" for one in world.log()) == 2)
+    await answered(world, "go on", root)
+    assert "7731" not in shown(world.model.bodies[-1])
+
+
+async def test_as_one_the_whole_chat_is_a_conversation_threads_included_and_is_found_later(
+    world: World,
+) -> None:
+    world.only("slack")
+    world.config["channels"]["slack"]["direct"] = "one"
+    world.model.script(lambda body: f"re: {said_to_model(body)[-1]}")
+    await world.start()
+    root = await answered(world, "the harbour is Hamburg")
+    await answered(world, "in its thread", root)
+    await answered(world, "outside of it")
+    assert said_to_model(world.model.bodies[-1]) == [
+        "the harbour is Hamburg",
+        "in its thread",
+        "outside of it",
+    ]
+    assert {line["chatKey"] for line in world.archive()} == {f"slack:chat:{DIRECT}"}
+    await world.turns(3)
+    await world.process.stop()
+    del world.config["channels"]["slack"]["direct"]
+    world.model.script(None)
+    world.model.answer(tool_use("chat_load_history", {"keyword": "harbour"}))
+    world.model.answer("Hamburg.")
+    await world.start()
+    await answered(world, "which harbour?")
+    assert "the harbour is Hamburg" in shown(world.model.bodies[-1])
+
+
+async def test_stop_alone_ends_what_runs_below(world: World) -> None:
+    world.only("slack")
+    gate = asyncio.Event()
+
+    async def held(_: Any) -> str:
+        await gate.wait()
+        return "never"
+
+    world.model.script(held)
+    await world.start()
+    asked = await world.slack.say("long work", channel=DIRECT, user=ANN)
+    await world.model.until(lambda: world.model.active == 1)
+    stop = await answered(world, "stop")
+    assert [one.text for one in world.slack.replies(DIRECT, stop)] == ["Stopped."]
+    await world.turns(1)
+    gate.set()
+    assert "never" not in " ".join(one.text for one in world.slack.replies(DIRECT, asked))

@@ -1,0 +1,175 @@
+"""Messages typed in a row are one question, through the real client libraries; also when the process dies between them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from bot.testing.anthropic_script import reply, tool_use
+from tests.blackbox.conftest import ANN, ROOM, World, eventually
+
+LINES = ("first line", "第二行", "and the third")
+
+
+def said(body: Any) -> list[str]:
+    """The last words of each message of a person."""
+    return [one["content"][-1].get("text", "") for one in body["messages"] if one["role"] == "user"]
+
+
+async def taken_in(world: World, count: int) -> None:
+    await eventually(lambda: sum(one["kind"] == "inbound" for one in world.log()) == count)
+
+
+class Side:
+    """A person who types on one platform, in one conversation."""
+
+    def __init__(self, world: World, channel: str) -> None:
+        self.world, self.slack = world, channel == "slack"
+        self.root: str | None = None
+        self.last: Any = None
+        """The update of the last line on Telegram."""
+        world.only(channel)
+
+    async def say(self, words: str) -> None:
+        slack = self.world.slack
+        if not self.slack:
+            self.last = self.world.telegram.say(words)
+        elif self.root is None:
+            self.root = await slack.say(f"<@U0SHIP> {words}", channel=ROOM, user=ANN)
+        else:
+            await slack.say(words, channel=ROOM, user=ANN, thread_ts=self.root)
+
+    def heard(self) -> list[str]:
+        if self.slack:
+            return [one.text for one in self.world.slack.replies(ROOM, self.root)]
+        return self.world.texts()
+
+    async def until(self, count: int) -> list[str]:
+        server = self.world.slack if self.slack else self.world.telegram
+        await server.until(lambda: len(self.heard()) >= count, 40)
+        return self.heard()
+
+
+@pytest.fixture(params=["telegram", "slack"])
+def side(world: World, request: pytest.FixtureRequest) -> Side:
+    return Side(world, request.param)
+
+
+class Held:
+    """A model that answers once it may, with what it was asked."""
+
+    def __init__(self, world: World) -> None:
+        self.gate = asyncio.Event()
+        world.model.script(self.answer)
+
+    async def answer(self, body: Any) -> str:
+        await self.gate.wait()
+        return f"answer to {len(said(body))} lines"
+
+
+async def test_three_lines_in_a_row_get_one_answer(world: World, side: Side) -> None:
+    held = Held(world)
+    await world.start()
+    for count, words in enumerate(LINES, 1):
+        await side.say(words)
+        await world.model.until(lambda count=count: len(world.model.bodies) == count)  # type: ignore[misc]
+    assert [one.removeprefix("<@U0SHIP> ") for one in said(world.model.bodies[-1])] == list(LINES)
+    held.gate.set()
+    assert await side.until(1) == ["answer to 3 lines"]
+    await world.turns(1)
+    await side.say("and later")
+    assert (await side.until(2))[1:] == ["answer to 4 lines"]
+    await eventually(lambda: sum(line["role"] == "assistant" for line in world.archive()) == 2)
+
+
+async def test_a_fourth_line_waits_for_the_next_step_and_none_is_lost(world: World, side: Side) -> None:
+    held = Held(world)
+    await world.start()
+    for count, words in enumerate(LINES, 1):
+        await side.say(words)
+        await world.model.until(lambda count=count: len(world.model.bodies) == count)  # type: ignore[misc]
+    await side.say("the fourth")
+    await taken_in(world, 4)
+    held.gate.set()
+    assert await side.until(2) == ["answer to 3 lines", "answer to 4 lines"]
+
+
+async def test_killed_between_the_lines_it_answers_all_of_them_once(world: World, side: Side) -> None:
+    held = Held(world)
+    await world.start()
+    await side.say(LINES[0])
+    await world.model.until(lambda: len(world.model.bodies) == 1)
+    await side.say(LINES[1])
+    await world.model.until(lambda: len(world.model.bodies) == 2)
+    await world.process.kill()
+    await world.start()
+    held.gate.set()
+    assert await side.until(1) == ["answer to 2 lines"]
+    await world.turns(1)
+    assert "第二行" in json.dumps(world.model.bodies[-1], ensure_ascii=False)
+    await world.process.stop()
+    assert side.heard() == ["answer to 2 lines"]
+
+
+async def test_after_a_tool_with_effects_the_call_that_runs_is_left_alone(world: World, side: Side) -> None:
+    world.config["permissions"] = {"allow": ["write_file"]}
+    gate = asyncio.Event()
+
+    async def works(body: Any) -> Any:
+        if len(world.model.bodies) == 1:
+            return reply(tool_use("write_file", {"path": "a.txt", "content": "a"}))
+        await gate.wait()
+        return f"answer to {sum(bool(one) for one in said(body))} lines"
+
+    world.model.script(works)
+    await world.start()
+    await side.say(LINES[0])
+    await world.model.until(lambda: len(world.model.bodies) == 2)
+    await side.say(LINES[1])
+    await taken_in(world, 2)
+    gate.set()
+    assert len(await side.until(2)) == 2
+    assert len(world.model.bodies) == 3, "the call for the first line was not given up"
+
+
+async def test_an_edit_while_nothing_is_seen_leaves_one_answer(world: World) -> None:
+    held = Held(world)
+    world.only("slack")
+    await world.start()
+    root = await world.slack.say("tell me of Bonn", channel="D0ANN", user=ANN)
+    await world.model.until(lambda: len(world.model.bodies) == 1)
+    await world.slack.edit("D0ANN", root, "tell me of Berlin")
+    await world.model.until(lambda: len(world.model.bodies) == 2)
+    held.gate.set()
+    await world.slack.until(lambda: bool(world.slack.replies("D0ANN", root)))
+    await world.turns(1)
+    assert said(world.model.bodies[-1])[-1] == "tell me of Berlin"
+    assert len(world.slack.replies("D0ANN", root)) == 1
+
+
+async def test_an_edit_after_the_answer_is_known_to_the_model_from_the_next_message_on(
+    world: World, side: Side
+) -> None:
+    world.model.script(lambda body: f"answer {len(said(body))}")
+    await world.start()
+    await side.say("the meeting is on Monday")
+    await side.until(1)
+    await world.turns(1)
+    if side.slack:
+        assert side.root is not None
+        await world.slack.edit(ROOM, side.root, "<@U0SHIP> the meeting is on 火曜日")
+    else:
+        world.telegram.edit(side.last["message"]["message_id"], "the meeting is on 火曜日")
+    await taken_in(world, 2)
+    await side.say("when is it?")
+    assert len(await side.until(2)) == 2, "the edit has no answer of its own"
+    asked = json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)
+    assert "on 火曜日" in asked
+    assert "as its author has edited it since" in asked
+    await world.turns(2)
+    await side.say("thanks")
+    await side.until(3)
+    assert json.dumps(world.model.bodies[-1], ensure_ascii=False).count("on 火曜日") == 1
