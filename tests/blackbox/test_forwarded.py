@@ -346,5 +346,5 @@ async def test_a_share_of_the_bots_own_words_is_quoted_as_such(world: World) -> 
     await world.slack.say("you said this", channel="D0ANN", user=ANN, attachments=[share])
     await world.slack.until(lambda: len(world.slack.replies("D0ANN")) == 2)
     *exchange, row = rows(world)
-    assert [(one["from"], one["text"]) for one in exchange] == [(ANN, "hello"), ("you", "Yes.")]
+    assert [(one["from"], one["text"]) for one in exchange] == [("Ann", "hello"), ("you", "Yes.")]
     assert (row["from"], row["how"], row["text"]) == ("you", "shared", "Yes.")

@@ -159,7 +159,7 @@ async def inbound_merged(stage: Stage) -> None:
     await stage.kill()
 
 
-@scene(shown={PERSON: [words(NOTE, TWO)]}, model=1)
+@scene(shown={PERSON: [words(NOTE, TWO)]}, model=2)
 async def inbound_joined(stage: Stage) -> None:
     """A message came while the model was asked, and has joined the turn; the model has not answered to both."""
     await stage.start()
@@ -210,7 +210,7 @@ async def edit_on_file_alone(stage: Stage) -> None:
     await stage.dead()
 
 
-@scene(shown={PERSON: answers(ONE, f"{ONE}, as changed")}, model=2)
+@scene(shown={PERSON: [words(ONE, f"{ONE}, as changed")]}, model=1)
 async def edit_of_what_is_answered(stage: Stage) -> None:
     """A message was edited while the model was asked about it."""
     await stage.start()
