@@ -238,7 +238,8 @@ def restore(source: Path, home: Path, *, disk: Disk, moved: bool) -> Backup:
                 f"{home}: found a conversation that is kept there; expected an empty folder; restore into another project "
                 "with --dir"
             )
-        for name in ours - _MADE_BY_INIT:
+        # The mark goes last: without it what is left after a kill would count as whole.
+        for name in sorted(ours - _MADE_BY_INIT, key=lambda one: one == scratch.name):
             _remove(home / name)
         scratch.mkdir(mode=0o700)
         try:
@@ -312,7 +313,8 @@ def _about(source: Path, name: str, data: bytes) -> Json:
 def _created(folder: Path, name: str) -> Iterator[io.BufferedWriter]:
     """A new file of a backup, which stays in the folder whatever its name is."""
     parts = PurePosixPath(name).parts
-    if not parts or name.startswith("/") or not all(part.strip(".") for part in parts):
+    bad = not parts or name.startswith("/") or not all(part.strip(".") for part in parts)
+    if bad or parts[0] in _LEFT_OUT:
         raise errors.StorageError(f"{name!r} is no name that a backup has")
     path = folder.joinpath(*parts)
     for place in reversed(path.relative_to(folder).parents):

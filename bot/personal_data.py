@@ -134,10 +134,12 @@ class PersonalData:
 
     def _is_logged_of(self, line: Json, found: Found) -> bool:
         details = line.get("details") or {}
+        # Other channels may give the same id to somebody else.
+        here = details.get("channel") in {None, self._person.channel}
         return (
             line.get("chatKey") in found.own
             or line.get("requestId") in found.requests
-            or self._person.user_id in (details.get("userId"), details.get("user"))
+            or (here and self._person.user_id in (details.get("userId"), details.get("user")))
             or str(self._person) in (details.get("by"), details.get("operator"), details.get("person"))
         )
 

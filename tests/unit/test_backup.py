@@ -304,7 +304,10 @@ def packed(path: Path, *members: tuple[str, bytes], kind: bytes = tarfile.REGTYP
 ABOUT = (backup.ABOUT, b'{"v": 1, "running": false}')
 
 
-@pytest.mark.parametrize("name", ["../out", "/tmp/out", "a/../../out", "..", "a//..", "."])
+@pytest.mark.parametrize(
+    "name",
+    ["../out", "/tmp/out", "a/../../out", "..", "a//..", ".", instance.LOCK, f"{instance.RESTORING}/a"],
+)
 def test_nothing_is_written_outside_of_the_folder(tmp_path: Path, name: str) -> None:
     file = packed(tmp_path / "file", ABOUT, (name, b"x"))
     with pytest.raises(errors.StorageError):
@@ -357,6 +360,29 @@ async def test_a_restore_that_was_cut_off_keeps_a_gateway_away_and_can_be_done_a
     assert await read(there) == ["one"]
     assert not (there / "access.json").exists()
     with instance.held(there):
+        pass
+
+
+def test_a_kill_while_the_rest_of_a_restore_is_cleared_leaves_the_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / ".ship"
+    instance.prepare_home(there)
+    for name in ("chats", "memory", "transcripts", "artifacts", "logs", instance.RESTORING):
+        (there / name).mkdir()
+    real, removed = shutil.rmtree, list[str]()
+
+    def rmtree(path: Path) -> None:
+        if len(removed) == 5:
+            raise Killed
+        removed.append(path.name)
+        real(path)
+
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    with pytest.raises(Killed):
+        backup.restore(tmp_path / "file", there, disk=DISK, moved=False)
+    assert (there / instance.RESTORING).exists()
+    with pytest.raises(errors.ConfigError, match="restore"), instance.held(there):
         pass
 
 

@@ -155,6 +155,15 @@ async def home(tmp_path: Path) -> Path:
     return folder
 
 
+async def test_the_same_id_on_another_channel_is_another_person_in_the_log(home: Path) -> None:
+    other = {"kind": "admission", "details": {"channel": "web", "userId": ANN, "by": "telegram:1"}}
+    with (home / "logs" / "2026-11-24.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(other) + "\n")
+    assert other not in [item["value"] async for item in data(home).export() if item["from"] == "logs"]
+    await data(home).erase()
+    assert json.dumps(other).encode() in (home / "logs" / "2026-11-24.jsonl").read_bytes()
+
+
 async def test_sums_of_usage_stay_without_names(home: Path) -> None:
     usage = {"inputTokens": 1, "outputTokens": 1, "cacheReadTokens": 0, "cacheWriteTokens": 0}
     for key, person in ((ALONE, ANN), (GROUP, ANN), (GROUP, BOB)):
