@@ -57,7 +57,7 @@ _LEVEL = 6
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What a backup has: its files, the bytes that they come to, and True if a gateway ran meanwhile."""
+    """Counts of a backup: its files, the bytes that they come to, and True if a gateway ran meanwhile."""
 
     files: int
     size: int

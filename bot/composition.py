@@ -492,7 +492,7 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spe
 def with_settings(
     deps: AgentDeps, services: Services, gateway: AgentServices, settings: config.Settings
 ) -> AgentDeps:
-    """What the agent needs with other settings of turns (`bot.reload.OF_TURNS`); all else is shared."""
+    """The agent's collaborators under other settings of turns (`bot.reload.OF_TURNS`); all else is shared."""
     changed = dataclasses.replace(
         services, settings=settings, windows=build_windows(settings.llm, services.learned, services.log)
     )

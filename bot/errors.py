@@ -361,7 +361,7 @@ class SpendLimit(ModelError):
 
 
 class BudgetSpent(ModelError):
-    """What ship.json allows a chat or person for a day is spent, and no operator has allowed more."""
+    """The budget of a chat or person for a day is spent, and no operator has allowed more."""
 
     person = "My budget for today is used up here, so I cannot answer. Please try again tomorrow, or ask whoever runs me for more."
 

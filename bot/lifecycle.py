@@ -128,7 +128,7 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class GatewayFigures:
-    """What is true of the process now, for `/metrics`. `turns` is how many may run at once."""
+    """Reads the process's figures of now, for `/metrics`. `turns` is how many may run at once."""
 
     turns: int
     scheduler: Scheduler

@@ -224,7 +224,7 @@ class PersonalData:
         return {what: count for what, count in gone.items() if count}
 
     def _taken_up(self, found: Found) -> Found:
-        """What was found now, and before an earlier try was cut off; on disk from now on."""
+        """Add what an earlier try had found before it was cut off, and keep both on disk from now on."""
         before = jsonl.loads(self._disk.read(self._home / NOTE)) or {}
         if before.get("person") == str(self._person):
             found.requests |= set(before["requests"])

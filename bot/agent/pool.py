@@ -70,7 +70,7 @@ class AgentPool:
 
     @property
     def deps(self) -> AgentDeps:
-        """What turns that begin now have."""
+        """The collaborators that turns get which begin now."""
         return self._deps
 
     async def run(self, request: TurnRequest) -> TurnOutcome:

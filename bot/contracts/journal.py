@@ -273,7 +273,7 @@ class Inbox(InboxWrites, Protocol):
         ...
 
     async def said_in(self, chat: ChatKey, *, since: float = 0.0, limit: int) -> list[InboxRecord]:
-        """What people said in a chat and in its threads and was taken in since then (epoch seconds), the newest first, at
+        """Messages of people in a chat and in its threads that were taken in since then (epoch seconds), the newest first, at
         most `limit`: messages with an id, their changes, and commands.
         """
         ...

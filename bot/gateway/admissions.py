@@ -49,7 +49,7 @@ class AccessLists(Protocol):
 
 
 def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
-    """What a stranger wrote as their request to be let in: nothing of its words, and one a day of each person. In a group that
+    """Turn the message of a stranger into their request to be let in: nothing of its words, and one a day of each person. In a group that
     person alone is answered.
     """
     alone = (

@@ -574,7 +574,7 @@ class Conversation:
         return effects
 
     def _joining(self, turn: Turn) -> list[Inbound]:
-        """What the turn would take up, once the agent has it."""
+        """Messages that the turn would take up, once the agent has it."""
         if not self._mode.steers:
             return []
         return self._next(turn.first.person, lambda other: joins(other, turn.first))
@@ -700,7 +700,7 @@ class Conversation:
         return taken
 
     def _next(self, who: UserRef, wanted: Callable[[Inbound], bool]) -> list[Inbound]:
-        """What one person has waiting, up to the first that is not wanted, or that came after what somebody else has
+        """Messages that one person has waiting, up to the first that is not wanted, or that came after what somebody else has
         waiting: they come first.
         """
         others = [queue[0].number for other, queue in self._people.items() if other != who]

@@ -131,7 +131,7 @@ class Reading:
         return self._cleaner.admitted(inbound, earlier)
 
     async def _edited(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """What messages read by now that were edited too late for their turn, since the turn before this one began."""
+        """Messages as they read by now that were edited too late for their turn, since the turn before this one began."""
         edits: list[Inbound] = []
         for one in await self._journal.said_in(inbound.chat_key, limit=_LOOKED_AT):
             said = one.inbound

@@ -1,4 +1,4 @@
-"""What a journal holds of one person: found, given out, and erased for good while nobody has it open."""
+"""Finds the rows of one person in a journal, gives them out, and erases them for good while nobody has it open."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def current() -> Running:
 
 
 def person() -> str | None:
-    """Who caused it, as `channel:id`, for a log line."""
+    """The person who caused it, as `channel:id`, for a log line."""
     found = _running.get().person
     return None if found is None else str(found)
 
