@@ -144,6 +144,15 @@ class AdmissionService:
         if record is None or not await self.settle(record, verdict):
             await self._carry_out(channel, user_id, verdict)
 
+    async def press(self, record: ApprovalRecord, verdict: Verdict) -> bool:
+        """Settle it by a button, which may be older than what was said of the person elsewhere: that they are kept out stays."""
+        channel, user_id = _person(record)
+        standing = self._access.standing(channel, user_id, record.asked.chat_key.chat_id, "direct")
+        if standing.reason in {"blocked", "never"}:
+            await self.settle(record, Verdict("denied", scope="always"), done=True)
+            return False
+        return await self.settle(record, verdict)
+
     async def settle(self, record: ApprovalRecord, verdict: Verdict, *, done: bool = False) -> bool:
         """Carry out a verdict, unless that is `done`, and then end the request: where a crash comes between, it is carried out
         again. False where it has ended already.

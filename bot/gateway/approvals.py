@@ -336,7 +336,7 @@ class ApprovalService:
             self._note(record, inbound, "refused")
             return NOT_ALWAYS
         if record.asked.admits:
-            settled = await self._admissions.settle(record, verdict)
+            settled = await self._admissions.press(record, verdict)
             return letting_in.told(record, verdict) if settled else UNKNOWN
         if not await self._book.settle(record.id, verdict):
             return UNKNOWN

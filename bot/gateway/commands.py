@@ -25,6 +25,7 @@ from bot.gateway.receipt import Receipts
 from bot.gateway.removals import Removals
 from bot.gateway.scheduler import Scheduler
 from bot.gateway.stops import Stops
+from bot.tools.permissions.display import named
 
 NONE_YET = "There is no conversation in this chat yet that I could go back to."
 _MOST_BACK = 6
@@ -379,10 +380,7 @@ class Commands:
         if not waiting:
             return "Nobody waits to be let in."
         allow = f"{self._prefix(inbound)}allow"
-        lines = [
-            f"{one.name or 'somebody without a name'}: {allow} {one.channel}:{one.user_id}"
-            for one in waiting[:MOST_WAITING]
-        ]
+        lines = [f"{_name(one)}: {allow} {one.channel}:{one.user_id}" for one in waiting[:MOST_WAITING]]
         more = len(waiting) - len(lines)
         return "\n".join(
             [
@@ -414,6 +412,11 @@ class Commands:
         return (
             f"You are {inbound.user_id} on {inbound.channel}, {role} here. This chat is {inbound.chat_key}."
         )
+
+
+def _name(waiting: PendingUser) -> str:
+    # It is their own choice: nothing in it is formatting, a link or a command.
+    return f"`{named(waiting.name)}`" if waiting.name else "somebody without a name"
 
 
 def beside(inbound: Inbound) -> bool:

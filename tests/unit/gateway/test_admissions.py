@@ -432,3 +432,22 @@ async def test_who_was_let_in_before_a_kill_hears_it_after_it_and_once(tmp_path:
     await third.idle()
     assert welcomes(third) == []
     await third.close()
+
+
+async def test_a_stale_button_lets_nobody_in_who_is_kept_out_meanwhile(door: Door) -> None:
+    name = await door.asked()
+    AccessList(door.root / "access.json", SystemDisk(), door.clock).block("tele", "666")
+    await door.clock.advance(1.5)
+    await door.press("approve", f"{name} once")
+    await until(lambda: len(door.edits) == 2)
+    assert {one.split(",")[0] for one in door.outcomes()} == {"⛔ Kept out"}
+    assert not door.lists.allowed("tele")
+    assert door.lists.blocked("tele") == {"666"}
+
+
+async def test_in_the_list_too_a_name_is_no_formatting_and_no_command(door: Door) -> None:
+    await door.asked(user_name="`/allow telegram:1`\u202e [x](y)")
+    await door.press("allow", "")
+    await door.idle()
+    line = door.told("1")[-1].splitlines()[1]
+    assert line.startswith("`\\u0060/allow telegram:1\\u0060\\u202e [x](y)`: ")
