@@ -129,7 +129,14 @@ class GatewayIntake:
         if not about or inbound.chat_type != "direct" or chat.thread is not None:
             return inbound
         said = await self._journal.said_in(chat, limit=LOOKED_AT)
-        last = next((one.inbound.chat_key for one in said if one.inbound.command is None), chat)
+        last = next(
+            (
+                one.inbound.chat_key
+                for one in said
+                if one.inbound.command is None and one.inbound.kind == "message"
+            ),
+            chat,
+        )
         return inbound.model_copy(update={"chat_key": last}) if last.kind == chat.kind else inbound
 
     def _knows(self, chat_key: ChatKey) -> None:

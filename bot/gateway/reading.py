@@ -167,7 +167,9 @@ class Reading:
         since = self._clock.now() - RECENT_SECONDS
         said = await self._journal.said_in(inbound.chat_key.chat, since=since, limit=_LOOKED_AT)
         earlier = {
-            one.inbound.chat_key: one for one in reversed(said) if one.inbound.request_id < inbound.request_id
+            one.inbound.chat_key: one
+            for one in reversed(said)
+            if one.inbound.request_id < inbound.request_id and one.inbound.kind == "message"
         }
         earlier.pop(inbound.chat_key, None)
         for place, newest in sorted(earlier.items(), key=lambda one: one[1].inbound.request_id, reverse=True):

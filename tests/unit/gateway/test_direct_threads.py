@@ -172,3 +172,23 @@ async def test_a_topic_keeps_its_commands_to_itself(bench: Bench) -> None:
     await bench.idle()
     await command(bench, "new")
     assert bench.agent.resets == [DIRECT]
+
+
+@pytest.mark.parametrize("kind", ["delete", "edit"])
+async def test_a_change_of_an_old_message_does_not_make_its_conversation_the_last(
+    bench: Bench, kind: str
+) -> None:
+    await answered(bench, "one", "1")
+    await answered(bench, "two", "2")
+    await bench.say("changed", kind=kind, message_id="1", chat_key=str(thread("1")))
+    await bench.idle()
+    await command(bench, "new")
+    assert bench.agent.resets == [thread("2")]
+
+
+async def test_an_old_exchange_is_not_the_last_of_the_hour_because_it_was_changed(bench: Bench) -> None:
+    await answered(bench, "ancient", "1")
+    await bench.clock.advance(RECENT_SECONDS + 1)
+    await bench.say("changed", kind="edit", message_id="1", chat_key=str(thread("1")))
+    await bench.idle()
+    assert await answered(bench, "fresh", "2") == ()
