@@ -195,7 +195,7 @@ async def told(bench: Bench, words: str, user_id: str) -> str:
 async def test_an_operator_lets_in_who_waits_and_keeps_them_out_again(bench: Bench) -> None:
     assert await told(bench, "/allow", "1") == "Nobody waits to be let in."
     bench.lists.note("tele", "99", "Zoë 🙂")
-    assert "Zoë 🙂: /allow tele:99" in await told(bench, "/allow", "1")
+    assert "`Zoë 🙂`: /allow tele:99" in await told(bench, "/allow", "1")
     await bench.say("/allow", user_id="1", chat_id="-100", chat_type="group", **command("allow"))
     assert (await bench.tele.until(3))[-1] == "Ask me that in our direct chat: the answer names people."
     assert await told(bench, "/allow 99", "1") == "tele:99 may talk to me from now on."
