@@ -205,10 +205,11 @@ class PersonalData:
         """
         with instance.locked(self._home):
             instance.must_be_whole(self._home)
-            found = self._taken_up(self.find())
             counted = bool(self._disk.size(self._home / USAGE))
-            if counted:
+            # After a try that was cut off, days of the log are shorter: they would be counted anew, without what has gone.
+            if counted and not self._disk.size(self._home / NOTE):
                 self._usage.catch_up()
+            found = self._taken_up(self.find())
             gone = self._erase_logs(found)
             if counted:
                 gone["sums of usage"] = self._usage.erase(str(self._person), found.own)

@@ -189,6 +189,32 @@ async def test_sums_of_usage_stay_without_names(home: Path) -> None:
     assert ANN.encode() not in everything(home)
 
 
+async def test_an_erasure_that_is_cut_off_costs_no_sums(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = {"inputTokens": 1, "outputTokens": 1, "cacheReadTokens": 0, "cacheWriteTokens": 0}
+    details = {"model": "m", "person": f"telegram:{BOB}", "costUsd": 1.0, "usage": usage, "latencyMs": 5}
+    bobs = {
+        "kind": "llm_response",
+        "chatKey": str(GROUP),
+        "timestamp": "2026-11-24T12:00:00Z",
+        "details": details,
+    }
+    anns = bobs | {"chatKey": str(ALONE), "details": details | {"person": f"telegram:{ANN}"}}
+    with (home / "logs" / "2026-11-24.jsonl").open("a", encoding="utf-8") as file:
+        file.write(f"{json.dumps(bobs)}\n{json.dumps(anns)}\n")
+    sums = UsageSums(home, DISK)
+    sums.catch_up()
+
+    def killed(*_: Any) -> int:
+        raise OSError("cut off")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(UsageSums, "erase", killed)
+        with pytest.raises(OSError, match="cut off"):
+            await data(home).erase()
+    await data(home).erase()
+    assert sums.total().cost == 2.0
+
+
 def texts(home: Path) -> set[str]:
     files = [path for path in (home / "chats").iterdir() if path.suffix == ".jsonl"]
     return {json.loads(line)["text"] for path in files for line in path.read_bytes().splitlines()}
