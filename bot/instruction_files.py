@@ -26,7 +26,11 @@ INCLUDE = re.compile(r"@include[ \t]+(\S.*?)[ \t]*")
 _LINK = re.compile(r"\]\(\s*(?:<([^<>\n]+)>|([^\s()]+(?:\([^\s()]*\)[^\s()]*)*))")
 _NAMED = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*(?:<([^<>\n]+)>|(\S+))", re.MULTILINE)
 _HTML = re.compile(r"""<a\b[^>]*?\bhref\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
+_FILE = re.compile(r"^file:(?://(?:localhost)?(?=/))?", re.IGNORECASE)
+"""Begins an address that names a file of this machine (RFC 8089)."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
+_NAMING = frozenset({"cite", "data", "href", "longdesc", "poster", "src"})
+"""Attributes of HTML that name one file."""
 _NAMES = frozenset({"agent.md", "skill.md"})
 _SKIPPED = frozenset({".git", ".ship"})
 LARGEST = 256 * 1024
@@ -240,7 +244,7 @@ def _read(words: str) -> Sequence[tuple[str, bool]]:
         if (included := INCLUDE.fullmatch(line)) is not None
     ]
     for link in _links(words):
-        named = link.strip().partition("#")[0].partition("?")[0]
+        named = _FILE.sub("", link.strip()).partition("#")[0].partition("?")[0]
         found += [
             (one, False)
             for one in dict.fromkeys((named, unquote(named)))
@@ -283,7 +287,7 @@ class _Html(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         del tag
-        self.targets += [value for name, value in attrs if name in {"href", "src"} and value]
+        self.targets += [value for name, value in attrs if name in _NAMING and value]
 
 
 def _stat(path: Path) -> os.stat_result | None:

@@ -53,12 +53,17 @@ def root(tmp_path: Path) -> Path:
         "```\n[x](docs/x.md)\n```",
         "<details>\n[x](docs/x.md)\n</details>",
         "| a | b |\n|---|---|\n| [x](docs/x.md) | c |",
+        "[x](file:docs/x.md)",
+        "[x](file://{root}/docs/x.md)",
+        "<a href='FILE://localhost{root}/docs/x.md'>x</a>",
+        "<object data=docs/x.md></object>",
+        "<blockquote cite='docs/x.md'>x</blockquote>",
     ],
 )
 def test_a_link_of_any_form_makes_what_it_leads_to_an_instruction_file(tmp_path: Path, link: str) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "x.md").write_text("words\n")
-    (tmp_path / "Agent.md").write_text(f"Words.\n\n{link}\n")
+    (tmp_path / "Agent.md").write_text(f"Words.\n\n{link.replace('{root}', str(tmp_path))}\n")
     assert find_instruction_files(tmp_path).holds(tmp_path / "docs" / "x.md")
 
 
