@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from bot.testing.anthropic_compaction import Compactions
-from tests.blackbox.conftest import World
+from tests.blackbox.conftest import PERSON, START_SECONDS, World
 
 SUMMARY = "## What happened\n- 我们谈了船 🚢\n## Facts\n- the ship is called 海\n## Decisions\n(none)\n\
 ## Preferences\n(none)\n## Open tasks\n- paint it\n"
@@ -47,3 +47,16 @@ async def test_a_summary_by_the_provider_goes_through_a_kill_and_becomes_words_w
     assert [seen.status for seen in world.model.requests if seen.status != 200] == [400]
     assert "我们谈了船" in first(world.model.bodies[-1])["text"]
     assert "signature" not in json.dumps(world.model.bodies[-1])
+
+
+async def test_operators_hear_of_a_compaction_that_fails_three_times_in_a_row(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    world.model.script(lambda body: f"no summary {len(body['messages'])}")
+    await world.start()
+    await said(world, *(f"message {number} 你好" for number in range(6)))
+    for number in range(3):
+        world.telegram.say(f"/compact {number}")
+    told = "could not be compacted 3 times in a row"
+    await world.telegram.until(lambda: any(told in text for text in world.texts()), START_SECONDS)
+    assert await world.process.stop() == 0
