@@ -133,7 +133,7 @@ class Loopback(abc.ABC):
         async with self._changed:
             self._changed.notify_all()
 
-    async def until(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:  # noqa: ASYNC109
+    async def until(self, condition: Callable[[], bool], timeout: float = 60.0) -> None:  # noqa: ASYNC109
         """Wait until `condition()` holds; it is tried again after every change of the server's state."""
         async with asyncio.timeout(timeout), self._changed:
             await self._changed.wait_for(condition)

@@ -100,7 +100,7 @@ async def test_who_does_not_say_what_they_want_is_cut(world: World) -> None:
     async with crowd(page) as slow:
         await slow.come(HEAD, 1)
         await slow.come(BODY, 1)
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(90):
             head, body = await asyncio.gather(*(_ending(reader) for reader in slow.answers))
         assert head == b""
         assert b" 408 " in body

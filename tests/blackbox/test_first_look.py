@@ -57,7 +57,7 @@ async def test_a_bare_shipmate_on_a_terminal_is_a_running_demo(tmp_path: Path) -
         while b"\nready " not in said:
             said += await asyncio.to_thread(os.read, ours, 4096)
     process.send_signal(signal.SIGTERM)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(90):
         assert await process.wait() == 0
     os.close(ours)
     assert b"A first look, in " in said

@@ -129,7 +129,7 @@ async def test_in_slack_an_operator_chooses_it_by_mark_and_by_slash(world: World
     await world.slack.say("go on", channel="D0ANN", user=ANN, thread_ts=hello)
     await world.slack.until(lambda: len(world.slack.replies("D0ANN", hello)) == 3)
     delivery = await world.slack.command("model default", channel="D0ANN", user=ANN)
-    await asyncio.wait_for(delivery.acked.wait(), 30)
+    await asyncio.wait_for(delivery.acked.wait(), 90)
     await world.slack.until(
         lambda: any(
             f"{SONNET} answers here, as ship.json" in one.text for one in world.slack.visible("D0ANN")

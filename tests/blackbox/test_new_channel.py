@@ -140,7 +140,7 @@ async def test_a_channel_in_a_new_folder_is_found_configured_and_talks(tmp_path:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(process.ready_line.rpartition(":")[2]))
     assert await reader.readline() == b"ahoy\n"
     writer.write("Polly 你好\n".encode())
-    assert "Polly 你好" in (await asyncio.wait_for(reader.readline(), 20)).decode()
+    assert "Polly 你好" in (await asyncio.wait_for(reader.readline(), 90)).decode()
     writer.close()
     assert await process.stop() == 0
     assert (home / ".ship" / "chats" / "parrot%3Achat%3Aone.jsonl").is_file()

@@ -130,5 +130,5 @@ async def test_who_may_not_decide_sees_no_buttons_until_the_link_is_opened(world
         assert not any("reply_markup" in one for one in shown.values()), json.dumps(list(shown.values()))[
             :500
         ]
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(90):
             await world.turns(1)

@@ -234,7 +234,7 @@ class ChannelContract(abc.ABC):
         for words in said:
             await rig.say(words)
             await rig.channel.heal()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while len(rig.intake.accepted) < len(said):
                 await rig.again()
         await _said(rig, "well again")

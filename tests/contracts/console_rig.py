@@ -35,7 +35,7 @@ class Terminal:
         return await self.read(*kinds)
 
     async def read(self, *kinds: str) -> dict[str, Any]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(90):
             while True:
                 line = json.loads(await self._reader.readline())
                 self.heard.append(line)

@@ -26,7 +26,7 @@ class Stream:
 
     async def next(self) -> tuple[str, Any]:
         """Name and data of the next event; a comment is an event of the name ""."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(90):
             block = (await self.response.content.readuntil(b"\n\n")).decode()
         if not block:
             raise EOFError

@@ -89,7 +89,7 @@ class Stage:
     async def dead(self) -> None:
         """Wait until it has died."""
         assert self.life is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             await self.life.died.wait()
         await self.life.end()
         self.life = None

@@ -18,6 +18,7 @@ from bot.tools import builtin
 from bot.tools.registry import definition
 from channels.slack import render as slack
 from channels.telegram import render as telegram
+from tests.gates import parsed
 
 ROOT = Path(__file__).parents[2]
 ROWS = [
@@ -46,7 +47,7 @@ def test_the_tests_of_an_incident_exist(row: str) -> None:
     named = re.findall(r"`(tests/[\w/.]+\.py)(?:::(\w+))?`", row)
     assert named
     for path, name in named:
-        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        tree = parsed((ROOT / path).read_text(encoding="utf-8"))
         functions = {
             node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         }

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests import wheel
+from tests.gates import parsed
 
 CODE = Path(__file__).parents[2]
 PROJECT = tomllib.loads((CODE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -29,7 +30,7 @@ def imported() -> Iterator[tuple[str, str]]:
     """Every package that is imported of others, and where; parsing all of the code takes seconds."""
     for folder in ("bot", "channels"):
         for path in (CODE / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in ast.walk(parsed(path.read_text(encoding="utf-8"))):
                 names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
                 if isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
                     names = [node.module]

@@ -185,7 +185,7 @@ async def test_each_signal_is_answered(gateway: Gateway, tmp_path: Path) -> None
     serving = asyncio.create_task(gateway.reload.serve(asked, counted))
     for count in (1, 2):
         asked.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(90):
             while len(told(gateway)) < count:  # noqa: ASYNC110 - a log sets no event
                 await asyncio.sleep(0)
     serving.cancel()

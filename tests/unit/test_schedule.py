@@ -31,7 +31,7 @@ async def test_a_chore_is_done_whatever_it_is_made_of(made: str) -> None:
     housekeeping = PeriodicScheduler([PeriodicJob("tidy", 0.01, MADE[made](done))], log)
     housekeeping.start()
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await done.wait()
     finally:
         housekeeping.stop()
@@ -50,7 +50,7 @@ async def test_a_chore_that_fails_is_told_and_done_again() -> None:
     housekeeping = PeriodicScheduler([PeriodicJob("tidy", 0.01, broken)], log)
     housekeeping.start()
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await twice.wait()
     finally:
         housekeeping.stop()
@@ -69,7 +69,7 @@ async def test_a_chore_that_is_cut_off_by_a_stop_has_not_failed(caplog: pytest.L
 
     housekeeping = PeriodicScheduler([PeriodicJob("tidy", 0.01, long)], log)
     housekeeping.start()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await begun.wait()
         housekeeping.stop()
         await ended.wait()
@@ -89,6 +89,6 @@ async def test_chores_go_on_though_the_clock_was_set_back_by_a_month(monkeypatch
     # What a clock that goes back by thirty days makes of it.
     (job,) = housekeeping._scheduler.get_jobs()
     job.modify(next_run_time=job.next_run_time + timedelta(days=30))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await done.wait()
     housekeeping.stop()

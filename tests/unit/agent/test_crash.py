@@ -201,7 +201,7 @@ async def lived(world: World) -> bool:
     """Run the turn; False where the process died meanwhile."""
     asked = await request(world)
     running, died = asyncio.create_task(world.pool.run(asked)), asyncio.create_task(world.died.wait())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(90):
         await asyncio.wait([running, died], return_when=asyncio.FIRST_COMPLETED)
     if running.done() and not world.dead:
         died.cancel()

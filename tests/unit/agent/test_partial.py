@@ -164,7 +164,7 @@ class Stubborn(Press):
 
 
 async def settled(until: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not until():  # noqa: ASYNC110 - what is left behind tells nobody
             await asyncio.sleep(0)
 

@@ -28,7 +28,7 @@ def ask(bench: Bench, words: str = "do it", **more: Any) -> TurnRequest:
 async def killed(bench: Bench, request: TurnRequest, reached: asyncio.Event) -> None:
     """Run a turn until something is reached, then let the process die."""
     running = asyncio.create_task(bench.pool.run(request))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await reached.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

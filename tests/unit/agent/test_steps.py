@@ -201,7 +201,7 @@ async def test_between_the_models_answer_and_the_outbox_stands_one_write(
     monkeypatch.setattr(bench.transcript, "append", slow_append)
     monkeypatch.setattr(bench.journal, "begin_step", slow_begin)
     bench.model.hold.set()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         begun = dict([await waiting.get(), await waiting.get()])
         assert bench.chat.seen == []
         begun["transcript"].set()
@@ -339,7 +339,7 @@ class TestADeliveryThatIsPutOff:
         monkeypatch.setattr(agent_reply, "LONGEST", 0.0)
         monkeypatch.setattr(bench.chat, "send", Hanging())
         bench.model.answers += [reply(tool_use("chat_send", text="later")), reply()]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             outcome = await bench.say("hello")
             await bench.say("next")
         (result,) = bench.sent[2]["content"]

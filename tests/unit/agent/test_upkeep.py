@@ -45,7 +45,7 @@ def answers(bench: Bench) -> Answers:
 async def settled(bench: Bench) -> None:
     """Wait for what goes on beside the turns."""
     memory, compactor = bench.pool.runtime(KEY).memory, bench.pool.runtime(KEY).compactor
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while memory.busy or compactor.busy:
             await asyncio.wait([task for task in (memory._writing, compactor._compacting) if task])
             await asyncio.sleep(0)

@@ -39,7 +39,7 @@ class Tty:
         os.write(self._master, keys.encode())
 
     async def shows(self, words: str) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(90):
             while words not in self.shown:
                 self._changed.clear()
                 await self._changed.wait()

@@ -139,7 +139,7 @@ class FakeChannel:
 
     async def fetching(self, count: int = 1) -> None:
         """Wait until so many files were asked for."""
-        async with asyncio.timeout(30), self.changed:
+        async with asyncio.timeout(90), self.changed:
             await self.changed.wait_for(lambda: len(self.fetched) >= count)
 
     def health(self) -> Health:
@@ -153,7 +153,7 @@ class FakeChannel:
         return [message.text for message in self.sent]
 
     async def until(self, count: int) -> list[str]:
-        async with asyncio.timeout(30), self.changed:
+        async with asyncio.timeout(90), self.changed:
             await self.changed.wait_for(lambda: len(self.sent) >= count)
         return self.texts
 
@@ -431,7 +431,7 @@ class Bench:
 
     async def idle(self) -> None:
         """Until nothing runs, and nothing can begin."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while self.tasks.busy or (self._started and (self.scheduler.ready or self.backlog.reading)):
                 await (self.tasks.idle() if self.tasks.busy else asyncio.sleep(0))
 

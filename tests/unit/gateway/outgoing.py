@@ -41,7 +41,7 @@ TO = address()
 
 async def until(condition: Callable[[], bool], clock: FakeClock | None = None) -> None:
     """Let the loop and the journal's thread work until a condition holds; `clock` goes on by 10 s a round."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not condition():
             if clock is not None:
                 await clock.advance(10)
@@ -103,7 +103,7 @@ class Desk:
 
     async def placed(self) -> None:
         """Until it is on file where something stands that is shown."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while not any(row.message_id for row in await self.rows()):  # noqa: ASYNC110 - a file
                 await asyncio.sleep(0.001)
 

@@ -280,7 +280,7 @@ async def test_a_question_that_cannot_be_delivered_can_still_be_answered(desk: D
 async def test_a_question_that_may_not_have_arrived_is_asked_until_it_has(desk: Desk) -> None:
     desk.tele.failures = [errors.DeliveryUncertain("lost")] * 25
     await desk.say("work", user_id=MEMBER, **GROUP)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not desk.names():
             await desk.clock.advance(1.0) if desk.clock.sleeping else None
             await asyncio.sleep(0.001)

@@ -51,14 +51,14 @@ async def test_a_question_that_a_restart_cut_off_is_asked_again_where_it_was_not
 
     first.tele.send = hangs  # type: ignore[method-assign]
     await first.say("work", user_id=MEMBER, **GROUP)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await seen.wait()
     await first.close()
 
     second = Desk(tmp_path)
     second._count = itertools.count(100)
     await second.open()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await second.tele.until(1)
     assert [str(one.chat_key) for one in second.tele.sent] == [GROUP["chat_key"]]
     await second.press("approve", second.names()[0])

@@ -376,7 +376,7 @@ async def test_an_edit_that_waits_and_took_up_a_newer_one_is_answered_after_a_cr
     await busy(first)
     await first.say("second", message_id="busy", kind="edit", ts=1_800_000_000_000)
     await first.say("third", message_id="busy", kind="edit", ts=1_800_000_001_000)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(90):
         while await outcomes(first, "busy") != [None, None, "merged"]:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0)
     await first.close()

@@ -60,7 +60,7 @@ async def test_a_kill_before_the_repeat_of_a_deferred_reply_does_not_lose_it(
     second = Desk(tmp_path, clock=clock, wrap=Mortal)
     second.tele.failures = [errors.DeliveryUncertain("lost")]
     await second.delivery.open()
-    await asyncio.wait_for(killed.wait(), 30)
+    await asyncio.wait_for(killed.wait(), 90)
     await second.close()
     third = Desk(tmp_path, clock=clock)
     await third.delivery.open()

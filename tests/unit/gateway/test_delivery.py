@@ -198,7 +198,7 @@ async def test_a_repeat_whose_answer_is_lost_is_sent_again_until_one_outcome_is_
         await desk.delivery.open()
         async with desk.passing(1.0):
             await until(lambda: not desk.tele.failures)  # noqa: B023 - at once
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 while (await desk.rows())[1].attempts != lost - 1 - left:  # noqa: ASYNC110 - a file
                     await asyncio.sleep(0.001)
     if restarts:
@@ -221,7 +221,7 @@ async def test_what_is_lost_for_a_day_is_told_to_operators_and_with_the_next_mes
     with pytest.raises(errors.DeliveryDeferred):
         await desk.delivery.send(TO, "答え")
     await desk.delivery.open()
-    async with desk.passing(300.0), asyncio.timeout(30):
+    async with desk.passing(300.0), asyncio.timeout(90):
         alert = await desk.alerts.get()
     assert alert.subject == "deliveries of tele"
     sends = 1_000 - len(desk.tele.failures)

@@ -62,7 +62,7 @@ class Disorder(RuleBasedStateMachine):
         self.bench: Bench
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(asyncio.wait_for(work, 20))
+        return self.loop.run_until_complete(asyncio.wait_for(work, 90))
 
     @initialize(
         mode=st.sampled_from(sorted(MODES)),

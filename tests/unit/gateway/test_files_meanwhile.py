@@ -106,7 +106,7 @@ async def test_a_file_waits_for_its_place_no_longer_than_it_may_take(tmp_path: P
     await bench.open()
     await bench.files._room.acquire()
     bench.tele.files["f1"] = TEXT.encode()
-    (one,) = await asyncio.wait_for(seen(bench, file()), 10)
+    (one,) = await asyncio.wait_for(seen(bench, file()), 90)
     assert one.why == "it could not be fetched just now"
     assert bench.tele.fetched == []
     await bench.close()

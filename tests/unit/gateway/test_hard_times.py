@@ -160,7 +160,7 @@ class TestAHangingChannel:
         monkeypatch.setattr(worker, "GRACE_SECONDS", 0.01)
         monkeypatch.setattr(bench.tele, "send", Hanging())
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             assert not await bench.say(user_id="666", chat_id="666", chat_key="tele:chat:666")
 
 

@@ -107,7 +107,7 @@ class Process:
         """Whether it lived to the end of its work."""
         task = asyncio.ensure_future(work(self.desk))
         dying = asyncio.ensure_future(self.dead.wait())
-        async with asyncio.timeout(20), self.desk.passing(60.0):
+        async with asyncio.timeout(90), self.desk.passing(60.0):
             await asyncio.wait({task, dying}, return_when="FIRST_COMPLETED")
         lived = task.done()
         dying.cancel()

@@ -27,7 +27,7 @@ STOP: dict[str, Any] = {"command": Command(name="stop"), "addressed": "command"}
 
 async def told(bench: Bench) -> None:
     """Wait until all that was said is on file as sent."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while await bench.journal.undelivered():  # noqa: ASYNC110 - the journal tells nobody
             await asyncio.sleep(0)
 

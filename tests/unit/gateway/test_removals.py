@@ -381,7 +381,7 @@ async def test_what_the_disk_refuses_to_remove_goes_once_it_takes_that(
     await bench.clock.advance(removals.AGAIN_SECONDS)
     await until(lambda: bench.clock.sleeping > 0)
     monkeypatch.setattr(bench.archive, "append", append)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while (
             not bench.agent.forgot
         ):  # something else may sleep too, and the next try have yet to begin its wait

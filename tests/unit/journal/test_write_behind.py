@@ -66,7 +66,7 @@ async def test_it_is_written_by_itself_after_a_while(make: Make, failing: type[F
     await taken_in(journal)
     failing.reaches, failing.failures = False, 2
     await journal.post.finish(ONE, ANSWERED)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while journal.pending_writes:
             await clock.advance(1.0)
             await asyncio.sleep(0.001)

@@ -50,7 +50,7 @@ async def asking(url: str, *, connect: float = 2.0) -> AsyncIterator[AnthropicMo
     timeouts = Timeouts(connect=connect, idle=1.0)
     model = AnthropicModel(api_key=KEY, base_url=url, clock=SystemClock(), timeouts=timeouts)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             yield model
     finally:
         await model.close()

@@ -79,7 +79,7 @@ class Stage:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something on the client's side, which tells nobody when it changes."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(90):
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 

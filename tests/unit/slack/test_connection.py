@@ -293,7 +293,7 @@ async def test_pause_does_not_wait_for_ever(stage: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(stage.intake, "accept", stuck)
     await stage.server.say("hello", channel=stage.direct, user=stage.ada)
     await begun.wait()
-    await asyncio.wait_for(stage.slack.pause(), 30)
+    await asyncio.wait_for(stage.slack.pause(), 90)
     assert len(stage.server.unacked()) == 1
 
 
@@ -308,7 +308,7 @@ async def test_a_server_that_does_not_say_goodbye_is_left(idle: Any, monkeypatch
     await asyncio.wait_for(
         idle.server.until(lambda: len(idle.server.called("apps.connections.open")) == 2), 30
     )
-    await asyncio.wait_for(idle.slack.stop(), 30)
+    await asyncio.wait_for(idle.slack.stop(), 90)
 
 
 async def test_an_ack_that_finds_no_socket_is_left_to_the_redelivery(
@@ -344,7 +344,7 @@ async def test_a_stop_while_reconnecting_ends_it(stage: Any) -> None:
     stage.server.fail("apps.connections.open", status=503, times=100)
     await stage.server.cut_sockets()
     await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
-    await asyncio.wait_for(stage.slack.stop(), 30)
+    await asyncio.wait_for(stage.slack.stop(), 90)
     assert stage.slack.health().detail == "not started"
 
 

@@ -42,7 +42,7 @@ class Bed:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let the loop run until something holds that no server tells of."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(90):
             while not condition():  # noqa: ASYNC110 - what is waited for has no event
                 await asyncio.sleep(0)
 

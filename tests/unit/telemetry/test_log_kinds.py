@@ -20,6 +20,7 @@ from bot.normalize import to_camel
 from bot.telemetry import log as telemetry_log
 from bot.testing.log import MemoryLog
 from tests import log_lines
+from tests.gates import parsed
 
 from .conftest import Make, lines
 
@@ -30,7 +31,7 @@ APART = {"level", "duration", "chat_key", "request_id", "step"}
 
 def sources() -> dict[Path, ast.Module]:
     found = [path for top in ("bot", "channels") for path in (ROOT / top).rglob("*.py")]
-    return {path: ast.parse(path.read_text("utf-8")) for path in found if "testing" not in path.parts}
+    return {path: parsed(path.read_text("utf-8")) for path in found if "testing" not in path.parts}
 
 
 def written(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:

@@ -122,7 +122,7 @@ async def test_reads_run_side_by_side_and_everything_else_one_after_another_in_o
         if running == 2:
             both.set()
         if args.count == 2:
-            await asyncio.wait_for(both.wait(), 30)
+            await asyncio.wait_for(both.wait(), 90)
         await asyncio.sleep(0)
         running -= 1
         return str(args.count)
@@ -146,7 +146,7 @@ async def test_what_may_run_side_by_side_does_so_between_calls_that_may_not() ->
         waiting += 1
         if waiting == 2:
             both.set()
-        await asyncio.wait_for(both.wait(), 30)
+        await asyncio.wait_for(both.wait(), 90)
         seen.append("met")
         return "met"
 

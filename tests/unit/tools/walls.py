@@ -100,7 +100,7 @@ MARK = str(10_000_000 + os.getpid())
 async def all_ended() -> None:
     """Wait until no command sleeps any more: a killed process is there until the kernel has taken it down."""
     ps = ["ps", "-eo", "args"]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while (
             f"sleep {MARK}"
             in (await asyncio.to_thread(subprocess.run, ps, capture_output=True, text=True)).stdout

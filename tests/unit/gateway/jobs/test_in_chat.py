@@ -52,7 +52,7 @@ async def test_after_a_restart_it_is_answered_once(tmp_path: Path) -> None:
     first.agent.hold = asyncio.Event()
     first.clock.jump(3_600)
     await first.due_jobs.look()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await first.agent.began.wait()
     await first.close()
     second = Bench(tmp_path)

@@ -83,7 +83,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
 
 async def until(true: Callable[[], Any]) -> None:
     """Wait for something that no event tells of."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not true():  # noqa: ASYNC110 - what another process does tells nobody here
             await asyncio.sleep(0.01)
 
