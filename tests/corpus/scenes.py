@@ -167,10 +167,7 @@ async def inbound_joined(stage: Stage) -> None:
     stage.telegram.say(NOTE, chat_id=PERSON)
     await stage.model.waiting()
     stage.telegram.say(TWO, chat_id=PERSON)
-    await stage.until("SELECT count(*) FROM inbox", 2)
-    stage.model.let_go()
-    stage.model.hold()
-    await stage.model.waiting()
+    await stage.model.waiting(2)
     await stage.until("SELECT state FROM inbox", "in_turn", "in_turn")
     await stage.kill()
 
