@@ -5,6 +5,7 @@ Everything here blocks; it runs on a writer's thread, under the lock of the fold
 
 from __future__ import annotations
 
+import collections
 import errno
 import fcntl
 import itertools
@@ -25,28 +26,83 @@ from bot.contracts.environment import Clock, Disk, Log, OpenFile
 from bot.history import pieces
 
 LOCK = ".lock"
-_LOCK_TRIES, _LOCK_PAUSE = 5_000, 0.002
+_LOCK_SECONDS, _LOCK_TRIES, _LOCK_PAUSE = 10.0, 5_000, 0.002
 _SCRATCH = re.compile(r"\.[^.]+\.tmp")
 _FILES = 4_000  # files whose end is remembered
 _KEYS = 20_000  # keys of lines that are remembered over all files
 _RECENT = 2_000  # keys of the newest lines that are remembered of one file
 
 
+_GUARD = threading.Lock()
+_QUEUES: dict[str, _Queue] = {}
+
+
 @contextmanager
 def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
     """Hold the folder against other stores and other processes; `shared` only against writers.
 
-    A reader that may not write there reads without the lock. Raises OSError where it cannot be had in time, as
-    when the process that holds it is frozen.
+    Within a process, whoever asks first has it first: a lock of files alone has no queue, and who asks again at once
+    keeps others out. A reader that may not write there reads without the lock. Raises OSError where it cannot be had in
+    time, as when the process that holds it is frozen.
     """
-    handle = _lock_file(folder, shared=shared)
+    with _queued(folder, shared=shared):
+        handle = _lock_file(folder, shared=shared)
+        try:
+            if handle is not None:
+                _lock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            yield
+        finally:
+            if handle is not None:
+                os.close(handle)
+
+
+class _Queue:
+    """The threads of this process that use a folder, in the order in which they asked for it."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self._waiting: collections.deque[object] = collections.deque()
+        self._readers, self._written = 0, False
+        self._changed = threading.Condition()
+
+    def enter(self, *, shared: bool) -> None:
+        ticket = object()
+        with self._changed:
+            self._waiting.append(ticket)
+            try:
+                if not self._changed.wait_for(lambda: self._may(ticket, shared=shared), _LOCK_SECONDS):
+                    raise TimeoutError(errno.ETIMEDOUT, "the folder is used by other threads")
+                self._readers, self._written = self._readers + shared, not shared
+            finally:
+                self._waiting.remove(ticket)
+                self._changed.notify_all()
+
+    def leave(self, *, shared: bool) -> None:
+        with self._changed:
+            self._readers, self._written = self._readers - shared, False
+            self._changed.notify_all()
+
+    def _may(self, ticket: object, *, shared: bool) -> bool:
+        return self._waiting[0] is ticket and not self._written and (shared or not self._readers)
+
+
+@contextmanager
+def _queued(folder: Path, *, shared: bool) -> Iterator[None]:
+    name = os.path.realpath(folder)
+    with _GUARD:
+        queue = _QUEUES.setdefault(name, _Queue())
+        queue.users += 1
     try:
-        if handle is not None:
-            _lock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-        yield
+        queue.enter(shared=shared)
+        try:
+            yield
+        finally:
+            queue.leave(shared=shared)
     finally:
-        if handle is not None:
-            os.close(handle)
+        with _GUARD:
+            queue.users -= 1
+            if not queue.users:
+                del _QUEUES[name]
 
 
 def _lock(handle: int, kind: int) -> None:

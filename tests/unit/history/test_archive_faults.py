@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
@@ -261,7 +263,8 @@ async def test_a_lock_that_cannot_be_had_in_time_refuses_instead_of_waiting_for_
     monkeypatch.setattr("bot.history.jsonl._LOCK_TRIES", 3)
     chats = store()
     await chats.append(said("t0"))
-    with jsonl.locked(folder):
+    with (folder / jsonl.LOCK).open("r+b") as another:
+        fcntl.flock(another, fcntl.LOCK_EX)
         with pytest.raises(errors.StorageError, match="locked by another process"):
             await chats.append(said("t1"))
         with pytest.raises(errors.StorageError, match="locked by another process"):
@@ -269,6 +272,41 @@ async def test_a_lock_that_cannot_be_had_in_time_refuses_instead_of_waiting_for_
     await chats.append(said("t2"))
     await chats.close()
     assert on_disk(folder) == numbered(3)
+
+
+async def test_a_folder_that_other_threads_use_for_too_long_refuses_too(
+    store: Make, folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.history.jsonl._LOCK_SECONDS", 0.05)
+    chats = store()
+    await chats.append(said("t0"))
+    with jsonl.locked(folder), pytest.raises(errors.StorageError, match="used by other threads"):
+        await chats.append(said("t1"))
+    await chats.append(said("t2"))
+    await chats.close()
+    assert on_disk(folder) == numbered(3)
+
+
+def test_threads_get_a_folder_in_the_order_in_which_they_asked(folder: Path) -> None:
+    had: list[int] = []
+
+    def use(number: int) -> None:
+        with jsonl.locked(folder, shared=number % 3 == 0):
+            had.append(number)
+
+    def waits(thread: threading.Thread) -> bool:
+        frame = sys._current_frames().get(thread.ident or 0)
+        return frame is not None and frame.f_code.co_name == "wait"
+
+    with jsonl.locked(folder):
+        threads = [threading.Thread(target=use, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+            while not waits(thread):
+                threading.Event().wait(0.001)
+    for thread in threads:
+        thread.join()
+    assert had == list(range(8))
 
 
 async def test_every_line_is_synced_before_it_is_acknowledged(store: Make, said: Said) -> None:
