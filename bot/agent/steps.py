@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Coroutine, Iterable, Sequence
 
 from bot import errors
 from bot.contracts.agent import PriorReply
@@ -45,17 +45,20 @@ class StepLog:
         """A step begins. Done, the task says whether it is on file."""
         self._running[step_id] = kind
         step = StepRecord(self._request_id, step_id, kind, name, self._clock.now(), parent_id=parent_id)
-        return self._put(self._steps.begin_step(step))
+        return self._put(self._recorded(self._steps.begin_step(step)))
 
     def end(self, step_id: str, result: Json, *, after: Awaitable[object] | None = None) -> None:
         """It has ended; written once `after` is done."""
         self._running.pop(step_id, None)
-        self._put(self._end(step_id, result, after) if after is not None else self._ended(step_id, result))
+        if after is not None:
+            self._put(self._end(step_id, result, after))
+        else:
+            self._put(self._recorded(self._ended(step_id, result)))
 
     def took_place(self, step_id: str, name: str, began_at: float, result: Json) -> None:
         """A tool call without effects, all of it."""
         step = StepRecord(self._request_id, step_id, "tool", name, began_at, self._clock.now(), result)
-        self._put(self._steps.begin_step(step))
+        self._put(self._recorded(self._steps.begin_step(step)))
 
     def answered(self, reply: ModelReply, uuid: str | None, on_file: Awaitable[object]) -> None:
         """The model call that runs has ended with an answer, which stands in the transcript under `uuid`: told once
@@ -72,18 +75,17 @@ class StepLog:
     def _ended(self, step_id: str, result: Json) -> Awaitable[None]:
         return self._steps.end_step(self._request_id, step_id, result)
 
-    async def _end(self, step_id: str, result: Json, after: Awaitable[object]) -> None:
-        await after
-        await self._ended(step_id, result)
+    async def _end(self, step_id: str, result: Json, after: Awaitable[object]) -> bool:
+        return await self._recorded(after) and await self._recorded(self._ended(step_id, result))
 
-    def _put(self, change: Awaitable[None]) -> asyncio.Task[bool]:
-        # The journal keeps the order of the calls: this one has been made.
-        task = asyncio.create_task(self._recorded(change))
+    def _put(self, recording: Coroutine[None, None, bool]) -> asyncio.Task[bool]:
+        task = asyncio.create_task(recording)
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
         return task
 
-    async def _recorded(self, change: Awaitable[None]) -> bool:
+    async def _recorded(self, change: Awaitable[object]) -> bool:
+        """False if it cannot be recorded. The journal keeps the order of its calls: that of `change` has been made."""
         try:
             await change
         except errors.StorageError as error:

@@ -11,6 +11,7 @@ import pytest
 
 from bot import errors
 from bot.agent import reply as agent_reply
+from bot.agent.steps import StepLog
 from bot.contracts.agent import PriorReply, TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
@@ -357,3 +358,13 @@ class TestADeliveryThatIsPutOff:
         sending.cancel()
         await asyncio.wait([sending])
         assert reply.settled
+
+
+async def test_a_death_before_the_recording_of_an_end_begins_leaves_nothing_behind(bench: Bench) -> None:
+    pending: set[asyncio.Task[bool]] = set()
+    steps = StepLog("r-1", bench.journal, pending, clock=bench.clock, log=bench.log)
+    steps.end("s-1", {}, after=asyncio.get_running_loop().create_future())
+    (recording,) = pending
+    recording.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await recording
