@@ -358,7 +358,6 @@ def gateway_deps(services: Services, channels: Mapping[str, Channel]) -> Gateway
     return GatewayDeps(
         GatewaySettings(
             settings.name,
-            settings.operators,
             {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()},
             max_concurrent=queue.max_concurrent_turns,
             mode=queue.mode,

@@ -70,6 +70,12 @@ class ChatKey:
             self.thread is None and (other.channel, other.chat_id) == (self.channel, self.chat_id)
         )
 
+    def shows(self, other: ChatKey) -> bool:
+        """True if whoever looks at this conversation has the other before them too: it is this one, or hangs below a message
+        of this chat. A topic is a place of its own.
+        """
+        return other == self or (other.kind == THREAD and self.contains(other))
+
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
         return _as_text(cls)

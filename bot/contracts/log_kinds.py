@@ -254,11 +254,11 @@ KINDS: Mapping[str, LogKind] = {
         },
     ),
     "admission": LogKind(
-        "An operator let somebody in or kept them out, by a command or a button.",
+        "An operator let somebody in or kept them out, by a command or a button; or a request to be let in gave way to newer ones.",
         {
             "channel": _CHANNEL,
             "userId": "string: who is let in or kept out",
-            "decision": "string: `allowed`, `blocked`, `not now`",
+            "decision": "string: `allowed`, `blocked`, `not now`, `expired`",
             "by": "string: who decided, as `channel:id`",
         },
     ),
@@ -332,7 +332,6 @@ KINDS: Mapping[str, LogKind] = {
             "code": "string|integer: the platform's",
             "channel": _CHANNEL,
             "chatId": "string: the platform's",
-            "operator": "string: who could not be told",
             "error": "string: the platform's error, or its type",
             "cause": _CAUSE,
         },

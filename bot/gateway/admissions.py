@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -27,7 +27,7 @@ MOST = 20
 others.
 """
 MOST_OPEN = 200
-"""Requests that are kept at once, as many as `/allow` can know of each channel."""
+"""Requests that are kept at once, as many as `/allow` can know of each channel: the oldest of them give way."""
 
 
 STRANGER = "Hello. I cannot talk with you yet: the people who run me have to let you in first."
@@ -100,6 +100,7 @@ class AdmissionService:
         self._manifests = manifests
         self._clock = clock
         self._log = log
+        self._asking = asyncio.Lock()
         self._deciding = asyncio.Lock()
         self._waiting: dict[str, ApprovalRecord] | None = None
         """The requests that are not decided; None until they are read."""
@@ -108,27 +109,28 @@ class AdmissionService:
         """Ask operators about a stranger; returns what to tell that person, "" where they have been told. Done again after a
         crash, it is the same request.
         """
-        open_ones = await self._journal.open_approvals()
-        waiting = [one for one in open_ones if one.asked.admits and one.id != inbound.request_id]
         await asyncio.to_thread(self._lists.note, inbound.channel, inbound.user_id, inbound.user_name)
-        if any(_person(one) == (inbound.channel, inbound.user_id) for one in waiting):
-            return ""
-        asked = False
-        if len(waiting) < MOST_OPEN:
+        # One after another: each counts those before it.
+        async with self._asking:
+            open_ones = await self._journal.open_approvals()
+            waiting = [one for one in open_ones if one.asked.admits and one.id != inbound.request_id]
+            if any(_person(one) == (inbound.channel, inbound.user_id) for one in waiting):
+                return ""
             record = await self._journal.ask(inbound.request_id, _approval(inbound))
             if record.verdict is not None:
                 return ""  # decided before a crash
             if self._waiting is not None:
                 self._waiting[record.id] = record
-            asked = await self._asked(inbound, waiting)
+            for oldest in waiting[: max(0, len(waiting) + 1 - MOST_OPEN)]:
+                await self.settle(oldest, Verdict("expired"))
+            asked = await self._asked(inbound)
         if inbound.chat_type == "group" and not self._manifests[inbound.channel].whispers:
             return ""  # all of the group would read it
         return f"{STRANGER} {ASKED}" if asked else STRANGER
 
-    async def _asked(self, inbound: Inbound, waiting: Sequence[ApprovalRecord]) -> bool:
+    async def _asked(self, inbound: Inbound) -> bool:
         """Write to operators where they have not had too many requests; True if there is one to write to."""
-        today = [one for one in waiting if one.asked_at > self._clock.now() - EVERY]
-        chats = list(self._chats.addresses(inbound.request_id)) if len(today) < MOST else []
+        chats = list(self._chats.addresses(inbound.request_id)) if await self._room(inbound) else []
         for to in chats:
             buttons = QuestionButtons(inbound.request_id, ABOUT_A_PERSON)
             words = _question(
@@ -136,6 +138,20 @@ class AdmissionService:
             )
             await self._delivery.owe(to, words, str(to.chat_key), buttons)
         return bool(chats)
+
+    async def _room(self, inbound: Inbound) -> bool:
+        """True where operators were written to about fewer than `MOST` other requests in a day, decided or not."""
+        since = self._clock.now() - EVERY
+        records = [*await self._journal.open_approvals(), *await self._journal.decided_since(since)]
+        others = [
+            one
+            for one in records
+            if one.asked.admits and one.asked_at > since and one.id != inbound.request_id
+        ]
+        if len(others) < MOST:
+            return True
+        shown = [await self._journal.deliveries(one.id) for one in others]
+        return sum(any(row.buttons is not None for row in rows) for rows in shown) < MOST
 
     async def decide(self, channel: str, user_id: str, verdict: Verdict) -> None:
         """Carry out what an operator has said of a person, and end the request of that person where there is one."""
@@ -209,6 +225,8 @@ class AdmissionService:
             work, decision = self._lists.allow, "allowed"
         elif verdict.scope == "always":
             work, decision = self._lists.block, "blocked"
+        elif verdict.ended == "expired":
+            work, decision = self._lists.dismiss, "expired"
         else:
             work, decision = self._lists.dismiss, "not now"
         await asyncio.to_thread(work, channel, user_id)
@@ -238,6 +256,8 @@ def ended(verdict: Verdict, at: float) -> str:
         return f"✅ Let in{by}, {when}."
     if verdict.scope == "always":
         return f"⛔ Kept out{by}, {when}."
+    if verdict.ended == "expired":
+        return f"⌛ Not decided by {when}: {MOST_OPEN} others have asked since. They may ask again."
     return f"Not now, said {verdict.by}, {when}."
 
 

@@ -360,7 +360,7 @@ class ApprovalService:
         return letting_in.told(record, verdict) if record.asked.admits else _told(record, verdict)
 
     async def _named(self, inbound: Inbound, name: str) -> ApprovalRecord | str:
-        """The approval that is meant: by name, or the only one of this chat; else what to say."""
+        """The approval that is meant: by name, or the only one of this chat, or of its threads; else what to say."""
         oldest = self._clock.now() - SECONDS
         waiting = await self._book.open_approvals()
         records = [one for one in waiting if one.asked_at > oldest or one.asked.admits]
@@ -372,9 +372,10 @@ class ApprovalService:
                 if one.id == wanted or (len(wanted) >= SHORT and one.id.endswith(wanted))
             ]
             return found[0] if len(found) == 1 else UNKNOWN
-        here = [one for one in records if one.asked.chat_key == inbound.chat_key and not one.asked.admits]
-        if len(here) == 1:
-            return here[0]
+        here = [one for one in records if inbound.chat_key.shows(one.asked.chat_key) and not one.asked.admits]
+        own = [one for one in here if one.asked.chat_key == inbound.chat_key]
+        if len(own) == 1 or len(here) == 1:
+            return (own or here)[0]
         names = ", ".join(_short(one) for one in here)
         return HOW.format(name=_short(here[0]), names=names) if here else NOTHING
 

@@ -63,7 +63,6 @@ class GatewaySettings:
     """The settings of the gateway. `allow` is by channel; `limits`: messages keep to the pace of their platforms."""
 
     name: str
-    operators: Collection[str]
     allow: Mapping[str, frozenset[str]]
     max_concurrent: int = 8
     mode: str = "steer"
@@ -78,7 +77,7 @@ class GatewaySettings:
 
 @dataclass(frozen=True, slots=True)
 class GatewayDeps:
-    """The collaborators of a gateway. `operators` are those of now, the settings have those of the file."""
+    """The collaborators of a gateway. `operators` are those of now."""
 
     settings: GatewaySettings
     channels: Mapping[str, Channel]
@@ -215,10 +214,9 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         limits=settings.limits,
         previewing=settings.previewing,
     )
+    chats = OperatorChats(deps.operators, channels, manifests)
     alerts = OperatorAlerts(
-        settings.operators,
-        channels,
-        manifests,
+        chats,
         raised=raised,
         journal=journal,
         delivery=delivery,
@@ -227,7 +225,6 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         log=log,
     )
     suspension = TurnSuspension(scheduler, journal.post)
-    chats = OperatorChats(deps.operators, channels, manifests)
     copies = QuestionCopies(journal, delivery, log)
     admissions = AdmissionService(
         journal=journal,

@@ -339,9 +339,11 @@ class Commands:
 
     async def _status(self, inbound: Inbound) -> str:
         info = await self._agent.describe(inbound.chat_key)
-        waiting = self._scheduler.waiting(inbound.chat_key)
-        if self._scheduler.running(inbound.chat_key):
-            doing = "I am working on a message" + (f", {waiting} more waiting" if waiting else "")
+        chats = [chat for key, chat in self._scheduler.chats() if inbound.chat_key.shows(key)]
+        waiting = sum(chat.waiting for chat in chats)
+        if running := sum(chat.running is not None for chat in chats):
+            messages = "a message" if running == 1 else f"{running} messages"
+            doing = f"I am working on {messages}" + (f", {waiting} more waiting" if waiting else "")
         else:
             # Others have all the places, or a burst is waited for.
             doing = f"I have not begun yet, {waiting} waiting" if waiting else "I am idle"

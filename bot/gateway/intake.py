@@ -31,7 +31,7 @@ MOST_KNOWN = 10_000
 STOP_PATIENCE = 0.4
 """Seconds for which a stop waits for the disk before it does its work all the same."""
 LOOKED_AT = 50
-"""Inbounds of a direct chat that are looked at for its last message."""
+"""Inbounds of a direct chat that are looked at for its last message, at first: where there is none among them, ever more."""
 _R = TypeVar("_R")
 
 
@@ -128,16 +128,19 @@ class GatewayIntake:
         about = command is not None and ALIASES.get(command.name, command.name) in OF_CONVERSATION
         if not about or inbound.chat_type != "direct" or chat.thread is not None:
             return inbound
-        said = await self._journal.said_in(chat, limit=LOOKED_AT)
-        last = next(
-            (
-                one.inbound.chat_key
-                for one in said
-                if one.inbound.command is None and one.inbound.kind == "message"
-            ),
-            chat,
-        )
+        last = await self._last_said(chat) or chat
         return inbound.model_copy(update={"chat_key": last}) if last.kind == chat.kind else inbound
+
+    async def _last_said(self, chat: ChatKey) -> ChatKey | None:
+        """The conversation of a chat in which something was said last."""
+        limit = LOOKED_AT
+        while True:
+            records = await self._journal.said_in(chat, limit=limit)
+            said = (one.inbound for one in records)
+            words = (one.chat_key for one in said if one.command is None and one.kind == "message")
+            if (last := next(words, None)) is not None or len(records) < limit:
+                return last
+            limit *= 10
 
     def _knows(self, chat_key: ChatKey) -> None:
         """The bot takes part here; it never stops to."""

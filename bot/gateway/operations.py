@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +13,11 @@ from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.base import ChatType
 from bot.contracts.channel import Channel, Health, Manifest
 from bot.contracts.environment import Clock, Ids, Log
-from bot.contracts.identity import UserRef
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address
 from bot.contracts.recall import Recalls
 from bot.gateway.delivery import Delivery
+from bot.gateway.operator_chats import OperatorChats
 from bot.gateway.outbox.worker import Alert
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -41,9 +41,7 @@ class OperatorAlerts:
 
     def __init__(
         self,
-        operators: Iterable[str],
-        channels: Mapping[str, Channel],
-        manifests: Mapping[str, Manifest],
+        chats: OperatorChats,
         *,
         raised: asyncio.Queue[Alert],
         journal: Journal,
@@ -58,12 +56,7 @@ class OperatorAlerts:
         self._clock = clock
         self._ids = ids
         self._log = log
-        self._chats = {
-            operator: target
-            for operator in map(UserRef.parse, sorted(operators))
-            if (target := _direct(operator, channels, manifests)) is not None
-        }
-        self._manifests = manifests
+        self._chats = chats
         self._spells: dict[str, asyncio.Task[bool]] = {}
         self._told: dict[str, float] = {}
         self._tasks: set[asyncio.Task[bool]] = set()
@@ -142,32 +135,20 @@ class OperatorAlerts:
             return due
 
     async def _all(self, words: str) -> bool:
-        told = await asyncio.gather(
-            *(self._one(operator, target, words) for operator, target in self._chats.items())
-        )
+        told = await asyncio.gather(*(self._one(to, words) for to in self._chats.addresses(self._ids.ulid())))
         return any(told)
 
-    async def _one(self, operator: UserRef, target: dict[str, str], words: str) -> bool:
-        chat_key = self._manifests[operator.channel].encode(target)
-        to = Address(operator.channel, chat_key.chat_id, chat_key, "direct", target, self._ids.ulid())
+    async def _one(self, to: Address, words: str) -> bool:
         try:
             async with asyncio.timeout(TELL_SECONDS):
                 await self._delivery.send(to, words, kind="notice")
         except (TimeoutError, errors.DeliveryFailed) as error:
             cause = str(error) or f"no answer within {TELL_SECONDS:g} s"
             self._log.write(
-                "delivery", "an operator could not be told", level="warn", operator=str(operator), cause=cause
+                "delivery", "an operator could not be told", level="warn", chat_key=to.chat_key, cause=cause
             )
             return False
         return True
-
-
-def _direct(
-    operator: UserRef, channels: Mapping[str, Channel], manifests: Mapping[str, Manifest]
-) -> dict[str, str] | None:
-    """The target of an operator's direct chat; None where there is none."""
-    direct = manifests[operator.channel].direct if operator.channel in channels else None
-    return direct(operator.user_id) if direct is not None else None
 
 
 async def _nobody() -> bool:

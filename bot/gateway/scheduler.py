@@ -386,11 +386,6 @@ class Scheduler:
         chat = self._chats.get(chat_key)
         return chat.running if chat is not None else None
 
-    def waiting(self, chat_key: ChatKey) -> int:
-        """The number of inbound that wait in a chat."""
-        chat = self._chats.get(chat_key)
-        return chat.waiting if chat is not None else 0
-
     def chats(self) -> list[tuple[ChatKey, Conversation]]:
         """The chats in which something waits or runs."""
         return list(self._chats.items())

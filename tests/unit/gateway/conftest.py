@@ -364,7 +364,6 @@ class Bench:
         deps = GatewayDeps(
             GatewaySettings(
                 "shipmate",
-                operators,
                 {"tele": frozenset({"77", "-100"})},
                 limits=options.pop("limits", False),
                 **{name: value for name, value in options.items() if name in SETTINGS},

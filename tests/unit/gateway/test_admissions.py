@@ -217,6 +217,52 @@ async def test_operators_hear_of_some_requests_a_day_and_the_list_has_the_others
     assert sorted(one.user_id for one in door.lists.pending()) == people
 
 
+async def ask_at_once(door: Door, *people: str) -> None:
+    """Strangers write in the same moment."""
+    places: list[dict[str, Any]] = [
+        {"chat_id": user, "chat_key": f"tele:chat:{user}", "target": {"chat": user}} for user in people
+    ]
+    await asyncio.gather(
+        *(door.say(user_id=user, **place) for user, place in zip(people, places, strict=True))
+    )
+    await door.idle()
+
+
+async def test_requests_that_come_at_once_are_counted_each_and_those_decided_too(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admissions, "MOST", 2)
+    await ask_at_once(door, *(str(number) for number in range(900, 906)))
+    assert len(door.requests()) == 2 * len(OPERATORS)
+    for one in door.requests():
+        assert one.buttons is not None
+        await door.press("deny", one.buttons.question_id)
+    await ask_at_once(door, "906")
+    assert len(door.requests()) == 2 * len(OPERATORS)
+    door.clock.jump(admissions.EVERY / 2)
+    await ask_at_once(door, "907")
+    door.clock.jump(admissions.EVERY / 2 + 1)
+    # Those that nobody was written to about take no room of the day after.
+    await ask_at_once(door, "908", "909", "910")
+    assert len(door.requests()) == 4 * len(OPERATORS)
+
+
+async def test_the_oldest_request_gives_way_and_says_so(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admissions, "MOST_OPEN", 3)
+    for user in ("900", "901", "902", "903"):
+        await ask_at_once(door, user)
+    await until(lambda: len(door.edits) == len(OPERATORS))
+    assert set(door.outcomes()) == {
+        "⌛ Not decided by 08:00 UTC: 3 others have asked since. They may ask again."
+    }
+    assert {one.text.split(" ")[0] for one in door.edits.values()} == {"tele:900"}
+    assert {one.user_id for one in door.lists.pending()} == {"903", "902", "901"}
+    assert door.decisions() == [("expired", "")]
+    door.clock.jump(admissions.EVERY)
+    await ask_at_once(door, "900")
+    assert {one.user_id for one in door.lists.pending()} == {"900", "903", "902"}
+
+
 async def test_no_other_command_takes_a_request_for_a_call(door: Door) -> None:
     await door.asked()
     await door.press("approve", "", chat_id="666", chat_key="tele:chat:666")

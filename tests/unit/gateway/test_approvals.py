@@ -354,3 +354,29 @@ async def test_in_a_chat_one_question_is_asked_at_a_time_and_one_place_is_lent(t
     assert desk.scheduler.free == 1
     assert not desk.suspension.asking(ChatKey.parse("tele:chat:-100"))
     await desk.close()
+
+
+def below(root: str) -> dict[str, str]:
+    """A thread of the member's direct chat."""
+    return {"chat_id": MEMBER, "chat_key": f"tele:chat:{MEMBER}:thread:{root}", "chat_type": "direct"}
+
+
+@pytest.mark.parametrize("word", ["approve", "deny"])
+async def test_without_a_name_the_question_of_a_thread_is_meant_where_it_is_the_only_one(
+    tmp_path: Path, word: str
+) -> None:
+    desk = Desk(tmp_path, operators=frozenset({f"tele:{MEMBER}"}))
+    await desk.open()
+    direct = {"chat_id": MEMBER, "chat_key": f"tele:chat:{MEMBER}", "chat_type": "direct"}
+    names = [await desk.asked(**below("1")), await desk.asked(**below("2"))]
+    await desk.press(word, user=MEMBER, **direct)
+    await until(lambda: "Say which one" in desk.tele.texts[-1])
+    assert all(name[-6:] in desk.tele.texts[-1] for name in names)
+    await desk.press(word, user=MEMBER, **below("2"))
+    await until(lambda: len(desk.ran) == 1)
+    await desk.press(word, user=MEMBER, **{**direct, "chat_key": f"tele:chat:{MEMBER}:topic:9"})
+    await until(lambda: "Nothing waits for an approval here." in desk.tele.texts)
+    await desk.press(word, user=MEMBER, **direct)
+    await until(lambda: len(desk.ran) == 2)
+    await desk.idle()
+    await desk.close()

@@ -13,7 +13,7 @@ from bot.contracts.archive import HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Quoted
 from bot.contracts.provenance import ANYBODYS, Provenance
-from bot.gateway import stops
+from bot.gateway import intake, stops
 from bot.gateway.reading import RECENT_SECONDS
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.outgoing import until
@@ -165,6 +165,33 @@ async def test_a_command_outside_of_threads_is_about_the_conversation_last_spoke
     assert bench.agent.undone == [thread("2")]
     assert bench.agent.resets == [DIRECT, thread("2"), thread("1")]
     assert all(one.target == {"chat": "77"} for one in bench.tele.sent[-3:])
+
+
+async def test_the_last_conversation_is_found_behind_any_number_of_commands(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "LOOKED_AT", 2)
+    await answered(bench, "one", "1")
+    for number in range(5):
+        await command(bench, "help", message_id=f"h{number}")
+    await command(bench, "new")
+    assert bench.agent.resets == [thread("1")]
+
+
+async def test_status_outside_of_threads_tells_of_what_runs_in_them(bench: Bench) -> None:
+    bench.agent.hold = asyncio.Event()
+    for root in ("1", "2"):
+        await opened(bench, f"question {root}", root)
+    await until(lambda: len(bench.agent.running) == 2)
+    await bench.say("/status", command=Command(name="status"))
+    await bench.say("/status", command=Command(name="status"), chat_key=str(thread("1")))
+    await bench.say("/status", command=Command(name="status"), chat_key="tele:chat:77:topic:5")
+    first, second, topic = await bench.tele.until(3)
+    assert first.startswith("I am working on 2 messages.")
+    assert second.startswith("I am working on a message.")
+    assert topic.startswith("I am idle.")
+    bench.agent.hold.set()
+    await bench.idle()
 
 
 async def test_a_topic_keeps_its_commands_to_itself(bench: Bench) -> None:

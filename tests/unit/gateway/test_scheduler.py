@@ -331,7 +331,7 @@ async def test_what_is_taken_out_of_a_queue_no_longer_asks_for_a_slot() -> None:
     await hall.settle()
     hall.scheduler.apply(place, Stop(inbound("b", "y", 4, kind="stop")))
     assert (
-        hall.scheduler.waiting(place),
+        dict(hall.scheduler.chats())[place].waiting,
         hall.backlog.waiting_of(UserRef("tele", "b")),
         hall.scheduler.total,
     ) == (1, 0, 1)
@@ -344,7 +344,7 @@ async def test_what_is_taken_out_of_a_queue_no_longer_asks_for_a_slot() -> None:
 async def test_a_chat_that_has_nothing_is_not_kept() -> None:
     hall, place = Hall(1), ChatKey.parse("tele:chat:y")
     hall.scheduler.apply(place, Stop(inbound("b", "y", 4, kind="stop")))
-    assert (hall.scheduler.active, hall.scheduler.turn(place), hall.scheduler.waiting(place)) == (0, None, 0)
+    assert (hall.scheduler.active, hall.scheduler.turn(place), hall.scheduler.chats()) == (0, None, [])
 
 
 async def test_a_disk_that_fills_up_once_a_chat_has_asked_lets_nothing_begin() -> None:

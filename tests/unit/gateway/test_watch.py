@@ -14,6 +14,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import operations
 from bot.gateway.operations import EVERY, LOOK_EVERY, PATIENCE, ChannelWatchdog, OperatorAlerts
+from bot.gateway.operator_chats import OperatorChats
 from bot.journal.sqlite import SqliteJournal
 from tests.unit.gateway.conftest import Bench, FakeChannel, manifest
 
@@ -67,6 +68,7 @@ class Ward:
         self.bench.channels.clear()
         self.bench.channels.update(channels)
         self.bench.manifests.update(manifests)
+        self.operators = {"tele:1", "chat:2", "local:3", "off:4"}
         self.reports = self.new_reports()
         self.watch = ChannelWatchdog(
             channels, manifests, self.reports, clock=self.bench.clock, log=self.bench.log
@@ -77,9 +79,7 @@ class Ward:
 
     def new_reports(self) -> OperatorAlerts:
         return OperatorAlerts(
-            {"tele:1", "chat:2", "local:3", "off:4"},
-            self.bench.channels,
-            self.bench.manifests,
+            OperatorChats(self.operators, self.bench.channels, self.bench.manifests),
             raised=asyncio.Queue(),
             journal=self.bench.journal,
             delivery=self.bench.delivery,
@@ -246,7 +246,14 @@ async def test_an_operator_without_a_way_is_logged_and_the_others_hear_of_it(war
     untold = [
         line for line in ward.bench.log.of("delivery") if line.message == "an operator could not be told"
     ]
-    assert [line.details["operator"] for line in untold] == ["tele:1"]
+    assert [str(line.chat_key) for line in untold] == ["tele:chat:1"]
+
+
+async def test_who_becomes_an_operator_while_it_runs_is_told_too(ward: Ward) -> None:
+    ward.operators.remove("chat:2")
+    ward.operators.add("chat:9")
+    assert await ward.reports.tell("subject", "words")
+    assert [one.chat_key.chat_id for one in ward.chat.sent] == ["D9"]
 
 
 async def test_a_channel_that_hangs_is_given_up(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +269,7 @@ async def test_a_channel_that_hangs_is_given_up(ward: Ward, monkeypatch: pytest.
     untold = [
         line for line in ward.bench.log.of("delivery") if line.message == "an operator could not be told"
     ]
-    assert {line.details["operator"] for line in untold} == {"tele:1", "chat:2"}
+    assert {str(line.chat_key) for line in untold} == {"tele:chat:1", "chat:chat:D2"}
 
 
 async def test_reports_need_no_journal(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
