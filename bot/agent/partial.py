@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bot import text
 from bot.agent.partial_json import PartialJSON
+from bot.contracts.agent import SILENT
 from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
 from bot.tools.builtin.chat_send import ChatSend
 
@@ -39,10 +40,15 @@ class Partial:
     def words(self) -> str:
         """The words meant for people: those of `chat_send` where it has come to that, else the plain text."""
         sent = [words for call in self._calls.values() if (words := _said(call).strip())]
-        return "\n\n".join(sent) if sent else text.clean("".join(self._text)).strip()
+        return "\n\n".join(sent) if sent else _aloud(text.clean("".join(self._text)).strip())
 
 
 def _said(call: PartialJSON) -> str:
     value = call.snapshot().value
     words = value.get("text") if isinstance(value, dict) else None
-    return text.clean(words) if isinstance(words, str) else ""
+    return _aloud(text.clean(words)) if isinstance(words, str) else ""
+
+
+def _aloud(words: str) -> str:
+    """The words, but for what may become the sign that nothing is said."""
+    return "" if SILENT.startswith(words.strip()) else words

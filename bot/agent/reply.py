@@ -10,7 +10,7 @@ from bot.agent.ledger import Ledger
 from bot.agent.steps import WRITTEN, written
 from bot.context import blocks
 from bot.context.store import RunningTurn
-from bot.contracts.agent import PriorReply, Reply, TurnRequest
+from bot.contracts.agent import SILENT, PriorReply, Reply, TurnRequest
 from bot.contracts.base import Json, Message
 from bot.contracts.journal import StepRecord
 from bot.contracts.outbound import Sent
@@ -29,7 +29,14 @@ class TrackedReply:
     `call` is the tool call that sent the last message; None where that was none, or is not known.
     """
 
-    def __init__(self, inner: Reply, ledger: Ledger, written: Callable[[], Sequence[str]] = tuple) -> None:
+    def __init__(
+        self,
+        inner: Reply,
+        ledger: Ledger,
+        written: Callable[[], Sequence[str]] = tuple,
+        quiet: Callable[[], bool] = bool,
+    ) -> None:
+        self._quiet = quiet
         self._inner = inner
         self._ledger = ledger
         self._written = written
@@ -45,7 +52,9 @@ class TrackedReply:
     @classmethod
     def of(cls, request: TurnRequest, ledger: Ledger) -> TrackedReply | None:
         """That of a turn; None where no chat waits for one."""
-        return cls(request.reply, ledger, request.written) if request.reply is not None else None
+        if request.reply is None:
+            return None
+        return cls(request.reply, ledger, request.written, request.quiet)
 
     def noted(self) -> tuple[str, ...]:
         """Return the ids in the outbox of what was sent since the last call, for the transcript."""
@@ -82,6 +91,11 @@ class TrackedReply:
         return new
 
     async def send(self, words: str, step_id: str | None = None) -> list[Sent]:
+        if words.strip() == SILENT:
+            if not self._quiet():
+                raise errors.ToolError("They spoke to you. Send them an answer.")
+            self.settled, self.call = True, step_id
+            return []
         # Before the outbox has it: a message that is in there without the call that made it would go out after a
         # crash, and the model, asked again, would send it once more.
         self.begun, self.call = words, step_id

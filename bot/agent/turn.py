@@ -16,7 +16,7 @@ from bot.agent.reply import TrackedReply
 from bot.agent.subagents.tasks import Tasks
 from bot.agent.view_changes import Tail
 from bot.context import blocks
-from bot.contracts.agent import TurnOutcome
+from bot.contracts.agent import SILENT, TurnOutcome
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply
 from bot.telemetry.context import step_scope
@@ -194,10 +194,14 @@ async def _say_what_came(
 async def _say_the_rest(turn: ActiveTurn, reply: ModelReply) -> TurnOutcome:
     """Deliver the last text, unless `chat_send` has settled the matter; an empty one becomes an honest line."""
     words = turn.last_words().strip()
+    if words == SILENT:
+        words = ""
     if words and reply.stop_reason in LENGTH:
         words += TRUNCATED
     if turn.reply is None:
         return TurnOutcome("done", detail=words)
+    if not words and turn.request.quiet():
+        return _outcome(turn, None)
     if turn.answered() or not (words or turn.owes_answer()):
         return _outcome(turn, None)
     if not words:

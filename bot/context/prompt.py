@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from bot import tags, text
 from bot.context import files_read, quotes
-from bot.contracts.agent import TurnRequest
+from bot.contracts.agent import SILENT, TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
@@ -131,6 +131,12 @@ _BROUGHT = (
 )
 
 
+_OVERHEARD = (
+    f"This was said where you read along, perhaps not to you. Where it needs nothing from you, your whole answer is {SILENT} as "
+    "plain text, which nobody sees."
+)
+
+
 def _job(due: Due) -> Json:
     facts: Json = {
         "id": due.job,
@@ -199,6 +205,8 @@ def _facts(inbound: Inbound, changed: int | None, attached: Sequence[tuple[Attac
         facts["userName"] = text.head(inbound.user_name, 120)
     if inbound.brought and not inbound.text.strip():
         facts["note"] = _BROUGHT
+    elif inbound.overheard and inbound.kind == "message":
+        facts["note"] = _OVERHEARD
     if inbound.links:
         facts["links"] = [link.model_dump() for link in inbound.links]
     if inbound.kind == "edit":

@@ -24,6 +24,10 @@ class Reply(Protocol):
         ...
 
 
+SILENT = "[silent]"
+"""The whole answer to words that were not said to the bot, where these need none. People never see it."""
+
+
 async def _at_once() -> None:
     """There is nothing to wait for."""
 
@@ -77,6 +81,8 @@ class TurnRequest:
     """Returns once all that was taken is on file as part of this turn."""
     acted: Callable[[], None] = _unheard
     """Called before anything with effects is done for this turn: from then on its question is not put anew."""
+    quiet: Callable[[], bool] = bool
+    """True where nobody has spoken to the bot: it may answer `SILENT`."""
     stopped: bool = False
     """It was stopped, and a crash came before it was closed: it is closed now, and says what it still owes."""
 

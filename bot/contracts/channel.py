@@ -49,6 +49,12 @@ class Intake(Protocol):
         """
         ...
 
+    async def overhears(self, chat: ChatKey) -> bool:
+        """True where all that people say in a chat is for the bot: other words that do not speak to it (`Inbound.addressed` is
+        `chat`) need not be handed over. Raises `errors.StorageError`.
+        """
+        ...
+
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
         """Put an event that cannot be read among the dead letters; what stands behind it goes on."""
         ...

@@ -11,6 +11,14 @@ from bot.contracts.base import ChatType, Frozen
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.provenance import ANYBODYS, Provenance, Taint
 
+Listening = Literal["mention", "thread", "always", "never"]
+"""The messages of a group that are for the bot, besides commands: those that mention it; also replies to it, and threads that it
+takes part in; all; none.
+"""
+LISTENING: tuple[Listening, ...] = ("mention", "thread", "always", "never")
+HEARD: Listening = "thread"
+"""Where nobody has said anything else."""
+
 
 def _provenance(words_of: tuple[str, ...] | None, taint: Taint) -> Provenance:
     return Provenance(frozenset(words_of), taint) if words_of is not None else ANYBODYS
@@ -120,8 +128,9 @@ class Inbound(Frozen):
 
     `keys` identify the platform's event (event id, channel and ts, update id …): an inbound of which any key
     was seen before is a duplicate. `addressed` says why it is for the bot: a direct message, a mention, a
-    reply to it, a command, or (`thread`) only because it stands in a thread, which counts where the bot
-    takes part in that thread. `target` is what the channel needs to answer in the same place; a `reply_to` in
+    reply to it, a command, or only because it stands in a thread (`thread`), which counts where the bot
+    takes part in that thread, or in a chat that the bot is in (`chat`), which counts where it listens to all. `to_others`:
+    it speaks to somebody else, whom it mentions first or replies to. `target` is what the channel needs to answer in the same place; a `reply_to` in
     it only says which message the answer hangs on. `answers` is the id of the message that a person replied to.
     An `edit` carries the id and the new text of the message that it changes, a `delete` the id of the one that is
     gone; a `stop` names the place whose turn should end, and its chat_key may be the place's or that of a thread.
@@ -144,7 +153,8 @@ class Inbound(Frozen):
     ts: int
     target: dict[str, str]
     kind: Literal["message", "edit", "delete", "stop", "admission", "added"] = "message"
-    addressed: Literal["direct", "mention", "reply", "command", "thread"] = "direct"
+    addressed: Literal["direct", "mention", "reply", "command", "thread", "chat"] = "direct"
+    to_others: bool = False
     text: str = ""
     command: Command | None = None
     message_id: str | None = None
@@ -177,6 +187,11 @@ class Inbound(Frozen):
             and self.chat_key.thread is not None
             and self.chat_key.thread == self.message_id
         )
+
+    @property
+    def overheard(self) -> bool:
+        """True for words that do not speak to the bot: it need not answer them."""
+        return self.addressed in {"thread", "chat"}
 
     @property
     def is_stop(self) -> bool:

@@ -10,7 +10,7 @@ from bot import errors
 from bot.contracts.approvals import ApprovalBook
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import Inbound, Listening
 from bot.contracts.outbound import OutboxRow
 
 FinalState = Literal["answered", "failed", "stopped", "withdrawn", "merged", "handled", "dead"]
@@ -280,6 +280,14 @@ class Inbox(InboxWrites, Protocol):
 
     async def knows(self, chat_key: ChatKey) -> bool:
         """True if this conversation ever received an inbound."""
+        ...
+
+    async def listen(self, chat: ChatKey, listening: Listening) -> None:
+        """Remember what the bot listens to in a chat."""
+        ...
+
+    async def listening(self) -> dict[ChatKey, Listening]:
+        """The same of every chat where somebody has said so."""
         ...
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None: ...

@@ -35,6 +35,7 @@ from bot.gateway.operations import OperatorAlerts
 from bot.gateway.operator_chats import OperatorChats, QuestionCopies
 from bot.gateway.outbox.rate_limit import RateLimiter
 from bot.gateway.outbox.worker import Alert, ClosedChats, OutboxWorker, ReplyArchiver
+from bot.gateway.participation import Participation
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
 from bot.gateway.receipt import Receipts
@@ -348,12 +349,14 @@ def build_gateway(
         log=log,
     )
     receipts = Receipts(journal)
+    participation = Participation(journal)
     commands = Commands(
         name=settings.name,
         agent=agent,
         scheduler=scheduler,
         access=access,
         admissions=services.admissions,
+        participation=participation,
         pending=deps.lists,
         channels=channels,
         manifests=manifests,
@@ -385,6 +388,7 @@ def build_gateway(
         journal=journal,
         archive=archive,
         delivery=delivery,
+        participation=participation,
         router=router,
         stops=stops,
         in_flight=in_flight,

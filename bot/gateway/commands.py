@@ -13,7 +13,7 @@ from bot.access_list import PendingUser
 from bot.contracts.agent import Agent, ChatStats, ModelInfo, SessionChange, SessionInfo
 from bot.contracts.approvals import Verdict
 from bot.contracts.channel import Channel, Introduces, Manifest
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import LISTENING, Inbound, Listening
 from bot.contracts.operators import OperatorNotices
 from bot.gateway.access import Access
 from bot.gateway.admissions import AdmissionService
@@ -21,6 +21,7 @@ from bot.gateway.approvals import ApprovalService
 from bot.gateway.conversation import HANDLED
 from bot.gateway.effects import Ending
 from bot.gateway.jobs.service import JobService
+from bot.gateway.participation import Participation
 from bot.gateway.receipt import Receipts
 from bot.gateway.removals import Removals
 from bot.gateway.scheduler import Scheduler
@@ -128,6 +129,7 @@ BESIDE = frozenset(
         "help",
         "history",
         "jobs",
+        "listen",
         "receipt",
         "stats",
         "status",
@@ -146,6 +148,12 @@ OF_CONVERSATION = frozenset(
 ALIASES = {"usage": "stats"}
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 DEFAULT = "default"
+LISTENS: Mapping[Listening, str] = {
+    "mention": "I answer here where somebody mentions me.",
+    "thread": "I answer here where somebody mentions me or replies to me, and in threads that I take part in.",
+    "always": "I read all that is said here, and answer where I am of use.",
+    "never": "I stay silent here; commands I still carry out.",
+}
 MOST_WAITING = 20
 """People that `/allow` alone shows."""
 
@@ -166,6 +174,7 @@ HELP = {
     "help": "what I understand",
     "history": "the beginning of what I have in mind of this conversation",
     "jobs": "what I am to do later here; pause, resume or cancel one by its name",
+    "listen": "what I listen to in a group: mention, thread, always or never (operators)",
     "model": "which model answers here; operators choose another",
     "new": "begin a new conversation; the old one stays on file",
     "receipt": "the path of my last answer, or of the one you reply to",
@@ -207,6 +216,7 @@ class Commands:
         scheduler: Scheduler,
         access: Access,
         admissions: AdmissionService,
+        participation: Participation,
         pending: Pending,
         channels: Mapping[str, Channel],
         manifests: Mapping[str, Manifest],
@@ -226,6 +236,7 @@ class Commands:
         self._scheduler = scheduler
         self._access = access
         self._admissions = admissions
+        self._participation = participation
         self._pending = pending
         self._channels = channels
         self._manifests = manifests
@@ -241,6 +252,7 @@ class Commands:
             "help": self._help,
             "history": self._history,
             "jobs": jobs.command,
+            "listen": self._listen,
             "model": self._model,
             "new": self._new,
             "receipt": receipts.run,
@@ -408,6 +420,22 @@ class Commands:
         by = f"{inbound.channel}:{inbound.user_id}"
         await self._admissions.decide(channel, user_id, Verdict(decision, by, "always"))
         return f"{channel}:{user_id} {outcome}."
+
+    async def _listen(self, inbound: Inbound) -> str:
+        """Say what is listened to in a group; operators change it."""
+        asked = _argument(inbound).casefold()
+        if inbound.chat_type == "direct":
+            return "Here I read all that you write."
+        if not asked:
+            said = LISTENS[await self._participation.listening(inbound.chat_key)]
+            return f"{said} {self._prefix(inbound)}listen {', '.join(LISTENING)} changes that (operators)."
+        if not self._access.is_operator(inbound.channel, inbound.user_id):
+            return "Only operators say what I listen to."
+        chosen = next((one for one in LISTENING if one == asked), None)
+        if chosen is None:
+            return f"I can listen to: {', '.join(LISTENING)}. Nothing has changed."
+        await self._participation.listen(inbound.chat_key, chosen)
+        return LISTENS[chosen]
 
     async def _whoami(self, inbound: Inbound) -> str:
         role = "an operator" if self._access.is_operator(inbound.channel, inbound.user_id) else "a member"

@@ -21,13 +21,13 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.message_versions import on_file, withdrawn
 from bot.gateway.operations import OperatorAlerts
+from bot.gateway.participation import Participation
 from bot.gateway.router import InboundRouter
 from bot.gateway.scheduler import InFlight
 from bot.gateway.stops import Stops
 
 AT_ONCE = 1_000
 """Events that are taken in side by side; a channel that brings more waits with them."""
-MOST_KNOWN = 10_000
 STOP_PATIENCE = 0.4
 """Seconds for which a stop waits for the disk before it does its work all the same."""
 LOOKED_AT = 50
@@ -48,6 +48,7 @@ class GatewayIntake:
         journal: Journal,
         archive: InboundArchive,
         delivery: Delivery,
+        participation: Participation,
         router: InboundRouter,
         stops: Stops,
         in_flight: InFlight,
@@ -62,6 +63,7 @@ class GatewayIntake:
         self._archive = archive
         self._delivery = delivery
         self._cleaner = cleaner
+        self._participation = participation
         self._router = router
         self._stops = stops
         self._in_flight = in_flight
@@ -72,8 +74,6 @@ class GatewayIntake:
         self._approvals = approvals
         self._tasks: set[asyncio.Task[bool]] = set()
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._asking: dict[ChatKey, asyncio.Future[bool]] = {}
-        self._known: dict[ChatKey, None] = {}
         self._last: dict[ChatKey, asyncio.Future[None]] = {}
 
     async def accept(self, inbound: Inbound) -> bool:
@@ -83,7 +83,7 @@ class GatewayIntake:
             if not verdict.allowed:
                 await self._refuse(inbound, verdict)
                 return False
-            if not await self._taking_part(inbound):
+            if not await self._participation.counts(inbound):
                 return False
             update = {
                 "request_id": self._ids.ulid(),
@@ -101,24 +101,6 @@ class GatewayIntake:
         self._tasks.add(task)
         task.add_done_callback(self._taken_in)
         return await asyncio.shield(task)
-
-    async def _taking_part(self, inbound: Inbound) -> bool:
-        """True where it is for the bot: what only stands in a thread is where the bot takes part in that. What comes
-        after it in the same chat waits for the answer, so that it stays behind it.
-        """
-        chat_key = inbound.chat_key
-        while (asking := self._asking.get(chat_key)) is not None:
-            await asyncio.wait([asking])
-        if inbound.addressed != "thread" or chat_key in self._known:
-            return True
-        asking = self._asking[chat_key] = asyncio.ensure_future(self._journal.knows(chat_key))
-        try:
-            known = await asyncio.shield(asking)
-        finally:
-            del self._asking[chat_key]
-        if known:
-            self._knows(chat_key)
-        return known
 
     async def _of_conversation(self, inbound: Inbound) -> Inbound:
         """A command about a conversation, given in a direct chat outside of its threads, as one about the conversation there
@@ -141,12 +123,6 @@ class GatewayIntake:
             if (last := next(words, None)) is not None or len(records) < limit:
                 return last
             limit *= 10
-
-    def _knows(self, chat_key: ChatKey) -> None:
-        """The bot takes part here; it never stops to."""
-        self._known[chat_key] = None
-        if len(self._known) > MOST_KNOWN:
-            del self._known[next(iter(self._known))]
 
     def _taken_in(self, task: asyncio.Task[bool]) -> None:
         self._tasks.discard(task)
@@ -227,7 +203,7 @@ class GatewayIntake:
             attachments=len(inbound.attachments),
             brought=len(inbound.brought) or None,
         )
-        self._knows(inbound.chat_key)
+        self._participation.joined(inbound.chat_key)
         if (
             inbound.due is None and inbound.kind != "admission"
         ):  # a job says nothing about its chat, nor does a stranger
@@ -260,6 +236,9 @@ class GatewayIntake:
             "error` shows them.",
         )
 
+    async def overhears(self, chat: ChatKey) -> bool:
+        return await self._participation.listening(chat) == "always"
+
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         return await self._archive.recent(chat_key, limit)
 
@@ -268,6 +247,8 @@ class GatewayIntake:
 
     async def _refuse(self, inbound: Inbound, verdict: Verdict) -> None:
         """A stranger asks to be let in, once a day at most; nothing they wrote is kept."""
+        if inbound.addressed == "chat":
+            return  # nobody has spoken to the bot
         self._log.write(
             "denied",
             f"refused: {verdict.reason}",

@@ -187,7 +187,7 @@ class TurnRunner:
         attachments = [one for inbound in turn.plan.all for one in inbound.attachments]
         if any(map(may_hold_text, attachments)):
             return await self._turn(turn)
-        return _unanswered(unseen(attachments, full=self._files.full, log=self._log))
+        return _unanswered(turn, unseen(attachments, full=self._files.full, log=self._log))
 
     async def _turn(self, turn: Turn) -> Ending:
         first = turn.first
@@ -197,7 +197,8 @@ class TurnRunner:
         every = self._manifests[first.channel].indicate_every
 
         def rests() -> bool:
-            return self._approvals.waits(first.chat_key) or self._questions.waits(first.chat_key)
+            waits = self._approvals.waits(first.chat_key) or self._questions.waits(first.chat_key)
+            return waits or _unasked(turn)
 
         async with working(self._delivery, to, self._clock, every, shown=turn.plan.begun, rests=rests):
             context = await self._reading.thread(turn)
@@ -209,7 +210,7 @@ class TurnRunner:
             if not all(one.failed for one in begun):
                 turn.below.clear()  # it stands below what they were sent
             elif not says and not stopped:
-                return _unanswered("\n".join(turn.below))
+                return _unanswered(turn, "\n".join(turn.below))
             joining: list[Awaitable[object]] = []
             acted = partial(self._acted, turn)
             reply = ChatReply(self._delivery, to, turn.below, acted)
@@ -229,12 +230,14 @@ class TurnRunner:
                 preview=partial(self._delivery.preview, to, shown=acted),
                 begun=begun,
                 written=lambda: reply.written,
+                quiet=partial(_overheard, turn),
                 stopped=stopped,
             )
             outcome = await self._agent.run(request)
             self._scheduler.apply(first.chat_key, Over())
             await self._recorded(self._approvals.over(first.request_id, begun=turn.plan.begun))
-        notice = [] if outcome.notice is None else [outcome.notice, *turn.below]
+        unasked = outcome.status == "failed" and _unasked(turn)
+        notice = [] if outcome.notice is None or unasked else [outcome.notice, *turn.below]
         return Ending(_ENDS[outcome.status], "\n\n".join(notice))
 
     async def _complete(self, turn: Turn) -> bool:
@@ -277,9 +280,20 @@ async def _settled(writes: Sequence[Awaitable[object]]) -> None:
     await asyncio.gather(*[asyncio.shield(one) for one in writes])
 
 
-def _unanswered(words: str) -> Ending:
+def _unanswered(turn: Turn, words: str) -> Ending:
     """The end of a message that gives the model nothing to answer."""
-    return Ending(InboxEnd("answered", "nothing to answer"), words or EMPTY)
+    said = InboxEnd("answered", "nothing to answer")
+    return Ending(said, "" if _unasked(turn) else words or EMPTY)
+
+
+def _unasked(turn: Turn) -> bool:
+    """True where all of its messages were only said in the chat: nobody waits for anything."""
+    return all(one.addressed == "chat" for one in turn.left)
+
+
+def _overheard(turn: Turn) -> bool:
+    """True where none of its messages speaks to the bot: it need not answer."""
+    return all(one.overheard for one in turn.left)
 
 
 def _blank(inbound: Inbound) -> Inbound:

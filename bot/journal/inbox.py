@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from bot import errors, text
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import LISTENING, Inbound, Listening
 from bot.contracts.journal import (
     InboxEnd,
     InboxRecord,
@@ -62,6 +62,8 @@ _QUOTING = f"{_RECORD} WHERE chat_key = ? AND message_id IS NOT NULL AND instr(p
 _IN_CHAT = """rowid IN (SELECT rowid FROM inbox WHERE message_id IS NOT NULL AND chat_key = ? UNION ALL
     SELECT rowid FROM inbox WHERE message_id IS NOT NULL AND chat_key > ? AND chat_key < ?)"""
 _SAID_IN = f"{_RECORD} WHERE received_at >= ? AND {_IN_CHAT} ORDER BY rowid DESC LIMIT ?"
+_LISTEN = """INSERT INTO chats (chat_key, first_at, listening) VALUES (?, ?, ?)
+    ON CONFLICT (chat_key) DO UPDATE SET listening = excluded.listening"""
 _KEEP_DEAD_LETTER = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
 _UNREADABLE = "UPDATE inbox SET state = 'dead', detail = 'unreadable', changed_at = ? WHERE request_id = ?"
 
@@ -175,7 +177,7 @@ class SqliteInbox(InboxWrites):
                 return False
             db.execute(_RECEIVE, row)
             db.executemany("INSERT INTO keys VALUES (?, ?, ?)", [(key, request_id, now) for key in keys])
-            db.execute("INSERT OR IGNORE INTO chats VALUES (?, ?)", (chat_key, now))
+            db.execute("INSERT OR IGNORE INTO chats (chat_key, first_at) VALUES (?, ?)", (chat_key, now))
             return True
 
         def undo(db: sqlite3.Connection) -> None:
@@ -234,6 +236,14 @@ class SqliteInbox(InboxWrites):
 
     async def knows(self, chat_key: ChatKey) -> bool:
         return await self._row("SELECT 1 FROM chats WHERE chat_key = ?", (str(chat_key),)) is not None
+
+    def listen(self, chat: ChatKey, listening: Listening) -> Coroutine[Any, Any, None]:
+        return done(self._change(_LISTEN, (str(chat), self._clock.now(), listening)))
+
+    async def listening(self) -> dict[ChatKey, Listening]:
+        rows = await self._rows("SELECT chat_key, listening FROM chats WHERE listening IS NOT NULL", ())
+        read = ((read_key(chat_key), listening) for chat_key, listening in rows)
+        return {key: listening for key, listening in read if key is not None and listening in LISTENING}
 
     def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> Coroutine[Any, Any, None]:
         return done(self._change(_KEEP_DEAD_LETTER, (channel, key, raw, reason, self._clock.now())))

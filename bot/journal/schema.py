@@ -390,6 +390,11 @@ def facts_in_columns(db: sqlite3.Connection) -> None:
             )
 
 
+def listening(db: sqlite3.Connection) -> None:
+    """A chat has what the bot listens to there (`contracts.inbound.Listening`), where somebody has said so."""
+    db.execute("ALTER TABLE chats ADD COLUMN listening TEXT")
+
+
 def _read(raw: str) -> dict[str, str]:
     """A JSON object of texts; {} where the disk has damaged it."""
     try:
@@ -423,6 +428,7 @@ MIGRATIONS: Sequence[Migration] = (
     turns,
     last_words,
     facts_in_columns,
+    listening,
 )
 
 Described = dict[str, tuple[str, ...]]

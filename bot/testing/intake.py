@@ -24,7 +24,8 @@ class DeadLetter:
 
 
 class RecordingIntake:
-    """`contracts.channel.Intake` in memory: accepts everyone, refuses an inbound of which it saw a key before.
+    """`contracts.channel.Intake` in memory: accepts everyone, refuses an inbound of which it saw a key before, and what does
+    not speak to the bot outside of the chats in `overheard`.
 
     `offered` holds every call of `accept`, `accepted` those that were taken in. While `failure` is set
     (`errors.StorageError()` says that the disk is full), `accept` raises it and takes nothing in.
@@ -38,6 +39,7 @@ class RecordingIntake:
         self.failure: Exception | None = None
         self.lines: dict[ChatKey, list[ArchiveLine]] = defaultdict(list)
         self.open: dict[ChatKey, list[OpenQuestion]] = defaultdict(list)
+        self.overheard: set[ChatKey] = set()
         self._seen: set[str] = set()
         self._changed = asyncio.Condition()
 
@@ -48,12 +50,23 @@ class RecordingIntake:
                 raise self.failure
             if not self._seen.isdisjoint(inbound.keys):
                 return False
+            if inbound.addressed == "chat" and not (
+                await self.overhears(inbound.chat_key) or self._has(inbound)
+            ):
+                return False
             self._seen.update(inbound.keys)
             self.accepted.append(inbound)
             self.lines[inbound.chat_key].append(_line(inbound))
             return True
         finally:
             await self._tell()
+
+    async def overhears(self, chat: ChatKey) -> bool:
+        return chat.chat in self.overheard
+
+    def _has(self, change: Inbound) -> bool:
+        said = (change.chat_key, change.message_id)
+        return change.kind != "message" and said in [(one.chat_key, one.message_id) for one in self.accepted]
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
         self.dead_letters.append(DeadLetter(channel, key, raw, reason))

@@ -14,7 +14,7 @@ from bot import errors
 from bot.contracts.approvals import Approval, ApprovalRecord, Verdict
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import Inbound, Listening
 from bot.contracts.journal import (
     InboxEnd,
     InboxRecord,
@@ -58,6 +58,7 @@ WRITES = frozenset(
         "open_target",
         "put_job",
         "put_zone",
+        "listen",
         "remove_job",
         "lease",
         "release",
@@ -253,6 +254,12 @@ class FaultyJournal:
 
     def put_zone(self, person: UserRef, zone: str) -> Coroutine[Any, Any, None]:
         return self._call("put_zone", lambda: self._inner.put_zone(person, zone))
+
+    def listen(self, chat: ChatKey, listening: Listening) -> Coroutine[Any, Any, None]:
+        return self._call("listen", lambda: self._inner.listen(chat, listening))
+
+    def listening(self) -> Coroutine[Any, Any, dict[ChatKey, Listening]]:
+        return self._call("listening", self._inner.listening)
 
     def zones(self) -> Coroutine[Any, Any, dict[UserRef, str]]:
         return self._call("zones", self._inner.zones)

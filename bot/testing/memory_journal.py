@@ -15,7 +15,7 @@ from bot.contracts.approvals import Approval, ApprovalRecord, Verdict
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import Inbound, Listening
 from bot.contracts.journal import (
     FinalState,
     InboxEnd,
@@ -138,6 +138,7 @@ class MemoryJournal:
         self._closed: dict[tuple[str, str], str] = {}
         self._jobs: dict[str, Job] = {}
         self._zones: dict[UserRef, str] = {}
+        self._listening: dict[ChatKey, Listening] = {}
         self._leases: dict[str, _Lease] = {}
         self._once: dict[str, tuple[float, float]] = {}
         self.post = MemoryPostedWrites(self)
@@ -453,6 +454,16 @@ class MemoryJournal:
     @at_once
     def put_zone(self, person: UserRef, zone: str) -> None:
         self._zones[UserRef(text.clean(person.channel), text.clean(person.user_id))] = text.clean(zone)
+
+    @at_once
+    def listen(self, chat: ChatKey, listening: Listening) -> None:
+        key = _key(chat)
+        self._chats.add(key)
+        self._listening[key] = listening
+
+    @at_once
+    def listening(self) -> dict[ChatKey, Listening]:
+        return dict(self._listening)
 
     @at_once
     def zones(self) -> dict[UserRef, str]:

@@ -204,18 +204,21 @@ class SlackChannel:
             return
         if message is None or self._intake is None or self._client is None:
             return
-        client = self._client
+        client, intake = self._client, self._intake
+        heard = message.addressed != "chat" or await intake.overhears(message.chat_key)
+        if not heard and message.kind == "message":
+            return
         mentioned.pop(self._me.user if self._me is not None else "", None)
         # In the order in which they came: what is said after a message must not pass it while the name is asked for.
         turn = self._in_order.setdefault(message.chat_id, asyncio.Lock())
         async with turn:
-            if not message.from_bot and not message.is_stop:
+            if heard and not message.from_bot and not message.is_stop:
                 people = (message.user_id, *list(mentioned)[:MOST_MENTIONED])
                 if unknown := [user for user in people if not self._names.has_asked(user)]:
                     await asyncio.gather(*(self._names.learn(user, client) for user in unknown))
         message = self._read(body, self._names.get) or message if mentioned else message
         named = message.model_copy(update={"user_name": self._names.get(message.user_id)})
-        if await self._accepted(named, self._intake) and message.kind == "stop" and not message.from_bot:
+        if await self._accepted(named, intake) and message.kind == "stop" and not message.from_bot:
             self._signs.settle(client, message.target["channel"], message.target["thread_ts"])
 
     async def _accepted(self, message: Inbound, intake: Intake) -> bool:

@@ -37,6 +37,7 @@ COMMANDS = frozenset(
         "forget",
         "allow",
         "block",
+        "listen",
     }
 )
 """`!` with one of these is a command, and speaks to the bot without a mention; with any other word it is a message."""

@@ -17,7 +17,7 @@ from channels.slack import address, blocks, events, mentions, shared_messages
 from channels.slack.files import attachments
 from channels.slack.mentions import Names, unescape
 
-Addressed = Literal["direct", "mention", "command", "thread"]
+Addressed = Literal["direct", "mention", "command", "thread", "chat"]
 Kind = Literal["message", "edit", "delete", "stop"]
 ChannelId = Annotated[str, Field(pattern=r"^[CDG][A-Z0-9]{2,}$")]
 UserId = Annotated[str, Field(pattern=r"^[UW][A-Z0-9]{2,}$")]
@@ -283,8 +283,6 @@ def _message(post: _New, event_id: str, me: BotIdentity, names: Names) -> Inboun
         keys.append(f"slack:{me.team}:client:{post.client_msg_id}")
     command = _command(post.words, me)
     addressed = _addressed(post, command, mentioned=post.type == "app_mention" or me.named_in(post.source))
-    if addressed is None:
-        return None
     words = mentions.readable(post.source, names)
     found = _inbound(post.channel, post, tuple(keys), addressed, me, words=words, command=command)
     alone = command is not None and (command.name == "stop" or address.is_direct(post.channel))
@@ -332,7 +330,7 @@ def _change(event: _Changed, event_id: str, me: BotIdentity, names: Names) -> In
     if post.user is None and post.bot_id is None:
         raise Unreadable("message.user: missing")
     addressed = _changed_place(event.channel, me, *([post] if before is None else [post, before]))
-    if addressed is None or post.edited is None:
+    if post.edited is None:
         return None
     place = f"slack:{me.team}:message:{event.channel}:{post.ts}:edited:{post.edited.ts}"
     keys = (f"slack:{me.team}:event:{event_id}", place)
@@ -356,10 +354,8 @@ def _delete(channel: str, post: _Post | None, event_id: str, me: BotIdentity) ->
     if post is None or me.wrote(post) or (post.user is None and post.bot_id is None) or not _is_message(post):
         return None
     addressed = _changed_place(channel, me, post)
-    if addressed is None and post.thread_ts is not None:
+    if addressed == "chat" and post.thread_ts is not None:
         addressed = "thread"  # what a thread began with was read along by whoever was asked in it
-    if addressed is None:
-        return None
     place = f"slack:{me.team}:message:{channel}:{post.ts}:deleted"
     keys = (f"slack:{me.team}:event:{event_id}", place)
     return _inbound(channel, post, keys, addressed, me, words="", kind="delete")
@@ -391,25 +387,25 @@ _SIGNALS: Mapping[str, Callable[[Json, str, BotIdentity], Inbound | None]] = {
 }
 
 
-def _place(channel: str, post: _Post, *, mentioned: bool) -> Addressed | None:
+def _place(channel: str, post: _Post, *, mentioned: bool) -> Addressed:
     if address.is_direct(channel):
         return "direct"
     if mentioned:
         return "mention"
-    return "thread" if post.thread is not None else None
+    return "thread" if post.thread is not None else "chat"
 
 
-def _changed_place(channel: str, me: BotIdentity, *versions: _Post) -> Addressed | None:
+def _changed_place(channel: str, me: BotIdentity, *versions: _Post) -> Addressed:
     """The reason why a change is for the bot: that of the newest version of the message that has one."""
     found = _place(channel, versions[0], mentioned=any(me.named_in(post.source) for post in versions))
-    if found is None and any(_command(post.words, me) is not None for post in versions):
+    if found == "chat" and any(_command(post.words, me) is not None for post in versions):
         return "command"
     return found
 
 
-def _addressed(post: _New, command: Command | None, *, mentioned: bool) -> Addressed | None:
+def _addressed(post: _New, command: Command | None, *, mentioned: bool) -> Addressed:
     place = _place(post.channel, post, mentioned=mentioned)
-    if place is None and command is not None:
+    if place == "chat" and command is not None:
         return "command"
     return place
 
@@ -452,6 +448,7 @@ def _inbound(
         target={"channel": channel, "thread_ts": root},
         kind=kind,
         addressed=addressed,
+        to_others=mentions.begins_with_other(post.source, me.user),
         text=words,
         command=command,
         message_id=post.ts,

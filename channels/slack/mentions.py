@@ -32,6 +32,12 @@ def readable(source: str, names: Names) -> str:
     return "".join([*parts, unescape(source[end:])])
 
 
+def begins_with_other(source: str, me: str) -> bool:
+    """True where a text of Slack mentions a person first who is not the bot."""
+    found = _MARK.match(source.lstrip())
+    return found is not None and found[1][0] == "@" and found[1][1:] != me
+
+
 def unescape(escaped: str) -> str:
     """The text as typed, with Slack's three entities decoded."""
     return escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

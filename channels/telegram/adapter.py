@@ -51,6 +51,7 @@ COMMANDS = {
     "approve": "Allow what waits for an approval",
     "deny": "Forbid what waits for an approval",
     "status": "How things stand",
+    "listen": "What I listen to in a group",
     "model": "Which model answers",
     "stats": "What this conversation has come to",
     "receipt": "Show the path of my last answer",

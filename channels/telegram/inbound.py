@@ -25,7 +25,7 @@ ADDED = "my_chat_member"
 HANDLED = ("message", "edited_message", PRESSED, STOPPED, ADDED)
 """The kinds of update that the bot asks Telegram for."""
 
-Addressed = Literal["direct", "mention", "reply", "command"]
+Addressed = Literal["direct", "mention", "reply", "command", "chat"]
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z0-9_]{1,64})(?:@(?P<bot>\w+))?")
 
 
@@ -35,11 +35,10 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ReadUpdate:
-    """One update that may be for the bot. `addressed` is False where only its album can make it so."""
+    """One update that may be for the bot. `album` names the album that it is an item of."""
 
     update_id: int
     inbound: Inbound
-    addressed: bool
     album: str | None = None
 
 
@@ -68,12 +67,12 @@ def read(raw: Json, bot: telegram.Bot, now: float) -> ReadUpdate | None:
 
 
 def merge(events: Sequence[ReadUpdate]) -> Inbound | None:
-    """One inbound for the items of an album (or a single event); None where none is addressed to the bot."""
-    addressed = [event.inbound for event in events if event.addressed]
-    if not addressed:
-        return None
+    """One inbound for the items of an album (or a single event); None where there is none."""
     items = [event.inbound for event in events]
-    named = next((item for item in items if item.command is not None), addressed[0])
+    if not items:
+        return None
+    addressed = [item for item in items if item.addressed != "chat"]
+    named = next((item for item in items if item.command is not None), [*addressed, *items][0])
     answered = next((kept for item in items if (kept := [one for one in item.quoted if not one.brought])), [])
     return items[0].model_copy(
         update={
@@ -113,10 +112,12 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> ReadU
         # Whoever passes words on has not said them: they are no command, and address nobody.
         said, rich, links, entities, mentions = "", "", (), (), frozenset()
     command, foreign = _command(said, entities, me)
+    if foreign and not (direct or edit):
+        return None
     addressed = _addressed(message, said, entities, me) if not (direct or foreign) else None
     if addressed is None and f"@{me.username}".lower() in mentions:
         addressed = "mention"
-    reason: Addressed = "direct" if direct else "command" if command else addressed or "mention"
+    reason: Addressed = "direct" if direct else "command" if command else addressed or "chat"
     where = _place(chat.id, message.message_thread_id if message.is_topic_message else None)
     numbered = str(number(message.message_id))
     inbound = Inbound(
@@ -130,6 +131,7 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> ReadU
         target=where if direct else {**where, "reply_to": numbered},
         kind="edit" if edit else "message",
         addressed=reason,
+        to_others=_to_others(message, said, entities, me),
         text=said or rich,
         command=None if edit else command,
         message_id=numbered,
@@ -142,7 +144,7 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> ReadU
         changes=_key(me, message) if edit else None,
     )
     album = None if edit or not message.media_group_id else f"{chat.id}:{message.media_group_id}"
-    return ReadUpdate(update_id, inbound, direct or bool(command or addressed), album)
+    return ReadUpdate(update_id, inbound, album)
 
 
 def _stop(update_id: Any, stopped: Any, me: User, now: float) -> ReadUpdate | None:
@@ -167,7 +169,7 @@ def _stop(update_id: Any, stopped: Any, me: User, now: float) -> ReadUpdate | No
         target=where,
         kind="stop",
     )
-    return ReadUpdate(update_id, inbound, addressed=True)
+    return ReadUpdate(update_id, inbound)
 
 
 def _press(update_id: Any, pressed: Any, me: User, now: float) -> ReadUpdate | None:
@@ -196,7 +198,7 @@ def _press(update_id: Any, pressed: Any, me: User, now: float) -> ReadUpdate | N
         command=command,
         from_bot=sender.get("is_bot") is not False,
     )
-    return ReadUpdate(update_id, inbound, addressed=True)
+    return ReadUpdate(update_id, inbound)
 
 
 def _added(update_id: Any, told: Any, me: User) -> ReadUpdate | None:
@@ -224,7 +226,7 @@ def _added(update_id: Any, told: Any, me: User) -> ReadUpdate | None:
         user_name=name(user),
         from_bot=user.is_bot is not False,
     )
-    return ReadUpdate(update_id, inbound, addressed=True)
+    return ReadUpdate(update_id, inbound)
 
 
 def _is_inside(member: Any) -> bool:
@@ -286,6 +288,20 @@ def _addressed(
     if answered is not None and answered.from_user is not None and answered.from_user.id == me.id:
         return "reply"
     return None
+
+
+def _to_others(message: Message, said: str, entities: Iterable[MessageEntity], me: User) -> bool:
+    """True where a message mentions somebody else first, or replies to them."""
+    answered, handle = _answered(message), f"@{me.username}".lower()
+    if answered is not None and (answered.from_user is None or answered.from_user.id != me.id):
+        return True
+    begins = len(said) - len(said.lstrip())
+    return any(
+        (entity.type == "mention" and part(said, entity).lower() != handle)
+        or (entity.type == "text_mention" and (entity.user is None or entity.user.id != me.id))
+        for entity in entities
+        if entity.offset == begins
+    )
 
 
 def _answered(message: Message) -> Message | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from dataclasses import replace
 
 from channels.telegram.inbound import ReadUpdate
 
@@ -21,13 +20,9 @@ class RecentMessages:
         self._marks: OrderedDict[tuple[str, str | None], str] = OrderedDict()
 
     def without_repeats(self, event: ReadUpdate) -> ReadUpdate | None:
-        """An edit of what was for the bot is for it too; one that changes no word is none."""
-        if event.inbound.kind != "edit":
-            return event
-        known = self._marks.get(_place(event))
-        if known == _mark(event):
-            return None
-        return replace(event, addressed=True) if known is not None else event
+        """The event, unless it is an edit that changes no word."""
+        repeats = event.inbound.kind == "edit" and self._marks.get(_place(event)) == _mark(event)
+        return None if repeats else event
 
     def learn(self, event: ReadUpdate) -> None:
         if event.inbound.kind not in {"message", "edit"}:

@@ -40,6 +40,17 @@ class SharedContract(JournalRig):
         assert await journal.zones() == {ann: "America/Lima", same_id: "Asia/Tokyo"}
         assert await journal.jobs() == []
 
+    async def test_what_the_bot_listens_to_in_a_chat_is_known_after_a_restart(self, journal: Journal) -> None:
+        room, other = ChatKey.parse("telegram:chat:-5"), ChatKey.parse("slack:chat:C1")
+        assert await journal.listening() == {}
+        await journal.listen(room, "always")
+        await journal.listen(other, "never")
+        await journal.listen(room, "mention")
+        assert await journal.receive(inbound(1, chat_key=str(room)))
+        journal = await self.restart(journal)
+        assert await journal.listening() == {room: "mention", other: "never"}
+        assert await journal.knows(room)
+
     async def test_what_is_due_is_taken_in_once_under_its_key_and_says_why_it_is_there(
         self, journal: Journal
     ) -> None:

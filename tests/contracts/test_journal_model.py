@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bot import errors
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import LISTENING, Inbound, Listening
 from bot.contracts.journal import FinalState, InboxEnd, Job, Journal, StepRecord, TurnEnd
 from bot.journal import SqliteJournal
 from bot.testing.clock import FakeClock
@@ -144,6 +144,10 @@ class JournalAgainstMemory(RuleBasedStateMachine):
     def put_zone(self, name: str, zone: str) -> None:
         self.both(lambda journal: journal.put_zone(UserRef("web", name), zone))
 
+    @rule(name=NAMES, listening=st.sampled_from(LISTENING))
+    def listen(self, name: str, listening: Listening) -> None:
+        self.both(lambda journal: journal.listen(ChatKey("web", name), listening))
+
     @rule(name=NAMES)
     def remove_job(self, name: str) -> None:
         self.both(lambda journal: journal.remove_job(name))
@@ -183,7 +187,14 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         self.both(
             *(
                 _asking(journal_call)
-                for journal_call in ("unfinished", "undelivered", "closed_targets", "jobs", "zones")
+                for journal_call in (
+                    "unfinished",
+                    "undelivered",
+                    "closed_targets",
+                    "jobs",
+                    "zones",
+                    "listening",
+                )
             ),
             lambda journal: journal.newest(),
             *(_asking(call, name) for call in ("inbound", "turn", "steps", "deliveries") for name in names),

@@ -91,6 +91,8 @@ def partly_delivered_words(sent: int, parts: int) -> str:
 
 def delivered_words(ids: Sequence[str]) -> str:
     """Return the result for a message that arrived."""
+    if not ids:
+        return "Nothing was sent, as you wanted."
     parts = f" in {len(ids)} parts" if len(ids) > 1 else ""
     return f"Delivered{parts} (message id {', '.join(ids)})."
 

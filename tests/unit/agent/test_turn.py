@@ -11,10 +11,11 @@ from pydantic import BaseModel
 
 from bot import errors
 from bot.agent import turn as turns
+from bot.agent.partial import Partial
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.contracts.model import ModelReply
+from bot.contracts.model import ModelReply, TextDelta
 from bot.contracts.outbound import Sent
 from bot.contracts.tools import Effect
 from bot.testing.model import reply, text, tool_use
@@ -451,3 +452,51 @@ async def test_a_message_is_in_the_transcript_before_the_outbox_has_it(bench: Be
     bench.model.answers.append(reply(text("plain words")))
     await bench.say("hello")
     assert on_file == [["turn_start", "user", "assistant"]]
+
+
+async def overheard(bench: Bench, *, quiet: bool = True) -> TurnOutcome:
+    """A turn about words that were said where the bot reads along, or to it."""
+    said = bench.inbound("lunch at one?", addressed="chat" if quiet else "mention", chat_type="group")
+    request = TurnRequest(said.request_id, KEY, inbound=said, reply=bench.chat, quiet=lambda: quiet)
+    return await bench.pool.run(request)
+
+
+SILENT: list[ModelReply] = [
+    reply(text("[silent]")),
+    reply(text(" [silent]\n")),
+    reply(),
+    reply(tool_use("chat_send", text="[silent]")),
+]
+
+
+@pytest.mark.parametrize("answer", SILENT)
+async def test_words_that_were_not_said_to_the_bot_may_stay_without_an_answer(
+    bench: Bench, answer: ModelReply
+) -> None:
+    bench.model.answers.append(answer)
+    outcome = await overheard(bench)
+    assert (outcome, bench.chat.seen) == (TurnOutcome("done"), [])
+    assert len(bench.model.requests) == 1
+    assert "your whole answer is [silent]" in str(bench.sent[0]["content"][0]["text"])
+    await overheard(bench)
+    assert bench.chat.seen == ["echo: lunch at one?"]
+
+
+async def test_where_they_were_said_to_it_silence_is_no_answer(bench: Bench) -> None:
+    bench.model.answers.append(reply(text("[silent]")))
+    outcome = await overheard(bench, quiet=False)
+    assert (outcome.notice, bench.chat.seen) == (turns.NOTHING_TO_SAY, [])
+    assert "[silent]" not in str(bench.sent[0]["content"])
+    bench.model.answers += [reply(tool_use("chat_send", text="[silent]")), reply(text("Here I am."))]
+    outcome = await overheard(bench, quiet=False)
+    assert bench.chat.seen == ["Here I am."]
+    assert "They spoke to you" in str(bench.sent[-1]["content"])
+
+
+def test_of_a_silence_that_has_begun_nothing_is_shown() -> None:
+    partial = Partial()
+    for piece in ("[si", "lent]"):
+        partial.take(TextDelta(piece))
+        assert partial.words() == ""
+    partial.take(TextDelta(" no"))
+    assert partial.words() == "[silent] no"

@@ -13,7 +13,7 @@ from bot import errors
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import Unfinished
-from bot.gateway import intake, recovery, stops
+from bot.gateway import intake, participation, recovery, stops
 from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.conftest import Bench
 
@@ -221,12 +221,12 @@ class TestIntake:
         await bench.close()
 
     async def test_what_comes_after_a_message_whose_thread_is_looked_up_stays_behind_it(
-        self, bench: Bench
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(participation, "MOST_KNOWN", 0)
         group: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
         await bench.say("zero", **group)
         await bench.idle()
-        bench.intake._known.clear()
         await asyncio.gather(
             bench.say("one", addressed="thread", **group),
             bench.say("two", addressed="mention", **group),
@@ -275,7 +275,18 @@ class TestIntake:
     async def test_what_the_bot_knows_of_chats_does_not_grow_for_ever(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(intake, "MOST_KNOWN", 3)
+        monkeypatch.setattr(participation, "MOST_KNOWN", 3)
+        asked: list[str] = []
+
+        async def knows(chat_key: ChatKey) -> bool:
+            asked.append(chat_key.chat_id)
+            return True
+
+        monkeypatch.setattr(bench.journal, "knows", knows)
+        known = participation.Participation(bench.journal)
         for number in range(6):
-            bench.intake._knows(ChatKey("tele", str(number)))
-        assert [key.chat_id for key in bench.intake._known] == ["3", "4", "5"]
+            known.joined(ChatKey("tele", str(number)))
+        for number in (5, 4, 3, 0):
+            chat = {"chat_id": str(number), "chat_key": f"tele:chat:{number}", "chat_type": "group"}
+            assert await known.counts(bench.inbound("hello", addressed="thread", **chat))
+        assert asked == ["0"]

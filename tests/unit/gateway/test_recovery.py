@@ -274,6 +274,7 @@ async def test_an_edit_that_its_message_had_in_version_7_is_not_answered_again(t
             "outbox DROP COLUMN choices",
             "outbox DROP COLUMN question_id",
             "steps DROP COLUMN parent_id",
+            "chats DROP COLUMN listening",
         ):
             db.execute(f"ALTER TABLE {column}")
         db.execute("ALTER TABLE turns RENAME TO x")

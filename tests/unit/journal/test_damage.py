@@ -56,7 +56,7 @@ def test_a_large_change_that_was_not_acknowledged_is_no_damage(ends: str, tmp_pa
                 db.execute("INSERT OR REPLACE INTO once VALUES (?, 1.0, 1.0)", (f"{number} {'x' * 900}",))
         if ends == "taken back":
             db.execute("ROLLBACK")
-            db.execute("INSERT INTO chats VALUES ('telegram:chat:5', 1.0)")
+            db.execute("INSERT INTO chats VALUES ('telegram:chat:5', 1.0, NULL)")
         log = path.with_name("journal.db-wal").read_bytes()
         assert len(log) > 100 * FRAME
         found = boot(tmp_path / "boot", path.read_bytes(), log)

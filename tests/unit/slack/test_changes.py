@@ -85,7 +85,6 @@ def test_a_change_has_the_place_and_the_id_of_its_message_and_keys_of_its_own(
         (post("said too", subtype="thread_broadcast", thread_ts=TS), post("said too", thread_ts=TS)),
         (post("mine", bot_id="B0SHIP", **EDITED), post("mi", bot_id="B0SHIP")),
         (post("x", edited={"user": "U0EVE", "ts": LATER}), post("y")),  # somebody else did it
-        (post("lunch at one", **EDITED), post("lunch at two")),  # never for the bot
     ],
 )
 def test_what_is_no_edit_of_a_person_for_the_bot_is_passed_over(

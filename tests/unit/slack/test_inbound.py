@@ -90,12 +90,30 @@ def test_a_stop_outside_of_threads_is_about_the_channel_and_is_answered_below_it
 def test_a_mention_may_carry_a_name_and_others_do_not_count() -> None:
     for text, addressed in {
         "<@U0SHIP|ship> hi": "mention",
-        "<@U0SHIPPER> hi": None,
-        "write &lt;@U0SHIP&gt; to call it": None,
-        "U0SHIP hi": None,
+        "<@U0SHIPPER> hi": "chat",
+        "write &lt;@U0SHIP&gt; to call it": "chat",
+        "U0SHIP hi": "chat",
     }.items():
         found = inbound.read_event(body(**post(text=text, channel="C1AA")), ME)
-        assert (found.addressed if found else None) == addressed
+        assert found is not None
+        assert found.addressed == addressed
+
+
+@pytest.mark.parametrize(
+    ("words", "to_others"),
+    [
+        ("\n <@U0GRACE> what do you think?", True),
+        ("<@U0GRACE|grace>: and you?", True),
+        ("ask <@U0GRACE>", False),
+        ("<@U0SHIP> hi", False),
+        ("<!here> hi", False),
+        ("<#C0X|team> hi", False),
+    ],
+)
+def test_what_speaks_to_somebody_else_says_so(words: str, to_others: bool) -> None:
+    found = inbound.read_event(body(**post(text=words, channel="C1AA", thread_ts="1600000000.000001")), ME)
+    assert found is not None
+    assert found.to_others is to_others
 
 
 @pytest.mark.parametrize("own", [{"bot_id": "B0SHIP", "user": None}, {"user": "U0SHIP"}])
@@ -129,12 +147,14 @@ def test_what_is_unreadable_is_not_quoted() -> None:
     assert str(caught.value) == "thread_ts: string_pattern_mismatch; channel: string_pattern_mismatch"
 
 
-def test_edits_and_deletions_of_chatter_are_not_passed_on() -> None:
+def test_edits_and_deletions_of_chatter_speak_to_nobody() -> None:
     message = post(edited={"ts": LATER})
-    event: dict[str, Any] = {"subtype": "message_changed", "channel": "C1AA", "message": message}
-    assert inbound.read_event(body(**event), ME) is None
-    event = {"subtype": "message_deleted", "channel": "C1AA", "deleted_ts": TS, "previous_message": post()}
-    assert inbound.read_event(body(**event), ME) is None
+    edit: dict[str, Any] = {"subtype": "message_changed", "channel": "C1AA", "message": message}
+    gone = {"subtype": "message_deleted", "channel": "C1AA", "deleted_ts": TS, "previous_message": post()}
+    for event in (edit, gone):
+        found = inbound.read_event(body(**event), ME)
+        assert found is not None
+        assert found.addressed == "chat"
 
 
 def test_an_edit_in_a_thread_is_passed_on_as_such() -> None:

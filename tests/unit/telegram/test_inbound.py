@@ -32,9 +32,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> TelegramServer:
 
 
 def read(update: Any, me: bot_api.Bot) -> Inbound | None:
-    """Through JSON, as it comes."""
+    """Through JSON, as it comes; None where it does not speak to the bot."""
     event = inbound.read(json.loads(json.dumps(update)), me, 1_800_000_000.5)
-    return None if event is None else inbound.merge([event])
+    found = None if event is None else inbound.merge([event])
+    return None if found is None or found.addressed == "chat" else found
 
 
 def must(update: Any, me: bot_api.Bot) -> Inbound:
@@ -85,6 +86,24 @@ def test_a_group_message_is_for_the_bot_only_when_it_says_so(
     if found:
         assert (found.chat_type, found.user_id) == ("group", "1001")
         assert found.target == {"chat_id": str(GROUP), "reply_to": found.message_id}
+
+
+def test_what_speaks_to_somebody_else_says_so(server: TelegramServer, me: bot_api.Bot) -> None:
+    theirs = server.say("I said", chat_id=GROUP, user_id=5, name="Fifth")["message"]["message_id"]
+    mine = server.say("me", chat_id=GROUP, fields={"from": server.me})["message"]["message_id"]
+    other = {"type": "text_mention", "offset": 0, "length": 4, "user": {**server.me, "id": 77}}
+    said = [
+        (server.say(" @fifth_one what now?", chat_id=GROUP), True),
+        (server.say("Kurt, hi", chat_id=GROUP, entities=[other]), True),
+        (server.say("why?", chat_id=GROUP, reply_to=theirs), True),
+        (server.say("ask @fifth_one", chat_id=GROUP), False),
+        (server.say("@shipmate_bot hi", chat_id=GROUP), False),
+        (server.say("why?", chat_id=GROUP, reply_to=mine), False),
+    ]
+    for update, to_others in said:
+        found = inbound.read(update, me, 0)
+        assert found is not None
+        assert found.inbound.to_others is to_others
 
 
 def test_a_mention_without_a_user_name_counts_by_id(server: TelegramServer, me: bot_api.Bot) -> None:
@@ -281,7 +300,9 @@ def test_an_album_is_one_message(server: TelegramServer, me: bot_api.Bot) -> Non
     assert len(found.keys) == 6
     assert found.message_id == "1"
     assert found.items == {"1": "", "2": "@shipmate_bot compare", "3": ""}
-    assert inbound.merge(events[:1]) is None
+    alone = inbound.merge(events[:1])
+    assert alone is not None
+    assert alone.addressed == "chat"
 
 
 @pytest.mark.parametrize(

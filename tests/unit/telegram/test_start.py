@@ -79,6 +79,7 @@ async def test_the_menu_of_commands_is_filled(bed: Bed) -> None:
         "approve",
         "deny",
         "status",
+        "listen",
         "model",
         "stats",
         "receipt",

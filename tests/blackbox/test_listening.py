@@ -1,0 +1,112 @@
+"""What the bot listens to in groups, on Slack and Telegram, and its silence where nobody has spoken to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, START_SECONDS, World
+
+GROUP = -100500
+ME = "<@U0SHIP>"
+
+
+def said(body: dict[str, Any]) -> str:
+    """The last words that the model was asked about."""
+    return str([one for one in body["messages"] if one["role"] == "user"][-1]["content"][-1]["text"])
+
+
+def answers(body: dict[str, Any]) -> str:
+    """A model that stays silent where it is told that it may, and nobody asks it anything."""
+    last = [one for one in body["messages"] if one["role"] == "user"][-1]
+    may = "read along" in json.dumps(last)
+    return "[silent]" if may and "ship" not in said(body) else f"re: {said(body)}"
+
+
+async def test_in_slack_a_thread_goes_on_without_a_mention_but_not_for_others(world: World) -> None:
+    world.only("slack")
+    world.config["operators"] = [f"slack:{ANN}"]
+    world.model.script(answers)
+    await world.start()
+    root = await world.slack.say(f"{ME} who is the ship?", channel=ROOM, user=ANN)
+    await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 1)
+    await world.slack.say("<@U0BOB> and you, ship?", channel=ROOM, user=BOB, thread_ts=root)
+    await world.slack.say("nice weather", channel=ROOM, user=BOB, thread_ts=root)
+    await world.turns(2)
+    await world.slack.say("ship, where are you?", channel=ROOM, user=BOB, thread_ts=root)
+    await world.slack.say("nobody asked the ship", channel=ROOM, user=BOB)
+    await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 2)
+    assert [one.text.splitlines()[0] for one in world.slack.replies(ROOM, root)][1].startswith(
+        "re: ship, where"
+    )
+    heard = [said(one) for one in world.model.bodies[1:]]
+    assert heard == ["nice weather", "ship, where are you?"]
+    archived = [line["text"] for line in world.archive() if line["role"] == "user"]
+    assert "nice weather" in archived
+    assert "nobody asked the ship" not in archived
+    assert "[silent]" not in json.dumps([one.text for one in world.slack.visible(ROOM)])
+
+
+async def listen(world: World, mode: str) -> None:
+    delivery = await world.slack.command(f"listen {mode}", channel=ROOM, user=ANN)
+    await asyncio.wait_for(delivery.acked.wait(), 30)
+    await world.slack.until(lambda: bool(world.slack.whispers))
+    await world.sent()
+
+
+async def test_in_slack_it_listens_to_what_an_operator_chose_also_after_a_kill(world: World) -> None:
+    world.only("slack")
+    world.config["operators"] = [f"slack:{ANN}"]
+    world.model.script(answers)
+    await world.start()
+    await listen(world, "always")
+    await world.process.kill()
+    await world.start()
+    silent = await world.slack.say("lunch at one?", channel=ROOM, user=BOB)
+    await world.model.until(lambda: len(world.model.bodies) == 1)
+    asked = await world.slack.say("where is the ship?", channel=ROOM, user=BOB)
+    await world.slack.until(lambda: len(world.slack.replies(ROOM, asked)) == 1)
+    await world.turns(2)
+    assert world.slack.replies(ROOM, silent) == []
+    assert not world.slack.status_of(ROOM, silent)
+    assert world.slack.session_of(ROOM, silent) in {"", "active"}
+    assert {line["text"] for line in world.archive() if line["role"] == "user"} == {
+        "lunch at one?",
+        "where is the ship?",
+    }
+
+
+async def test_in_telegram_it_listens_to_what_an_operator_chose_also_after_a_kill(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    world.config["channels"]["telegram"]["allow"] = [str(GROUP)]
+    world.model.script(answers)
+    await world.start()
+    world.telegram.say("nobody asked the ship", chat_id=GROUP, user_id=7)
+    world.telegram.say("/listen always", chat_id=GROUP, user_id=PERSON)
+    await world.heard("I read all that is said here, and answer where I am of use.", chat_id=GROUP)
+    await world.sent()
+    await world.process.kill()
+    await world.start()
+    world.telegram.say("lunch at one?", chat_id=GROUP, user_id=7)
+    await world.model.until(lambda: len(world.model.bodies) == 1)
+    world.telegram.say("where is the ship?", chat_id=GROUP, user_id=7)
+    await world.telegram.until(lambda: len(world.texts(GROUP)) == 2, START_SECONDS)
+    assert world.texts(GROUP)[-1] == "re: where is the ship?"
+    await world.turns(2)
+    world.telegram.say("/listen mention", chat_id=GROUP, user_id=PERSON)
+    await world.telegram.until(lambda: len(world.texts(GROUP)) == 3, START_SECONDS)
+    number = next(
+        number
+        for number, one in world.telegram.chats[GROUP].messages.items()
+        if one.get("text") == "re: where is the ship?"
+    )
+    world.telegram.say("and the ship's name?", chat_id=GROUP, user_id=7, reply_to=number)
+    world.telegram.say("@shipmate_bot the ship's name?", chat_id=GROUP, user_id=7)
+    await world.telegram.until(lambda: len(world.texts(GROUP)) == 4, START_SECONDS)
+    assert [said(one) for one in world.model.bodies] == [
+        "lunch at one?",
+        "where is the ship?",
+        "@shipmate_bot the ship's name?",
+    ]

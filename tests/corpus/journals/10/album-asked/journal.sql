@@ -1,0 +1,11 @@
+INSERT INTO chats VALUES ('telegram:chat:3001', 1800000001.1730082, NULL);
+INSERT INTO inbox VALUES ('01MCC5RN4MF893E4VP628AD97K', 'telegram:chat:3001', '3001', 1800000001.1730082, 1800000001.186757, 'in_turn', '01MCC5RN4MF893E4VP628AD97K', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1", "telegram:4242:update:700000002", "telegram:4242:message:3001:2"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "toOthers": false, "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [{"kind": "file", "name": "file0.txt", "size": 14, "mime": "text/plain", "ref": "file-1"}, {"kind": "file", "name": "file1.txt", "size": 14, "mime": "text/plain", "ref": "file-2"}], "quoted": [], "links": [], "answers": null, "items": {"1": "question one 问题一", "2": ""}, "changes": null, "due": null, "requestId": "01MCC5RN4MF893E4VP628AD97K"}');
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RN4MF893E4VP628AD97K', 1800000001.1730082);
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:2', '01MCC5RN4MF893E4VP628AD97K', 1800000001.1730082);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RN4MF893E4VP628AD97K', 1800000001.1730082);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000002', '01MCC5RN4MF893E4VP628AD97K', 1800000001.1730082);
+INSERT INTO lost VALUES (1, 'gone', 1800000000.128863);
+INSERT INTO steps VALUES ('01MCC5RN4MF893E4VP628AD97K', '01MCC5RN4MW8S8YBQF7QR179FZ', 'tool', 'attachment', 1800000001.199222, 1800000001.2109623, '{"read": true}', NULL);
+INSERT INTO steps VALUES ('01MCC5RN4MF893E4VP628AD97K', '01MCC5RN4M3YMXARAE1VGYJG74', 'tool', 'attachment', 1800000001.2267365, 1800000001.23105, '{"read": true}', NULL);
+INSERT INTO steps VALUES ('01MCC5RN4MF893E4VP628AD97K', '01MCC5RN70QWDE7CCM5AQAMBXE', 'model', 'claude-sonnet-5-5', 1800000001.2490044, NULL, NULL, NULL);
+INSERT INTO turns VALUES ('01MCC5RN4MF893E4VP628AD97K', 'telegram:chat:3001', 'running', 1800000001.186757, NULL);
