@@ -290,6 +290,12 @@ def _soft_border(text: str, start: int, end: int) -> int:
     return at + 1 if at >= 0 else _grapheme_border(text, end, start)
 
 
+def has_sentence(text: str, end: int) -> bool:
+    """True if a sentence ends before `end`."""
+    found = _SENTENCE_END.search(text)
+    return found is not None and found.end() <= end
+
+
 def _fit(text: str, start: int, limit: int, size: Callable[[str], int]) -> int:
     """The largest end for which size(text[start:end]) <= limit, at least one character on."""
     end = min(len(text), start + limit)

@@ -40,6 +40,8 @@ class Outbound:
     title: str = ""
     cards: tuple[Card, ...] = ()
     """Of a `progress`: what its text says, for channels that have a form of their own for that. They may use the text."""
+    sure: str = ""
+    """Of a `preview`: the beginning of its text that stays as it is, for channels in which a text can only grow."""
     repeat_of: str | None = None
     buttons: QuestionButtons | None = None
     """Of a question about an approval."""
@@ -63,6 +65,15 @@ class Card:
     title: str
     state: CardState
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveForm:
+    """What a live message has beside its words, as the fields of the same names of `Outbound`."""
+
+    title: str = ""
+    cards: tuple[Card, ...] = ()
+    sure: str = ""
 
 
 OutboxState = Literal["ready", "sending", "sent", "failed", "unknown"]

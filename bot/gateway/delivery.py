@@ -172,7 +172,7 @@ class Delivery:
         parts = await self._parts(to, words, missed)
         if not parts:
             raise errors.DeliveryFailed("there is nothing to send: the text is blank")
-        replaces = await self._previews.take(to) if kind == "reply" else None
+        replaces = await self._previews.take(to, len(parts)) if kind == "reply" else ()
         batch = submit(parts, replaces=replaces)
         begun([row.id for row in batch.rows])
         if missed:

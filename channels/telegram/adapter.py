@@ -198,7 +198,7 @@ class TelegramChannel:
         # Two refusals, each of which says surely that nothing was sent, are answered by asking for less, once.
         while True:
             try:
-                return await self._post(bot, place, shown, message.buttons)
+                return await self._post(bot, place, shown, message)
             except ChatMigrated as exc:
                 # Surely not sent. Telegram may say so here before it does in an update.
                 if self._migrations.now(place["chat_id"]) != place["chat_id"] or not await self._moved(
@@ -264,15 +264,17 @@ class TelegramChannel:
         bot: bot_api.Bot,
         place: Mapping[str, str],
         shown: render.Rendered,
-        buttons: QuestionButtons | None,
+        message: Outbound,
     ) -> Sent:
-        message = _content(place, shown) | {
+        content = _content(place, shown) | {
             "message_thread_id": _thread(place),
-            "reply_markup": _keyboard(buttons),
+            "reply_markup": _keyboard(message.buttons),
         }
+        if message.kind == "progress":
+            content["disable_notification"] = True  # the answer makes the sound
         if (answered := place.get("reply_to", "")).isdecimal():
-            message["reply_parameters"] = {"message_id": int(answered), "allow_sending_without_reply": True}
-        return Sent(self._migrations.named(place["chat_id"], str(await bot.say(message))))
+            content["reply_parameters"] = {"message_id": int(answered), "allow_sending_without_reply": True}
+        return Sent(self._migrations.named(place["chat_id"], str(await bot.say(content))))
 
     async def _moved(self, place: Mapping[str, str], exc: ChatMigrated) -> bool:
         """True if the new id of a group is on disk. Raises `errors.DeliveryThrottled` where the disk refuses, so that

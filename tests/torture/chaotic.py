@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bot.gateway.live.message import SUPERSEDED
 from bot.gateway.outbox.worker import REPEATED
 from bot.system import SystemClock
 from bot.testing.anthropic_script import Reply, reply, tool_use
@@ -25,7 +26,7 @@ from tests.torture.outside import Alone
 
 SPEED = 20.0
 """Seconds that go by in one: forty seconds of silence take two."""
-CUT = ("(interrupted)", "…")
+CUT = ("(interrupted)", "…", SUPERSEDED)
 """What was shown of an answer ends so where its last edit was lost."""
 PEOPLE = 25
 """Chats in which is written side by side."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bot import errors, text
 from bot.contracts.channel import ChannelSettings, Manifest, Streaming
 from bot.contracts.environment import Clock, Log, Redact
-from bot.contracts.outbound import Address, Card, OutboundKind, OutboxRow
+from bot.contracts.outbound import Address, LiveForm, OutboundKind, OutboxRow
 from bot.contracts.tasks import TaskEvent
+from bot.gateway.live.partial_markdown import beginning, has_begun
 from bot.gateway.live.progress_view import ProgressState
 from bot.gateway.outbox.worker import SETTLE_SECONDS, OutboxWorker
+
+PLAIN = LiveForm()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,16 @@ class LiveMessage:
         self._row = row
         self._settled_at = 0.0
 
-    async def show(self, words: str, title: str = "", cards: tuple[Card, ...] = ()) -> None:
+    @property
+    def stands(self) -> bool:
+        """True if there is something of it that has to be brought to an end."""
+        return self._row is not None
+
+    async def show(self, words: str, form: LiveForm = PLAIN) -> None:
         """Create it, or change it, where a slot is free; what cannot be shown now is not shown."""
         if self.over or words == self.words or not self._outbox.spare(self._to, edit=self._row is not None):
             return
-        await (self._create(words, title, cards) if self._row is None else self._change(words, title, cards))
+        await (self._create(words, form) if self._row is None else self._change(words, form))
 
     async def place(self) -> str | None:
         """Its message id, once nothing of it is on its way any more; None where it is not in the chat, as far as anybody
@@ -60,10 +68,10 @@ class LiveMessage:
             self._row = found if found.open else None
         return self._row.message_id if self._row is not None else None
 
-    async def last(self, words: str, title: str = "", cards: tuple[Card, ...] = ()) -> None:
+    async def last(self, words: str, form: LiveForm = PLAIN) -> None:
         """Change it for the last time, also where that has to wait for a slot, and end it. A failure is only logged."""
         if await self.place() is not None and not await self._outbox.limits.slot(self._to):
-            await self._change(words, title, cards)
+            await self._change(words, form)
         await self.end()
 
     async def end(self) -> None:
@@ -72,10 +80,10 @@ class LiveMessage:
             await self._outbox.end_live(self._row)
             self._row = None
 
-    async def _create(self, words: str, title: str, cards: tuple[Card, ...]) -> None:
+    async def _create(self, words: str, form: LiveForm) -> None:
         row = self._outbox.row(self._to, words, self._kind)
         try:
-            self._row = await self._outbox.create(self._to, row, title, cards)
+            self._row = await self._outbox.create(self._to, row, form)
         except errors.DeliveryThrottled:
             return
         except errors.DeliveryUncertain as error:
@@ -86,11 +94,11 @@ class LiveMessage:
         else:
             self.words = words
 
-    async def _change(self, words: str, title: str, cards: tuple[Card, ...]) -> None:
+    async def _change(self, words: str, form: LiveForm) -> None:
         assert self._row is not None  # noqa: S101  it was created
         self._row = self._row.show(words)
         try:
-            await self._outbox.change(self._to, self._row, title, cards)
+            await self._outbox.change(self._to, self._row, form)
         except errors.DeliveryThrottled:
             return
         except errors.DeliveryUncertain:
@@ -115,6 +123,10 @@ GOES_ON = " …"
 """Behind the words of an answer that is not complete."""
 INTERRUPTED = "\n\n(interrupted)"
 """Behind those of one that never will be."""
+SUPERSEDED = "(The answer ends above.)"
+"""In the place of what was shown of an answer and is no part of it."""
+SENTENCE_SECONDS = 5.0
+"""So long the first sentence of an answer is waited for before anything of it is shown."""
 LONG = 2_000
 """Characters from which on the parts of a text are counted where nothing else waits for it."""
 
@@ -145,18 +157,26 @@ def unseen() -> None:
 
 @dataclass(slots=True, eq=False)
 class _Preview:
+    """`messages` are the parts of one answer, in order. They are `superseded` where the answer is there without them."""
+
     to: Address
-    message: LiveMessage
+    messages: list[LiveMessage]
     shown: Callable[[], None]
     words: Callable[[], str] = str
     task: asyncio.Task[None] | None = None
     busy: bool = False
     halted: bool = False
+    superseded: bool = False
+
+    @property
+    def over(self) -> bool:
+        return self.halted or any(message.over for message in self.messages)
 
 
 class Previews:
-    """One for each turn at most. What is shown is the beginning of what the answer will be, redacted: its end is held
-    back where a secret could begin in it.
+    """One for each turn at most, in as many messages as it takes. What is shown is the beginning of what the answer will be,
+    redacted and from its first whole sentence on: its end is held back where a secret could begin in it, and so is
+    Markdown that is half open (`partial_markdown`).
     """
 
     def __init__(self, deps: LiveDeps, manifests: Mapping[str, Manifest], previewing: Previewing) -> None:
@@ -174,21 +194,28 @@ class Previews:
             return
         preview = self._open.get(to.request_id)
         if preview is None:
-            preview = self._open[to.request_id] = _Preview(to, LiveMessage(to, "preview", self._deps), shown)
-        preview.words = words
+            preview = self._open[to.request_id] = _Preview(to, [self._message(to)], shown)
+        preview.words, preview.superseded = words, False
         if preview.task is None:
             preview.task = asyncio.create_task(self._show(preview, after, edits.every[to.chat_type]))
             preview.task.add_done_callback(self._done)
 
-    async def take(self, to: Address) -> str | None:
-        """A reply is ready: the message in whose place it comes, None where it is one of its own. The reply's row ends the
-        preview's.
+    async def take(self, to: Address, parts: int) -> list[str]:
+        """A reply of so many parts is ready: the messages in whose places the first of them come. The rows of the reply end
+        theirs; others say at the end of the turn that they are no part of it.
         """
         preview = self._open.pop(to.request_id, None)
         if preview is None:
-            return None
+            return []
         await self._halt(preview)
-        return await preview.message.place()
+        places: list[str] = []
+        for message in preview.messages[:parts]:
+            if (place := await message.place()) is None:
+                break  # what stands below it would stand above the part that takes its place
+            places.append(place)
+        if left := [message for message in preview.messages[len(places) :] if message.stands]:
+            self._open[to.request_id] = _Preview(to, left, unseen, superseded=True)
+        return places
 
     async def end(self, to: Address) -> None:
         """Its turn is over: an answer that is still open will not be complete any more, and says so."""
@@ -196,7 +223,16 @@ class Previews:
         if preview is None:
             return
         await self._halt(preview)
-        await preview.message.last(preview.message.words.removesuffix(GOES_ON) + INTERRUPTED)
+        for message in preview.messages:
+            words = message.words.removesuffix(GOES_ON)
+            if preview.superseded:
+                await message.last(SUPERSEDED)
+            elif message is preview.messages[-1]:
+                await message.last(words + INTERRUPTED)
+            elif words != message.words:
+                await message.last(words)
+            else:
+                await message.end()
 
     def leave(self, to: Address) -> None:
         """Its turn goes on in another process, and so will its preview."""
@@ -212,8 +248,8 @@ class Previews:
             if row.state == "ready":
                 await self._deps.outbox.end_live(row)
             else:
-                message = LiveMessage(to, "preview", self._deps, row)
-                self._open[to.request_id] = _Preview(to, message, unseen)
+                preview = self._open.setdefault(to.request_id, _Preview(to, [], unseen))
+                preview.messages.append(self._message(to, row))
 
     async def close(self) -> None:
         """Show nothing more."""
@@ -222,34 +258,64 @@ class Previews:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _message(self, to: Address, row: OutboxRow | None = None) -> LiveMessage:
+        return LiveMessage(to, "preview", self._deps, row)
+
     async def _show(self, preview: _Preview, after: float, every: float) -> None:
-        await self._deps.clock.sleep(after)
-        while not preview.message.over and not preview.halted:
+        clock = self._deps.clock
+        await clock.sleep(after)
+        late = clock.monotonic() + SENTENCE_SECONDS
+        while not preview.over:
             # Nothing is shown before an earlier answer that waits.
-            if not self._deps.outbox.waits(preview.to.chat_key) and (words := await self._readable(preview)):
+            if not self._deps.outbox.waits(preview.to.chat_key) and (
+                parts := await self._readable(preview, anything=clock.monotonic() >= late)
+            ):
                 preview.busy = True
                 preview.shown()
-                await preview.message.show(words)
+                await self._show_parts(preview, parts)
                 preview.busy = False
                 if preview.halted:
                     return
-            await self._deps.clock.sleep(every)
+            await clock.sleep(every)
 
-    async def _readable(self, preview: _Preview) -> str:
-        """The words to show now; "" where there are none, or more than one message holds."""
+    async def _show_parts(self, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> None:
+        """Each in its message, in order: nothing stands below what is not complete."""
+        for number, (words, form) in enumerate(parts):
+            if preview.over:
+                return
+            if number == len(preview.messages):
+                preview.messages.append(self._message(preview.to))
+            message = preview.messages[number]
+            await message.show(words, form)
+            if message.words != words:
+                return
+
+    async def _readable(self, preview: _Preview, *, anything: bool) -> list[tuple[str, LiveForm]]:
+        """The messages to show now; none where there is nothing that stands for itself, unless it may be `anything`."""
         words = self._previewing.settled(text.clean(preview.words()))
         # What a reader sees as one character may be half of one.
-        words = words[: text.border(words, len(words) - 1)].rstrip()
-        if not words:
-            return ""
-        words += GOES_ON
+        words = words[: text.border(words, len(words) - 1)]
+        anything = anything or any(message.words for message in preview.messages)
+        if len(words) <= LONG:
+            return self._parts(preview.to, words, anything=anything)
+        return await asyncio.to_thread(self._parts, preview.to, words, anything=anything)
+
+    def _parts(self, to: Address, words: str, *, anything: bool) -> list[tuple[str, LiveForm]]:
+        shown = beginning(words)
         split = self._deps.outbox.split
-        parts = (
-            split(preview.to, words)
-            if len(words) <= LONG
-            else await asyncio.to_thread(split, preview.to, words)
-        )
-        return words if len(parts) == 1 else ""
+        parts = split(to, shown.words)
+        if not parts or not (anything or has_begun(words, shown)):
+            return []
+        *whole, last = parts
+        messages = [(part, replace(PLAIN, sure=part)) for part in whole]
+        # Marks that were opened in another message are not closed in this one.
+        unsure = len(shown.words) - shown.sure
+        inside = unsure <= len(last)
+        closing = shown.closing if inside or shown.closing.startswith("\n") else ""
+        ending = last + closing + GOES_ON
+        if len(split(to, ending)) == 1:
+            messages.append((ending, replace(PLAIN, sure=last[: len(last) - unsure] if inside else "")))
+        return messages
 
     async def _halt(self, preview: _Preview) -> None:
         """Nothing more is shown; what is on its way is waited for, so that it does not come after what follows."""
@@ -330,7 +396,7 @@ class Progress:
             if watched.board.empty:
                 await watched.message.last(watched.message.words + CUT_SHORT)
             else:
-                await watched.message.last(shown.words, shown.title, shown.cards)
+                await watched.message.last(shown.words, LiveForm(shown.title, shown.cards))
         else:
             await watched.message.end()
 
@@ -391,7 +457,7 @@ class Progress:
             if watched.news or old >= FRESH_SECONDS:
                 now = board.shown(clock.now())
                 watched.news, watched.busy = False, True
-                await message.show(now.words, now.title, now.cards)
+                await message.show(now.words, LiveForm(now.title, now.cards))
                 watched.busy = False
                 old = 0.0
                 # What found no room is still news.

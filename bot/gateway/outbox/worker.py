@@ -20,7 +20,7 @@ from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal, Outbox
-from bot.contracts.outbound import Address, Card, Outbound, OutboundKind, OutboxRow, Sent
+from bot.contracts.outbound import Address, LiveForm, Outbound, OutboundKind, OutboxRow, Sent
 from bot.gateway.outbox.rate_limit import MAX_WAIT, UNSAID, RateLimiter
 from bot.system import JumpSafeClock
 from bot.telemetry.context import turn_scope
@@ -405,19 +405,21 @@ class OutboxWorker:
         *,
         kind: OutboundKind = "reply",
         owed: bool = False,
-        replaces: str | None = None,
+        replaces: Sequence[str] = (),
         repeat_of: str | None = None,
         step_id: str | None = None,
         buttons: QuestionButtons | None = None,
     ) -> Batch:
-        """Put one message into the outbox, in parts that each fit. `replaces` is the message id of the preview in whose
-        place the first comes.
+        """Put one message into the outbox, in parts that each fit. `replaces` are the message ids of the previews in whose
+        places the first of them come.
         """
         rows = [
             replace(self.row(to, part, kind), repeat_of=repeat_of, step_id=step_id, buttons=buttons)
             for part in parts
         ]
-        rows[0] = replace(rows[0], replaces=replaces)
+        rows[: len(replaces)] = [
+            replace(row, replaces=place) for row, place in zip(rows, replaces, strict=False)
+        ]
         batch = Batch(to, deque(rows), len(rows), owed or kind == "reply")
         self._put(batch)
         return batch
@@ -904,9 +906,7 @@ class OutboxWorker:
     def split(self, to: Address, text: str) -> list[str]:
         return self._channels[to.channel].split(text)
 
-    async def create(
-        self, to: Address, row: OutboxRow, title: str = "", cards: tuple[Card, ...] = ()
-    ) -> OutboxRow:
+    async def create(self, to: Address, row: OutboxRow, form: LiveForm) -> OutboxRow:
         """Create a live message, once its row is on file: else it would count as never shown after a crash.
 
         Raises `errors.StorageError`, and an `errors.DeliveryFailed` as `Channel.send` does: after `DeliveryUncertain` the
@@ -914,7 +914,7 @@ class OutboxWorker:
         """
         row = row.begin()
         await self._journal.put_outbox([row])
-        message = replace(_message(row, to.target), title=title, cards=cards)
+        message = _live(row, to.target, form)
         try:
             sent = await _within(LIVE_SECONDS, self._channels[to.channel].send(message))
         except errors.DeliveryUncertain:
@@ -928,16 +928,14 @@ class OutboxWorker:
         await self._update(row)
         return row
 
-    async def change(
-        self, to: Address, row: OutboxRow, title: str = "", cards: tuple[Card, ...] = ()
-    ) -> None:
+    async def change(self, to: Address, row: OutboxRow, form: LiveForm) -> None:
         """Show the words of a row in the place where it is in the chat. Nobody waits for the disk: the row is on its way there,
         and what a crash leaves says what people saw, or what they were about to see. A disk that refuses writes is not
         given more of them. Raises an `errors.DeliveryFailed` as `Edits.edit`.
         """
         if not self._journal.pending_writes:
             self._journal.post.update_outbox(row)
-        message = replace(_message(row, to.target), title=title, cards=cards)
+        message = _live(row, to.target, form)
         try:
             await _within(LIVE_SECONDS, _shown(self._channels[to.channel], message, row.message_id))
         except errors.DeliveryThrottled as error:
@@ -1032,6 +1030,10 @@ def _message(row: OutboxRow, target: Mapping[str, str]) -> Outbound:
         repeat_of=row.repeat_of,
         buttons=row.buttons,
     )
+
+
+def _live(row: OutboxRow, target: Mapping[str, str], form: LiveForm) -> Outbound:
+    return replace(_message(row, target), title=form.title, cards=form.cards, sure=form.sure)
 
 
 async def _shown(channel: Channel, message: Outbound, place: str | None) -> Sent:

@@ -108,6 +108,50 @@ async def test_killed_at_any_call_the_answer_is_there_once_and_nothing_dangles(
     assert last > 10
 
 
+LONG = "word " * 450
+"""Three messages."""
+
+
+async def write_long(desk: Desk) -> None:
+    words = Writing(LONG[:1_500])
+    desk.delivery.preview(TO, words)
+    await desk.clock.sleep(120)
+    words.words = LONG[:2_100]
+    await desk.clock.sleep(120)
+    await desk.delivery.send(TO, LONG)
+    await desk.delivery.ended(TO)
+    await finish(desk)
+
+
+async def go_on_long(desk: Desk) -> None:
+    if not await still_open(desk.file):
+        return
+    if await desk.delivery.resume(TO):
+        await desk.delivery.ended(TO)
+        await finish(desk)
+    else:
+        await write_long(desk)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_killed_at_any_call_an_answer_in_several_messages_is_there_once_and_in_order(
+    tmp_path: Path, when: str, stride: int
+) -> None:
+    lived, last = False, 1 - stride
+    while not lived:
+        last += stride
+        world = Wall(tmp_path / str(last), tells=True)
+        first = Process(world, last, when, **OPTIONS)
+        await first.desk.asked()
+        lived = await first.live(write_long)
+        assert await Process(world, FOREVER, "before", **OPTIONS).live(go_on_long)
+        assert list(world.stands.values()) == first.desk.tele.split(LONG)
+        after = Desk(world.root, clock=world.clock, **OPTIONS)
+        assert {row.state for row in await after.rows()} <= {"sent", "unknown", "failed"}
+        await after.close()
+    assert last > 10
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_killed_again_while_it_goes_on(tmp_path: Path, when: str, stride: int) -> None:
     lived, last = False, 1 - stride

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bot import errors, text
 from bot.contracts.channel import EditPace, Pace
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.live.message import GOES_ON, INTERRUPTED, Previewing
+from bot.gateway.live.message import GOES_ON, INTERRUPTED, SENTENCE_SECONDS, SUPERSEDED, Previewing
 from bot.telemetry import Redactor
 from bot.testing.journal import FaultyJournal, JournalFailure
 from tests.shares import examples
@@ -167,17 +167,111 @@ async def test_where_it_is_switched_off_or_cannot_be_nothing_is_shown(tmp_path: 
         await one.close()
 
 
-async def test_a_long_answer_is_shown_as_far_as_one_message_holds(made: Desk) -> None:
+LONG = "word " * 600
+"""Four messages."""
+
+
+async def test_a_long_answer_goes_on_in_further_messages_which_become_its_parts(made: Desk) -> None:
     screen: Any = made.tele
-    whole = "word " * 600
-    words = Writing(whole[:500])
+    words = Writing(LONG[:500])
     await shows(made, words)
-    words.words = whole[:2_500]
+    words.words = LONG[:2_500]
     await made.slept(1.0, 3)
-    assert screen.seen == [whole[:499].rstrip() + GOES_ON]
-    sent = await made.delivery.send(TO, whole)
+    await until(lambda: len(screen.seen) == 3)
+    first, second, third = screen.seen
+    assert [first, second] == screen.split(LONG)[:2], "what is complete does not go on"
+    assert third.endswith(GOES_ON)
+    assert LONG.startswith(first + second + third.removesuffix(GOES_ON))
+    sent = await made.delivery.send(TO, LONG)
     assert [one.message_id for one in sent] == ["m1", "m2", "m3", "m4"]
-    assert screen.seen == screen.split(whole)
+    assert screen.seen == screen.split(LONG)
+    await made.delivery.ended(TO)
+    assert screen.seen == screen.split(LONG)
+    assert {row.state for row in await made.rows()} == {"sent"}
+
+
+async def test_what_was_shown_beyond_the_answer_says_that_it_is_over(made: Desk) -> None:
+    screen: Any = made.tele
+    await shows(made, Writing(LONG[:1_500]), 2)
+    sent = await made.delivery.send(TO, ANSWER)
+    assert [one.message_id for one in sent] == ["m1"]
+    await made.delivery.ended(TO)
+    assert screen.seen == [ANSWER, SUPERSEDED]
+    assert {row.state for row in await made.rows()} == {"sent"}
+    assert await made.lines() == [("assistant", ANSWER)]
+
+
+async def test_an_answer_in_several_messages_that_breaks_off_says_so_in_the_last(made: Desk) -> None:
+    screen: Any = made.tele
+    await shows(made, Writing(LONG[:1_500]), 2)
+    await made.delivery.ended(TO)
+    first, second = screen.seen
+    assert first == screen.split(LONG)[0]
+    assert second.endswith(INTERRUPTED)
+    assert GOES_ON not in second
+
+
+async def test_nothing_stands_below_a_part_that_is_not_complete(made: Desk) -> None:
+    screen: Any = made.tele
+    words = Writing(LONG[:500])
+    await shows(made, words)
+    screen.refusals.append(errors.DeliveryThrottled("slow down", retry_after=3))
+    words.words = LONG[:1_500]
+    await made.slept(1.0)
+    await until(lambda: screen.asked == 2)
+    assert screen.seen == [LONG[:499].rstrip() + GOES_ON]
+    await made.slept(1.0, 4)
+    await until(lambda: len(screen.seen) == 2)
+    assert screen.seen[0] == screen.split(LONG)[0]
+
+
+async def test_where_one_part_is_gone_the_rest_comes_below_it(made: Desk) -> None:
+    """A message of a later part would stand above what takes the place of an earlier one."""
+    screen: Any = made.tele
+    await shows(made, Writing(LONG[:1_500]), 2)
+    screen.finds = None
+    screen.failures.append(errors.DeliveryUncertain("lost"))
+    await shows(made, Writing(LONG[:2_500]), 3)
+    await until(lambda: "no preview is shown any more" in made.log.text)
+    await made.delivery.send(TO, LONG)
+    assert screen.seen == screen.split(LONG)
+
+
+async def test_it_begins_with_a_whole_sentence(made: Desk) -> None:
+    screen: Any = made.tele
+    words = Writing("It depends on what")
+    made.delivery.preview(TO, words)
+    await made.slept(1.0, 4)
+    assert screen.seen == []
+    words.words = "It depends on what you want. Let"
+    await made.slept(1.0)
+    await until(lambda: bool(screen.seen))
+    assert screen.seen == ["It depends on what you want. Le" + GOES_ON]
+
+
+async def test_after_some_seconds_it_begins_with_what_there_is(made: Desk) -> None:
+    screen: Any = made.tele
+    began = made.clock.monotonic()
+    await shows(made, Writing("It depends on what"))
+    assert screen.seen == ["It depends on wha" + GOES_ON]
+    assert made.clock.monotonic() - began >= SENTENCE_SECONDS
+
+
+async def test_what_is_half_open_is_closed_or_held_back(made: Desk) -> None:
+    screen: Any = made.tele
+    words = Writing("One thing. It is **very impor")
+    await shows(made, words)
+    words.words = "One thing. It is **very important**, see [the docs](https://exa"
+    await shows(made, words, 2)
+    words.words = (
+        "One thing. It is **very important**, see [the docs](https://example.com):\n\n```py\nprint(1)\n"
+    )
+    await shows(made, words, 3)
+    assert [shown for _, shown in screen.shown] == [
+        "One thing. It is **very impo** …",
+        "One thing. It is **very important**, see …",
+        "One thing. It is **very important**, see [the docs](https://example.com):\n\n```py\nprint(1)\n```\n …",
+    ]
 
 
 # ------------------------------------------------------------ what is certain
@@ -324,7 +418,7 @@ async def test_a_preview_that_may_not_have_arrived_is_looked_for(made: Desk) -> 
         screen.sent.clear()
         screen.failures.append(errors.DeliveryUncertain("lost"))
         screen.finds, before = finds, screen.asked
-        made.delivery.preview(TO, Writing("Half of an answer"))
+        made.delivery.preview(TO, Writing("Half. Of an answer"))
         await made.slept(1.0)
         await until(lambda before=before: screen.asked == before + 1)  # type: ignore[misc]
         if number == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,6 +39,14 @@ async def test_a_message_is_shown_with_its_form(chat: Bed) -> None:
     assert not seen.preview
     (call,) = chat.server.called("sendMessage")
     assert "parse_mode" not in call.params
+
+
+async def test_progress_makes_no_sound_and_an_answer_does(chat: Bed) -> None:
+    await chat.channel.send(replace(message("Working: 0 of 2"), kind="progress"))
+    await chat.channel.send(replace(message("Half of it"), kind="preview"))
+    await chat.channel.send(message("The answer."))
+    calls = [call.params.get("disable_notification") for call in chat.server.called("sendMessage")]
+    assert [str(silent).lower() for silent in calls] == ["true", "none", "none"]
 
 
 async def test_a_bare_address_shows_no_preview(chat: Bed) -> None:
