@@ -42,6 +42,8 @@ class Outbound:
     """Of a `progress`: what its text says, for channels that have a form of their own for that. They may use the text."""
     sure: str = ""
     """Of a `preview`: the beginning of its text that stays as it is, for channels in which a text can only grow."""
+    goes_on: bool = False
+    """True of a `preview` or `progress` that will be changed again."""
     repeat_of: str | None = None
     buttons: QuestionButtons | None = None
     """Of a question about an approval."""
@@ -74,6 +76,7 @@ class LiveForm:
     title: str = ""
     cards: tuple[Card, ...] = ()
     sure: str = ""
+    goes_on: bool = False
 
 
 OutboxState = Literal["ready", "sending", "sent", "failed", "unknown"]

@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from bot.contracts.base import Json
+from bot.testing import _slack_streams
+from bot.testing._slack_streams import TASK_STATES, Streams
 from bot.testing._slack_world import ApiError, Post, Room, World
 
 MARKDOWN_LIMIT = 12_000
@@ -17,7 +19,6 @@ EDIT_LIMIT = 4_000
 
 SESSION_STATUSES = frozenset({"active", "processing", "suspended", "closed"})
 
-TASK_STATES = frozenset({"pending", "in_progress", "complete", "error"})
 _TS = re.compile(r"\d{1,12}\.\d{6}")
 _HISTORY_SCOPES = {
     "im": "im:history",
@@ -68,10 +69,14 @@ class WebApi:
         self.scopes: set[str] = set(ALL_SCOPES)
         self._emit = emit
         self._posted = posted
+        self.streams = Streams(world)
         self._methods: dict[str, Callable[[Json], Awaitable[Json]]] = {
             "auth.test": self._auth_test,
             "chat.postMessage": self._post,
             "chat.postEphemeral": self._show_alone,
+            "chat.startStream": self._start_stream,
+            "chat.appendStream": self._append_stream,
+            "chat.stopStream": self._stop_stream,
             "chat.update": self._update,
             "chat.delete": self._delete,
             "conversations.replies": self._replies,
@@ -183,6 +188,50 @@ class WebApi:
             "message": self.world.message(room, post, metadata=True),
         }
 
+    async def _start_stream(self, params: Json) -> Json:
+        room, thread_ts = self._writable(params), params.get("thread_ts")
+        root = room.find(thread_ts)
+        if root is None or root.is_reply:
+            raise ApiError("invalid_thread_ts")
+        if room.kind != "im":
+            if not params.get("recipient_team_id"):
+                raise ApiError("missing_recipient_team_id")
+            if params.get("recipient_user_id") not in room.members:
+                raise ApiError("missing_recipient_user_id")
+        content = self._streamed(params, needed=False)
+        post = Post(
+            self.world.stamp(), "", self.world.bot_user, bot_id=self.world.bot_id, thread_ts=thread_ts
+        )
+        self.streams.begin(room.id, post, content)
+        self.world.add(room, post)
+        room.tally = replace(room.tally, posted=room.tally.posted + 1)
+        await self._posted(room, post)
+        return {"channel": room.id, "ts": post.ts}
+
+    async def _append_stream(self, params: Json) -> Json:
+        room, post, before = self._stream(params)
+        self.streams.grow(room.id, post, self._streamed(params, needed=True))
+        await self._emit(room, changed(self.world, room, post, before))
+        return {"channel": room.id, "ts": post.ts}
+
+    async def _stop_stream(self, params: Json) -> Json:
+        room, post, before = self._stream(params)
+        metadata, blocks = self._metadata(params), _blocks(params)
+        self.streams.stop(room.id, post, self._streamed(params, needed=False))
+        post.metadata, post.blocks = metadata, blocks
+        await self._emit(room, changed(self.world, room, post, before))
+        return {"channel": room.id, "ts": post.ts, "message": self.world.message(room, post, metadata=True)}
+
+    def _stream(self, params: Json) -> tuple[Room, Post, Json]:
+        room = self._writable(params)
+        post = self._own(room, params.get("ts"), "message_not_owned_by_app")
+        return room, post, self.world.message(room, post)
+
+    @staticmethod
+    def _streamed(params: Json, *, needed: bool) -> Json:
+        chunks = _object(params.get("chunks"), "invalid_chunks")
+        return _slack_streams.content(params, chunks, needed=needed)
+
     async def _show_alone(self, params: Json) -> Json:
         """In a thread without replies it is taken, and nobody sees it."""
         room, user = self._writable(params), params.get("user")
@@ -204,6 +253,8 @@ class WebApi:
     async def _update(self, params: Json) -> Json:
         room = self._writable(params)
         post = self._own(room, params.get("ts"), "cant_update_message")
+        if self.streams.is_open(room.id, post.ts):
+            raise ApiError("streaming_state_conflict")
         text = self._content(params, EDIT_LIMIT)
         before, metadata = self.world.message(room, post), self._metadata(params)
         post.text, post.metadata = text, metadata or post.metadata

@@ -52,6 +52,8 @@ class Fault:
     body: str | bytes | dict[str, Any] = ""
     times: int = 1
     seconds: float = 0.0
+    spared: int = 0
+    """So many requests go well before."""
 
     @property
     def executes(self) -> bool:
@@ -115,6 +117,9 @@ class Loopback(abc.ABC):
         """The fault that applies to this request, used up by it."""
         for fault in self._faults:
             if fault.method in {method, "*"}:
+                if fault.spared:
+                    fault.spared -= 1
+                    continue
                 fault.times -= 1
                 if fault.times <= 0:
                     self._faults.remove(fault)

@@ -253,7 +253,8 @@ class SlackServer(Filed):
         """Press the stop button of a thread's session. Raises `ValueError` where none is shown."""
         if self.session_of(channel, thread_ts) != "processing" or _STOPPED not in self.subscriptions:
             raise ValueError("there is no stop button")
-        event = {"channel": channel, "thread_ts": thread_ts, "user": user, "streaming_message_ts": []}
+        stopped = self.api.streams.stop_all(channel, self.world.rooms[channel].thread(thread_ts))
+        event = {"channel": channel, "thread_ts": thread_ts, "user": user, "streaming_message_ts": stopped}
         return await self.push(event | {"type": _STOPPED, "event_ts": self.world.stamp()})
 
     async def command(self, text: str, *, channel: str, user: str, command: str = "/shipmate") -> Delivery:
@@ -369,6 +370,10 @@ class SlackServer(Filed):
         """What the bot did in a conversation: messages that stand there now, and all it ever posted, edited, deleted."""
         room = self.world.rooms[channel]
         return replace(room.tally, visible=len(self.replies(channel)))
+
+    def streaming(self, channel: str, ts: str) -> bool:
+        """True while a message is a stream."""
+        return self.api.streams.is_open(channel, ts)
 
     @property
     def sockets(self) -> int:

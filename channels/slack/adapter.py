@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import aiohttp
 from slack_bolt.app.async_app import AsyncApp
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import errors
@@ -32,6 +33,7 @@ from channels.slack.mentions import Names
 from channels.slack.response_urls import ResponseUrls
 from channels.slack.settings import LOOPBACK, SlackSettings
 from channels.slack.socket_mode import EnvelopeHandler, EventAcknowledger, LibraryLog, SocketConnection
+from channels.slack.streams import Streams, begun_as
 from channels.slack.typing_indicator import TypingIndicator
 from channels.slack.user_names import UserNames
 
@@ -84,6 +86,7 @@ class SlackChannel:
         self._mentions = DuplicateMentions()
         self._signs = TypingIndicator(outside.log)
         self._writer = task_cards.CardWriter(outside.log)
+        self._streams = Streams(outside.clock, outside.log)
 
     # Coming and going
 
@@ -353,6 +356,8 @@ class SlackChannel:
         if _is_private(message) and await self._whispered(message, markdown):
             return Sent(message_id=message.id)
         try:
+            if (ts := await self._streams.begin(self._client, message)) is not None:
+                return Sent(message_id=ts)
             answer = await self._writer.write(
                 self._client.chat_postMessage,
                 message,
@@ -385,13 +390,26 @@ class SlackChannel:
         markdown = render.render(message.text)
         if not markdown.strip():
             raise errors.DeliveryFailed("an empty message cannot be sent")
+        channel, _, ts = message_id.rpartition("/")
+        place = (channel or message.target["channel"], ts)
         try:
-            call, named = self._client.chat_update, _metadata(message)
-            channel, _, ts = message_id.rpartition("/")
-            channel = channel or message.target["channel"]
-            await self._writer.write(call, message, markdown, channel=channel, ts=ts, metadata=named)
+            if not await self._streams.show(self._client, message, markdown, place, _metadata(message)):
+                await self._changed(self._client, message, markdown, place)
         except failures.CALL_ERRORS as error:
             raise failures.edit_error(error) from None
+
+    async def _changed(
+        self, client: AsyncWebClient, message: Outbound, markdown: str, place: tuple[str, str]
+    ) -> None:
+        where: Json = {"channel": place[0], "ts": place[1], "metadata": _metadata(message)}
+        try:
+            await self._writer.write(client.chat_update, message, markdown, **where)
+        except SlackApiError as error:
+            if failures.error_code(error) != failures.CONFLICT:
+                raise
+            # A stream of an earlier process.
+            await self._streams.end(client, place)
+            await self._writer.write(client.chat_update, message, markdown, **where)
 
     async def _told(self, message: Outbound, markdown: str) -> Sent:
         """Answer the person who pressed a button; no other person sees it."""
@@ -452,12 +470,17 @@ class SlackChannel:
                 answer = await client.conversations_history(**where, cursor=cursor)
             for post in answer.get("messages") or ():
                 payload = (post.get("metadata") or {}).get("event_payload") or {}
-                if payload.get("id") == message.id:
+                if payload.get("id") == message.id or self._is_stream_of(message, post):
                     return Sent(message_id=str(post["ts"]))
             cursor = (answer.get("response_metadata") or {}).get("next_cursor")
             if not cursor:
                 return None
         raise errors.DeliveryUncertain("there is more in this conversation than can be looked through")
+
+    def _is_stream_of(self, message: Outbound, post: Json) -> bool:
+        mine = self._me is not None and post.get("bot_id") == self._me.bot
+        known = self._streams.is_open(message.target["channel"], str(post["ts"]))
+        return message.kind == "preview" and mine and not known and begun_as(message, post)
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         thread_ts = target.get("thread_ts")

@@ -32,6 +32,20 @@ other threads are open.
 """
 # Slack says of the first two that a part may have been done all the same.
 _UNSURE = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
+UNAVAILABLE = frozenset(
+    {
+        "missing_scope",
+        "not_allowed",
+        "not_allowed_token_type",
+        "not_authorized",
+        "unknown_method",
+        "access_denied",
+    }
+)
+"""Answers that will be the same next time: the app is no agent, has not the right, or Slack not the method."""
+CONFLICT = "streaming_state_conflict"
+"""Slack's refusal to edit what is a stream still; that ends by itself within five minutes."""
+_CONFLICT_SECONDS = 5.0
 _LIMITED = frozenset({"ratelimited", "rate_limited"})
 _SHORT = 1.0
 """Seconds to wait where Slack does not say how long."""
@@ -104,6 +118,8 @@ def send_error(error: BaseException) -> errors.DeliveryFailed:
 
 def edit_error(error: BaseException) -> errors.DeliveryFailed:
     """The failure of an edit, which says how sure it is that nothing was changed."""
+    if error_code(error) == CONFLICT:
+        return errors.DeliveryThrottled(f"Slack: {name(error)}", retry_after=_CONFLICT_SECONDS)
     failure = send_error(error)
     if type(failure) is errors.DeliveryFailed:
         return errors.EditRefused(str(failure))

@@ -12,17 +12,6 @@ from bot.contracts.environment import Log
 from channels.slack import failures
 
 LINE = "is thinking…"
-_NEVER = frozenset(
-    {
-        "missing_scope",
-        "not_allowed",
-        "not_allowed_token_type",
-        "not_authorized",
-        "unknown_method",
-        "access_denied",
-    }
-)
-"""Answers that will be the same next time: the app is no agent, has not the right, or Slack not the method."""
 
 
 class TypingIndicator:
@@ -81,7 +70,7 @@ class TypingIndicator:
 
     def _for_good(self, error: BaseException, what: str) -> bool:
         """False, with a line for the operator, where this way does not exist; else the error goes on."""
-        if failures.error_code(error) not in _NEVER:
+        if failures.error_code(error) not in failures.UNAVAILABLE:
             raise error
         self._log.write("delivery", what, level="warn", error=failures.name(error))
         return False

@@ -8,7 +8,7 @@ from typing import Any
 
 from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import Frame, Halt, reply, tool_use
-from tests.blackbox.conftest import ANN, PERSON, World
+from tests.blackbox.conftest import ANN, PERSON, ROOM, World
 
 WORDS = "Die Antwort ist zweiundvierzig, 你好, und mehr braucht niemand zu wissen. " * 3
 ANSWER = WORDS.strip()
@@ -69,20 +69,73 @@ async def test_telegram_shows_an_answer_as_it_is_written_in_one_message(world: W
     assert [line["text"] for line in world.archive()] == ["and?", ANSWER]
 
 
-async def test_slack_does_so_in_the_thread(world: World) -> None:
+async def test_slack_streams_in_the_thread_of_a_direct_chat(world: World) -> None:
     streaming(world, "slack")
     await world.start()
     gate = asyncio.Event()
     world.model.then(told(ANSWER, (0.5, gate)), reply())
     asked = await world.slack.say("and?", channel="D0ANN", user=ANN)
-    await world.slack.until(
-        lambda: any(seen.text.endswith(" …") for seen in world.slack.replies("D0ANN", asked)), 40
-    )
+    await in_slack(world, asked, lambda text: len(text) > 40 and ANSWER.startswith(text))
     gate.set()
-    await world.slack.until(
-        lambda: [seen.text for seen in world.slack.replies("D0ANN", asked)] == [ANSWER], 40
-    )
+    await in_slack(world, asked, lambda text: text == ANSWER)
     assert world.slack.tally("D0ANN").posted == 1
+    assert world.slack.called("chat.startStream")
+    assert not world.slack.called("chat.postMessage")
+    await world.slack.until(lambda: bool(world.slack.called("chat.stopStream")), 40)
+
+
+async def test_in_a_channel_of_slack_it_edits(world: World) -> None:
+    streaming(world, "slack")
+    await world.start()
+    gate = asyncio.Event()
+    world.model.then(told(ANSWER, (0.5, gate)), reply())
+    asked = await world.slack.say("<@U0SHIP> and?", channel=ROOM, user=ANN)
+    await in_slack(world, asked, lambda text: text.endswith(" …"), ROOM)
+    gate.set()
+    await in_slack(world, asked, lambda text: text == ANSWER, ROOM)
+    assert not world.slack.called("chat.startStream")
+
+
+async def test_killed_in_the_middle_of_a_stream_the_answer_is_whole_and_one(world: World) -> None:
+    streaming(world, "slack")
+    await world.start()
+    gate = asyncio.Event()
+    world.model.then(told(ANSWER, (0.3, gate), (0.6, Halt.STALL)))
+    asked = await world.slack.say("and?", channel="D0ANN", user=ANN)
+    await in_slack(world, asked, lambda text: len(text) > 20)
+    gate.set()
+    await world.slack.until(lambda: bool(world.slack.called("chat.appendStream")), 40)
+    await world.process.kill()
+    gate = asyncio.Event()
+    world.model.then(told("Another one, " + ANSWER, (0.5, gate)), reply())
+    await world.start()
+    await in_slack(world, asked, lambda text: text.startswith("Another one"))
+    gate.set()
+    await in_slack(world, asked, lambda text: text == "Another one, " + ANSWER)
+    assert world.slack.tally("D0ANN").posted == 1
+
+
+async def test_killed_before_it_is_known_where_a_stream_stands_the_answer_is_whole_and_one(
+    world: World,
+) -> None:
+    streaming(world, "slack")
+    await world.start()
+    world.slack.fail("chat.startStream", action="late", seconds=3_600)
+    world.model.then(told(ANSWER, (0.6, Halt.STALL)))
+    asked = await world.slack.say("and?", channel="D0ANN", user=ANN)
+    await in_slack(world, asked, lambda text: len(text) > 20)
+    await world.process.kill()
+    world.model.then(told(ANSWER), reply())
+    await world.start()
+    await in_slack(world, asked, lambda text: text == ANSWER)
+    assert world.slack.tally("D0ANN").posted == 1
+
+
+async def in_slack(world: World, asked: str, seen: Callable[[str], bool], channel: str = "D0ANN") -> None:
+    """Until the one message of the answer is so."""
+    await world.slack.until(
+        lambda: [seen(one.text) for one in world.slack.replies(channel, asked)] == [True], 40
+    )
 
 
 async def test_after_a_restart_the_answer_goes_on_in_the_same_message(world: World) -> None:

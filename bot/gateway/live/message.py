@@ -54,6 +54,7 @@ class LiveMessage:
         """Create it, or change it, where a slot is free; what cannot be shown now is not shown."""
         if self.over or words == self.words or not self._outbox.spare(self._to, edit=self._row is not None):
             return
+        form = replace(form, goes_on=True)
         await (self._create(words, form) if self._row is None else self._change(words, form))
 
     async def place(self) -> str | None:
@@ -229,10 +230,8 @@ class Previews:
                 await message.last(SUPERSEDED)
             elif message is preview.messages[-1]:
                 await message.last(words + INTERRUPTED)
-            elif words != message.words:
-                await message.last(words)
             else:
-                await message.end()
+                await message.last(words)
 
     def leave(self, to: Address) -> None:
         """Its turn goes on in another process, and so will its preview."""

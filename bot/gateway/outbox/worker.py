@@ -1033,7 +1033,8 @@ def _message(row: OutboxRow, target: Mapping[str, str]) -> Outbound:
 
 
 def _live(row: OutboxRow, target: Mapping[str, str], form: LiveForm) -> Outbound:
-    return replace(_message(row, target), title=form.title, cards=form.cards, sure=form.sure)
+    message = _message(row, target)
+    return replace(message, title=form.title, cards=form.cards, sure=form.sure, goes_on=form.goes_on)
 
 
 async def _shown(channel: Channel, message: Outbound, place: str | None) -> Sent:

@@ -388,3 +388,51 @@ async def test_files_are_given_to_the_bot_and_to_others_a_page(
     server.forget_file(file["id"])
     async with session.get(file["url_private_download"], headers=bearer) as answer:
         assert answer.status == 404
+
+
+async def test_a_stream_is_as_strict_as_slacks(
+    server: SlackServer, client: AsyncWebClient, clock: FakeClock
+) -> None:
+    root = await server.say("hi", channel=DIRECT, user=ADA)
+    there: dict[str, Any] = {"channel": DIRECT, "thread_ts": root}
+    assert await refused(client.chat_startStream(channel=DIRECT, thread_ts="1.000001")) == "invalid_thread_ts"
+    assert await refused(client.chat_startStream(**there, markdown_text="a" * 12_001)) == "msg_too_long"
+    assert await refused(client.chat_startStream(**there, chunks=[{"type": "task_update", "id": "1"}])) == (
+        "invalid_chunks"
+    )
+    assert await refused(client.chat_startStream(**there, chunks=["a"])) == "invalid_chunks"  # type: ignore[list-item]
+    both = client.chat_startStream(**there, markdown_text="a", chunks=[{"type": "plan_update", "title": "a"}])
+    assert await refused(both) == "markdown_text_conflict"
+    assert await refused(client.chat_startStream(**there, markdown_text="")) == "no_text"
+    ts = (await client.chat_startStream(**there, markdown_text="a"))["ts"]
+    at: dict[str, Any] = {"channel": DIRECT, "ts": ts}
+    assert await refused(client.chat_update(**at, markdown_text="b")) == "streaming_state_conflict"
+    assert await refused(client.chat_appendStream(**at)) == "no_text"
+    await client.chat_appendStream(**at, chunks=[{"type": "markdown_text", "text": "b" * 11_000}])
+    assert await refused(client.chat_appendStream(**at, markdown_text="c" * 1_000)) == "msg_too_long"
+    await client.chat_stopStream(**at, metadata={"event_type": "a", "event_payload": {}})
+    assert (
+        await refused(client.chat_appendStream(**at, markdown_text="d")) == "message_not_in_streaming_state"
+    )
+    assert await refused(client.chat_stopStream(**at)) == "message_not_in_streaming_state"
+    (seen,) = server.replies(DIRECT)
+    assert (seen.text, seen.metadata) == ("a" + "b" * 11_000, {"event_type": "a", "event_payload": {}})
+    at["ts"] = (await client.chat_startStream(**there))["ts"]
+    await clock.advance(301)
+    assert await refused(client.chat_stopStream(**at)) == "message_not_in_streaming_state"
+    await client.chat_update(**at, markdown_text="b")
+    foreign = client.chat_stopStream(channel=DIRECT, ts=root)
+    assert await refused(foreign) == "message_not_owned_by_app"
+
+
+async def test_in_a_channel_a_stream_is_for_one_person(server: SlackServer, client: AsyncWebClient) -> None:
+    root = await server.say("hi", channel=CHANNEL, user=ADA)
+    there: dict[str, Any] = {"channel": CHANNEL, "thread_ts": root}
+    assert await refused(client.chat_startStream(**there)) == "missing_recipient_team_id"
+    assert (
+        await refused(client.chat_startStream(**there, recipient_team_id="T0TEAM"))
+        == "missing_recipient_user_id"
+    )
+    await client.chat_startStream(**there, recipient_team_id="T0TEAM", recipient_user_id=ADA)
+    server.api.scopes.discard("chat:write")
+    assert await refused(client.chat_startStream(**there)) == "missing_scope"

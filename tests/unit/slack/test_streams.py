@@ -1,0 +1,332 @@
+"""Answers and progress that grow in direct messages as Slack's streams: whatever fails on the way, the end is whole and one message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts.outbound import Card, Outbound
+from tests.shares import one_in
+
+STATES = [
+    "One thing first.",
+    "One thing first. Then **another**",
+    "One thing first. Then **another** 你好 & <b>",
+]
+FINAL = "One thing first. Then **another** 你好 & <b>, and that is all."
+STREAM = ("chat.startStream", "chat.appendStream", "chat.stopStream")
+
+
+@pytest.fixture
+async def asked(stage: Any) -> str:
+    return str(await stage.server.say("?", channel=stage.direct, user=stage.ada))
+
+
+@pytest.fixture
+def live(stage: Any, out: Any, asked: str) -> Callable[[str], Outbound]:
+    """An answer that is being written."""
+
+    def make(sure: str) -> Outbound:
+        message: Outbound = replace(
+            out(sure + " …", stage.direct, asked), kind="preview", sure=sure, goes_on=True
+        )
+        return message
+
+    return make
+
+
+def calls(stage: Any) -> list[str]:
+    return [
+        call.method.removeprefix("chat.")
+        for call in stage.server.calls
+        if call.method in {*STREAM, "chat.postMessage", "chat.update"}
+    ]
+
+
+def texts(stage: Any) -> list[str]:
+    return [seen.text for seen in stage.server.replies(stage.direct)]
+
+
+async def test_an_answer_grows_as_a_stream_and_ends_as_one_message_with_its_name(
+    stage: Any, out: Any, asked: str, live: Any
+) -> None:
+    sent = await stage.slack.send(live(STATES[0]))
+    assert texts(stage) == [STATES[0]], "without the mark that it goes on"
+    assert stage.server.streaming(stage.direct, sent.message_id)
+    for state in STATES[1:]:
+        await stage.slack.edit(live(state), sent.message_id)
+        assert texts(stage) == [state]
+    await stage.slack.edit(live(STATES[-1]), sent.message_id)
+    final = replace(out(FINAL, stage.direct, asked), id="OUT2")
+    await stage.slack.edit(final, sent.message_id)
+    (seen,) = stage.server.replies(stage.direct)
+    assert (seen.ts, seen.text, seen.thread_ts) == (sent.message_id, FINAL, asked)
+    assert seen.metadata == {
+        "event_type": "shipmate_message",
+        "event_payload": {"id": "OUT2", "request_id": "REQ1"},
+    }
+    assert not stage.server.streaming(stage.direct, sent.message_id)
+    assert calls(stage) == ["startStream", "appendStream", "appendStream", "stopStream"]
+    await stage.slack.edit(final, sent.message_id)
+    assert texts(stage) == [FINAL], "made twice it is made once"
+
+
+async def test_an_answer_that_became_another_one_is_edited(
+    stage: Any, out: Any, asked: str, live: Any
+) -> None:
+    sent = await stage.slack.send(live(STATES[0]))
+    await stage.slack.edit(live("Something else"), sent.message_id)
+    assert texts(stage) == ["Something else …"]
+    await stage.slack.edit(out(FINAL, stage.direct, asked), sent.message_id)
+    assert texts(stage) == [FINAL]
+    assert calls(stage) == ["startStream", "stopStream", "update", "update"]
+
+
+async def test_no_link_is_ever_in_a_stream(stage: Any, out: Any, asked: str, live: Any) -> None:
+    """Slack might fetch what it leads to, with what the model put into it."""
+    linked = "One thing first. See https://example.com/secret and"
+    sent = await stage.slack.send(live(STATES[0]))
+    await stage.slack.edit(live(linked), sent.message_id)
+    await stage.slack.edit(out(linked + " so on.", stage.direct, asked), sent.message_id)
+    assert texts(stage) == [linked + " so on."]
+    first = await stage.slack.send(live(linked))
+    await stage.slack.edit(live(STATES[0]), first.message_id)
+    await stage.slack.send(live("[here](https://example.com)"))
+    streamed = [str(call.params) for call in stage.server.calls if call.method in STREAM]
+    assert not any("example.com" in one for one in streamed)
+    assert len(streamed) == 2
+
+
+async def test_held_back_words_change_nothing_in_a_stream(stage: Any, live: Any) -> None:
+    sent = await stage.slack.send(live(STATES[1]))
+    await stage.slack.edit(live(STATES[0]), sent.message_id)
+    await stage.slack.edit(live(STATES[2]), sent.message_id)
+    assert texts(stage) == [STATES[2]]
+    assert calls(stage) == ["startStream", "appendStream"]
+
+
+@pytest.mark.parametrize("seconds", [269.0, 280.0, 400.0])
+async def test_before_slack_ends_a_stream_its_message_is_edited(
+    stage: Any, out: Any, asked: str, live: Any, seconds: float
+) -> None:
+    sent = await stage.slack.send(live(STATES[0]))
+    await stage.clock.advance(seconds)
+    await stage.slack.edit(live(STATES[1]), sent.message_id)
+    long = seconds > 270
+    assert texts(stage) == [STATES[1] + " …" if long else STATES[1]]
+    await stage.slack.edit(live(STATES[2]), sent.message_id)
+    await stage.slack.edit(out(FINAL, stage.direct, asked), sent.message_id)
+    assert texts(stage) == [FINAL]
+    assert (calls(stage).count("update") > 0) is long
+
+
+async def test_a_stream_that_slack_has_ended_is_edited(stage: Any, out: Any, asked: str, live: Any) -> None:
+    sent = await stage.slack.send(live(STATES[0]))
+    await stage.slack.indicate({"channel": stage.direct, "thread_ts": asked}, working=True)
+    delivery = await stage.server.press_stop(stage.direct, asked, user=stage.ada)
+    assert delivery.payload["event"]["streaming_message_ts"] == [sent.message_id]
+    await stage.slack.edit(live(STATES[1]), sent.message_id)
+    assert texts(stage) == [STATES[1] + " …"]
+    await stage.slack.edit(out(FINAL, stage.direct, asked), sent.message_id)
+    assert texts(stage) == [FINAL]
+
+
+async def test_without_the_right_answers_are_posted_and_slack_is_asked_once(
+    stage: Any, out: Any, asked: str, live: Any
+) -> None:
+    stage.server.fail("chat.startStream", status=200, body={"ok": False, "error": "missing_scope"}, times=9)
+    for _ in range(2):
+        sent = await stage.slack.send(live(STATES[0]))
+        await stage.slack.edit(live(STATES[1]), sent.message_id)
+        await stage.slack.edit(out(FINAL, stage.direct, asked), sent.message_id)
+    assert texts(stage) == [FINAL, FINAL]
+    assert calls(stage).count("startStream") == 1
+    assert "does not take a stream" in stage.log.text
+
+
+async def test_one_refusal_is_no_reason_not_to_ask_again(stage: Any, live: Any) -> None:
+    stage.server.fail("chat.startStream", status=200, body={"ok": False, "error": "invalid_thread_ts"})
+    await stage.slack.send(live(STATES[0]))
+    await stage.slack.send(live(STATES[0]))
+    assert calls(stage) == ["startStream", "postMessage", "startStream"]
+
+
+@pytest.mark.parametrize("where", ["channel", "no thread", "whole"])
+async def test_elsewhere_and_what_is_whole_is_posted(
+    stage: Any, out: Any, asked: str, live: Any, where: str
+) -> None:
+    root = await stage.server.say("?", channel=stage.channel, user=stage.ada)
+    message = {
+        "channel": replace(live(STATES[0]), target={"channel": stage.channel, "thread_ts": root}),
+        "no thread": replace(live(STATES[0]), target={"channel": stage.direct}),
+        "whole": out(FINAL, stage.direct, asked),
+    }[where]
+    await stage.slack.send(message)
+    assert calls(stage) == ["postMessage"]
+
+
+async def test_a_stream_whose_beginning_was_lost_is_found_by_its_words(
+    stage: Any, out: Any, asked: str, live: Any
+) -> None:
+    other = await stage.slack.send(live("Another answer that is open."))
+    stage.server.fail("chat.startStream", action="lose")
+    with pytest.raises(errors.DeliveryUncertain):
+        await stage.slack.send(live(STATES[2]))
+    found = await stage.slack.find(live(STATES[2]))
+    assert found is not None
+    assert found.message_id != other.message_id
+    await stage.slack.edit(out(FINAL, stage.direct, asked), found.message_id)
+    assert texts(stage) == ["Another answer that is open.", FINAL]
+    stage.server.fail("chat.startStream", action="cut")
+    never = replace(live("Never seen."), id="OUT9")
+    with pytest.raises(errors.DeliveryUncertain):
+        await stage.slack.send(never)
+    assert await stage.slack.find(never) is None
+
+
+async def test_after_a_restart_a_stream_is_ended_and_edited(
+    stage: Any, out: Any, asked: str, live: Any
+) -> None:
+    sent = await stage.slack.send(live(STATES[0]))
+    await stage.slack.stop()
+    again = stage.make()
+    await again.start(stage.intake)
+    await again.edit(live(STATES[1]), sent.message_id)
+    assert texts(stage) == [STATES[1] + " …"]
+    await again.edit(out(FINAL, stage.direct, asked), sent.message_id)
+    assert texts(stage) == [FINAL]
+
+
+async def test_a_stream_that_cannot_be_ended_is_edited_once_it_has_ended_by_itself(
+    stage: Any, out: Any, asked: str, live: Any
+) -> None:
+    sent = await stage.slack.send(live(STATES[0]))
+    stage.server.fail("chat.stopStream", status=200, body={"ok": False, "error": "not_allowed"}, times=99)
+    final = out(FINAL, stage.direct, asked)
+    for _ in range(2):
+        with pytest.raises(errors.DeliveryThrottled):
+            await stage.slack.edit(final, sent.message_id)
+    await stage.clock.advance(301)
+    await stage.slack.edit(final, sent.message_id)
+    assert texts(stage) == [FINAL]
+
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "lost": {"action": "lose"},
+    "cut": {"action": "cut"},
+    "limited": {
+        "status": 429,
+        "headers": {"Retry-After": "1"},
+        "body": {"ok": False, "error": "ratelimited"},
+    },
+    "broken": {"status": 503},
+    "unsure": {"status": 200, "body": {"ok": False, "error": "internal_error"}},
+    "ended": {"status": 200, "body": {"ok": False, "error": "message_not_in_streaming_state"}},
+    "mismatch": {"status": 200, "body": {"ok": False, "error": "streaming_mode_mismatch"}},
+    "scope": {"status": 200, "body": {"ok": False, "error": "missing_scope"}},
+}
+
+
+async def shown(slack: Any, message: Outbound, place: str | None) -> str | None:
+    """What is only for show is tried once; where it stands."""
+    try:
+        if place is None:
+            return str((await slack.send(message)).message_id)
+        await slack.edit(message, place)
+    except errors.DeliveryThrottled:
+        return place
+    except errors.DeliveryUncertain:
+        found = await slack.find(message) if place is None else None
+        return place or (found.message_id if found is not None else None)
+    return place
+
+
+async def delivered(slack: Any, message: Outbound, place: str | None) -> None:
+    """An end is tried until it is there."""
+    for _ in range(6):
+        try:
+            await (slack.send(message) if place is None else slack.edit(message, place))
+        except (errors.DeliveryThrottled, errors.DeliveryUncertain):
+            assert place is not None or await slack.find(message) is None
+        else:
+            return
+    raise AssertionError("it was never delivered")
+
+
+CASES = [
+    (method, before, fault, restart)
+    for method, before in ((STREAM[0], 0), (STREAM[1], 0), (STREAM[1], 1), (STREAM[2], 0))
+    for fault in FAULTS
+    for restart in (None, 0, 1)
+]
+
+
+@pytest.mark.parametrize("case", one_in(4, range(len(CASES))))
+async def test_whatever_fails_the_end_is_whole_and_one_message(
+    stage: Any, out: Any, asked: str, live: Any, case: int
+) -> None:
+    method, spared, fault, restart = CASES[case]
+    stage.server.fail(method, spared=spared, **FAULTS[fault])
+    slack, place = stage.slack, None
+    for number, state in enumerate(STATES):
+        place = await shown(slack, live(state), place)
+        if restart == number:
+            await slack.stop()
+            slack = stage.make()
+            await slack.start(stage.intake)
+    await delivered(slack, replace(out(FINAL, stage.direct, asked), id="OUT2"), place)
+    (seen,) = stage.server.replies(stage.direct)
+    assert seen.text == FINAL
+    assert not stage.server.streaming(stage.direct, seen.ts)
+    assert seen.metadata["event_payload"]["id"] == "OUT2"
+
+
+CARDS = (Card("01A", "Look at alpha 你好", "in_progress", "0:04"), Card("01B", "Look at beta", "pending"))
+
+
+async def test_work_in_progress_is_a_stream_of_tasks(stage: Any, out: Any, asked: str) -> None:
+    message = replace(
+        out("**Working: 0 of 2**", stage.direct, asked),
+        kind="progress",
+        title="Working: 0 of 2",
+        cards=CARDS,
+        goes_on=True,
+    )
+    sent = await stage.slack.send(message)
+    (begun,) = stage.server.called("chat.startStream")
+    assert begun.params["task_display_mode"] == "plan"
+    assert texts(stage) == ["Working: 0 of 2\nin_progress: Look at alpha 你好 · 0:04\npending: Look at beta"]
+    done = replace(CARDS[0], state="complete", detail="0:09")
+    await stage.slack.edit(replace(message, cards=(done, CARDS[1])), sent.message_id)
+    (grown,) = stage.server.called("chat.appendStream")
+    assert [chunk["id"] for chunk in grown.params["chunks"]] == ["01A"], "only what has changed"
+    ended = replace(CARDS[1], state="error")
+    last = replace(message, title="Done: 1 of 2", cards=(done, ended), goes_on=False)
+    await stage.slack.edit(last, sent.message_id)
+    assert texts(stage) == ["Done: 1 of 2\ncomplete: Look at alpha 你好 · 0:09\nerror: Look at beta"]
+    assert not stage.server.streaming(stage.direct, sent.message_id)
+    assert calls(stage) == ["startStream", "appendStream", "stopStream"]
+
+
+async def test_work_that_takes_long_goes_on_as_an_edited_plan(stage: Any, out: Any, asked: str) -> None:
+    message = replace(
+        out("**Working**", stage.direct, asked), kind="progress", title="Working", cards=CARDS, goes_on=True
+    )
+    sent = await stage.slack.send(message)
+    await stage.clock.advance(280)
+    await stage.slack.edit(replace(message, text="**Done**", title="Done", goes_on=False), sent.message_id)
+    assert texts(stage) == ["**Done**"]
+    assert calls(stage) == ["startStream", "stopStream", "update"]
+
+
+async def test_work_that_ends_without_cards_is_edited(stage: Any, out: Any, asked: str) -> None:
+    message = replace(
+        out("**Working**", stage.direct, asked), kind="progress", title="Working", cards=CARDS, goes_on=True
+    )
+    sent = await stage.slack.send(message)
+    await stage.slack.edit(replace(message, text="(interrupted)", cards=(), goes_on=False), sent.message_id)
+    assert texts(stage) == ["(interrupted)"]
