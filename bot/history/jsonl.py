@@ -13,6 +13,7 @@ import json
 import os
 import re
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -34,7 +35,8 @@ _RECENT = 2_000  # keys of the newest lines that are remembered of one file
 
 
 _GUARD = threading.Lock()
-_QUEUES: dict[str, _Queue] = {}
+_QUEUES: weakref.WeakValueDictionary[str, _Queue] = weakref.WeakValueDictionary()
+"""By folder, as long as somebody uses it."""
 
 
 @contextmanager
@@ -45,7 +47,9 @@ def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
     keeps others out. A reader that may not write there reads without the lock. Raises OSError where it cannot be had in
     time, as when the process that holds it is frozen.
     """
-    with _queued(folder, shared=shared):
+    with _GUARD:
+        queue = _QUEUES.setdefault(os.path.realpath(folder), _Queue())
+    with queue.turn(shared=shared):
         handle = _lock_file(folder, shared=shared)
         try:
             if handle is not None:
@@ -60,12 +64,22 @@ class _Queue:
     """The threads of this process that use a folder, in the order in which they asked for it."""
 
     def __init__(self) -> None:
-        self.users = 0
         self._waiting: collections.deque[object] = collections.deque()
         self._readers, self._written = 0, False
         self._changed = threading.Condition()
 
-    def enter(self, *, shared: bool) -> None:
+    @contextmanager
+    def turn(self, *, shared: bool) -> Iterator[None]:
+        """Wait for the folder, and have it. Raises TimeoutError."""
+        self._enter(shared=shared)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._readers, self._written = self._readers - shared, False
+                self._changed.notify_all()
+
+    def _enter(self, *, shared: bool) -> None:
         ticket = object()
         with self._changed:
             self._waiting.append(ticket)
@@ -77,32 +91,8 @@ class _Queue:
                 self._waiting.remove(ticket)
                 self._changed.notify_all()
 
-    def leave(self, *, shared: bool) -> None:
-        with self._changed:
-            self._readers, self._written = self._readers - shared, False
-            self._changed.notify_all()
-
     def _may(self, ticket: object, *, shared: bool) -> bool:
         return self._waiting[0] is ticket and not self._written and (shared or not self._readers)
-
-
-@contextmanager
-def _queued(folder: Path, *, shared: bool) -> Iterator[None]:
-    name = os.path.realpath(folder)
-    with _GUARD:
-        queue = _QUEUES.setdefault(name, _Queue())
-        queue.users += 1
-    try:
-        queue.enter(shared=shared)
-        try:
-            yield
-        finally:
-            queue.leave(shared=shared)
-    finally:
-        with _GUARD:
-            queue.users -= 1
-            if not queue.users:
-                del _QUEUES[name]
 
 
 def _lock(handle: int, kind: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import faulthandler
 import fcntl
 import json
 import subprocess
@@ -287,7 +288,7 @@ async def test_a_folder_that_other_threads_use_for_too_long_refuses_too(
     assert on_disk(folder) == numbered(3)
 
 
-def test_threads_get_a_folder_in_the_order_in_which_they_asked(folder: Path) -> None:
+def test_threads_get_a_folder_in_the_order_in_which_they_asked(folder: Path, tmp_path: Path) -> None:
     had: list[int] = []
 
     def use(number: int) -> None:
@@ -295,8 +296,11 @@ def test_threads_get_a_folder_in_the_order_in_which_they_asked(folder: Path) -> 
             had.append(number)
 
     def waits(thread: threading.Thread) -> bool:
-        frame = sys._current_frames().get(thread.ident or 0)
-        return frame is not None and frame.f_code.co_name == "wait"
+        with (tmp_path / "stacks").open("w+") as stacks:
+            faulthandler.dump_traceback(stacks)
+            stacks.seek(0)
+            mine = stacks.read().partition(f"Thread 0x{thread.ident:016x}")[2]
+        return mine.splitlines()[1].endswith(" in wait")
 
     with jsonl.locked(folder):
         threads = [threading.Thread(target=use, args=(number,)) for number in range(8)]
