@@ -50,8 +50,8 @@ class Intake(Protocol):
         ...
 
     async def overhears(self, chat: ChatKey) -> bool:
-        """True where all that people say in a chat is for the bot: other words that do not speak to it (`Inbound.addressed` is
-        `chat`) need not be handed over. Raises `errors.StorageError`.
+        """True where all that people say in a chat is for the bot. A channel whose `context` knows what was said before need not
+        hand over other words that do not speak to the bot (`Inbound.addressed` is `chat`). Raises `errors.StorageError`.
         """
         ...
 
@@ -113,7 +113,9 @@ class Channel(Protocol):
         ...
 
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """Up to 50 earlier messages of the thread that `inbound` opened for the bot, oldest first."""
+        """Up to 50 earlier messages of the thread in which `inbound` was said, or up to 30 of the chat in which it mentions the
+        bot; oldest first. Raises `errors.ChannelError`.
+        """
         ...
 
     def health(self) -> Health: ...

@@ -25,6 +25,7 @@ from bot.gateway.commands import Branches, Commands, Pending, Servers
 from bot.gateway.conversation import MODES
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner
+from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.jobs.due import DueJobs, JobLimits
@@ -308,8 +309,18 @@ def build_gateway(
         log=log,
         limits=settings.files,
     )
+    heard = HeardMessages(clock)
     reading = Reading(
-        agent, channels, files, cleaner, journal=journal, archive=deps.archive, clock=clock, log=log
+        agent,
+        channels,
+        files,
+        cleaner,
+        heard=heard,
+        alerts=services.alerts,
+        journal=journal,
+        archive=deps.archive,
+        clock=clock,
+        log=log,
     )
     removals = Removals(
         journal=journal,
@@ -389,6 +400,7 @@ def build_gateway(
         archive=archive,
         delivery=delivery,
         participation=participation,
+        heard=heard,
         router=router,
         stops=stops,
         in_flight=in_flight,

@@ -18,6 +18,7 @@ from bot.gateway.admissions import request_of
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.commands import ALIASES, OF_CONVERSATION
 from bot.gateway.delivery import Delivery
+from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.message_versions import on_file, withdrawn
 from bot.gateway.operations import OperatorAlerts
@@ -49,6 +50,7 @@ class GatewayIntake:
         archive: InboundArchive,
         delivery: Delivery,
         participation: Participation,
+        heard: HeardMessages,
         router: InboundRouter,
         stops: Stops,
         in_flight: InFlight,
@@ -64,6 +66,7 @@ class GatewayIntake:
         self._delivery = delivery
         self._cleaner = cleaner
         self._participation = participation
+        self._heard = heard
         self._router = router
         self._stops = stops
         self._in_flight = in_flight
@@ -84,6 +87,7 @@ class GatewayIntake:
                 await self._refuse(inbound, verdict)
                 return False
             if not await self._participation.counts(inbound):
+                self._heard.keep(inbound)
                 return False
             update = {
                 "request_id": self._ids.ulid(),

@@ -10,6 +10,8 @@ from bot.contracts.journal import Journal
 
 MOST_KNOWN = 10_000
 """Conversations that the bot is known to take part in; of others the journal is asked."""
+SKEW = 300.0
+"""Seconds by which the clock of a platform may differ from ours."""
 
 
 class Participation:
@@ -74,8 +76,17 @@ class Participation:
                 return False
         elif inbound.addressed == "chat":
             # A change counts where its message did, whatever was said of listening since.
-            return bool(await self._journal.about(inbound.chat_key, inbound.message_id or ""))
+            return await self._concerns(inbound)
         return not inbound.overheard or await self._takes_part(inbound.chat_key)
+
+    async def _concerns(self, change: Inbound) -> bool:
+        """True where the bot has heard a message, or may have been shown it since: a mention brings what was said before it."""
+        if await self._journal.about(change.chat_key, change.message_id or ""):
+            return True
+        since = change.ts / 1000 - SKEW
+        return change.kind == "delete" and bool(
+            await self._journal.said_in(change.chat_key.chat, since=since, limit=1)
+        )
 
     async def _takes_part(self, chat_key: ChatKey) -> bool:
         if chat_key in self._known:

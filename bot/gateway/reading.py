@@ -1,4 +1,4 @@
-"""Reads what a turn begins with beside its message: the earlier messages of a thread, and the text of files."""
+"""Reads what a turn begins with beside its message: what was said before, and the text of files."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
 from bot.contracts.journal import Journal
+from bot.contracts.operators import OperatorNotices
 from bot.gateway.access import InboundCleaner
 from bot.gateway.attachments import FileReader, unread
 from bot.gateway.conversation import Turn
+from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.message_versions import original, outdated
 
 CONTEXT_SECONDS = 20.0
@@ -43,6 +45,8 @@ class Reading:
         files: FileReader,
         cleaner: InboundCleaner,
         *,
+        heard: HeardMessages,
+        alerts: OperatorNotices,
         journal: Journal,
         archive: Archive,
         clock: Clock,
@@ -55,6 +59,8 @@ class Reading:
         self._clock = clock
         self._files = files
         self._cleaner = cleaner
+        self._heard = heard
+        self._alerts = alerts
         self._log = log
         self._tasks: dict[str, asyncio.Future[Any]] = {}
 
@@ -109,26 +115,50 @@ class Reading:
         return None if reading.cancelled() else reading.result()
 
     async def _context(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """Earlier messages of a thread the bot is new to, without those of strangers; for a new conversation of a direct
-        chat the last exchange there; where it goes on, messages that were edited since their answer.
+        """The messages that a turn begins with, without those of strangers: what was said before, where the bot is new to a
+        conversation or is mentioned in a group, or the last exchange of a direct chat; messages that were edited since their
+        answer.
         """
-        known = (await self._agent.describe(inbound.chat_key)).messages
+        known = bool((await self._agent.describe(inbound.chat_key)).messages)
+        mentioned = inbound.chat_type == "group" and inbound.addressed == "mention"
+        earlier: tuple[Quoted, ...] = ()
         try:
             async with asyncio.timeout(CONTEXT_SECONDS):
                 if known:
                     earlier = await self._edited(inbound)
                 elif inbound.opens:
                     earlier = await self._last_exchange(inbound)
-                else:
-                    earlier = await self._channels[inbound.channel].context(inbound)
+                if mentioned or not (known or inbound.opens):
+                    earlier += await self._around(inbound, known=known)
         except (TimeoutError, errors.ShipmateError) as error:
-            self._log.write(
-                "inbound",
-                f"the earlier messages of the thread cannot be read: {type(error).__name__}: {error}",
-                level="warn",
-            )
-            return ()
+            why = f"{type(error).__name__}: {error}"
+            self._log.write("inbound", f"the earlier messages cannot be read: {why}", level="warn")
+            if isinstance(error, errors.ChannelRefused):
+                self._alerts.tell(
+                    f"history of {inbound.channel}",
+                    f"I cannot see what was said before I am mentioned on {inbound.channel}: {error}. I answer without it.",
+                )
         return self._cleaner.admitted(inbound, earlier)
+
+    async def _around(self, inbound: Inbound, *, known: bool) -> tuple[Quoted, ...]:
+        """What was said before an inbound, by its channel and by what was heard; in a `known` conversation since its last turn."""
+        told = await self._channels[inbound.channel].context(inbound)
+        told += self._heard.before(inbound) if inbound.addressed == "mention" else ()
+        said = {one.message_id or f"at {number}": one for number, one in enumerate(told)}
+        since = await self._newest(inbound) if known else 0
+        return tuple(
+            one for one in said.values() if not known or ((one.ts or 0) > since and not one.from_self)
+        )
+
+    async def _newest(self, inbound: Inbound) -> int:
+        """The time of the last message of a person in a conversation before an inbound (ms)."""
+
+        def later(line: ArchiveLine) -> bool:
+            return str((line.meta or {}).get("requestId") or "") >= inbound.request_id
+
+        query = HistoryQuery(limit=1, role="user", skip=later, everything=True, counted=False)
+        lines = (await self._archive.search(inbound.chat_key, query)).lines
+        return lines[-1].ts if lines else 0
 
     async def _edited(self, inbound: Inbound) -> tuple[Quoted, ...]:
         """Messages as they read by now that were edited too late for their turn, since the turn before this one began."""

@@ -24,6 +24,7 @@ from bot.contracts.memory_files import MemoryFiles, MemoryOwner
 from bot.gateway.access import Access
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.jobs.service import JobService
+from bot.gateway.participation import SKEW
 from bot.gateway.reading import RECENT_SECONDS
 
 DONE = (
@@ -43,8 +44,6 @@ AGAIN_SECONDS = 5.0
 PATIENCE = 5.0
 """Seconds that a turn waits for what was deleted before it."""
 _DAY = 86_400_000
-_SKEW = 300.0
-"""Seconds by which the clock of a platform may differ from ours."""
 _MOST = 200
 """Lines of one message, or of one turn, that are looked at."""
 
@@ -114,6 +113,9 @@ class Removals:
             target = await self._target(above, message_id)
             deletion = above if target is not None else deletion
         target = target or await self._unknown(deletion, message_id, deletion.user_id)
+        if target is None and deletion.chat_type == "group":
+            # No conversation has it; a mention may have brought it along.
+            return await self._remove_elsewhere(deletion, _told(message_id, deletion.user_id, ts=deletion.ts))
         if target is None or target.role != "user" or target.person != deletion.user_id:
             return []
         return await self._remove(deletion, target)
@@ -266,7 +268,7 @@ class Removals:
             return None
         quoting = await self._quoting(inbound.chat_key, (message_id,))
         turns = await self._turns([one.inbound.request_id for one in quoting])
-        return _Target(message_id, "user", said_by, (), (), (message_id,), turns)
+        return _told(message_id, said_by, turns)
 
     async def _quoting(self, chat_key: ChatKey, ids: Sequence[str]) -> list[InboxRecord]:
         """The messages of people that answer messages with these ids."""
@@ -295,33 +297,34 @@ class Removals:
         return await self._archive.removals(inbound.chat_key)
 
     async def _remove(self, inbound: Inbound, target: _Target) -> list[ChatKey]:
-        """Remove it from its conversation, and from those that began with it as the last exchange; returns them. All of
-        it may be done again.
+        """Remove it from its conversation, and from those that began with it in view; returns them. All of it may be done
+        again.
         """
-        places = [inbound.chat_key]
         await self._remove_here(inbound, target)
-        for opening in await self._begun_with(inbound, target):
-            place, turns = opening.chat_key, await self._turns([opening.request_id])
-            elsewhere = replace(target, of=(), turns=(), quoted=turns)
-            await self._remove_here(inbound.model_copy(update={"chat_key": place}), elsewhere)
-            places.append(place)
-        return places
+        return [inbound.chat_key, *await self._remove_elsewhere(inbound, target)]
 
-    async def _begun_with(self, inbound: Inbound, target: _Target) -> list[Inbound]:
-        """The first messages of the conversations of a direct chat that may have begun with this message in view."""
-        if inbound.chat_type != "direct" or not target.ts:
-            return []
-        since = target.ts / 1000 - _SKEW
-        said = await self._journal.said_in(inbound.chat_key.chat, since=since, limit=_MOST)
-        until = target.ts + int((RECENT_SECONDS + _SKEW) * 1000)
-        return [
-            one.inbound
-            for one in said
-            if one.inbound.opens
-            and one.inbound.kind == "message"
-            and one.inbound.chat_key != inbound.chat_key
-            and one.inbound.ts <= until
-        ]
+    async def _remove_elsewhere(self, inbound: Inbound, target: _Target) -> list[ChatKey]:
+        begun = await self._begun_with(inbound, target)
+        for place, requests in begun.items():
+            elsewhere = replace(target, of=(), turns=(), quoted=await self._turns(requests))
+            await self._remove_here(inbound.model_copy(update={"chat_key": place}), elsewhere)
+        return list(begun)
+
+    async def _begun_with(self, inbound: Inbound, target: _Target) -> dict[ChatKey, list[str]]:
+        """The other conversations of a chat that may have been shown this message, with the requests that brought it: in a
+        direct chat as the last exchange, in a group with a mention.
+        """
+        direct, found = inbound.chat_type == "direct", dict[ChatKey, list[str]]()
+        if not target.ts:
+            return found
+        until = target.ts + int(SKEW * 1000) + (int(RECENT_SECONDS * 1000) if direct else _DAY)
+        since = target.ts / 1000 - SKEW
+        for one in await self._journal.said_in(inbound.chat_key.chat, since=since, limit=_MOST):
+            said = one.inbound
+            brings = said.opens if direct else said.addressed == "mention"
+            if said.kind == "message" and said.chat_key != inbound.chat_key and brings and said.ts <= until:
+                found.setdefault(said.chat_key, []).append(said.request_id)
+        return found
 
     async def _remove_here(self, inbound: Inbound, target: _Target) -> None:
         """Say so in the archive of a conversation, and let go what its turns have made."""
@@ -368,6 +371,11 @@ class Removals:
             }
             | ({"messageIds": list(target.ids)} if set(target.ids) > {target.message_id} else {}),
         )
+
+
+def _told(message_id: str, person: str, turns: tuple[str, ...] = (), ts: int = 0) -> _Target:
+    """A message that no conversation has as its own."""
+    return _Target(message_id, "user", person, (), (), (message_id,), turns, ts)
 
 
 def _ids(line: ArchiveLine) -> set[str]:

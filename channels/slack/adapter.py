@@ -43,6 +43,9 @@ IDLE_SECONDS = 4.0
 """After which an unused connection is not used again: what lies between may have forgotten it without telling."""
 PING_SECONDS = 10.0
 CONTEXT_MESSAGES = 50
+CHANNEL_MESSAGES = 30
+CHANNEL_SECONDS = 86_400
+"""Age of a message outside of threads that a mention brings along, at the most: a later deletion is looked for as far back."""
 _PAGE = 200
 _PAGES = 10
 MOST_MENTIONED = 10
@@ -263,38 +266,53 @@ class SlackChannel:
             await self._intake.keep_dead_letter(self.name, f"slack:{team}:event:{mark[:80]}", raw, reason)
 
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        root = inbound.target.get("thread_ts")
-        if root is None or inbound.message_id is None or root == inbound.message_id:
+        client, root, before = self._client, inbound.target.get("thread_ts"), inbound.message_id
+        opens = root == before
+        if client is None or self._me is None or root is None or before is None:
             return ()
+        if opens and (inbound.chat_type == "direct" or inbound.addressed != "mention"):
+            return ()
+        channel = inbound.target["channel"]
         try:
-            return await self._earlier(inbound.target["channel"], root, inbound.message_id)
-        except failures.CALL_ERRORS as error:
-            self._log.write(
-                "inbound",
-                "The earlier messages of a thread cannot be read",
-                level="warn",
-                chat_key=inbound.chat_key,
-                request_id=inbound.request_id or None,
-                error=failures.name(error),
+            said = await (
+                self._said_before(client, self._me, channel, before)
+                if opens
+                else self._earlier(client, self._me, channel, root, before)
             )
-            return ()
+            people = dict.fromkeys(one.user_id for one in said if one.user_id and not one.from_self)
+            unknown = [user for user in people if not self._names.has_asked(user)][:MOST_MENTIONED]
+            await asyncio.gather(*(self._names.learn(user, client) for user in unknown))
+        except failures.CALL_ERRORS as error:
+            kind = errors.ChannelUnreachable if failures.may_pass(error) else errors.ChannelRefused
+            raise kind(f"Slack does not show it: {failures.name(error)}") from None
+        named = self._names.get
+        return tuple(one.model_copy(update={"user_name": named(one.user_id)}) for one in said)
 
-    async def _earlier(self, channel: str, root: str, before: str) -> tuple[Quoted, ...]:
-        """The newest messages before `before`. Slack gives a thread from its beginning, page by page."""
-        if self._client is None or self._me is None:
-            return ()
+    async def _said_before(
+        self, client: AsyncWebClient, me: incoming.BotIdentity, channel: str, before: str
+    ) -> Sequence[Quoted]:
+        """The newest messages of a channel in a day, outside of threads. Slack gives those first."""
+        oldest = f"{max(0, int(before.partition('.')[0]) - CHANNEL_SECONDS)}.000000"
+        answer = await client.conversations_history(
+            channel=channel, latest=before, oldest=oldest, limit=CHANNEL_MESSAGES
+        )
+        return incoming.read_thread(answer.get("messages"), me, before, self._names.get)[-CHANNEL_MESSAGES:]
+
+    async def _earlier(
+        self, client: AsyncWebClient, me: incoming.BotIdentity, channel: str, root: str, before: str
+    ) -> Sequence[Quoted]:
+        """The newest messages of a thread. Slack gives it from its beginning, page by page."""
         newest: deque[Quoted] = deque(maxlen=CONTEXT_MESSAGES)
         cursor: str | None = None
         for _ in range(_PAGES):
-            answer = await self._client.conversations_replies(
+            answer = await client.conversations_replies(
                 channel=channel, ts=root, latest=before, limit=_PAGE, cursor=cursor
             )
-            newest.extend(incoming.read_thread(answer.get("messages"), self._me, before, self._names.get))
+            newest.extend(incoming.read_thread(answer.get("messages"), me, before, self._names.get))
             cursor = (answer.get("response_metadata") or {}).get("next_cursor")
             if not cursor:
                 break
-        named = self._names.get
-        return tuple(one.model_copy(update={"user_name": named(one.user_id)}) for one in newest)
+        return newest
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
         """As `contracts.recall.KnowsMembers`."""

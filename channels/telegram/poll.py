@@ -18,7 +18,6 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.channel import ChannelDeps, Health, Intake
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
 from channels.telegram import inbound
 from channels.telegram.bot_api import Bot, TooManyRequests
 from channels.telegram.group_migrations import GroupMigrations
@@ -364,17 +363,10 @@ class UpdatePoller:
 
     async def _offered(self, events: Sequence[inbound.ReadUpdate]) -> bool:
         whole = inbound.merge(events)
-        if whole is None or not await self._is_heard(whole):
-            return False
-        taken = await self._intake.accept(whole)
+        taken = whole is not None and await self._intake.accept(whole)
         for event in events if taken else ():
             self._known.learn(event)
         return taken
-
-    async def _is_heard(self, message: Inbound) -> bool:
-        """True where it speaks to the bot, or changes what it has heard, or is said where it listens to all."""
-        speaks = message.addressed != "chat" or message.kind != "message"
-        return speaks or await self._intake.overhears(message.chat_key)
 
     async def _keep_dead_letter(self, name: str, raw: str, reason: str) -> None:
         key = f"telegram:{self._bot.id}:{name}"

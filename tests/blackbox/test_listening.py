@@ -110,3 +110,58 @@ async def test_in_telegram_it_listens_to_what_an_operator_chose_also_after_a_kil
         "where is the ship?",
         "@shipmate_bot the ship's name?",
     ]
+
+
+def context(world: World) -> str:
+    """All that the model was last asked with."""
+    return json.dumps(world.model.bodies[-1]["messages"][-1]["content"], ensure_ascii=False)
+
+
+async def test_in_slack_a_mention_brings_what_was_said_before_it_and_forgets_what_is_deleted(
+    world: World,
+) -> None:
+    world.only("slack")
+    world.config["operators"] = [f"slack:{ANN}"]
+    world.model.script(lambda body: "Noted.")
+    await world.start()
+    secret = await world.slack.say("the code is 7731", channel=ROOM, user=BOB)
+    await world.slack.say("鯨 ahoy", channel=ROOM, user=ANN)
+    root = await world.slack.say(f"{ME} what did they say?", channel=ROOM, user=ANN)
+    await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 1)
+    told = context(world)
+    assert told.index("quoted_messages") < told.index("the code is 7731") < told.index("鯨 ahoy")
+    assert "Bob" in told
+    await world.turns(1)
+    await world.slack.delete(ROOM, secret)
+    await world.slack.until(lambda: any(one["kind"] == "removal" for one in world.log()))
+    await world.slack.say("and now?", channel=ROOM, user=ANN, thread_ts=root)
+    await world.turns(2)
+    assert "7731" not in json.dumps(world.model.bodies[-1]["messages"])
+    world.slack.api.scopes.discard("channels:history")
+    for number in (1, 2):
+        root = await world.slack.say(f"{ME} {number}?", channel=ROOM, user=ANN)
+        await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 1)  # noqa: B023 - awaited here
+    direct = "D0ANN"
+    await world.slack.until(lambda: bool(world.slack.visible(direct)), START_SECONDS)
+    (said_once,) = [one.text for one in world.slack.visible(direct)]
+    assert "missing_scope" in said_once
+
+
+async def test_in_telegram_a_mention_brings_what_was_heard_before_it_and_the_archive_has_nothing_of_that(
+    world: World,
+) -> None:
+    world.only("telegram")
+    world.config["channels"]["telegram"]["allow"] = [str(GROUP)]
+    world.model.script(lambda body: "Noted.")
+    await world.start()
+    number = world.telegram.say("the code is 7713", chat_id=GROUP, user_id=7, name="Grete")["message"][
+        "message_id"
+    ]
+    world.telegram.edit(number, "the code is 7731", chat_id=GROUP)
+    world.telegram.say("@shipmate_bot what did they say?", chat_id=GROUP, user_id=8)
+    await world.heard("Noted.", chat_id=GROUP)
+    assert "the code is 7731" in context(world)
+    assert "7713" not in context(world)
+    assert "Grete" in context(world)
+    await world.turns(1)
+    assert not any("7731" in json.dumps(line) for line in world.archive())

@@ -118,9 +118,9 @@ async def test_a_change_counts_where_its_message_did_whatever_is_listened_to_by_
     await bench.say("in the room", **GROUP, addressed="chat", message_id="31")
     await bench.idle()
     await listen(bench, "never")
-    gone: dict[str, Any] = {**GROUP, "addressed": "chat", "kind": "delete"}
-    assert not await bench.say("", message_id="32", **gone)
-    assert await bench.say("", message_id="31", **gone)
+    changed: dict[str, Any] = {**GROUP, "addressed": "chat"}
+    assert not await bench.say("changed", message_id="32", kind="edit", **changed)
+    assert await bench.say("", message_id="31", kind="delete", **changed)
     await bench.idle()
     assert bench.agent.forgot == [ChatKey.parse(GROUP["chat_key"])]
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from bot import errors
 from bot.contracts.inbound import Inbound
+from bot.contracts.provenance import ANYBODYS
 from channels.slack import adapter
 
 
@@ -424,11 +426,31 @@ async def test_of_a_long_thread_the_newest_fifty_are_its_context(stage: Any) -> 
 
 
 async def test_a_message_that_opens_its_thread_has_no_context(stage: Any) -> None:
-    await stage.server.say("<@U0SHIP> hello", channel=stage.channel, user=stage.ada)
+    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
+    await stage.server.say("!help", channel=stage.channel, user=stage.ada)
     await stage.server.command("help", channel=stage.direct, user=stage.ada)
-    for message in await stage.arrived(2):
+    for message in await stage.arrived(3):
         assert await stage.slack.context(message) == ()
     assert not stage.server.called("conversations.replies")
+    assert not stage.server.called("conversations.history")
+
+
+async def test_a_mention_in_a_channel_brings_the_thirty_messages_before_it(stage: Any, out: Any) -> None:
+    server, channel = stage.server, stage.channel
+    await server.say("the day before", channel=channel, user=stage.grace)
+    stage.clock.jump(86_401.0)
+    root = ""
+    for number in range(31):
+        root = await server.say(f"nummer {number} 🚢", channel=channel, user=stage.grace)
+    await server.say("in a thread", channel=channel, user=stage.ada, thread_ts=root)
+    await stage.slack.send(out("I am here", channel, root))
+    await server.say("<@U0SHIP> so?", channel=channel, user=stage.ada)
+    await server.say("later", channel=channel, user=stage.grace)
+    message = next(m for m in await stage.arrived(2) if m.addressed == "mention")
+    found = await stage.slack.context(message)
+    assert [one.text for one in found] == [f"nummer {number} 🚢" for number in range(1, 31)]
+    assert {(one.user_id, one.user_name, one.from_self) for one in found} == {(stage.grace, "غريس", False)}
+    assert {one.provenance for one in found} == {ANYBODYS}
 
 
 async def test_a_very_long_thread_is_not_read_without_end(
@@ -445,11 +467,14 @@ async def test_a_very_long_thread_is_not_read_without_end(
     assert await stage.slack.context(message) == ()
 
 
-async def test_a_thread_that_cannot_be_read_is_no_context(stage: Any) -> None:
+async def test_a_thread_that_cannot_be_read_says_why(stage: Any) -> None:
     root = await stage.server.say("lunch?", channel=stage.channel, user=stage.grace)
     await stage.server.say("<@U0SHIP>?", channel=stage.channel, user=stage.ada, thread_ts=root)
     (message,) = await stage.arrived()
     stage.server.api.scopes.discard("channels:history")
-    assert await stage.slack.context(message) == ()
-    assert "earlier messages" in stage.log.text
-    assert stage.log.entries[-1].details["error"] == "missing_scope"
+    with pytest.raises(errors.ChannelRefused, match="missing_scope"):
+        await stage.slack.context(message)
+    stage.server.api.scopes.add("channels:history")
+    stage.server.limit("conversations.replies")
+    with pytest.raises(errors.ChannelUnreachable, match="ratelimited"):
+        await stage.slack.context(message)

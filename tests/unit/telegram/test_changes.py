@@ -250,7 +250,7 @@ async def test_an_edit_that_takes_the_mention_away_still_reaches_the_bot(bed: Be
     await bed.taken()
     bed.server.edit(other, "more chatter", chat_id=GROUP)
     bed.server.edit(number, "算了", chat_id=GROUP)
-    edit = await bed.taken(3)
+    edit = await bed.taken(4)
     assert len(bed.intake.accepted) == 2
     assert (edit.kind, edit.text, edit.message_id) == ("edit", "算了", str(number))
 

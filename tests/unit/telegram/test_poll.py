@@ -213,9 +213,9 @@ async def test_updates_that_mean_nothing_are_passed_over(bed: Bed) -> None:
     bed.server.say(fields={"new_chat_title": "x"}, chat_id=GROUP)
     bed.server.push_raw({"message_reaction": {}})
     bed.server.say("for you")
-    assert (await bed.taken()).text == "for you"
+    assert (await bed.taken(2)).text == "for you"
     await bed.polling()
-    assert len(bed.intake.offered) == 1
+    assert len(bed.intake.accepted) == 1
     assert not bed.intake.dead_letters
     assert len(bed.server.updates) == 0
 

@@ -1,0 +1,135 @@
+"""What a mention in a group brings along: what was said before it, by the platform's word or as it was heard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts.channel import Manifest
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Inbound, Quoted
+from bot.contracts.provenance import ANYBODYS
+from bot.gateway import heard_messages
+from tests.unit.gateway.conftest import Bench, manifest
+from tests.unit.gateway.outgoing import until
+
+GROUP: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
+
+
+async def hear(bench: Bench, words: str, **more: Any) -> None:
+    """Words that nobody said to the bot."""
+    assert not await bench.say(words, **(GROUP | {"addressed": "chat"} | more))
+
+
+async def mention(bench: Bench, words: str = "so?", **more: Any) -> list[str]:
+    """Mention the bot; the words that came along."""
+    await bench.say(words, **(GROUP | {"addressed": "mention"} | more))
+    await bench.idle()
+    return [one.text for one in bench.agent.requests[-1].context]
+
+
+async def test_a_mention_brings_what_was_heard_before_it_as_words_of_others(bench: Bench) -> None:
+    await hear(bench, "shall we ship? 🚢", user_name="Zoë")
+    await hear(bench, "", attachments=(Attachment(kind="file", name="plan.txt"),))
+    assert await mention(bench) == ["shall we ship? 🚢", ""]
+    first, second = bench.agent.requests[-1].context
+    assert (first.user_id, first.user_name, first.provenance) == ("77", "Zoë", ANYBODYS)
+    assert second.files == ("plan.txt",)
+    assert await bench.lines(ChatKey.parse("tele:chat:-100")) == [("user", "so?"), ("assistant", "re: so?")]
+
+
+async def test_where_the_conversation_goes_on_only_what_came_since_its_last_turn(bench: Bench) -> None:
+    await hear(bench, "before")
+    await mention(bench)
+    bench.agent.messages = 2
+    await hear(bench, "since")
+    bench.tele.thread = (Quoted(user_id=None, text="mine", from_self=True, ts=10**15, message_id="m9"),)
+    assert await mention(bench, "and now?") == ["since"]
+    assert await mention(bench, "again") == []
+    assert await mention(bench, "a reply", addressed="reply") == []
+
+
+async def test_what_its_author_has_changed_or_deleted_since_is_heard_as_that(bench: Bench) -> None:
+    for number in ("31", "32"):
+        await hear(bench, f"said {number}", message_id=number)
+    await hear(bench, "said anew", message_id="31", kind="edit")
+    await hear(bench, "", message_id="32", kind="delete")
+    assert await mention(bench) == ["said anew"]
+
+
+async def test_it_is_kept_briefly_and_bounded_and_never_on_disk(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heard_messages, "CHATS", 2)
+    await hear(bench, "long ago")
+    await bench.clock.advance(heard_messages.SECONDS + 1)
+    for number in range(heard_messages.MOST + 1):
+        await hear(bench, f"{number} " + "x" * 5_000)
+    for chat in ("-101", "-100", "-102"):
+        await hear(bench, "canary", chat_id=chat, chat_key=f"tele:chat:{chat}")
+    found = await mention(bench)
+    assert len(found) == heard_messages.MOST
+    assert found[-1] == "canary"
+    assert max(map(len, found)) <= heard_messages.LONGEST
+    await bench.clock.advance(heard_messages.SECONDS + 1)
+    assert await mention(bench, chat_id="-102", chat_key="tele:chat:-102") == []
+    await bench.journal.close()
+    assert b"canary" not in b"".join(path.read_bytes() for path in bench.root.rglob("*") if path.is_file())
+
+
+async def test_a_strangers_words_are_not_heard(bench: Bench) -> None:
+    place = {"chat_id": "-5", "chat_key": "tele:chat:-5"}
+    await hear(bench, "canary", user_id="666", **place)
+    await hear(bench, "by a bot", from_bot=True, **place)
+    await hear(bench, "let in", **place)
+    bench.lists.allow("tele", "666")
+    assert await mention(bench, **place) == ["let in"]
+
+
+async def test_what_the_platform_shows_too_comes_once(bench: Bench) -> None:
+    await hear(bench, "heard", message_id="31")
+    bench.tele.thread = (
+        Quoted(user_id="77", text="heard", message_id="31", ts=1),
+        Quoted(user_id="77", text="shown", message_id="30", ts=1),
+    )
+    assert sorted(await mention(bench)) == ["heard", "shown"]
+
+
+async def test_a_history_that_the_platform_refuses_is_told_to_operators_once_and_holds_up_no_answer(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    direct: Manifest = manifest("tele", direct=lambda user: {"chat": user})
+    bench.manifests["tele"] = direct
+
+    async def refused(_: Inbound) -> tuple[Quoted, ...]:
+        raise errors.ChannelRefused("missing_scope")
+
+    monkeypatch.setattr(bench.tele, "context", refused)
+    for _ in range(2):
+        assert await mention(bench) == []
+    await until(lambda: "1" in [one.chat_key.chat_id for one in bench.tele.sent])
+    assert [one.text for one in bench.tele.sent if one.chat_key.chat_id == "1"] == [
+        "I cannot see what was said before I am mentioned on tele: missing_scope. I answer without it."
+    ]
+    assert bench.tele.texts.count("re: so?") == 2
+
+
+async def test_what_is_deleted_goes_from_the_conversations_that_a_mention_began_with_it(bench: Bench) -> None:
+    def thread(root: str) -> dict[str, Any]:
+        return {"chat_key": f"tele:chat:-100:thread:{root}", "message_id": root}
+
+    now = int(bench.clock.now() * 1000)
+    gone: dict[str, Any] = {**GROUP, "addressed": "chat", "kind": "delete", "ts": now, **thread("31")}
+    assert not await bench.say("", **gone, keys=("nobody has been shown anything",))
+    await mention(bench, **thread("40"), ts=now + 1_000)
+    await mention(bench, **thread("50"), ts=now + 2 * 86_400_000)
+    await mention(bench, **thread("60"), ts=now + 1_000, addressed="reply")
+    assert await bench.say("", **gone)
+    await bench.idle()
+    shown = ChatKey.parse("tele:chat:-100:thread:40")
+    assert bench.agent.forgot == [shown]
+    (line,) = await bench.archive.removals(shown)
+    assert line.message_id == "31"
+    assert (line.meta or {})["turns"] == [bench.agent.requests[0].request_id]
