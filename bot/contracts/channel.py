@@ -173,6 +173,17 @@ class Edits(Protocol):
 
 
 @runtime_checkable
+class Drafts(Protocol):
+    """Optional ability of a `Channel`: shows words of which nothing is left but the message that follows."""
+
+    async def draft(self, message: Outbound) -> bool:
+        """Show `message` as being written, in the place of what was shown so of its request before. False where that is not
+        possible in its chat, or not any more. Raises an `errors.DeliveryFailed` where it may be tried again.
+        """
+        ...
+
+
+@runtime_checkable
 class Invites(Protocol):
     """Optional ability of a `Channel`: a link that makes the person who opens it an operator, once."""
 
@@ -230,6 +241,9 @@ class Streaming(BaseModel):
     """Show an answer while it is being written, and the progress of long work."""
     after_ms: int = Field(default=1_000, ge=0, le=60_000)
     """An answer that is complete so many milliseconds after its first words is shown at once, and whole."""
+    drafts: bool = False
+    """In Telegram's private chats, show an answer that is being written as a draft with a stop button, not as a message that
+    changes. Some clients flicker. Elsewhere it changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,7 @@ class TelegramServer(Service):
         chat = self.chat(chat_id)
         if chat.kind != "private":
             raise ValueError("drafts are shown in private chats only")
+        chat.drafts.pop(draft_id, None)
         body: Json = {"chat": chat.json(), "draft_id": draft_id}
         if thread_id is not None:
             body["message_thread_id"] = thread_id
@@ -224,6 +225,11 @@ class TelegramServer(Service):
             return []
         shown = [chat.seen(message, self.me["id"]) for message in chat.messages.values()]
         return [seen for seen in shown if everyone or seen.from_bot]
+
+    def drafts(self, chat_id: int = 1001) -> dict[int, str]:
+        """The words that the bot is writing in a chat, as a person sees them now, by their ids."""
+        now = self.clock.now()
+        return {name: words for name, (words, until) in self.chat(chat_id).drafts.items() if now < until}
 
     def _place(self, chat: world.Chat, message: Json, thread_id: int | None, reply_to: int | None) -> None:
         """Put a message into its topic and under the message it answers."""

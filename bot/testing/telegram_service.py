@@ -23,7 +23,11 @@ CONTESTED = (
 FILE_LIMIT = 20 * 1024 * 1024
 FILE_SECONDS = 3600.0
 """How long the place that `getFile` names is good for."""
-_BUDGETED = frozenset({"sendMessage", "editMessageText", "deleteMessage", "sendChatAction"})
+DRAFT_SECONDS = 30.0
+"""How long a draft is shown that no message follows."""
+_BUDGETED = frozenset(
+    {"sendMessage", "sendMessageDraft", "editMessageText", "deleteMessage", "sendChatAction"}
+)
 
 
 class Service(Loopback):
@@ -64,6 +68,7 @@ class Service(Loopback):
             self._set_webhook,
             self._get_webhook_info,
             self._send_message,
+            self._send_message_draft,
             self._edit_message_text,
             self._delete_message,
             self._send_chat_action,
@@ -236,7 +241,19 @@ class Service(Loopback):
         chat.messages[number] = message
         chat.previews[number] = _previewed(args, text, entities)
         chat.tally = replace(chat.tally, posted=chat.tally.posted + 1)
+        chat.drafts.clear()
         return message
+
+    async def _send_message_draft(self, args: rules.Args) -> bool:
+        chat = self._chat_of(args)
+        if chat.kind != "private":
+            raise rules.bad("drafts can be sent to private chats only")
+        if not args.integer("draft_id"):
+            raise rules.bad("draft_id must be non-zero")
+        text, _ = _text_of(args)
+        self._check_place(chat, args, {})
+        chat.drafts[args.integer("draft_id")] = (text, self.clock.now() + DRAFT_SECONDS)
+        return True
 
     def _check_place(self, chat: world.Chat, args: rules.Args, message: Json) -> None:
         if args.has("message_thread_id"):

@@ -65,6 +65,8 @@ class Chat:
     moved_to: int | None = None
     members: dict[int, str] = field(default_factory=dict)
     rights: dict[str, bool] = field(default_factory=dict)
+    drafts: dict[int, tuple[str, float]] = field(default_factory=dict)
+    """The words of drafts and the time until which they are shown."""
     last_id: int = 0
     spent: float = 0.0
     spent_at: float = 0.0

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import zlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from telegram import BotCommand, ChatMemberRestricted
-from telegram.error import BadRequest, ChatMigrated, InvalidToken, TelegramError
+from telegram.error import BadRequest, ChatMigrated, EndPointNotFound, InvalidToken, TelegramError
 
 from bot import errors, text
 from bot.contracts.approvals import QuestionButtons
@@ -80,6 +81,7 @@ class TelegramChannel:
         self._migrations = GroupMigrations(around.home, around.log)
         self._membership = members.GroupMembership(around.clock, self._migrations)
         self._signs = asyncio.Semaphore(SIGNS)
+        self._drafts = True
 
     async def start(self, intake: Intake) -> None:
         if _TOKEN.fullmatch(self._token) is None:
@@ -243,6 +245,39 @@ class TelegramChannel:
                 raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
             else:
                 return
+
+    async def draft(self, message: Outbound) -> bool:
+        """As `contracts.channel.Drafts`: in private chats, with a stop button."""
+        bot, place = self._connected(), message.target
+        if not self._drafts or _chat(place) < 0:
+            return False
+        shown = _shown(message)
+        content = {
+            name: one for name, one in _content(place, shown).items() if name != "link_preview_options"
+        }
+        content |= {
+            "draft_id": 1 + zlib.crc32(message.request_id.encode()),
+            "message_thread_id": _thread(place),
+            "can_stop": True,
+        }
+        try:
+            await bot.draft(content)
+        except bot_api.GARBLED as exc:
+            raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
+        except TelegramError as exc:
+            failure = self._undelivered(exc, place)
+            if isinstance(failure, (errors.DeliveryThrottled, errors.DeliveryUncertain)):
+                raise failure from None
+            # A service that does not know the method; other refusals may concern these words, which a message shows too.
+            self._drafts = not isinstance(exc, (EndPointNotFound, InvalidToken))
+            self._around.log.write(
+                "delivery",
+                f"Telegram does not take a draft ({_named(exc)})",
+                level="warn",
+                channel="telegram",
+            )
+            return False
+        return True
 
     async def find(self, message: Outbound) -> Sent | None:
         raise errors.DeliveryUncertain(f"Telegram cannot say whether {message.id} arrived")

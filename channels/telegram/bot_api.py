@@ -247,6 +247,10 @@ class Bot(telegram.Bot):
         """Change a message, with the fields of `editMessageText`. Raises a `TelegramError`."""
         await self._post("editMessageText", message)
 
+    async def draft(self, message: Json) -> None:
+        """Show a message as being written, with the fields of `sendMessageDraft`. Raises a `TelegramError`."""
+        await self._post("sendMessageDraft", message)
+
     async def sign(self, action: str, chat: int, thread: int | None) -> None:
         """Show an action of `sendChatAction`. Raises a `TelegramError`."""
         await self._post("sendChatAction", {"chat_id": chat, "action": action, "message_thread_id": thread})

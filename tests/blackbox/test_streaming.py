@@ -159,6 +159,24 @@ async def test_after_a_restart_the_answer_goes_on_in_the_same_message(world: Wor
     assert [line["text"] for line in world.archive()] == ["and?", "Another one, " + ANSWER]
 
 
+async def test_a_draft_has_a_stop_button(world: World) -> None:
+    streaming(world, "telegram")
+    world.config["channels"]["telegram"]["streaming"]["drafts"] = True
+    await world.start()
+    world.model.then(told(ANSWER, (0.5, Halt.STALL)))
+    world.telegram.say("and?")
+    await world.telegram.until(
+        lambda: any(len(one) > 20 for one in world.telegram.drafts(PERSON).values()), 40
+    )
+    ((name, early),) = world.telegram.drafts(PERSON).items()
+    assert ANSWER.startswith(early)
+    assert world.texts() == []
+    world.telegram.press_stop(chat_id=PERSON, draft_id=name)
+    await world.telegram.until(lambda: bool(world.texts()), 40)
+    assert world.texts()[0].endswith("\n\n(stopped)")
+    assert world.telegram.tally(PERSON).posted == 1
+
+
 async def test_a_stop_ends_it_with_a_mark_in_the_same_message(world: World) -> None:
     streaming(world, "telegram")
     await world.start()

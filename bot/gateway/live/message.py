@@ -128,6 +128,8 @@ SUPERSEDED = "(The answer ends above.)"
 """In the place of what was shown of an answer and is no part of it."""
 SENTENCE_SECONDS = 5.0
 """So long the first sentence of an answer is waited for before anything of it is shown."""
+DRAFT_SECONDS = 20.0
+"""Until a draft that stays as it is is shown again: it goes by itself after 30 s."""
 LONG = 2_000
 """Characters from which on the parts of a text are counted where nothing else waits for it."""
 
@@ -135,18 +137,21 @@ LONG = 2_000
 @dataclass(frozen=True, slots=True)
 class Previewing:
     """`after`: by channel, how many seconds of writing an answer takes before it is shown; those that show none are not
-    in it. `settled`: what of a text that goes on is sure to stand in the whole, redacted.
+    in it. `settled`: what of a text that goes on is sure to stand in the whole, redacted. `drafts`: the channels that show
+    it as a draft in direct chats.
     """
 
     after: Mapping[str, float]
     settled: Redact
+    drafts: Collection[str] = ()
 
     @classmethod
     def of(cls, channels: Mapping[str, ChannelSettings], settled: Redact) -> Previewing:
         """As the settings of the channels say."""
         found = {name: getattr(settings, "streaming", None) for name, settings in channels.items()}
         on = {name: one for name, one in found.items() if isinstance(one, Streaming) and one.enabled}
-        return cls({name: one.after_ms / 1000 for name, one in on.items()}, settled)
+        drafts = frozenset(name for name, one in on.items() if one.drafts)
+        return cls({name: one.after_ms / 1000 for name, one in on.items()}, settled, drafts)
 
 
 NONE = Previewing({}, str)
@@ -168,6 +173,9 @@ class _Preview:
     busy: bool = False
     halted: bool = False
     superseded: bool = False
+    drafts: bool = False
+    drafted: str = ""
+    drafted_at: float = 0.0
 
     @property
     def over(self) -> bool:
@@ -195,7 +203,9 @@ class Previews:
             return
         preview = self._open.get(to.request_id)
         if preview is None:
-            preview = self._open[to.request_id] = _Preview(to, [self._message(to)], shown)
+            drafts = to.channel in self._previewing.drafts and to.chat_type == "direct"
+            preview = _Preview(to, [self._message(to)], shown, drafts=drafts)
+            self._open[to.request_id] = preview
         preview.words, preview.superseded = words, False
         if preview.task is None:
             preview.task = asyncio.create_task(self._show(preview, after, edits.every[to.chat_type]))
@@ -271,11 +281,20 @@ class Previews:
             ):
                 preview.busy = True
                 preview.shown()
-                await self._show_parts(preview, parts)
+                await (
+                    self._draft(preview, parts[-1][0]) if preview.drafts else self._show_parts(preview, parts)
+                )
                 preview.busy = False
                 if preview.halted:
                     return
             await clock.sleep(every)
+
+    async def _draft(self, preview: _Preview, words: str) -> None:
+        words, now = words.removesuffix(GOES_ON), self._deps.clock.monotonic()
+        same = words == preview.drafted and now - preview.drafted_at < DRAFT_SECONDS
+        if not same and self._deps.outbox.spare(preview.to, edit=True):
+            preview.drafts = await self._deps.outbox.draft(preview.to, words)
+            preview.drafted, preview.drafted_at = words, now
 
     async def _show_parts(self, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> None:
         """Each in its message, in order: nothing stands below what is not complete."""
@@ -294,7 +313,7 @@ class Previews:
         words = self._previewing.settled(text.clean(preview.words()))
         # What a reader sees as one character may be half of one.
         words = words[: text.border(words, len(words) - 1)]
-        anything = anything or any(message.words for message in preview.messages)
+        anything = anything or bool(preview.drafted) or any(message.words for message in preview.messages)
         if len(words) <= LONG:
             return self._parts(preview.to, words, anything=anything)
         return await asyncio.to_thread(self._parts, preview.to, words, anything=anything)

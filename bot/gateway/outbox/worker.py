@@ -15,7 +15,7 @@ from bot import errors
 from bot.contracts.agent import PriorReply
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
-from bot.contracts.channel import Channel, Edits
+from bot.contracts.channel import Channel, Drafts, Edits
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -941,6 +941,19 @@ class OutboxWorker:
         except errors.DeliveryThrottled as error:
             self.limits.freeze(to, error, cosmetic=True)
             raise
+
+    async def draft(self, to: Address, words: str) -> bool:
+        """Show words as being written: no row, since a crash leaves nothing of them. False where the channel cannot do that here."""
+        channel = self._channels[to.channel]
+        if not isinstance(channel, Drafts):
+            return False
+        message = Outbound(to.request_id, to.request_id, to.chat_key, to.target, words, "preview")
+        try:
+            return await _within(LIVE_SECONDS, channel.draft(message))
+        except errors.DeliveryFailed as error:
+            if isinstance(error, errors.DeliveryThrottled):
+                self.limits.freeze(to, error, cosmetic=True)
+            return True
 
     async def locate(self, to: Address, row: OutboxRow) -> OutboxRow:
         """Find the outcome of a live message whose creation has an unknown outcome. Where nobody can tell, it is not asked for again,

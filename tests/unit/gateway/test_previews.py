@@ -326,6 +326,89 @@ async def test_what_is_shown_is_the_beginning_of_what_will_be_said(
     await one.close()
 
 
+# ------------------------------------------------------------ drafts
+
+
+class Pad(Screen):
+    """A screen with drafts: `drafts` is every one that was shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drafts: list[str] = []
+        self.answers: list[bool | errors.DeliveryFailed] = []
+
+    async def draft(self, message: Outbound) -> bool:
+        answer = self.answers.pop(0) if self.answers else True
+        if isinstance(answer, errors.DeliveryFailed):
+            raise answer
+        if answer:
+            self.drafts.append(message.text)
+        return answer
+
+
+@pytest.fixture
+async def pad(tmp_path: Path) -> Any:
+    previewing = Previewing({"tele": 1.0}, Redactor({SECRET}).settled, drafts={"tele"})
+    one = Desk(tmp_path, tele=Pad(), edits=EDITS, previewing=previewing)
+    await one.asked()
+    yield one
+    await one.close()
+
+
+async def test_where_they_are_on_it_is_a_draft_and_then_a_message(pad: Desk) -> None:
+    screen: Any = pad.tele
+    words = Writing("One. **Tw")
+    pad.delivery.preview(TO, words)
+    await pad.slept(1.0)
+    await until(lambda: bool(screen.drafts))
+    words.words = "One. **Two** three"
+    await pad.slept(1.0)
+    await until(lambda: len(screen.drafts) == 2)
+    assert screen.drafts == ["One. **T**", "One. **Two** thre"]
+    assert screen.seen == []
+    await pad.delivery.send(TO, "One. **Two** three.")
+    await pad.delivery.ended(TO)
+    assert screen.seen == ["One. **Two** three."]
+    assert [row.kind for row in await pad.rows()] == ["reply"], "a draft needs no row"
+
+
+async def test_a_draft_that_stays_is_shown_again_before_it_goes(pad: Desk) -> None:
+    screen: Any = pad.tele
+    pad.delivery.preview(TO, Writing("One. Two"))
+    async with pad.passing(1.0):
+        began = pad.clock.monotonic()
+        await until(lambda: len(screen.drafts) == 3)
+    assert screen.drafts == ["One. Tw"] * 3
+    assert 40 <= pad.clock.monotonic() - began <= 60
+
+
+async def test_without_drafts_it_is_a_message_that_changes(pad: Desk) -> None:
+    screen: Any = pad.tele
+    screen.answers = [
+        errors.DeliveryThrottled("slow down", retry_after=1),
+        errors.DeliveryUncertain("lost"),
+        False,
+    ]
+    words = Writing("One. Two")
+    pad.delivery.preview(TO, words)
+    async with pad.passing():
+        await until(lambda: not screen.answers or bool(screen.seen))
+        words.words = "One. Two three"
+        await until(lambda: screen.seen == ["One. Two thre" + GOES_ON])
+    assert screen.drafts == []
+    await pad.delivery.send(TO, ANSWER)
+    assert screen.seen == [ANSWER]
+
+
+async def test_a_group_sees_no_draft(pad: Desk) -> None:
+    screen: Any = pad.tele
+    group = address(chat_type="group")
+    pad.delivery.preview(group, Writing("One. Two"))
+    async with pad.passing():
+        await until(lambda: screen.seen == ["One. Tw" + GOES_ON])
+    assert screen.drafts == []
+
+
 # ------------------------------------------------------------ budgets
 
 

@@ -383,3 +383,42 @@ async def test_a_change_whose_form_is_refused_is_made_plain(chat: Bed) -> None:
     chat.server.fail("editMessageText", **refusal(400, "Bad Request: can't parse entities"))
     await chat.channel.edit(message("**all** of it"), sent.message_id)
     assert chat.server.visible()[0].text == "**all** of it"
+
+
+# -- drafts --------------------------------------------------------------------------------------------------
+
+
+async def test_a_draft_shows_words_with_their_form_and_a_message_takes_its_place(chat: Bed) -> None:
+    for words in ("half **of** it", "half **of** it, 你好"):
+        assert await chat.channel.draft(replace(message(words), kind="preview"))
+    assert list(chat.server.drafts().values()) == ["half of it, 你好"], "of one request there is one"
+    assert not chat.server.visible()
+    (first, _) = chat.server.called("sendMessageDraft")
+    assert str(first.params["can_stop"]).lower() == "true"
+    await chat.channel.send(message("the whole"))
+    assert chat.server.drafts() == {}
+
+
+async def test_a_group_has_no_drafts(bed: Bed) -> None:
+    bed.server.chat(GROUP)
+    assert not await bed.channel.draft(message("half of it", {"chat_id": str(GROUP)}))
+    assert not bed.server.called("sendMessageDraft")
+
+
+async def test_a_service_without_drafts_is_asked_once(chat: Bed) -> None:
+    chat.server.fail("sendMessageDraft", **refusal(404, "Not Found"))
+    assert not await chat.channel.draft(message("half of it"))
+    assert not await chat.channel.draft(message("half of it"))
+    assert len(chat.server.called("sendMessageDraft")) == 1
+
+
+async def test_a_draft_that_is_refused_once_may_be_tried_again(chat: Bed) -> None:
+    chat.server.fail("sendMessageDraft", **refusal(400, "Bad Request: something"))
+    assert not await chat.channel.draft(message("half of it"))
+    assert await chat.channel.draft(message("half of it"))
+    chat.server.limit("sendMessageDraft", 7)
+    with pytest.raises(errors.DeliveryThrottled):
+        await chat.channel.draft(message("half of it"))
+    chat.server.fail("sendMessageDraft", action="lose")
+    with pytest.raises(errors.DeliveryUncertain):
+        await chat.channel.draft(message("half of it"))
