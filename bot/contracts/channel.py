@@ -37,6 +37,10 @@ FILE_PIECE = 65_536
 """Bytes of a file that are in memory at once."""
 
 
+TITLE = 60
+"""Characters of the title of a conversation."""
+
+
 class Intake(Protocol):
     """The door of the gateway, as channels see it."""
 
@@ -180,6 +184,15 @@ class Drafts(Protocol):
         """Show `message` as being written, in the place of what was shown so of its request before. False where that is not
         possible in its chat, or not any more. Raises an `errors.DeliveryFailed` where it may be tried again.
         """
+        ...
+
+
+@runtime_checkable
+class Titles(Protocol):
+    """Optional ability of a `Channel`: names conversations in the list that a person has of them."""
+
+    async def entitle(self, target: Mapping[str, str], title: str) -> None:
+        """Give the conversation of `target` a title of at most `TITLE` characters. Cosmetic: raises only `errors.DeliveryFailed`."""
         ...
 
 

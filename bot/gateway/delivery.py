@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from asyncio import Future
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from typing import Any, Literal
 from bot import errors, text
 from bot.contracts.agent import PriorReply
 from bot.contracts.approvals import QuestionButtons
-from bot.contracts.channel import Channel
+from bot.contracts.channel import Channel, Titles
 from bot.contracts.environment import Log, Redact
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow, Sent
@@ -243,17 +243,25 @@ class Delivery:
 
     async def indicate(self, to: Address, *, working: bool) -> None:
         """Show or clear the sign of work. Dropped where the budget is short; a failure is only logged."""
-        if not self.spare(to, reserve=1 if working else 0):
-            return
+        if self.spare(to, reserve=1 if working else 0):
+            sign = self._channels[to.channel].indicate(to.target, working=working)
+            await self._cosmetic(to, sign, "the sign of work could not be shown")
+
+    async def entitle(self, to: Address, title: str) -> None:
+        """Name a conversation, where its channel shows that. A failure is only logged."""
+        channel = self._channels[to.channel]
+        if isinstance(channel, Titles):
+            shown = self._redact(text.clean(title))
+            await self._cosmetic(to, channel.entitle(to.target, shown), "a conversation has no title")
+
+    async def _cosmetic(self, to: Address, call: Awaitable[None], otherwise: str) -> None:
         try:
             async with asyncio.timeout(SIGN_SECONDS):
-                await self._channels[to.channel].indicate(to.target, working=working)
+                await call
         except (TimeoutError, errors.DeliveryFailed) as error:
             if isinstance(error, errors.DeliveryThrottled):
                 self.outbox.limits.freeze(to, error, cosmetic=True)
-            self._log.write(
-                "delivery", "the sign of work could not be shown", level="debug", cause=str(error)
-            )
+            self._log.write("delivery", otherwise, level="debug", cause=str(error))
 
     async def _split(self, to: Address, words: str) -> list[str]:
         if len(words) <= SHORT:

@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
-from bot import errors
+from bot import errors, text
 from bot.context.deletions import REMOVED
 from bot.contracts.agent import Agent, TurnRequest
-from bot.contracts.channel import Manifest
+from bot.contracts.channel import TITLE, Manifest
 from bot.contracts.environment import Clock, Log
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import ANSWERED, FAILED, STOPPED, InboxEnd, Journal
@@ -51,20 +51,24 @@ async def working(
     *,
     shown: bool = False,
     rests: Callable[[], bool] = bool,
+    title: str = "",
 ) -> AsyncIterator[None]:
     """Show that work is being done on an address for as long as the block runs; what is still shown of an answer then
     is brought to its end, unless the block was cancelled and so goes on later. Never fails the block. `shown`: an
     earlier process may have shown it, and then it is cleared however soon the work is done. While it `rests`, as when a
-    person is waited for, nothing is shown anew.
+    person is waited for, nothing is shown anew. `title` names the conversation, "" leaves it as it is.
     """
 
     async def show() -> None:
-        nonlocal shown
+        nonlocal shown, title
         await clock.sleep(SHOWN_AFTER)
         while True:
             if not rests():
                 shown = True
                 await delivery.indicate(to, working=True)
+            if title:
+                await delivery.entitle(to, title)
+                title = ""
             await clock.sleep(every)
 
     delivery.progress.begin(to)
@@ -200,7 +204,9 @@ class TurnRunner:
             waits = self._approvals.waits(first.chat_key) or self._questions.waits(first.chat_key)
             return waits or _unasked(turn)
 
-        async with working(self._delivery, to, self._clock, every, shown=turn.plan.begun, rests=rests):
+        title = text.preview(first.text, TITLE) if first.opens else ""
+        shown = turn.plan.begun
+        async with working(self._delivery, to, self._clock, every, shown=shown, rests=rests, title=title):
             context = await self._reading.thread(turn)
             begun = await self._delivery.resume(to) if turn.plan.begun else ()
             says = await self._complete(turn)

@@ -17,6 +17,7 @@ MARKDOWN_LIMIT = 12_000
 TEXT_LIMIT = 40_000
 EDIT_LIMIT = 4_000
 
+MOST_LOADING = 10
 SESSION_STATUSES = frozenset({"active", "processing", "suspended", "closed"})
 
 _TS = re.compile(r"\d{1,12}\.\d{6}")
@@ -86,6 +87,7 @@ class WebApi:
             "users.conversations": self._conversations,
             "agents.sessions.setStatus": self._set_session,
             "assistant.threads.setStatus": self._set_status,
+            "assistant.threads.setTitle": self._set_title,
             "reactions.add": self._react,
             "files.info": self._file,
         }
@@ -373,9 +375,23 @@ class WebApi:
         thread_ts, status = params.get("thread_ts"), params.get("status")
         if not isinstance(thread_ts, str) or not isinstance(status, str):
             raise ApiError("invalid_arguments")
+        loading = _object(params.get("loading_messages", []), "invalid_arguments")
+        if not isinstance(loading, list) or len(loading) > MOST_LOADING or not all(loading):
+            raise ApiError("invalid_arguments")
         if room.find(thread_ts) is None:
             raise ApiError("invalid_thread_ts")
         self.world.set_status(room.id, thread_ts, status)
+        return {}
+
+    async def _set_title(self, params: Json) -> Json:
+        self._need("assistant:write")
+        room, thread_ts = self.world.room(params.get("channel_id")), params.get("thread_ts")
+        root = room.find(thread_ts)
+        if room.kind != "im" or root is None or root.is_reply:
+            raise ApiError("invalid_thread_ts")
+        if not params.get("title"):
+            raise ApiError("invalid_arguments")
+        self.world.titles[room.id, root.ts] = str(params["title"])
         return {}
 
     async def _set_session(self, params: Json) -> Json:

@@ -113,6 +113,7 @@ class World:
         """Whether the app is declared as an agent."""
         self.subscriptions: set[str] = set()
         self.sessions: dict[tuple[str, str], str] = {}
+        self.titles: dict[tuple[str, str], str] = {}
         self.alone: list[tuple[str, str, str]] = []
         """What one person saw alone: conversation, person, text."""
         self._statuses: dict[tuple[str, str], tuple[str, float]] = {}

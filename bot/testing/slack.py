@@ -362,6 +362,10 @@ class SlackServer(Filed):
         """The status shown in a thread; "" for none."""
         return self.world.status(channel, thread_ts)
 
+    def title_of(self, channel: str, thread_ts: str) -> str:
+        """The title of a conversation in direct messages; "" for none."""
+        return self.world.titles.get((channel, thread_ts), "")
+
     def session_of(self, channel: str, thread_ts: str) -> str:
         """The status of a thread's agent session: "processing" shows a stop button; "" where there is none."""
         return self.world.sessions.get((channel, thread_ts), "")

@@ -509,6 +509,16 @@ class SlackChannel:
         except failures.CALL_ERRORS as error:
             raise failures.send_error(error) from None
 
+    async def entitle(self, target: Mapping[str, str], title: str) -> None:
+        """As `contracts.channel.Titles`."""
+        thread_ts = target.get("thread_ts")
+        if self._client is None or thread_ts is None or not address.is_direct(target["channel"]):
+            return
+        try:
+            await self._signs.entitle(self._client, target["channel"], thread_ts, title)
+        except failures.CALL_ERRORS as error:
+            raise failures.send_error(error) from None
+
 
 def _is_private(message: Outbound) -> bool:
     """True for what is said of a slash command in a channel, which nobody else has seen. Others may have to press buttons."""

@@ -1,5 +1,5 @@
-"""Shows that the bot works: as an agent's session, which has a stop button, or as a line of status where Slack has
-none.
+"""Shows that the bot works: as an agent's session, which has a stop button, and as a line of status with words that change; and
+gives the session its title.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from bot.contracts.environment import Log
 from channels.slack import failures
 
 LINE = "is thinking…"
+LOADING = ("Reading what you wrote…", "Thinking it over…", "Looking things up…", "Putting it into words…")
+"""What Slack shows by turns below the name of the bot."""
 
 
 class TypingIndicator:
@@ -21,13 +23,23 @@ class TypingIndicator:
         self._log = log
         self._sessions = True
         self._lines = True
+        self._titles = True
         self._settling: set[asyncio.Task[None]] = set()
 
     async def show(self, client: AsyncWebClient, channel: str, thread_ts: str, *, working: bool) -> None:
         if self._sessions:
             self._sessions = await self._session(client, channel, thread_ts, working=working)
-        if self._lines and not self._sessions:
+        if self._lines:
             self._lines = await self._line(client, channel, thread_ts, working=working)
+
+    async def entitle(self, client: AsyncWebClient, channel: str, thread_ts: str, title: str) -> None:
+        """Name a thread in the person's list of conversations."""
+        if not self._titles:
+            return
+        try:
+            await client.assistant_threads_setTitle(channel_id=channel, thread_ts=thread_ts, title=title)
+        except failures.CALL_ERRORS as error:
+            self._titles = self._for_good(error, "Slack shows no titles of conversations")
 
     def settle(self, client: AsyncWebClient, channel: str, thread_ts: str) -> None:
         """Take the stop button away beside everything else: pressing it alone does not, and it need not have
@@ -61,9 +73,9 @@ class TypingIndicator:
         return True
 
     async def _line(self, client: AsyncWebClient, channel: str, thread_ts: str, *, working: bool) -> bool:
-        status = LINE if working else ""
+        shown = {"status": LINE, "loading_messages": list(LOADING)} if working else {"status": ""}
         try:
-            await client.assistant_threads_setStatus(channel_id=channel, thread_ts=thread_ts, status=status)
+            await client.assistant_threads_setStatus(channel_id=channel, thread_ts=thread_ts, **shown)
         except failures.CALL_ERRORS as error:
             return self._for_good(error, "Slack shows no sign of work")
         return True

@@ -76,6 +76,7 @@ async def test_slack_streams_in_the_thread_of_a_direct_chat(world: World) -> Non
     world.model.then(told(ANSWER, (0.5, gate)), reply())
     asked = await world.slack.say("and?", channel="D0ANN", user=ANN)
     await in_slack(world, asked, lambda text: len(text) > 40 and ANSWER.startswith(text))
+    await world.slack.until(lambda: world.slack.title_of("D0ANN", asked) == "and?", 40)
     gate.set()
     await in_slack(world, asked, lambda text: text == ANSWER)
     assert world.slack.tally("D0ANN").posted == 1

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bot import errors
+from channels.slack.typing_indicator import LOADING
 
 SESSION, LINE = "agents.sessions.setStatus", "assistant.threads.setStatus"
 
@@ -24,9 +25,37 @@ async def test_work_is_a_session_with_a_stop_button_and_its_end_takes_it_away(
     place = tuple(target.values())
     await stage.slack.indicate(target, working=True)
     assert stage.server.session_of(*place) == "processing"
+    assert stage.server.status_of(*place) == "is thinking…"
+    (line,) = stage.server.called(LINE)
+    assert line.params["loading_messages"] == list(LOADING)
     await stage.slack.indicate(target, working=False)
     assert stage.server.session_of(*place) == "active"
-    assert not stage.server.called(LINE)
+    assert stage.server.status_of(*place) == ""
+
+
+async def test_a_conversation_of_a_direct_chat_has_a_title(stage: Any, target: dict[str, str]) -> None:
+    await stage.slack.entitle(target, "Plans for Lisbon 你好")
+    assert stage.server.title_of(*target.values()) == "Plans for Lisbon 你好"
+    root = await stage.server.say("hello", channel=stage.channel, user=stage.ada)
+    await stage.slack.entitle({"channel": stage.channel, "thread_ts": root}, "Elsewhere")
+    await stage.slack.entitle({"channel": stage.direct}, "Elsewhere")
+    assert len(stage.server.called("assistant.threads.setTitle")) == 1
+
+
+async def test_an_app_without_the_right_gives_no_titles_and_says_so_once(
+    stage: Any, target: dict[str, str]
+) -> None:
+    stage.server.api.scopes -= {"assistant:write"}
+    for _ in range(2):
+        await stage.slack.entitle(target, "Plans")
+    assert len(stage.server.called("assistant.threads.setTitle")) == 1
+    assert stage.log.text.count("no titles") == 1
+
+
+async def test_other_trouble_with_a_title_is_reported(stage: Any, target: dict[str, str]) -> None:
+    stage.server.limit("assistant.threads.setTitle", "7")
+    with pytest.raises(errors.DeliveryThrottled):
+        await stage.slack.entitle(target, "Plans")
 
 
 async def test_there_is_no_sign_of_work_outside_threads(stage: Any) -> None:
