@@ -28,21 +28,22 @@ from bot import (
     text,
 )
 from bot.composition import assemble, load_spending
-from bot.contracts.channel import Invites
+from bot.contracts.channel import Invites, Manifest
 from bot.dashboard.metrics import LogMetrics
 from bot.lifecycle import Environment, Gateway, Say, serving
 from bot.llm.budgets import Spending
+from bot.optional_imports import import_without
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 
 Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractContextManager[None]]
 
 
-def preload(settings: config.Settings, channel_names: Iterable[str]) -> None:
+def preload(settings: config.Settings, channels: Iterable[Manifest]) -> None:
     """Import the platforms' and the provider's libraries, which takes seconds: never on a running event loop."""
-    for name in channel_names:
-        module = f"{discovery.PACKAGE}.{name}.adapter"
+    for manifest in channels:
+        module = f"{discovery.PACKAGE}.{manifest.name}.adapter"
         if importlib.util.find_spec(module) is not None:
-            importlib.import_module(module)
+            import_without(module, manifest.unused)
     if settings.llm.provider != "demo":
         importlib.import_module("bot.llm.client")
 
@@ -100,7 +101,7 @@ async def _started(
             with bridged(log, messages=settings.llm.log_messages):
                 for warning in settings.warnings:
                     say(f"warning: {warning}")
-                await asyncio.to_thread(preload, settings, names)
+                await asyncio.to_thread(preload, settings, [manifests[name] for name in names])
                 await asyncio.to_thread(load_spending, spending, settings, environment, log)
                 hung_up = asyncio.Event()
                 around.enter_context(signals(stop, hung_up.set))

@@ -368,3 +368,7 @@ class Manifest:
     """Say how to get the tokens, for a bot of this name."""
     rules: str = ""
     command_prefix: str = "/"
+    unused: frozenset[str] = frozenset()
+    """Packages that the platform's library imports where they are installed, and that the channel does not need: a gateway
+    imports the library without them.
+    """

@@ -48,6 +48,8 @@ MANIFEST = Manifest(
     # An edit costs what a message costs.
     edits=EditPace({"direct": 1.5, "group": 4.5}),
     files=True,
+    # For Telegram Passport and for httpx's command line: 12 MB.
+    unused=frozenset({"cryptography", "pygments", "rich"}),
     silence=45.0,  # a poll is held for ten seconds, and is given up five seconds after that
     direct=lambda user: {"chat_id": user},
     examine=_examine,

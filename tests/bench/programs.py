@@ -54,7 +54,8 @@ class Program:
             cwd=ROOT,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
-            env={**os.environ, **self.env},
+            # What an installation has compiled is compiled: not at each start anew.
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **self.env},
         )
         polls = asyncio.create_task(self.telegram.polled.wait())
         ends = asyncio.create_task(self._process.wait())
