@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from dataclasses import dataclass, replace
 
 from bot import text
 from bot.contracts.environment import Clock
@@ -19,6 +20,15 @@ LONGEST = 2_000
 """Characters of one message."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """One message: its id, when it was heard (monotonic seconds), and its words with those that it passes on."""
+
+    message_id: str | None
+    at: float
+    said: tuple[Quoted, ...]
+
+
 class HeardMessages:
     """In memory alone: what was not said to the bot is written down nowhere, and is gone with the process, before anything of
     a person can be erased.
@@ -26,43 +36,50 @@ class HeardMessages:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._chats: OrderedDict[ChatKey, deque[tuple[float, Quoted]]] = OrderedDict()
+        self._chats: OrderedDict[ChatKey, deque[_Heard]] = OrderedDict()
 
     def keep(self, inbound: Inbound) -> None:
         """Keep a message that was not for the bot, or what its author has made of it."""
         kept = self._chats.get(inbound.chat_key, deque(maxlen=MOST))
+        said = _said(inbound) if inbound.kind != "delete" else ()
         if inbound.kind == "message":
-            if inbound.says or inbound.attachments:
-                kept.append((self._clock.monotonic(), _quoted(inbound)))
-                self._chats[inbound.chat_key] = kept
-                self._chats.move_to_end(inbound.chat_key)
+            kept.append(_Heard(inbound.message_id, self._clock.monotonic(), said))
+            self._chats[inbound.chat_key] = kept
+            self._chats.move_to_end(inbound.chat_key)
         else:
             changed = [
-                (at, _quoted(inbound) if inbound.kind == "edit" else None)
-                if one.message_id == inbound.message_id
-                else (at, one)
-                for at, one in kept
+                replace(one, said=said) if one.message_id == inbound.message_id else one for one in kept
             ]
             kept.clear()
-            kept.extend((at, one) for at, one in changed if one is not None)
+            kept.extend(changed)
         while len(self._chats) > CHATS:
             self._chats.popitem(last=False)
 
     def before(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """Messages that were heard in the conversation of an inbound before it, oldest first."""
+        """Messages that were heard in the conversation of an inbound, oldest first."""
         oldest = self._clock.monotonic() - SECONDS
         kept = self._chats.get(inbound.chat_key, ())
-        return tuple(one for at, one in kept if at >= oldest and (one.ts or 0) <= inbound.ts)
+        return tuple(quoted for one in kept if one.at >= oldest for quoted in one.said)
 
 
-def _quoted(inbound: Inbound) -> Quoted:
-    return Quoted(
+def _said(inbound: Inbound) -> tuple[Quoted, ...]:
+    own = Quoted(
         user_id=inbound.user_id,
-        text=text.shorten_middle(
-            "\n".join([inbound.text, *(one.text for one in inbound.brought)]).strip(), LONGEST
-        ),
+        text=text.shorten_middle(inbound.text, LONGEST),
         user_name=inbound.user_name,
         ts=inbound.ts,
         message_id=inbound.message_id,
         files=tuple(one.name or one.kind for one in inbound.attachments),
     )
+    passed_on = (
+        one.model_copy(
+            update={
+                "text": text.shorten_middle(one.text, LONGEST),
+                "message_id": inbound.message_id,
+                "ts": inbound.ts,
+                "brought": False,
+            }
+        )
+        for one in inbound.brought
+    )
+    return (*([own] if own.text.strip() or own.files else []), *passed_on)

@@ -143,12 +143,11 @@ class Reading:
     async def _around(self, inbound: Inbound, *, known: bool) -> tuple[Quoted, ...]:
         """What was said before an inbound, by its channel and by what was heard; in a `known` conversation since its last turn."""
         told = await self._channels[inbound.channel].context(inbound)
-        told += self._heard.before(inbound) if inbound.addressed == "mention" else ()
-        said = {one.message_id or f"at {number}": one for number, one in enumerate(told)}
+        shown = {one.message_id for one in (*told, *inbound.quoted)}
+        if inbound.addressed == "mention":
+            told += tuple(one for one in self._heard.before(inbound) if one.message_id not in shown)
         since = await self._newest(inbound) if known else 0
-        return tuple(
-            one for one in said.values() if not known or ((one.ts or 0) > since and not one.from_self)
-        )
+        return tuple(one for one in told if not known or ((one.ts or 0) > since and not one.from_self))
 
     async def _newest(self, inbound: Inbound) -> int:
         """The time of the last message of a person in a conversation before an inbound (ms)."""

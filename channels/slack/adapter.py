@@ -134,7 +134,14 @@ class SlackChannel:
         self._scopes = frozenset(filter(None, headers.get("x-oauth-scopes", "").replace(" ", "").split(",")))
         site = answer.get("url")
         self._site = site if isinstance(site, str) else ""
-        return incoming.BotIdentity(team, user, bot, one_direct=self._settings.direct == "one")
+        name = answer.get("user")
+        return incoming.BotIdentity(
+            team,
+            user,
+            bot,
+            one_direct=self._settings.direct == "one",
+            name=name if isinstance(name, str) else "",
+        )
 
     async def _connect(self, client: AsyncWebClient) -> None:
         connection = self._socket = SocketConnection(
@@ -214,7 +221,6 @@ class SlackChannel:
         heard = message.addressed != "chat" or await intake.overhears(message.chat_key)
         if not heard and message.kind == "message":
             return
-        mentioned.pop(self._me.user if self._me is not None else "", None)
         # In the order in which they came: what is said after a message must not pass it while the name is asked for.
         turn = self._in_order.setdefault(message.chat_id, asyncio.Lock())
         async with turn:

@@ -34,12 +34,21 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BotIdentity:
-    """The bot's ids in its workspace. `one_direct`: a direct chat is one conversation, its threads included."""
+    """The bot's ids and name in its workspace. `one_direct`: a direct chat is one conversation, its threads included."""
 
     team: str
     user: str
     bot: str
     one_direct: bool = False
+    name: str = ""
+
+    def heard(self, source: str, names: Names) -> str:
+        """A text of Slack as it is said to the bot: by its name within a sentence, and without that before it."""
+        return mentions.readable(mentions.without_address(source, self.user), self.named(names), self.user)
+
+    def named(self, names: Names) -> Names:
+        """The names of people, and the bot's own."""
+        return lambda user: self.name if user == self.user else names(user)
 
     @property
     def ids(self) -> frozenset[str]:
@@ -256,7 +265,7 @@ def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = ment
             continue
         who = post.user or post.bot_id
         if post.words.strip():
-            words = mentions.readable(post.source, names)
+            words = mentions.readable(post.source, me.named(names), me.user)
             quoted = Quoted(user_id=who, text=words, ts=ts, from_self=me.wrote(post), message_id=post.ts)
             found.append((_micro(post.ts), quoted))
         for share in shared_messages.read(post.attachments, by=who, channel=None, ours=me.ids):
@@ -283,7 +292,7 @@ def _message(post: _New, event_id: str, me: BotIdentity, names: Names) -> Inboun
         keys.append(f"slack:{me.team}:client:{post.client_msg_id}")
     command = _command(post.words, me)
     addressed = _addressed(post, command, mentioned=post.type == "app_mention" or me.named_in(post.source))
-    words = mentions.readable(post.source, names)
+    words = me.heard(post.source, names)
     found = _inbound(post.channel, post, tuple(keys), addressed, me, words=words, command=command)
     alone = command is not None and (command.name == "stop" or address.is_direct(post.channel))
     if alone and post.thread is None:
@@ -334,7 +343,7 @@ def _change(event: _Changed, event_id: str, me: BotIdentity, names: Names) -> In
         return None
     place = f"slack:{me.team}:message:{event.channel}:{post.ts}:edited:{post.edited.ts}"
     keys = (f"slack:{me.team}:event:{event_id}", place)
-    words, ts = mentions.readable(post.source, names), milliseconds(post.edited.ts)
+    words, ts = me.heard(post.source, names), milliseconds(post.edited.ts)
     return _inbound(event.channel, post, keys, addressed, me, words=words, kind="edit", ts=ts)
 
 

@@ -21,13 +21,14 @@ def nobody(_: str) -> None:
     """As `Names`: no name is known."""
 
 
-def readable(source: str, names: Names) -> str:
-    """A text of Slack as people read it: `@Name (U…)` is a person whose name is known, `#name (C…)` a channel that Slack
-    names, and `words (https://…)` a link. Anything else, what was typed out with brackets too, is as it was typed.
+def readable(source: str, names: Names, me: str = "") -> str:
+    """A text of Slack as people read it: `@Name (U…)` is a person whose name is known, `@Name` the bot (`me`), `#name (C…)` a
+    channel that Slack names, and `words (https://…)` a link. Anything else, what was typed out with brackets too, is as it
+    was typed.
     """
     parts, end = [], 0
     for found in _MARK.finditer(source):
-        parts += [unescape(source[end : found.start()]), _read(found, names)]
+        parts += [unescape(source[end : found.start()]), _read(found, names, me)]
         end = found.end()
     return "".join([*parts, unescape(source[end:])])
 
@@ -38,16 +39,22 @@ def begins_with_other(source: str, me: str) -> bool:
     return found is not None and found[1][0] == "@" and found[1][1:] != me
 
 
+def without_address(source: str, me: str) -> str:
+    """A text of Slack without the mention of the bot that it begins with; one that is nothing else stays as it is."""
+    rest = re.sub(rf"^\s*<@{re.escape(me)}(?:\|[^<>\n]*)?>[\s:,]*", "", source)
+    return rest if rest.strip() else source
+
+
 def unescape(escaped: str) -> str:
     """The text as typed, with Slack's three entities decoded."""
     return escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def _read(found: re.Match[str], names: Names) -> str:
+def _read(found: re.Match[str], names: Names, me: str) -> str:
     inside, label = unescape(found[1]), unescape(found[2] or "").strip()
     sign, rest = inside[0], inside[1:]
     if sign == "@" and _PERSON.fullmatch(rest) and (name := _plain(names(rest) or "")):
-        return f"@{name} ({rest})"
+        return f"@{name} ({rest})" if rest != me else f"@{name}"
     if sign == "#" and _CHANNEL.fullmatch(rest) and (name := _plain(label)):
         return f"#{name} ({rest})"
     if sign == "!":

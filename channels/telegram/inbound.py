@@ -132,7 +132,7 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> ReadU
         kind="edit" if edit else "message",
         addressed=reason,
         to_others=_to_others(message, said, entities, me),
-        text=said or rich,
+        text=_without_address(said or rich, me),
         command=None if edit else command,
         message_id=numbered,
         user_name=name(sender),
@@ -288,6 +288,12 @@ def _addressed(
     if answered is not None and answered.from_user is not None and answered.from_user.id == me.id:
         return "reply"
     return None
+
+
+def _without_address(said: str, me: User) -> str:
+    """A text without the bot's name that it begins with; one that is nothing else stays as it is."""
+    rest = re.sub(rf"^\s*@{re.escape(me.username or '')}\b[\s:,]*", "", said, flags=re.IGNORECASE)
+    return rest if rest.strip() else said
 
 
 def _to_others(message: Message, said: str, entities: Iterable[MessageEntity], me: User) -> bool:

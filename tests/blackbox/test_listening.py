@@ -108,7 +108,7 @@ async def test_in_telegram_it_listens_to_what_an_operator_chose_also_after_a_kil
     assert [said(one) for one in world.model.bodies] == [
         "lunch at one?",
         "where is the ship?",
-        "@shipmate_bot the ship's name?",
+        "the ship's name?",
     ]
 
 

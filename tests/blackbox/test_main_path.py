@@ -36,9 +36,9 @@ async def test_a_telegram_message_gets_its_answer_and_the_conversation_goes_on(w
 async def test_slack_answers_in_threads_and_knows_who_addressed_it(world: World) -> None:
     world.only("slack")
     await world.start()
-    top = await world.slack.say("hello from the side", channel=ROOM, user=ANN)
     root = await world.slack.say("<@U0SHIP> what is up?", channel=ROOM, user=ANN)
     await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 1)
+    top = await world.slack.say("hello from the side", channel=ROOM, user=ANN)
     await world.slack.say("and now?", channel=ROOM, user=ANN, thread_ts=root)
     await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 2)
     direct = await world.slack.say("psst", channel="D0ANN", user=ANN)

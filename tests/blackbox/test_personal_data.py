@@ -104,8 +104,8 @@ async def test_a_person_is_erased_everywhere_and_the_others_go_on(told: World) -
     # Ids of events stay for a while, so that no old message is answered once more.
     assert holds(told.root, str(ANN)) == [".ship/journal.db"]
     assert {line["text"] for line in told.archive() if line["role"] == "user"} == {
-        f"@shipmate_bot {OF_BOB}",
-        f"@shipmate_bot {OF_BOB} again",
+        OF_BOB,
+        f"{OF_BOB} again",
     }
     code, out = await command(told.root, "erase", f"telegram:{ANN}")
     assert (code, out) == (0, f"Nothing was kept of telegram:{ANN}.\n")
@@ -145,7 +145,7 @@ async def test_a_person_is_given_out_beside_a_running_gateway_which_is_not_erase
             SECRET,
             f"read {SECRET}",
             SECRET,
-            f"@shipmate_bot {SECRET} in the group",
+            f"{SECRET} in the group",
             SECRET,
         ]
     )

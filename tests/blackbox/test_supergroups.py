@@ -138,10 +138,10 @@ async def test_an_edit_in_the_supergroup_is_of_its_own_message(world: World) -> 
     await world.heard("answer 2", chat_id=NEW)
     await world.turns(2)
     world.telegram.edit(said, "@shipmate_bot the quay", chat_id=NEW)
-    await eventually(lambda: any(line["text"] == "@shipmate_bot the quay" for line in world.archive()))
+    await eventually(lambda: any(line["text"] == "the quay" for line in world.archive()))
     lines = [(line["messageId"], line["text"]) for line in world.archive() if line["role"] == "user"]
     assert lines == [
-        ("1", "@shipmate_bot the code is 7731"),
-        (f"{NEW}/1", "@shipmate_bot the harbour"),
-        (f"{NEW}/1", "@shipmate_bot the quay"),
+        ("1", "the code is 7731"),
+        (f"{NEW}/1", "the harbour"),
+        (f"{NEW}/1", "the quay"),
     ]

@@ -116,6 +116,31 @@ def test_what_speaks_to_somebody_else_says_so(words: str, to_others: bool) -> No
     assert found.to_others is to_others
 
 
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        ("<@U0SHIP> hi", "hi"),
+        (" <@U0SHIP|ship>: 你好", "你好"),
+        ("ask <@U0SHIP>, or <@U0SHIP|ship>", "ask @shipmate, or @shipmate"),
+        ("<@U0SHIP> <@U0SHIP>?", "@shipmate?"),
+        ("<@U0SHIP>", "@shipmate"),
+        ("<@U0SHIP>, ", "@shipmate, "),
+        ("<@U0SHIPPER> hi", "<@U0SHIPPER> hi"),
+    ],
+)
+def test_the_bots_own_mention_is_its_name_within_a_sentence_and_nothing_before_it(
+    words: str, read: str
+) -> None:
+    me = replace(ME, name="shipmate")
+    found = inbound.read_event(body(**post(text=words, channel="C1AA")), me)
+    edited = post(text=words, edited={"ts": LATER})
+    event = {"subtype": "message_changed", "channel": "C1AA", "message": edited}
+    edit = inbound.read_event(body(**event), me)
+    assert found is not None
+    assert edit is not None
+    assert (found.text, edit.text) == (read, read)
+
+
 @pytest.mark.parametrize("own", [{"bot_id": "B0SHIP", "user": None}, {"user": "U0SHIP"}])
 def test_own_messages_are_known_by_either_id(own: dict[str, Any]) -> None:
     assert inbound.read_event(body(**(post(channel="D1AA") | own)), ME) is None

@@ -34,7 +34,7 @@ def test_an_edit_has_the_place_and_the_id_of_its_message(
         said["message"]["message_id"], "@shipmate_bot 再见", chat_id=where.get("chat_id", 1001)
     )
     edit = must(changed, me)
-    assert (edit.kind, edit.text) == ("edit", "@shipmate_bot 再见")
+    assert (edit.kind, edit.text) == ("edit", "再见")
     assert (edit.chat_key, edit.message_id, edit.target) == (
         original.chat_key,
         original.message_id,

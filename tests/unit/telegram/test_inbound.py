@@ -88,6 +88,22 @@ def test_a_group_message_is_for_the_bot_only_when_it_says_so(
         assert found.target == {"chat_id": str(GROUP), "reply_to": found.message_id}
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("@shipmate_bot hi", "hi"),
+        (" @SHIPMATE_bot, 你好", "你好"),
+        ("ask @shipmate_bot now", "ask @shipmate_bot now"),
+        ("@shipmate_bot", "@shipmate_bot"),
+        ("@shipmate_bot2 @shipmate_bot", "@shipmate_bot2 @shipmate_bot"),
+    ],
+)
+def test_the_bots_own_mention_before_a_sentence_is_left_out(
+    server: TelegramServer, me: bot_api.Bot, said: str, told: str
+) -> None:
+    assert must(server.say(said, chat_id=GROUP), me).text == told
+
+
 def test_what_speaks_to_somebody_else_says_so(server: TelegramServer, me: bot_api.Bot) -> None:
     theirs = server.say("I said", chat_id=GROUP, user_id=5, name="Fifth")["message"]["message_id"]
     mine = server.say("me", chat_id=GROUP, fields={"from": server.me})["message"]["message_id"]
@@ -295,11 +311,11 @@ def test_an_album_is_one_message(server: TelegramServer, me: bot_api.Bot) -> Non
     assert {event.album for event in events} == {f"{GROUP}:g"}
     found = inbound.merge(events)
     assert found is not None
-    assert (found.text, found.addressed) == ("@shipmate_bot compare", "mention")
+    assert (found.text, found.addressed) == ("compare", "mention")
     assert [attachment.kind for attachment in found.attachments] == ["photo", "photo", "video"]
     assert len(found.keys) == 6
     assert found.message_id == "1"
-    assert found.items == {"1": "", "2": "@shipmate_bot compare", "3": ""}
+    assert found.items == {"1": "", "2": "compare", "3": ""}
     alone = inbound.merge(events[:1])
     assert alone is not None
     assert alone.addressed == "chat"
