@@ -34,6 +34,7 @@ from bot.contracts.environment import Log
 from bot.contracts.journal import Journal
 from bot.contracts.model import Model
 from bot.contracts.questions import Questions
+from bot.dashboard.console import Console, ConsoleSources
 from bot.dashboard.metrics import LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve, ReservedDisk
@@ -58,7 +59,7 @@ from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
 from bot.history.usage import UsageSums
 from bot.journal.sqlite import SqliteJournal
-from bot.lifecycle import Environment, Gateway, GatewayFigures, Readiness
+from bot.lifecycle import Environment, Gateway, GatewayFigures, Readiness, active_chats
 from bot.llm import factory
 from bot.llm.budgets import BudgetedModel, Spending, day_of
 from bot.llm.health import WatchedModel
@@ -171,7 +172,9 @@ def assemble(
         ),
         watch=watch,
         readiness=readiness,
-        dashboard=build_dashboard(services, readiness, MetricsPage(counted or LogMetrics(), figures.read))
+        dashboard=build_dashboard(
+            services, figures, MetricsPage(counted or LogMetrics(), figures.read), reload
+        )
         if dashboard and settings.dashboard.enabled
         else None,
         chores=MaintenanceJobs(
@@ -194,15 +197,30 @@ def assemble(
     )
 
 
-def build_dashboard(services: Services, readiness: Readiness, metrics: MetricsPage) -> Dashboard:
-    settings = services.settings.dashboard
+def build_dashboard(
+    services: Services, figures: GatewayFigures, metrics: MetricsPage, reload: ConfigurationReload
+) -> Dashboard:
+    settings, environment, home = services.settings.dashboard, services.environment, services.settings.home
+    sources = ConsoleSources(
+        parts=figures.readiness.parts,
+        figures=figures.read,
+        active=lambda: active_chats(figures.scheduler),
+        settings=lambda: config.shown_leaves(reload.settings),
+        pending=services.lists.pending,
+        archive=services.archive,
+        usage=UsageSums(home, environment.disk),
+        logs=home / "logs",
+        disk=environment.disk,
+        clock=environment.clock,
+    )
     return Dashboard(
         settings.host,
         settings.port,
         settings.token,
-        readiness.parts,
+        figures.readiness.parts,
         metrics=metrics,
-        clock=services.environment.clock,
+        console=Console(sources),
+        clock=environment.clock,
         server=services.connections.server(),
         holder=ports.port_owner,
         user_of=ports.user_of,

@@ -14,8 +14,10 @@ from bot.agent.pool import AgentPool
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Clock, Disk, Ids
 from bot.contracts.journal import Journal
+from bot.dashboard.console import ActiveChat
+from bot.dashboard.health import PartHealth
 from bot.dashboard.metrics import Figures
-from bot.dashboard.server import Dashboard, PartHealth
+from bot.dashboard.server import Dashboard
 from bot.descriptors import RESERVE, limit
 from bot.disk_reserve import DiskReserve
 from bot.gateway.builder import GatewayParts
@@ -54,6 +56,8 @@ KEEP_INDEX_SECONDS = 10.0
 """Also the time after a start before the search index catches up: until then everything goes to the start."""
 ASK_LIMITS_SECONDS = 600.0
 """Between two questions to a provider that did not answer the first one."""
+
+_WAITS = {"approval": "an approval", "question": "an answer"}
 
 Say = Callable[[str], None]
 
@@ -128,7 +132,7 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class GatewayFigures:
-    """Reads the process's figures of now, for `/metrics`. `turns` is how many may run at once."""
+    """Reads what is true of the process now, for `/metrics` and the console. `turns` is how many may run at once."""
 
     turns: int
     scheduler: Scheduler
@@ -151,6 +155,18 @@ class GatewayFigures:
             "shipmate_part_ok": {name: part.ok for name, part in self.readiness.parts().items()},
             "shipmate_log_dropped_lines_total": self.log.lost,
         }
+
+
+def active_chats(scheduler: Scheduler) -> list[ActiveChat]:
+    """The chats in which something runs or waits, those that have run for longest first."""
+    found = []
+    for chat_key, chat in scheduler.chats():
+        state, request_id, since = "waits", "", None
+        if (turn := chat.running) is not None:
+            request_id, since = turn.first.request_id, turn.first.ts / 1000
+            state = f"waits for {_WAITS[turn.waits_for]}" if turn.suspended and turn.waits_for else "runs"
+        found.append(ActiveChat(str(chat_key), state, chat.waiting, request_id, since))
+    return sorted(found, key=lambda one: (one.since is None, one.since or 0.0, one.chat_key))
 
 
 @dataclass(frozen=True, slots=True)

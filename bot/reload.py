@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
 
-from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from bot import config, errors
@@ -27,7 +25,6 @@ OF_TURNS = (
 """Keys that a turn takes up when it begins; any other one needs a restart."""
 ASK_SECONDS = 20.0
 """For so long the provider is asked whether it has a model."""
-_NOT_KEYS = frozenset({"root", "enabled", "reasons", "secrets", "fingerprint", "warnings"})
 
 
 class ConfigurationReload:
@@ -40,7 +37,8 @@ class ConfigurationReload:
         deps_of: Callable[[config.Settings], AgentDeps],
         log: Log,
     ) -> None:
-        self._settings = settings
+        self.settings = settings
+        """Those that new turns have."""
         self._agent = agent
         self._deps_of = deps_of
         self._log = log
@@ -56,9 +54,9 @@ class ConfigurationReload:
         """Check what `load` reads, and let new turns have it. Raises nothing: the log says what became of it."""
         try:
             found = await asyncio.to_thread(load)
-            settings = _with_turns_of(self._settings, found)
+            settings = _with_turns_of(self.settings, found)
             deps = self._deps_of(settings)
-            if settings.llm.model != self._settings.llm.model:
+            if settings.llm.model != self.settings.llm.model:
                 await _must_be_there(deps)
         except errors.ConfigError as error:
             self._log.write(
@@ -68,10 +66,10 @@ class ConfigurationReload:
                 findings=list(error.findings),
             )
             return
-        changed = sorted(_differing(self._settings, settings))
+        changed = sorted(_differing(self.settings, settings))
         restart = sorted(_differing(settings, found))
         if changed:
-            self._settings = settings
+            self.settings = settings
             await self._agent.use(deps)
         words = (
             "turns that begin from now on have the changed configuration" if changed else "nothing changes"
@@ -119,25 +117,5 @@ def _names(section: str) -> Iterator[str]:
 
 def _differing(one: config.Settings, other: config.Settings) -> set[str]:
     """The keys of ship.json that are not the same in both, in full."""
-    before, after = _leaves(one), _leaves(other)
+    before, after = config.leaves(one), config.leaves(other)
     return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-
-
-def _leaves(settings: config.Settings) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for field in dataclasses.fields(settings):
-        if field.name not in _NOT_KEYS:
-            _add(found, to_camel(field.name), getattr(settings, field.name))
-    return found
-
-
-def _add(found: dict[str, Any], key: str, value: Any) -> None:
-    if isinstance(value, BaseModel):
-        value = value.model_dump(by_alias=True)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {to_camel(one.name): getattr(value, one.name) for one in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            _add(found, f"{key}.{name}", inner)
-    else:
-        found[key] = value

@@ -1,6 +1,6 @@
 """What a stranger installs: the wheel alone, in an empty environment of each Python, without extras. `python -m tests.wheel`.
 
-On each it goes the whole way: init, check, run, an answer in the terminal, SIGTERM, a chat of its own.
+On each it goes the whole way: init, check, run, the console, an answer in the terminal, SIGTERM, a chat of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.request import urlopen
 
 CODE = Path(__file__).parents[1]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -106,7 +107,8 @@ def use(shipmate: Path, project: Path) -> None:
     config["dashboard"] = {"port": 0}
     (project / "ship.json").write_text(json.dumps(config), encoding="utf-8")
     run([str(shipmate), "check", "--dir", str(project)])
-    with started(shipmate, project):
+    with started(shipmate, project) as ready:
+        look(ready.split()[-1])
         talk(shipmate, project)
     talk(shipmate, project)
 
@@ -117,12 +119,15 @@ class started:  # noqa: N801 - used as a function is
     def __init__(self, shipmate: Path, project: Path) -> None:
         self._words = [str(shipmate), "run", "--dir", str(project)]
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> str:
+        """The line that says so."""
         self._process = subprocess.Popen(
             self._words, env=ENV, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
         )
-        if not any(line.startswith("ready ") for line in self._lines()):
-            raise Failed(f"run ended with {self._process.wait(SECONDS)} before it was ready")
+        for line in self._lines():
+            if line.startswith("ready "):
+                return line
+        raise Failed(f"run ended with {self._process.wait(SECONDS)} before it was ready")
 
     def _lines(self) -> Iterator[str]:
         assert self._process.stdout is not None
@@ -133,6 +138,14 @@ class started:  # noqa: N801 - used as a function is
         self._process.communicate(timeout=SECONDS)
         if self._process.returncode:
             raise Failed(f"run ended with {self._process.returncode} after SIGTERM")
+
+
+def look(address: str) -> None:
+    """Open the console, whose pages are files of the wheel."""
+    for path, shown in (("/", "All is well"), ("/style.css", "color-scheme")):
+        with urlopen(address + path, timeout=SECONDS) as answer:
+            if shown not in answer.read().decode():
+                raise Failed(f"the console shows no {shown!r} at {path}")
 
 
 def talk(shipmate: Path, project: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import socket
 import stat
 import sys
@@ -93,7 +94,7 @@ def versions() -> Finding:
     try:
         own = version("shipmate")
         for line in requires("shipmate") or ():
-            name = line.split(";")[0].split("[")[0].rstrip("<>=!~., 0123456789")
+            name = re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0]
             try:
                 version(name)
             except PackageNotFoundError:

@@ -23,11 +23,6 @@ from bot.cli.common import (
     when,
 )
 
-NEWEST = 20
-"""Lines of a chat that are looked at for names."""
-NAMED = 3
-"""Names of a chat that are shown."""
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -104,25 +99,13 @@ def people(root: Path, chat_keys: Iterable[str]) -> dict[str, str]:
 
 
 async def _people(root: Path, chat_keys: Iterable[str]) -> dict[str, str]:
-    from bot.contracts.archive import HistoryQuery
-    from bot.contracts.identity import ChatKey
+    from bot.history.people import people_of
 
     archive = _archive(root)
-    names = {}
     try:
-        for chat_key in chat_keys:
-            try:
-                key = ChatKey.parse(chat_key)
-            except errors.IdentityInvalid:
-                continue
-            page = await archive.search(key, HistoryQuery(limit=NEWEST, counted=False))
-            said = [str((line.meta or {}).get("username") or "") for line in reversed(page.lines)]
-            found = list(dict.fromkeys(name.replace(",", "") for name in said if name))
-            if found:
-                names[chat_key] = ", ".join(found[:NAMED])
+        return await people_of(archive, chat_keys)
     finally:
         await archive.close()
-    return names
 
 
 async def _found(

@@ -8,22 +8,27 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Dir, Here, moment, printable, say_raw, timestamp
-from bot.cli.log_reader import LEVELS, Line, LineFilter, LogReader
+from bot.cli.common import HOME, AsJson, Dir, Here, complain, moment, printable, say_raw, timestamp
+
+if TYPE_CHECKING:
+    from bot.telemetry.log_reader import Line, LineFilter, LogReader
+
+    Show = Callable[[str, Line], None]
 
 FOLLOW_FROM = 20  # lines shown before those to come
 LOOK_EVERY = 0.2  # seconds
 COLOURS = {"debug": "2", "action": "36", "warn": "33", "error": "31"}
 """What a terminal is told (SGR) before a line of a level."""
 
-Show = Callable[[str, Line], None]
-
 
 def _level(value: str | None) -> int:
+    from bot.telemetry.log_reader import LEVELS
+
     if value is None:
         return 0
     if value not in LEVELS:
@@ -36,7 +41,9 @@ def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with lines as they come.")] = False,
     chat: Annotated[str | None, typer.Option(metavar="K", help="Only this chatKey.")] = None,
     request: Annotated[str | None, typer.Option(metavar="ID", help="Only this requestId.")] = None,
-    level: Annotated[str | None, typer.Option(metavar="L", help=f"At least: {', '.join(LEVELS)}.")] = None,
+    level: Annotated[
+        str | None, typer.Option(metavar="L", help="At least: debug, info, action, warn, error.")
+    ] = None,
     since: Annotated[str | None, typer.Option(metavar="T", help="A time, or 2h for two hours ago.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Whole lines, with the texts of messages.")] = False,
     tree: Annotated[
@@ -45,11 +52,13 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """The operator's log."""
+    from bot.telemetry.log_reader import LineFilter
+
     if tree and (follow or as_json):
         raise typer.BadParameter("--tree goes without -f and --json")
     start = None if since is None else timestamp(moment(since))
     request = None if request is None else request.upper()
-    reader = LogReader(root / HOME / "logs", LineFilter(chat, request, _level(level), start))
+    reader = log_of(root, LineFilter(chat, request, _level(level), start))
     show = _show_json if as_json else _Shown(full)
     if tree:
         if request is None:
@@ -63,13 +72,25 @@ def logs(
             found = reader.of_request(request) if request is not None and not follow else reader.lines()
         for text, line in found:
             show(text, line)
-    reader.tell_unreadable()
+    tell_unreadable(reader)
     if follow:
         sys.stdout.flush()
         try:
             asyncio.run(_follow(reader, show))
         except KeyboardInterrupt:
             return
+
+
+def log_of(root: Path, wanted: LineFilter) -> LogReader:
+    from bot.system import SystemDisk
+    from bot.telemetry.log_reader import LogReader
+
+    return LogReader(root / HOME / "logs", SystemDisk(), wanted)
+
+
+def tell_unreadable(reader: LogReader) -> None:
+    if reader.unreadable:
+        complain(f"{reader.unreadable} lines cannot be read and were left out.")
 
 
 async def _follow(reader: LogReader, show: Show) -> None:

@@ -12,26 +12,12 @@ import typer
 
 from bot import errors
 from bot.cli.common import HOME, AsJson, Complaints, Dir, Here, complain, say, say_json, timestamp
-from bot.cli.log_reader import Line, LineFilter, LogReader
+from bot.cli.logs import log_of, tell_unreadable
 
 if TYPE_CHECKING:
     from bot.gateway.receipt import Path as TurnPath
     from bot.history.usage import UsageTotals
-
-_TELLS = (
-    "purpose",
-    "model",
-    "name",
-    "tool",
-    "reason",
-    "status",
-    "stopReason",
-    "task",
-    "artifact",
-    "error",
-    "cause",
-)
-"""The details of a log line that are shown."""
+    from bot.telemetry.log_reader import Line
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +39,17 @@ def trace(
     as_json: AsJson = False,
 ) -> None:
     """The path of one turn: inbound, model calls, tools, delivery, cost. Works beside a running gateway."""
-    from bot.history.usage import UsageTotals
+    from bot.history.trace import told, total_of
 
     asked = request_id.upper()
-    path, turn, sums, lines = None, asked, UsageTotals(), _lines(root, asked)
+    path, turn, lines = None, asked, _lines(root, asked)
     if full or as_json or not any(line.get("kind") == "turn_end" for line in lines):
         # It may have joined another turn; the journal knows.
         path = asyncio.run(_path(root, asked))
         if path is not None and path.request_id != asked:
             turn = path.request_id
             lines = _lines(root, turn)
-    for line in lines:
-        if _told(line).get("purpose") != "replay":
-            sums.take(line)
+    sums = total_of(lines)
     if lines and not full and not as_json:
         _show_steps(lines)
         say(_total(sums))
@@ -81,8 +65,7 @@ def trace(
                 | {"details": one.details}
             )
         else:
-            told = [f"{key}={one.details[key]}" for key in _TELLS if one.details.get(key) not in {None, ""}]
-            say("  ".join([one.at, f"{one.source:<10}", one.words, *told]))
+            say("  ".join([one.at, f"{one.source:<10}", one.words, *told(one.details)]))
     if not as_json:
         say(_total(sums))
 
@@ -113,54 +96,37 @@ def _journal(path: TurnPath | None) -> list[TraceEvent]:
 
 
 def _lines(root: Path, request_id: str) -> list[Line]:
-    reader = LogReader(root / HOME / "logs", LineFilter(request=request_id))
+    from bot.telemetry.log_reader import LineFilter
+
+    reader = log_of(root, LineFilter(request=request_id))
     found = [line for _, line in reader.of_request(request_id)]
-    reader.tell_unreadable()
+    tell_unreadable(reader)
     return found
 
 
-def _told(line: Line) -> dict[str, Any]:
-    details = line.get("details")
-    return details if isinstance(details, dict) else {}
-
-
 def _event(line: Line) -> TraceEvent:
+    from bot.history.trace import details_of
+
     words = f"{line.get('kind')}: {line.get('message')}"
-    return TraceEvent(str(line.get("timestamp", "")), "log", words, _told(line))
+    return TraceEvent(str(line.get("timestamp", "")), "log", words, details_of(line))
 
 
 def _show_steps(lines: list[Line]) -> None:
-    """One line for each answer of the model, each tool and whatever else was logged: offset, duration, tokens that were read
-    and written, the share that came from the cache, cost, and what it was. Requests and calls are told of by their ends.
+    """One line for each step: offset, duration, tokens that were read and written, the share that came from the cache, cost, and
+    what it was.
     """
-    from bot.history.usage import UsageTotals
+    from bot.history.trace import steps_of
 
-    began = min(str(line.get("timestamp")) for line in lines)
     say(f"{'offset':>11} {'ms':>9} {'tokens':>15} {'cache':>5} {'cost':>9}")
-    for line in lines:
-        kind, details = line.get("kind"), _told(line)
-        if kind in {"llm_request", "tool_call"} or line.get("level") == "debug":
-            continue
-        sums = UsageTotals()
-        sums.take(line)
-        duration = line.get("duration")
-        told = [f"{key}={details[key]}" for key in _TELLS if details.get(key) not in {None, ""}]
-        tokens = f"{sums.prompt:,}→{sums.tokens['outputTokens']:,}" if sums.prompt else ""
-        share = "" if sums.cached is None else f"{sums.cached:.0%}"
-        cost = "" if not sums.prompt else "unknown" if sums.unpriced else f"${sums.cost:.4f}"
-        step = f"step {line['step']} " if line.get("step") is not None else ""
+    for one in steps_of(lines):
+        usage = one.usage
+        tokens = f"{usage.prompt:,}→{usage.tokens['outputTokens']:,}" if usage.prompt else ""
+        share = "" if usage.cached is None else f"{usage.cached:.0%}"
+        step = "" if one.step is None else f"step {one.step} "
         say(
-            f"{_seconds(began, line):>+11.3f} {'' if duration is None else f'{duration:,.0f}':>9} {tokens:>15} {share:>5} "
-            f"{cost:>9}  {step}{kind}: {' '.join([str(line.get('message')), *told])}"
+            f"{one.offset:>+11.3f} {'' if one.duration is None else f'{one.duration:,.0f}':>9} {tokens:>15} {share:>5} "
+            f"{one.cost:>9}  {step}{one.kind}: {one.words}"
         )
-
-
-def _seconds(began: str, line: Line) -> float:
-    try:
-        at = datetime.fromisoformat(str(line.get("timestamp")))
-        return (at - datetime.fromisoformat(began)).total_seconds()
-    except (ValueError, TypeError):
-        return 0.0
 
 
 def _transcript(root: Path, request_id: str) -> list[TraceEvent]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.config.checks import identity, operator, tokens_in_use
-from bot.config.load import HOME, Llm, Settings, load
+from bot.config.load import HOME, Llm, Settings, leaves, load, shown_leaves
 from bot.config.schema import write_schema
 from bot.config.ship_file import NOT_BUILT, Subagents
 
@@ -14,8 +14,10 @@ __all__ = [
     "Settings",
     "Subagents",
     "identity",
+    "leaves",
     "load",
     "operator",
+    "shown_leaves",
     "tokens_in_use",
     "write_schema",
 ]

@@ -6,16 +6,17 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, create_model
+from pydantic.alias_generators import to_camel
 
-from bot import errors, hidden_paths, regular_files
+from bot import errors, hidden_paths, regular_files, text
 from bot.config import checks, ship_file
-from bot.config.findings import Loc, dotted, finding, from_error, is_secret_key
+from bot.config.findings import HIDDEN, Loc, dotted, finding, from_error, is_secret_key
 from bot.config.placeholders import FilledDocument, fill, lookup_in, read_env_file, read_text
 from bot.contracts.channel import ChannelSettings, Manifest
 
@@ -389,7 +390,47 @@ def _llm(llm: ship_file.Llm, env: Mapping[str, str]) -> Llm:
     )
 
 
-def _without(line: str, secrets: set[str]) -> str:
+def _without(line: str, secrets: Iterable[str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         line = line.replace(secret, "[hidden]")
     return line
+
+
+_NOT_KEYS = frozenset({"root", "enabled", "reasons", "secrets", "fingerprint", "warnings"})
+
+
+def leaves(settings: Settings) -> dict[str, Any]:
+    """Values by the keys of ship.json, each in full (`llm.model`)."""
+    found: dict[str, Any] = {}
+    for one in dataclasses.fields(settings):
+        if one.name not in _NOT_KEYS:
+            _add(found, (to_camel(one.name),), getattr(settings, one.name))
+    return found
+
+
+def shown_leaves(settings: Settings) -> dict[str, str]:
+    """The same as JSON, for a person: what is secret, or stands where secrets do, is hidden."""
+    return {key: _shown(key, value, settings.secrets) for key, value in leaves(settings).items()}
+
+
+def _shown(key: str, value: Any, secrets: Iterable[str]) -> str:
+    parts = key.split(".")
+    private = parts[:2] == ["mcp", "servers"] and {"env", "headers"} & set(parts[3:])
+    if value and (private or any(map(is_secret_key, parts))):
+        return HIDDEN
+    value = (
+        list(value) if isinstance(value, tuple) else sorted(value) if isinstance(value, frozenset) else value
+    )
+    return json.dumps(text.deep(value, lambda words: _without(words, secrets)), ensure_ascii=False)
+
+
+def _add(found: dict[str, Any], loc: tuple[str, ...], value: Any) -> None:
+    if isinstance(value, BaseModel):
+        value = value.model_dump(by_alias=True)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {to_camel(one.name): getattr(value, one.name) for one in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            _add(found, (*loc, name), inner)
+    else:
+        found[".".join(loc)] = value

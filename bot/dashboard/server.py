@@ -1,20 +1,23 @@
-"""The dashboard's address: `/healthz`, `/readyz` and `/metrics`."""
+"""The dashboard's address: the console, `/healthz`, `/readyz` and `/metrics`."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import errno
 import hmac
 import ipaddress
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 
 from aiohttp import web
 
 from bot import errors
 from bot.contracts.channel import HttpServer
 from bot.contracts.environment import Clock
+from bot.dashboard.console import Console
+from bot.dashboard.health import PartHealth
 from bot.dashboard.metrics import MetricsPage
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -25,22 +28,10 @@ _STATUS = ("/healthz", "/readyz")
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-@dataclass(frozen=True, slots=True)
-class PartHealth:
-    """Health of one part of the gateway. `detail` is for operators; `heard` is the age of its last sign in seconds. A
-    part that is not `needed` does not affect readiness.
-    """
-
-    ok: bool
-    detail: str = ""
-    heard: float | None = None
-    needed: bool = True
-
-
 class Dashboard:
-    """Serves `/healthz`, `/readyz` and `/metrics`. The state of `parts` is read afresh for each request and shown to callers with
-    the token; where there is no token, to the user who started Shipmate, as `user_of` knows them; so are the metrics. Others
-    learn only alive and ready. `holder` gives the pid of the process that already listens on a port.
+    """Serves the console, `/healthz`, `/readyz` and `/metrics`. The state of `parts` is read afresh for each request and shown to
+    callers with the token (a browser asks for it as a password); where there is no token, to the user who started Shipmate, as
+    `user_of` knows them; so are the pages and the metrics. Others learn only alive and ready. `holder` gives the pid of the process that already listens on a port.
     """
 
     def __init__(
@@ -51,6 +42,7 @@ class Dashboard:
         parts: Callable[[], Mapping[str, PartHealth]],
         *,
         metrics: MetricsPage,
+        console: Console,
         clock: Clock,
         server: HttpServer,
         holder: Callable[[int], int | None] = lambda _: None,
@@ -61,6 +53,7 @@ class Dashboard:
         self._token = token
         self._parts = parts
         self._metrics = metrics
+        self._console = console
         self._clock = clock
         self._watching: asyncio.Task[None] | None = None
         self._holder = holder
@@ -76,7 +69,7 @@ class Dashboard:
     async def start(self) -> None:
         """Listen. Raises `errors.TryLater` where the port is taken."""
         app = web.Application(middlewares=[self._guarded], client_max_size=64 * 1024)
-        app.router.add_get("/", _index)
+        self._console.add_to(app)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics_page)
@@ -107,13 +100,24 @@ class Dashboard:
         if is_loopback(self._host) and _host_of(request) not in _LOCAL_NAMES:
             # A page elsewhere may point a name of its own at this machine (DNS rebinding).
             return web.json_response({"error": "unknown host"}, status=403)
+        if not _same_site(request):
+            return web.json_response({"error": "asked for by another site's page"}, status=403)
         request[_KNOWN] = await self._knows(request)
-        if self._token and request.path not in _STATUS and not request[_KNOWN]:
-            return web.json_response({"error": "a token is needed"}, status=401)
+        if request.path not in _STATUS and not request[_KNOWN]:
+            return self._refused()
         response = await handler(request)
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Cache-Control"] = "no-store"
         return response
+
+    def _refused(self) -> web.Response:
+        if self._token:
+            ask = {"WWW-Authenticate": 'Basic realm="Shipmate", charset="UTF-8"'}
+            return web.json_response({"error": "a token is needed"}, status=401, headers=ask)
+        words = (
+            "this is for the user who started Shipmate; others need a token: set dashboard.token, and send it"
+        )
+        return web.json_response({"error": words}, status=401)
 
     async def _knows(self, request: web.Request) -> bool:
         if self._token:
@@ -143,17 +147,8 @@ class Dashboard:
         return web.json_response(body, status=200 if ready else 503)
 
     async def _metrics_page(self, request: web.Request) -> web.Response:
-        if not request[_KNOWN]:
-            return web.json_response({"error": "set dashboard.token, and send it"}, status=401)
         page, content_type = self._metrics.render(request.headers.get("Accept", ""))
         return web.Response(body=page, headers={"Content-Type": content_type})
-
-
-async def _index(_: web.Request) -> web.Response:
-    return web.Response(
-        text="Shipmate\n\n/healthz  whether the process is alive, and what is in trouble\n/readyz   how each part of it is\n"
-        "/metrics  figures for Prometheus\n"
-    )
 
 
 def _host_of(request: web.Request) -> str:
@@ -163,9 +158,21 @@ def _host_of(request: web.Request) -> str:
     return host.rpartition(":")[0] if ":" in host else host
 
 
+def _same_site(request: web.Request) -> bool:
+    """False if another site's page causes the request, unless a person follows a link there."""
+    site = request.headers.get("Sec-Fetch-Site", "none")
+    return site in {"none", "same-origin"} or request.headers.get("Sec-Fetch-Dest") == "document"
+
+
 def _carries(request: web.Request, token: str) -> bool:
-    given = request.headers.get("Authorization", "")
-    return hmac.compare_digest(given.encode("utf-8", "replace"), f"Bearer {token}".encode())
+    """True if the token is sent, by itself or as the password of whatever user."""
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme not in {"Bearer", "Basic"}:
+        return False
+    if scheme == "Basic":
+        with contextlib.suppress(ValueError):
+            given = base64.b64decode(given, validate=True).decode("utf-8", "replace").partition(":")[2]
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
 def is_loopback(host: str) -> bool:

@@ -117,12 +117,16 @@ class ChatStore:
             raise errors.StorageError(f"the archive cannot be read: {error}") from error
         return list(found.removed.values())
 
-    async def chats(self, known: Mapping[str, tuple[int, int | None]] | None = None) -> list[ChatInfo]:
-        """Every chat that has an archive, the one last spoken in first. Reads every file, but of chats of which is `known`,
-        by the names of their files, how many lines they have and the time of the newest.
+    async def chats(
+        self,
+        known: Mapping[str, tuple[int, int | None]] | None = None,
+        named: Sequence[str] | None = None,
+    ) -> list[ChatInfo]:
+        """Every chat that has an archive, or those `named` by the names of their files, the one last spoken in first. Reads every
+        file, but of chats of which is `known`, by name too, how many lines they have and the time of the newest.
         """
         try:
-            return await asyncio.to_thread(self._chats, known or {})
+            return await asyncio.to_thread(self._chats, known or {}, named)
         except OSError as error:
             raise errors.StorageError(f"the archive cannot be read: {error}") from error
 
@@ -191,8 +195,11 @@ class ChatStore:
                 self._revised.popitem(last=False)
         return said
 
-    def _chats(self, known: Mapping[str, tuple[int, int | None]]) -> list[ChatInfo]:
-        found = [info for name in self._archives.chats() if (info := self._info(name, known.get(name)))]
+    def _chats(
+        self, known: Mapping[str, tuple[int, int | None]], named: Sequence[str] | None
+    ) -> list[ChatInfo]:
+        every = self._archives.chats() if named is None else named
+        found = [info for name in every if (info := self._info(name, known.get(name)))]
         return sorted(found, key=lambda info: info.last_ts or 0, reverse=True)
 
     def _info(self, name: str, known: tuple[int, int | None] | None) -> ChatInfo | None:

@@ -88,14 +88,24 @@ class SearchedArchive:
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
         return await self._store.removals(chat_key)
 
-    async def chats(self) -> list[ChatInfo]:
+    async def chats(self, named: Sequence[str] | None = None) -> list[ChatInfo]:
         """As `ChatStore.chats`; what the index tells of a chat is not counted again."""
         try:
-            known = await self._on_thread(self._counted)
+            known = await self._on_thread(lambda: self._counted(named))
         except (sqlite3.Error, OSError) as error:
             self._failed(error)
             known = {}
-        return await self._store.chats(known)
+        return await self._store.chats(known, named)
+
+    async def recent(self, offset: int, limit: int) -> tuple[list[ChatInfo], int]:
+        """A part of the chats, the ones last spoken in first, and how many there are in all. Files of that part alone are read.
+        Raises `errors.StorageError`.
+        """
+        try:
+            names = await self._newest_first()
+        except OSError as error:
+            raise errors.StorageError(f"the archive cannot be read: {error}") from error
+        return await self.chats(names[offset : offset + limit]), len(names)
 
     async def close(self) -> None:
         """Write what waits. What is not indexed then is at the next start."""
@@ -128,6 +138,12 @@ class SearchedArchive:
 
     async def kept(self, channel: str) -> list[ChatKey]:
         """As `contracts.recall.Recalls.kept`, the ones last spoken in first as far as that is known."""
+        found = await self._newest_first()
+        keys = await asyncio.to_thread(lambda: [self._key(name) for name in found])
+        return [key for key in keys if key is not None and key.channel == channel]
+
+    async def _newest_first(self) -> list[str]:
+        """The names of all chats, the ones last spoken in first as far as that is known."""
         found = await asyncio.to_thread(self._names)
         try:
             times = await self._on_thread(self._times)
@@ -136,8 +152,7 @@ class SearchedArchive:
             times = {}
         # What is not indexed yet was written just now.
         found.sort(key=lambda name: times.get(name, 1 << 62), reverse=True)
-        keys = await asyncio.to_thread(lambda: [self._key(name) for name in found])
-        return [key for key in keys if key is not None and key.channel == channel]
+        return found
 
     def _key(self, name: str) -> ChatKey | None:
         """The key of a chat; where it is too long to be the name of a file, its lines tell it."""
@@ -238,10 +253,11 @@ class SearchedArchive:
             self._recall = Recall.opened(self._path, self._folder, self._disk, reranker=self._reranker)
         return self._recall
 
-    def _counted(self) -> dict[str, tuple[int, int | None]]:
+    def _counted(self, named: Sequence[str] | None) -> dict[str, tuple[int, int | None]]:
         """Of the chats that are indexed to their ends, how many lines they have, and the time of the last one."""
         index = self._opened().index
-        return {name: told for name, told in index.told().items() if not index.behind(name)}
+        told = index.told()
+        return {name: told[name] for name in named or told if name in told and not index.behind(name)}
 
     def _times(self) -> dict[str, int]:
         return self._opened().index.last_times()

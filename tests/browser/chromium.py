@@ -143,5 +143,10 @@ class Browser:
     async def resize(self, width: int, height: int) -> None:
         await self._ask("POST", "/window/rect", {"width": width, "height": height})
 
+    async def scheme(self, name: str) -> None:
+        """Show pages as a person sees them whose system is `light` or `dark`."""
+        media = {"features": [{"name": "prefers-color-scheme", "value": name}]}
+        await self._ask("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": media})
+
     async def picture(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(await self._ask("GET", "/screenshot")))

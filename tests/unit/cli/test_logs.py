@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from bot.cli import log_reader, logs
-from bot.cli.log_reader import LineFilter, LogReader, day_of
+from bot.cli import logs
+from bot.system import SystemDisk
+from bot.telemetry import log_reader
+from bot.telemetry.log_reader import LineFilter, LogReader, day_of
 
 from .conftest import ENV, Shipmate
 
@@ -146,7 +148,7 @@ def test_following_shows_lines_as_they_come(folder: Path) -> None:
 
 def test_half_a_line_waits_for_its_other_half(folder: Path) -> None:
     path = folder / ".ship" / "logs" / "2027-01-16.jsonl"
-    reader = LogReader(path.parent)
+    reader = LogReader(path.parent, SystemDisk())
     assert len(list(reader.lines())) == 7
     whole = json.dumps(line(1, message="whole"))
     path.write_text(whole[:20])
@@ -185,10 +187,13 @@ def test_past_days_that_are_compressed_are_read_as_the_others(shipmate: Shipmate
             path.unlink()
     assert shipmate("logs", "--dir", folder, "--json").out == before
     assert len(shipmate("stats", "--dir", folder, "--json").lines) == 1
-    reader = LogReader(logs)
+    reader = LogReader(logs, SystemDisk())
     assert len(list(reader.lines())) == 7
     assert list(reader.lines()) == []
-    assert [line["message"] for _, line in LogReader(logs).newest(5)][:2] == ["line 1", "line 2"]
+    assert [line["message"] for _, line in LogReader(logs, SystemDisk()).newest(5)][:2] == [
+        "line 1",
+        "line 2",
+    ]
 
 
 def test_a_compressed_day_that_is_damaged_costs_itself_alone(shipmate: Shipmate, folder: Path) -> None:
@@ -200,7 +205,7 @@ def test_a_compressed_day_that_is_damaged_costs_itself_alone(shipmate: Shipmate,
     done = shipmate("logs", "--dir", folder, "--json", "--chat", "web:chat:1")
     assert [item["message"] for item in done.lines] == ["line 1", "line 2"]
     assert done.err == "2 lines cannot be read and were left out.\n"
-    assert len(LogReader(logs).newest(10_000)) >= 7
+    assert len(LogReader(logs, SystemDisk()).newest(10_000)) >= 7
 
 
 @pytest.mark.parametrize("block", [7, 300, 1 << 16])
@@ -211,10 +216,10 @@ def test_the_newest_lines_are_those_of_a_whole_reading(
     logs = folder / ".ship" / "logs"
     with (logs / "2027-01-15.2.jsonl").open("a") as file:
         file.write('{"half')
-    every = [text for text, _ in LogReader(logs).lines()]
+    every = [text for text, _ in LogReader(logs, SystemDisk()).lines()]
     for count in (1, 3, 20):
-        assert [text for text, _ in LogReader(logs).newest(count)] == every[-count:]
-    reader = LogReader(logs)
+        assert [text for text, _ in LogReader(logs, SystemDisk()).newest(count)] == every[-count:]
+    reader = LogReader(logs, SystemDisk())
     assert len(reader.newest(7)) == 7
     assert list(reader.lines()) == []
     with (logs / "2027-01-15.2.jsonl").open("a") as file:
@@ -238,7 +243,7 @@ def test_a_request_is_looked_for_on_the_days_that_it_can_be_on(tmp_path: Path) -
     day("2027-01-19", mark)
 
     def found(request: str) -> list[str]:
-        reader = LogReader(tmp_path, LineFilter(request=request))
+        reader = LogReader(tmp_path, SystemDisk(), LineFilter(request=request))
         return [str(one["message"]) for _, one in reader.of_request(request)]
 
     assert found(name) == ["line 1", "line 3", "what it caused"]

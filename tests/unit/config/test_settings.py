@@ -206,3 +206,31 @@ def test_prompts_are_texts_or_files_of_the_project(load: Load, tmp_path: Path) -
             "write it, or the text itself"
         ),
     )
+
+
+def test_what_is_shown_of_them_hides_every_secret(load: Load) -> None:
+    key, quoted = "sk-ant-0123456789", 'pass"wörd\\1'
+    server = {
+        "command": "tool",
+        "args": ["--key", "${TOOL_KEY}", "--url", f"https://me:{quoted}@a.example/"],
+        "env": {"PLAIN": "in the environment"},
+        "headers": {},
+    }
+    settings = load(
+        {
+            "mcp": {"servers": {"tool": server}},
+            "permissions": {"allow": ["read_file"]},
+            "operators": ["pigeon:P1"],
+        },
+        KEY | TOKENS | {"TOOL_KEY": "tool-12345678"},
+    )
+    shown = config.shown_leaves(settings)
+    assert shown["llm.apiKey"] == shown["channels.pigeon.wingToken"] == "[hidden]"
+    assert shown["mcp.servers.tool.env.PLAIN"] == "[hidden]"
+    assert shown["dashboard.token"] == "null"
+    assert shown["permissions.allow"] == '["read_file"]'
+    assert shown["operators"] == '["pigeon:P1"]'
+    assert (
+        shown["mcp.servers.tool.args"] == '["--key", "[hidden]", "--url", "https://me:[hidden]@a.example/"]'
+    )
+    assert not any(secret in str(shown) for secret in (key, quoted, "tool-12345678", "wing-12345678"))

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from bot import ports
+from bot.access_list import PendingUser
 from bot.connections import Connections, HttpServer
+from bot.contracts.environment import Clock
+from bot.dashboard.console import ActiveChat, Console, ConsoleSources
+from bot.dashboard.health import PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
-from bot.dashboard.server import Dashboard, PartHealth
-from bot.system import SystemClock
+from bot.dashboard.server import Dashboard
+from bot.history.archive import ChatStore
+from bot.history.searching import SearchedArchive
+from bot.history.usage import UsageSums
+from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
 
 PARTS = {"journal": PartHealth(ok=True), "slack": PartHealth(ok=True, heard=1.5)}
@@ -29,8 +38,49 @@ def server() -> HttpServer:
     return Connections(100, clock=SystemClock(), log=MemoryLog()).server()
 
 
-def dashboard(host: str = "127.0.0.1", port: int = 0, token: str | None = None, **more: Any) -> Dashboard:
+def archive(home: Path) -> SearchedArchive:
+    folder, disk, log = home / "chats", SystemDisk(), MemoryLog()
+    store = ChatStore(folder, disk=disk, log=log)
+    return SearchedArchive(store, home / "index.db", folder=folder, disk=disk, log=log)
+
+
+def console(
+    home: Path,
+    *,
+    active: Sequence[ActiveChat] = (),
+    pending: Sequence[PendingUser] = (),
+    settings: dict[str, str] | None = None,
+    said: SearchedArchive | None = None,
+    clock: Clock | None = None,
+) -> Console:
+    """A console of what is under `home`."""
+    return Console(
+        ConsoleSources(
+            parts=lambda: PARTS,
+            figures=lambda: NOW,
+            active=lambda: active,
+            settings=lambda: settings or {},
+            pending=lambda: pending,
+            archive=said or archive(home),
+            usage=UsageSums(home, SystemDisk()),
+            logs=home / "logs",
+            disk=SystemDisk(),
+            clock=clock or SystemClock(),
+        )
+    )
+
+
+def dashboard(
+    host: str = "127.0.0.1",
+    port: int = 0,
+    token: str | None = None,
+    pages: Console | None = None,
+    **more: Any,
+) -> Dashboard:
     """A dashboard that shows `PARTS` and `NOW`."""
     page = MetricsPage(LogMetrics(), lambda: NOW)
+    pages = pages or console(Path("none"))
     how: dict[str, Any] = {"server": server(), "user_of": ports.user_of} | more
-    return Dashboard(host, port, token, lambda: PARTS, metrics=page, clock=SystemClock(), **how)
+    return Dashboard(
+        host, port, token, lambda: PARTS, metrics=page, console=pages, clock=SystemClock(), **how
+    )

@@ -16,6 +16,7 @@ from bot.contracts.approvals import CHOICES, Approval, Verdict
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
 from bot.gateway import approvals
+from bot.lifecycle import active_chats
 from tests.unit.gateway.desk import GROUP, MEMBER, OPERATOR, STRANGER, Desk
 from tests.unit.gateway.outgoing import until
 
@@ -198,6 +199,29 @@ async def test_while_it_waits_its_place_is_free_and_it_comes_back_to_one(tmp_pat
     await desk.idle()
     assert [verdict.ended for verdict in desk.ran] == ["approved"]
     assert desk.scheduler.free == 1
+    await desk.close()
+
+
+async def test_what_runs_waits_and_for_what_can_be_seen(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, max_concurrent=1)
+    await desk.open()
+    await desk.asked()
+    desk.agent.hold = asyncio.Event()
+    await desk.say("quick but held")
+    await until(lambda: desk.scheduler.free == 0)
+    await desk.say("quick and later", chat_id="1", chat_key="tele:chat:1", user_id="1")
+    await until(lambda: desk.scheduler.total == 1)
+    seen = active_chats(desk.scheduler)
+    assert [(one.chat_key, one.state, one.waiting) for one in seen] == [
+        ("tele:chat:-100", "waits for an approval", 0),
+        ("tele:chat:77", "runs", 0),
+        ("tele:chat:1", "waits", 1),
+    ]
+    assert [bool(one.request_id and one.since) for one in seen] == [True, True, False]
+    desk.agent.hold.set()
+    await desk.press("approve")
+    await desk.idle()
+    assert active_chats(desk.scheduler) == []
     await desk.close()
 
 

@@ -6,18 +6,18 @@ import contextlib
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from bot.cli.common import complain
+from bot.contracts.environment import Disk
+from bot.telemetry.log import PACKED, day_files
 
 LEVELS = {"debug": 10, "info": 20, "action": 25, "warn": 30, "error": 40}
 BLOCK = 64 * 1024
 READ = 1024 * 1024
-PACKED = ".gz"
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 Line = dict[str, Any]
@@ -52,8 +52,10 @@ class LogReader:
     """Reads what is there, and at each further call what has come since."""
 
     folder: Path
+    disk: Disk
     wanted: LineFilter = LineFilter()
     unreadable: int = 0
+    cut: bool = False
     _places: dict[str, int] = field(default_factory=dict)
     _whole: set[str] = field(default_factory=set)
     """Compressed files that were read: nothing comes there any more."""
@@ -79,9 +81,9 @@ class LogReader:
                         return found[::-1]
         return found[::-1]
 
-    def of_request(self, request_id: str) -> Iterator[tuple[str, Line]]:
+    def of_request(self, request_id: str, *, everywhere: bool = True) -> Iterator[tuple[str, Line]]:
         """The lines of a request, which is the wanted one: from the day that its id names to the day after its end. The other days are
-        read only where nothing is found there.
+        read only `everywhere`, and where nothing is found there.
         """
         files, begun = self._files(), day_of(request_id)
         near = [one for one in files if begun is not None and one[0] >= begun]
@@ -95,18 +97,23 @@ class LogReader:
                     running = line["kind"] == "turn_start"
                     last = max(last, day + timedelta(1))
                 yield text, line
-        if not found:
+        if everywhere and not found:
             for _, path in files:
                 yield from self._of(path)
 
-    def tell_unreadable(self) -> None:
-        if self.unreadable:
-            complain(f"{self.unreadable} lines cannot be read and were left out.")
+    def backwards(self, *needles: bytes, over: Callable[[], bool]) -> Iterator[Line]:
+        """The wanted lines that hold one of these, the newest first, until there is no more time: then it is `cut`."""
+        first = (self.wanted.since or "")[:10]
+        for path in reversed([path for day, path in self._files() if day.isoformat() >= first]):
+            for raw in _backwards(path, None, needles, over):
+                if any(needle in raw for needle in needles) and (line := self._parsed(raw)) is not None:
+                    yield line[1]
+            if over():
+                self.cut = True
+                return
 
     def _files(self) -> list[tuple[date, Path]]:
-        from bot import system, telemetry
-
-        return [(day, path) for day, _, path in telemetry.day_files(self.folder, system.SystemDisk())]
+        return [(day, path) for day, _, path in day_files(self.folder, self.disk)]
 
     def _of(self, path: Path) -> Iterator[tuple[str, Line]]:
         name = path.name.removesuffix(PACKED)
@@ -164,22 +171,45 @@ def _opened(path: Path) -> Any:
     return gzip.open(path, "rb") if path.suffix == PACKED else path.open("rb")
 
 
-def _backwards(path: Path, end: int) -> Iterator[bytes]:
-    """The lines of a file, the last one first; of one that is not compressed those before `end`."""
+def _backwards(
+    path: Path,
+    end: int | None,
+    needles: Sequence[bytes] = (b"",),
+    over: Callable[[], bool] = lambda: False,
+) -> Iterator[bytes]:
+    """The lines of a file, the last one first; of one that is not compressed those before `end`. Blocks that hold none of the
+    needles are left out; once it is `over`, so is what was not read, and a compressed file as a whole.
+    """
     if path.suffix == PACKED:
-        damaged = (FileNotFoundError, EOFError, gzip.BadGzipFile, zlib.error)
-        with contextlib.suppress(*damaged), gzip.open(path, "rb") as packed:
-            yield from reversed(packed.read().split(b"\n"))
+        yield from reversed(_unpacked(path, needles, over))
         return
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-        rest = b""
-        while end:
+        rest, end = b"", file.seek(0, 2) if end is None else end
+        while end and not over():
             begin = max(0, end - BLOCK)
             file.seek(begin)
-            first, *others = (file.read(end - begin) + rest).split(b"\n")
-            yield from reversed(others)
+            first, _, others = (file.read(end - begin) + rest).partition(b"\n")
+            if any(needle in others for needle in needles):
+                yield from reversed(others.split(b"\n"))
             rest, end = first, begin
-        yield rest
+        if not end:
+            yield rest
+
+
+def _unpacked(path: Path, needles: Sequence[bytes], over: Callable[[], bool]) -> list[bytes]:
+    """The lines of a compressed file, but for blocks without a needle; [] where time is over before its end."""
+    found, rest = list[bytes](), b""
+    with (
+        contextlib.suppress(FileNotFoundError, EOFError, gzip.BadGzipFile, zlib.error),
+        gzip.open(path) as file,
+    ):
+        while block := file.read(READ):
+            if over():
+                return []
+            whole, end, rest = (rest + block).rpartition(b"\n")
+            if end and any(needle in whole for needle in needles):
+                found += (line for line in whole.split(b"\n") if any(needle in line for needle in needles))
+    return [*found, rest]
 
 
 def day_of(request_id: str) -> date | None:

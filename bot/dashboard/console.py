@@ -1,0 +1,372 @@
+"""The console: pages for operators that show and change nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import jinja2
+from aiohttp import web
+
+from bot import errors, text
+from bot.access_list import PendingUser
+from bot.contracts.archive import Archive, HistoryQuery
+from bot.contracts.environment import Clock, Disk
+from bot.contracts.identity import ChatKey
+from bot.dashboard.health import PartHealth
+from bot.dashboard.metrics import Figures
+from bot.history.archive import ChatInfo
+from bot.history.people import people_of
+from bot.history.trace import details_of, steps_of, total_of
+from bot.history.usage import By, UsageSums, UsageTotals
+from bot.telemetry.log_reader import LEVELS, Line, LineFilter, LogReader
+
+PAGES = Path(__file__).with_name("pages")
+ROWS = 50
+"""Of one page of a list."""
+STEPS = 500
+"""Of a turn that are shown."""
+LONGEST = 4_000
+"""Characters of a message that are shown."""
+SCAN_SECONDS = 0.4
+"""Of looking through the log for errors; the page says how far it came."""
+CAUSES = 2_000
+"""That are told apart."""
+POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+}
+_DAY = 86_400
+_PERIODS = {"1": "24 hours", "7": "7 days", "30": "30 days", "all": "all"}
+_GROUPS: Mapping[str, By] = {"day": "day", "person": "person", "chat": "chat", "model": "model"}
+_NEEDLES = {"error": (b'"error"',), "warn": (b'"error"', b'"warn"')}
+_VARIABLE = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\b[0-9a-f]{8,}\b|\d+(?:[.,]\d+)*")
+"""What differs between two lines of one cause: ids and numbers."""
+
+Found = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveChat:
+    """A chat in which something runs or waits. `since` (epoch seconds) is the time of the message that its turn answers."""
+
+    chat_key: str
+    state: str
+    waiting: int
+    request_id: str = ""
+    since: float | None = None
+
+
+class ChatArchive(Archive, Protocol):
+    """An archive that lists its chats (`bot.history.searching.SearchedArchive`)."""
+
+    async def recent(self, offset: int, limit: int) -> tuple[list[ChatInfo], int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSources:
+    """Reads what the pages show. `logs` is the log's folder."""
+
+    parts: Callable[[], Mapping[str, PartHealth]]
+    figures: Callable[[], Figures]
+    active: Callable[[], Sequence[ActiveChat]]
+    settings: Callable[[], Mapping[str, str]]
+    pending: Callable[[], Sequence[PendingUser]]
+    archive: ChatArchive
+    usage: UsageSums
+    logs: Path
+    disk: Disk
+    clock: Clock
+
+
+@dataclass(slots=True)
+class Cause:
+    """Lines of one cause, `last` the newest of them."""
+
+    last: Line
+    count: int = 0
+    chats: set[str] = field(default_factory=set)
+
+
+class Console:
+    """One page is made at a time, in a thread: however many are asked for, turns go on."""
+
+    def __init__(self, sources: ConsoleSources) -> None:
+        self._of = sources
+        self._one = asyncio.Lock()
+        self._templates = _environment(sources.clock)
+
+    def add_to(self, app: web.Application) -> None:
+        """Add the pages."""
+        for path, name, find in (
+            ("/", "now", self._now),
+            ("/conversations", "conversations", self._conversations),
+            ("/conversations/{chat}", "conversation", self._conversation),
+            ("/turns/{request}", "turn", self._turn),
+            ("/costs", "costs", self._costs),
+            ("/errors", "errors", self._errors),
+            ("/waiting", "waiting", self._waiting),
+            ("/configuration", "configuration", self._configuration),
+        ):
+            app.router.add_get(path, functools.partial(self._page, name, find))
+        app.router.add_get("/style.css", _file)
+        app.router.add_get("/icon.svg", _file)
+
+    async def _page(
+        self, name: str, find: Callable[[web.Request], Any], request: web.Request
+    ) -> web.Response:
+        """The page `name` with what `find` finds; 404 where that is nothing, 503 where it cannot be read."""
+        status = 200
+        async with self._one:
+            try:
+                found = await find(request)
+            except errors.StorageError as error:
+                name, found, status = "problem", {"words": str(error)}, 503
+            if found is None:
+                name, found, status = "problem", {"words": "There is no such page, chat or turn."}, 404
+            body = await asyncio.to_thread(self._render, name, found)
+        return web.Response(text=body, content_type="text/html", status=status, headers=_HEADERS)
+
+    def _render(self, name: str, found: Found) -> str:
+        return self._templates.get_template(f"{name}.html").render(page=name, **found)
+
+    # ------------------------------------------------------------ the pages
+
+    async def _now(self, request: web.Request) -> Found:
+        live = "live" in request.query
+        active = self._of.active()
+        today = self._since("1")
+        return {
+            "live": live,
+            "parts": self._of.parts(),
+            "figures": self._of.figures(),
+            "active": active[:ROWS],
+            "more": max(0, len(active) - ROWS),
+            "names": await people_of(self._of.archive, [one.chat_key for one in active[:ROWS]]),
+            "usage": await asyncio.to_thread(self._of.usage.total, since=today),
+            "waiting": len(self._of.pending()),
+        }
+
+    async def _conversations(self, request: web.Request) -> Found:
+        page = _number(request, "page", 1)
+        chats, total = await self._of.archive.recent((page - 1) * ROWS, ROWS)
+        names = await people_of(self._of.archive, [one.chat_key for one in chats])
+        return {"chats": chats, "names": names, "total": total, "at": page, "pages": _pages(total)}
+
+    async def _conversation(self, request: web.Request) -> Found | None:
+        """The newest messages of a chat, or those before a time: `from` of those of its last millisecond were shown before."""
+        try:
+            key = ChatKey.parse(request.match_info["chat"])
+        except errors.IdentityInvalid:
+            return None
+        before, shown = _number(request, "before", 0), _number(request, "from", 0)
+        query = HistoryQuery(
+            limit=ROWS + 1, before=before + 1 if before else None, offset=shown, counted=False
+        )
+        lines = (await self._of.archive.search(key, query)).lines
+        if not lines and not before:
+            return None
+        older, lines = len(lines) > ROWS, lines[-ROWS:]
+        oldest = lines[0].ts if lines else 0
+        again = sum(line.ts == oldest for line in lines) + (shown if oldest == before else 0)
+        return {
+            "key": str(key),
+            "lines": lines,
+            "names": await people_of(self._of.archive, [str(key)]),
+            "older": f"?before={oldest}&from={again}" if older else "",
+            "newest": not before,
+            "usage": await asyncio.to_thread(self._of.usage.total, chat=str(key)),
+        }
+
+    async def _turn(self, request: web.Request) -> Found | None:
+        return await asyncio.to_thread(self._traced, request.match_info["request"])
+
+    def _traced(self, request_id: str) -> Found | None:
+        reader = LogReader(self._of.logs, self._of.disk, LineFilter(request=request_id))
+        lines = [line for _, line in reader.of_request(request_id, everywhere=False)]
+        if not lines:
+            return None
+        steps = steps_of(lines)
+        chat = next((str(line["chatKey"]) for line in lines if line.get("chatKey")), "")
+        return {
+            "request": request_id,
+            "chat": chat,
+            "began": str(lines[0].get("timestamp", "")),
+            "steps": steps[:STEPS],
+            "more": max(0, len(steps) - STEPS),
+            "usage": total_of(lines),
+        }
+
+    async def _costs(self, request: web.Request) -> Found:
+        by = _GROUPS.get(request.query.get("by", ""), "day")
+        period = _period(request)
+        since, page = self._since(period), _number(request, "page", 1)
+        total, groups = await asyncio.to_thread(
+            lambda: (self._of.usage.total(since=since), self._of.usage.by(by, since=since))
+        )
+        if by == "day":
+            groups.reverse()
+        shown = groups[(page - 1) * ROWS : page * ROWS]
+        chats = [name for name, _ in shown] if by == "chat" else []
+        return {
+            "by": by,
+            "groups": shown,
+            "names": await people_of(self._of.archive, chats),
+            "dearest": max((one.cost for _, one in groups), default=0.0),
+            "total": total,
+            "at": page,
+            "pages": _pages(len(groups)),
+            "period": period,
+            "periods": _PERIODS,
+        }
+
+    async def _errors(self, request: web.Request) -> Found:
+        level = "warn" if request.query.get("level") == "warn" else "error"
+        period = _period(request)
+        return await asyncio.to_thread(self._caused, level, period, _number(request, "page", 1))
+
+    def _caused(self, level: str, period: str, page: int) -> Found:
+        """Lines of a level by cause, the newest first, as far as there is time to look."""
+        ends = self._of.clock.monotonic() + SCAN_SECONDS
+        reader = LogReader(
+            self._of.logs, self._of.disk, LineFilter(level=LEVELS[level], since=_stamp(self._since(period)))
+        )
+        causes: dict[tuple[str, ...], Cause] = {}
+        at, cut = _stamp(self._of.clock.now()), False
+        for line in reader.backwards(*_NEEDLES[level], over=lambda: self._of.clock.monotonic() > ends):
+            at = str(line.get("timestamp"))
+            cause = causes.setdefault(_cause(line), Cause(line))
+            cause.count += 1
+            if line.get("chatKey"):
+                cause.chats.add(str(line["chatKey"]))
+            if cut := len(causes) > CAUSES:
+                break
+        found = list(causes.values())
+        return {
+            "level": level,
+            "causes": found[(page - 1) * ROWS : page * ROWS],
+            "reached": at if cut or reader.cut else "",
+            "at": page,
+            "pages": _pages(len(found)),
+            "period": period,
+            "periods": _PERIODS,
+        }
+
+    async def _waiting(self, request: web.Request) -> Found:
+        page = _number(request, "page", 1)
+        pending = self._of.pending()
+        shown = pending[(page - 1) * ROWS : page * ROWS]
+        return {"pending": shown, "total": len(pending), "at": page, "pages": _pages(len(pending))}
+
+    async def _configuration(self, _: web.Request) -> Found:
+        sections: dict[str, dict[str, str]] = {}
+        for key, value in self._of.settings().items():
+            sections.setdefault(key.partition(".")[0], {})[key] = value
+        return {"sections": sections}
+
+    def _since(self, period: str) -> float:
+        return 0.0 if period == "all" else self._of.clock.now() - int(period) * _DAY
+
+
+def _cause(line: Line) -> tuple[str, ...]:
+    details = details_of(line)
+    told = str(details.get("error") or details.get("cause") or line.get("message"))
+    return str(line.get("level")), str(line.get("kind")), _VARIABLE.sub("#", told)
+
+
+def _number(request: web.Request, name: str, least: int) -> int:
+    """A number of the query, at least this one, which it is where nothing sensible stands there."""
+    given = request.query.get(name, "")
+    return max(least, int(given)) if given.isascii() and given.isdecimal() and len(given) < 10 else least
+
+
+def _period(request: web.Request) -> str:
+    given = request.query.get("days", "")
+    return given if given in _PERIODS else "7"
+
+
+def _pages(rows: int) -> int:
+    return max(1, math.ceil(rows / ROWS))
+
+
+async def _file(request: web.Request) -> web.FileResponse:
+    return web.FileResponse(PAGES / request.path.removeprefix("/"), headers=_HEADERS)
+
+
+# ------------------------------------------------------------ how values are written
+
+
+def _environment(clock: Clock) -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(PAGES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_finished,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "time": _time,
+        "ago": lambda seconds: _ago(clock.now() - seconds),
+        "span": _ago,
+        "size": _size,
+        "dollars": _dollars,
+        "share": _share,
+        "short": _short,
+    }
+    return made
+
+
+def _finished(value: Any) -> Any:
+    """Words of others without control characters and marks that turn a line around; markup is Jinja's own."""
+    return text.for_terminal(value) if type(value) is str else value
+
+
+def _stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _time(milliseconds: float | None) -> str:
+    try:
+        return datetime.fromtimestamp((milliseconds or 0) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return "unknown"
+
+
+def _ago(seconds: float) -> str:
+    """A span in its largest unit."""
+    for unit, size in (("d", _DAY), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def _size(value: float | None) -> str:
+    if value is None:
+        return "unknown"
+    for unit, size in (("TB", 2**40), ("GB", 2**30)):
+        if value >= size:
+            return f"{value / size:,.1f} {unit}"
+    return f"{value / 2**20:,.0f} MB"
+
+
+def _dollars(usage: UsageTotals) -> str:
+    return f"${usage.cost:,.2f}" if usage.cost >= 1 or not usage.cost else f"${usage.cost:.4f}"
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.0%}"
+
+
+def _short(value: str, most: int = LONGEST) -> str:
+    left = len(value) - most
+    return value if left <= 0 else f"{text.head(value, most)}… ({left:,} more characters)"

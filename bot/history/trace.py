@@ -1,0 +1,98 @@
+"""The steps of a turn, as the lines of the operator's log tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bot.history.usage import UsageTotals
+
+Line = Mapping[str, Any]
+
+TOLD = (
+    "purpose",
+    "model",
+    "name",
+    "tool",
+    "reason",
+    "status",
+    "stopReason",
+    "task",
+    "artifact",
+    "error",
+    "cause",
+)
+"""The details of a log line that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceStep:
+    """One answer of the model, one tool, or whatever else was logged. `offset` counts in seconds from the first line, `duration` in
+    milliseconds.
+    """
+
+    offset: float
+    duration: float | None
+    usage: UsageTotals
+    step: int | None
+    kind: str
+    words: str
+    level: str
+
+    @property
+    def cost(self) -> str:
+        if not self.usage.prompt:
+            return ""
+        return "unknown" if self.usage.unpriced else f"${self.usage.cost:.4f}"
+
+
+def steps_of(lines: Sequence[Line]) -> list[TraceStep]:
+    """The steps in the order of the lines. Requests and calls are told of by their ends."""
+    began = min((str(line.get("timestamp")) for line in lines), default="")
+    found = []
+    for line in lines:
+        if line.get("kind") in {"llm_request", "tool_call"} or line.get("level") == "debug":
+            continue
+        usage = UsageTotals()
+        usage.take(line)
+        words = " ".join([str(line.get("message")), *told(details_of(line))])
+        found.append(
+            TraceStep(
+                offset=_seconds(began, line),
+                duration=line.get("duration"),
+                usage=usage,
+                step=line.get("step"),
+                kind=str(line.get("kind")),
+                words=words,
+                level=str(line.get("level")),
+            )
+        )
+    return found
+
+
+def total_of(lines: Sequence[Line]) -> UsageTotals:
+    """All that a turn has used; what `shipmate replay` asked later is none of it."""
+    sums = UsageTotals()
+    for line in lines:
+        if details_of(line).get("purpose") != "replay":
+            sums.take(line)
+    return sums
+
+
+def details_of(line: Line) -> dict[str, Any]:
+    details = line.get("details")
+    return details if isinstance(details, dict) else {}
+
+
+def told(details: Mapping[str, Any]) -> list[str]:
+    return [f"{key}={details[key]}" for key in TOLD if details.get(key) not in {None, ""}]
+
+
+def _seconds(began: str, line: Line) -> float:
+    try:
+        at = datetime.fromisoformat(str(line.get("timestamp")))
+        return (at - datetime.fromisoformat(began)).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0

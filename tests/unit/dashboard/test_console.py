@@ -1,0 +1,385 @@
+"""The console: what each page shows, what it leaves out, and that words stay words."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import html
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from bot.access_list import PendingUser
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
+from bot.dashboard.console import CAUSES, POLICY, ROWS, SCAN_SECONDS, STEPS, ActiveChat, Console
+from bot.dashboard.server import Dashboard
+from bot.history.usage import UsageSums
+from bot.system import SystemClock, SystemDisk, UlidSource
+from bot.testing.clock import FakeClock
+from tests.unit.dashboard import pages
+
+KEY = ChatKey("telegram", "1")
+PATHS = ["/", "/conversations", "/costs", "/errors", "/waiting", "/configuration"]
+EVIL = "<script>alert(1)</script> \"'&amp; \u202eevil\x1b[31m 👩‍👩‍👧"
+SAFE = "<script>alert(1)</script> \"'&amp; evil 👩‍👩‍👧"
+
+Show = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as made:
+        yield made
+
+
+@pytest.fixture
+async def show(session: aiohttp.ClientSession) -> AsyncIterator[Show]:
+    """The text of a page of a console, which has to come with this status."""
+    opened: list[Dashboard] = []
+
+    async def ask(console: Console, path: str, status: int = 200) -> str:
+        dashboard = pages.dashboard(pages=console)
+        await dashboard.start()
+        opened.append(dashboard)
+        async with session.get(f"{dashboard.address}{path}") as answer:
+            assert answer.status == status, await answer.text()
+            return await answer.text()
+
+    yield ask
+    for dashboard in opened:
+        await dashboard.stop()
+
+
+def logged(home: Path, *lines: dict[str, Any], at: float | None = None) -> None:
+    """Lines of the log of a moment, by default now."""
+    now = SystemClock().now() if at is None else at
+    stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    (home / "logs").mkdir(exist_ok=True)
+    made = [
+        {"timestamp": stamp, "level": "info", "kind": "error", "message": "", "details": {}, **one}
+        for one in lines
+    ]
+    with (home / "logs" / f"{stamp[:10]}.jsonl").open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in made)
+
+
+def said(text: str, ts: int, **more: Any) -> ArchiveLine:
+    fields = {"channel": "telegram", "chat_id": "1", "chat_key": KEY, "role": "user", "user_id": "1"} | more
+    return ArchiveLine(ts=ts, text=text, **fields)
+
+
+def words(page: str) -> str:
+    """The text of a page, as a browser would show it."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
+
+
+# ---------------------------------------------------------------- what is there
+
+
+async def test_pages_of_nothing_say_so_and_load_nothing_from_elsewhere(
+    tmp_path: Path, session: aiohttp.ClientSession
+) -> None:
+    dashboard = pages.dashboard(pages=pages.console(tmp_path))
+    await dashboard.start()
+    for path in PATHS:
+        async with session.get(dashboard.address + path) as answer:
+            assert answer.status == 200
+            assert answer.headers["Content-Security-Policy"] == POLICY
+            page = await answer.text()
+        assert "<script" not in page
+        assert "style=" not in page
+        named = set(re.findall(r'(?:src|href)="([^"]*)"', page))
+        assert all(re.match(r"[/?#]", one) for one in named), named
+    for path, kind in (("/style.css", "text/css"), ("/icon.svg", "image/svg+xml")):
+        async with session.get(dashboard.address + path) as answer:
+            assert (answer.status, answer.content_type) == (200, kind)
+    await dashboard.stop()
+
+
+async def test_now_shows_what_runs_which_part_is_in_trouble_and_who_waits(tmp_path: Path, show: Show) -> None:
+    ran = ActiveChat("telegram:chat:1", "runs", 2, "01J", SystemClock().now() - 90)
+    active = [ran, *(ActiveChat(f"telegram:chat:{n}", "waits", 1) for n in range(2, ROWS + 12))]
+    console = pages.console(tmp_path, active=active, pending=[PendingUser("telegram", "9", 0)])
+    page = await show(console, "/")
+    told = words(page)
+    assert "telegram:chat:1 runs 2 min 2 trace" in told
+    assert "and 11 more" in told
+    assert "1 person waits to be let in" in told
+    assert "All is well" in told
+    assert "slack well 2 s ago" in told
+    assert 'href="/turns/01J"' in page
+    assert "http-equiv" not in page
+    assert '<meta http-equiv="refresh" content="5">' in await show(console, "/?live")
+
+
+async def test_conversations_are_listed_by_page_and_lead_to_their_messages(
+    tmp_path: Path, show: Show
+) -> None:
+    archive = pages.archive(tmp_path)
+    for n in range(ROWS + 3):
+        await archive.append(
+            said("hello", 1_000 * (n + 1), chat_id=str(n), chat_key=ChatKey("telegram", str(n)))
+        )
+    await archive.append(said("hi", 1, meta={"username": EVIL}))
+    await archive.caught_up()
+    console = pages.console(tmp_path, said=archive)
+    first, second = [await show(console, f"/conversations?page={page}") for page in (1, 2)]
+    listed = [re.findall(r'<bdi dir="auto">(.*?)</bdi>', page) for page in (first, second)]
+    assert [len(one) for one in listed] == [ROWS, 3]
+    assert listed[0][0] == f"telegram:chat:{ROWS + 2}"
+    assert len({*listed[0], *listed[1]}) == ROWS + 3
+    assert "53" in words(first)
+    assert SAFE in words(second)
+    await archive.close()
+
+
+async def test_older_messages_of_a_chat_come_page_by_page_and_each_once(tmp_path: Path, show: Show) -> None:
+    archive = pages.archive(tmp_path)
+    for n in range(3 * ROWS):
+        # Some came in one millisecond, where a page ends too.
+        await archive.append(said(f"message {n};", 1_000 + n // 60, meta={"requestId": f"R{n}"}))
+    console = pages.console(tmp_path, said=archive)
+    path, found = "/conversations/telegram:chat:1", list[str]()
+    page = await show(console, path)
+    assert 'href="/turns/R149"' in page
+    while older := re.search(r'rel="prev" href="([^"]+)"', page):
+        found = re.findall(r"message \d+;", page) + found
+        page = await show(console, path + html.unescape(older[1]))
+    found = re.findall(r"message \d+;", page) + found
+    assert found == [f"message {n};" for n in range(3 * ROWS)]
+    await archive.close()
+
+
+async def test_words_of_others_are_no_markup_and_turn_no_line_around(tmp_path: Path, show: Show) -> None:
+    archive = pages.archive(tmp_path)
+    await archive.append(said(f"{EVIL}\nsecond line", 1_000, meta={"username": EVIL}))
+    await archive.append(said("y" * 5_000, 2_000, role="assistant", user_id="bot"))
+    logged(tmp_path, {"level": "error", "message": EVIL, "details": {"cause": EVIL}})
+    console = pages.console(
+        tmp_path,
+        said=archive,
+        pending=[PendingUser("telegram", "9", 1_000, EVIL)],
+        settings={"prompt.append": json.dumps(EVIL), "llm.apiKey": "[hidden]"},
+    )
+    told = [await show(console, path) for path in ("/conversations/telegram:chat:1", "/errors", "/waiting")]
+    for page in told:
+        assert "<script" not in page
+        assert not {"\u202e", "\x1b"} & set(page)
+        assert SAFE in words(page)
+    assert "… (1,000 more characters)" in told[0]
+    assert "shipmate allow telegram 9" in told[2]
+    page = await show(console, "/configuration")
+    assert "<script" not in page
+    assert "[hidden]" in page
+    await archive.close()
+
+
+async def test_a_turn_is_traced_as_far_as_a_page_goes(tmp_path: Path, show: Show) -> None:
+    request = UlidSource().ulid()
+    usage = {"inputTokens": 100, "outputTokens": 50, "cacheReadTokens": 300, "cacheWriteTokens": 0}
+    answer = {"model": "m", "usage": usage, "costUsd": 0.25, "latencyMs": 400}
+    steps = [{"kind": "delivery", "message": f"part {n}", "requestId": request} for n in range(STEPS)]
+    logged(
+        tmp_path,
+        {"kind": "turn_start", "requestId": request, "chatKey": str(KEY), "message": EVIL},
+        {"kind": "llm_response", "requestId": request, "details": answer, "duration": 400.0},
+        *steps,
+    )
+    page = await show(pages.console(tmp_path), f"/turns/{request}")
+    told = words(page)
+    assert "400 → 50 75% $0.2500" in told
+    assert SAFE in told
+    assert f"and 2 more: shipmate trace {request}" in told
+    assert 'href="/conversations/telegram%3Achat%3A1"' in page
+
+
+async def test_costs_are_grouped_and_add_up(tmp_path: Path, show: Show) -> None:
+    def spent(chat: str, cost: float | None, person: str = "telegram:1") -> dict[str, Any]:
+        usage = {"inputTokens": 1_000, "outputTokens": 50, "cacheReadTokens": 3_000, "cacheWriteTokens": 0}
+        details = {"model": "m", "person": person, "usage": usage, "costUsd": cost, "latencyMs": 400}
+        return {"kind": "llm_response", "chatKey": chat, "details": details}
+
+    logged(tmp_path, spent("telegram:chat:1", 1.5), spent("telegram:chat:2", 0.25, EVIL), spent("x", None))
+    logged(tmp_path, spent("telegram:chat:1", 4.0), at=SystemClock().now() - 20 * 86_400)
+    console = pages.console(tmp_path)
+    UsageSums(tmp_path, SystemDisk()).catch_up()
+    week, month = [words(await show(console, f"/costs?by=chat&days={days}")) for days in ("7", "30")]
+    assert "Cost $1.75 1 of unknown price" in week
+    assert "telegram:chat:1 $1.50 $1.50 0 4,000 75% 50 telegram:chat:2 $0.2500" in week
+    assert "Cost $5.75" in month
+    assert SAFE in words(await show(console, "/costs?by=person"))
+    assert "m $1.75" in words(await show(console, "/costs?by=model&days=never"))
+    today = datetime.fromtimestamp(SystemClock().now(), UTC).date().isoformat()
+    assert f"{today} $1.75" in words(await show(console, "/costs?days=all"))
+
+
+async def test_errors_are_counted_by_cause_whatever_ids_and_numbers_are_in_them(
+    tmp_path: Path, show: Show
+) -> None:
+    now = SystemClock().now()
+    logged(tmp_path, {"level": "error", "message": "long ago"}, at=now - 9 * 86_400)
+    for n in range(3):
+        failed = {"level": "error", "kind": "delivery", "message": f"refused after {n} s", "chatKey": f"c{n}"}
+        logged(tmp_path, failed, {"level": "warn", "message": "slow"}, {"message": "fine"}, at=now - 60 + n)
+    logged(tmp_path, {"level": "error", "message": "the disk is full", "requestId": "01J"})
+    console = pages.console(tmp_path)
+    told = words(await show(console, "/errors"))
+    assert re.search(r"the disk is full 1 0 [\d: -]+ trace delivery refused after 2 s 3 3", told)
+    assert "slow" not in told
+    assert "long ago" not in told
+    assert "error slow 3" in words(await show(console, "/errors?level=warn"))
+    assert "long ago" in words(await show(console, "/errors?days=all"))
+    assert "There is more than" not in told
+
+
+@pytest.mark.parametrize("packed", [False, True])
+async def test_a_log_too_long_to_look_through_shows_its_newest_part_and_says_so(
+    tmp_path: Path, show: Show, packed: bool
+) -> None:
+    class Slow(FakeClock):
+        looks = 0
+
+        def monotonic(self) -> float:
+            self.looks += 1
+            return self.looks * SCAN_SECONDS / 5
+
+    for n in range(8):
+        logged(tmp_path, {"level": "error", "message": f"broken {'abcdefgh'[n]}"}, at=n * 86_400.0)
+    if packed:
+        for path in (tmp_path / "logs").iterdir():
+            path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+    told = words(await show(pages.console(tmp_path, clock=Slow(8 * 86_400.0)), "/errors?days=all"))
+    assert "There is more than could be looked through: these are the lines since 1970-01-0" in told
+    assert "broken h" in told
+    assert "broken a" not in told
+
+
+async def test_the_newest_of_too_many_causes_are_shown(tmp_path: Path, show: Show) -> None:
+    letters = str.maketrans("0123456789", "ghijklmnop")
+    many = [{"level": "error", "message": f"broken {str(n).translate(letters)}"} for n in range(CAUSES + 9)]
+    logged(tmp_path, *many)
+    page = await show(pages.console(tmp_path), f"/errors?page={CAUSES // ROWS + 1}")
+    assert "There is more than could be looked through" in page
+    assert page.count('class="error"') == 1
+
+
+# ---------------------------------------------------------------- what is not there, and who may look
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/conversations/telegram:chat:404", "/conversations/no-key", "/turns/no-ulid", f"/turns/{'0' * 26}"],
+)
+async def test_what_is_not_there_is_told(tmp_path: Path, show: Show, path: str) -> None:
+    assert "There is no such page, chat or turn." in await show(pages.console(tmp_path), path, 404)
+
+
+@pytest.mark.parametrize("query", ["page=0", "page=-1", "page=x", "page=99999999999", "page=٣", "page=7"])
+async def test_a_number_that_is_none_is_the_first_page_and_one_too_high_is_empty(
+    tmp_path: Path, show: Show, query: str
+) -> None:
+    logged(tmp_path, {"level": "error", "message": "broken"})
+    told = words(await show(pages.console(tmp_path), f"/errors?{query}"))
+    assert ("broken" in told) == (query != "page=7")
+
+
+async def test_sums_that_cannot_be_read_are_told_without_a_path(tmp_path: Path, show: Show) -> None:
+    (tmp_path / "usage.db").mkdir()
+    told = words(await show(pages.console(tmp_path), "/costs", 503))
+    assert "the sums of usage cannot be kept" in told
+    assert str(tmp_path) not in told
+
+
+async def test_a_browser_is_asked_for_the_token_as_a_password(
+    tmp_path: Path, session: aiohttp.ClientSession
+) -> None:
+    dashboard = pages.dashboard(token="sécret:token", user_of=lambda *_: None, pages=pages.console(tmp_path))
+    await dashboard.start()
+
+    def basic(words: str) -> str:
+        return f"Basic {base64.b64encode(words.encode()).decode()}"
+
+    for given, status in (
+        ("", 401),
+        ("Basic", 401),
+        ("Basic !!", 401),
+        (basic("me:wrong"), 401),
+        (basic("sécret:token"), 401),
+        ("Digest sécret:token", 401),
+        (basic("me:sécret:token"), 200),
+        (basic(":sécret:token"), 200),
+    ):
+        for path in (*PATHS, "/style.css"):
+            async with session.get(dashboard.address + path, headers={"Authorization": given}) as answer:
+                assert answer.status == status, given
+                asked = answer.headers.get("WWW-Authenticate", "")
+                assert asked == ("" if status == 200 else 'Basic realm="Shipmate", charset="UTF-8"')
+    await dashboard.stop()
+
+
+async def test_without_a_token_pages_are_for_who_started_it_alone(
+    tmp_path: Path, session: aiohttp.ClientSession
+) -> None:
+    dashboard = pages.dashboard(user_of=lambda *_: 1 << 30, pages=pages.console(tmp_path))
+    await dashboard.start()
+    for path in (*PATHS, "/style.css"):
+        async with session.get(dashboard.address + path) as answer:
+            assert answer.status == 401
+            assert "WWW-Authenticate" not in answer.headers
+            assert "dashboard.token" in await answer.text()
+    await dashboard.stop()
+
+
+async def test_another_sites_page_gets_nothing_and_a_link_there_works(
+    tmp_path: Path, session: aiohttp.ClientSession
+) -> None:
+    dashboard = pages.dashboard(pages=pages.console(tmp_path))
+    await dashboard.start()
+    for site, goes_to, status in (
+        ("cross-site", "image", 403),
+        ("cross-site", "iframe", 403),
+        ("same-site", "script", 403),
+        ("cross-site", "document", 200),
+        ("same-origin", "style", 200),
+    ):
+        headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Dest": goes_to}
+        async with session.get(f"{dashboard.address}/", headers=headers) as answer:
+            assert answer.status == status
+            assert answer.headers.get("X-Frame-Options", "") == ""
+    await dashboard.stop()
+
+
+async def test_pages_that_are_asked_for_together_are_made_one_after_another(
+    tmp_path: Path, session: aiohttp.ClientSession
+) -> None:
+    at_once, most = 0, 0
+
+    class Watched:
+        async def recent(self, offset: int, limit: int) -> tuple[list[Any], int]:
+            nonlocal at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            await asyncio.sleep(0)
+            at_once -= 1
+            return [], 0
+
+    said: Any = Watched()
+    dashboard = pages.dashboard(pages=pages.console(tmp_path, said=said))
+    await dashboard.start()
+
+    async def ask() -> int:
+        async with session.get(f"{dashboard.address}/conversations") as answer:
+            return answer.status
+
+    assert await asyncio.gather(*(ask() for _ in range(10))) == [200] * 10
+    assert most == 1
+    await dashboard.stop()
