@@ -153,9 +153,10 @@ def disk(root: Path) -> Iterator[Finding]:
 
 
 def stored(root: Path) -> Iterator[Finding]:
-    """Journal and search index."""
-    from bot.history import indexfile
+    """Journal, search index and sums of usage."""
+    from bot.history import indexfile, usage
     from bot.journal import view
+    from bot.system import SystemDisk
 
     journal, index = root / HOME / "journal.db", root / HOME / "index.db"
     if not journal.is_file():
@@ -178,6 +179,14 @@ def stored(root: Path) -> Iterator[Finding]:
         yield Finding("search index", "warn", why, "run `shipmate index rebuild`: nothing is lost")
     else:
         yield Finding("search index", "ok", f"whole, {index.stat().st_size / 2**20:,.1f} MB")
+    sums = root / HOME / usage.FILE
+    if not sums.is_file():
+        yield Finding("usage", "ok", "no sums yet")
+    elif why := usage.UsageSums(root / HOME, SystemDisk()).damage():
+        remedy = "remove .ship/usage.db: it is counted anew from the log; days whose log is gone are in backups alone"
+        yield Finding("usage", "warn", f"damaged: {why}", remedy)
+    else:
+        yield Finding("usage", "ok", f"whole, {sums.stat().st_size / 2**20:,.1f} MB")
 
 
 async def isolation(config: Settings) -> Finding:

@@ -146,6 +146,16 @@ class UsageSums:
         with self._opened() as db:
             self._count(db)
 
+    def damage(self) -> str:
+        """The first damage that is found in the file, which stays as it is; "" where it is whole."""
+        address = f"{self._path.absolute().as_uri()}?mode=ro"
+        try:
+            with contextlib.closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)) as db:
+                (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+        except sqlite3.DatabaseError as error:
+            return str(error)
+        return "" if found == "ok" else str(found)
+
     def rebuild(self) -> tuple[int, int]:
         """Count everything anew; the number of days of the log, and of days whose sums stay as they are since their log is
         gone.
