@@ -215,7 +215,7 @@ def head(text: str, limit: int) -> str:
     """The first `limit` characters at the most, not ending inside a grapheme."""
     if len(text) <= limit:
         return text
-    return text[: _grapheme_border(text, limit)]
+    return text[: border(text, limit) or limit]
 
 
 def border(text: str, at: int) -> int:

@@ -29,6 +29,7 @@ from bot.contracts.journal import StepRecord
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.transcript import Boundary, Injection, Said, TurnEnd, TurnStatus
 from bot.llm.log import usage_object
+from bot.telemetry import redaction
 from bot.tools.builtin.chat_send import promises_more
 from bot.tools.permissions import taint
 
@@ -138,17 +139,18 @@ class ActiveTurn:
         self.steps.begin(self._deps.ids.ulid(), "model", request.model)
         return self._partial
 
-    def add_reply(self, reply: ModelReply, continued: int = 0) -> list[Json]:
+    async def add_reply(self, reply: ModelReply, continued: int = 0) -> list[Json]:
         """Append what the model said; returns its tool calls. What has an effect waits until the step is on file.
 
         A refusal is no part of the conversation. The `continued`-th time it goes on with an answer, the whole of that
         takes the place of what there was.
         """
+        size = sum(map(len, text.strings(reply.content)))
+        content = await redaction.beside(size, lambda: blocks.redacted(reply.content, self._deps.redact))
         self._must_run()
         if reply.stop_reason == "refusal":
             self.steps.answered(reply, None, self._ledger.flush())
             return []
-        content = blocks.redacted(reply.content, self._deps.redact)
         # An answer that goes on behind a line of ours is no paused one: that line is not sent back.
         content = blocks.sayable(content, paused=reply.stop_reason == "pause_turn" and not continued)
         uuid: str | None = None

@@ -19,6 +19,7 @@ from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow, Sent
 from bot.gateway.live.message import Previews, Progress, unseen
 from bot.gateway.outbox.worker import Batch, OutboxWorker, WriteRows
+from bot.telemetry import redaction
 
 Kind = Literal["reply", "notice"]
 SIGN_SECONDS = 5.0
@@ -190,7 +191,8 @@ class Delivery:
     async def _parts(self, to: Address, words: str, missed: Sequence[OutboxRow]) -> list[str]:
         if missed and words.strip():
             words = f"{_missed(missed)}\n\n{words}"
-        return await self._split(to, self._redact(text.clean(words)))
+        clean = text.clean(words)
+        return await self._split(to, await redaction.beside(len(clean), lambda: self._redact(clean)))
 
     async def amend(self, row: OutboxRow) -> None:
         """As `OutboxWorker.amend`, redacted."""

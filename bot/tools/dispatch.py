@@ -21,6 +21,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.provenance import NOBODYS, ORIGIN, Provenance
 from bot.contracts.tools import READS, Effect, FoundTools, Tool
+from bot.telemetry import redaction
 from bot.tools import context
 from bot.tools.failures import Failure, failure, timed_out, unfit
 from bot.tools.permissions import taint
@@ -36,10 +37,6 @@ UNRECORDED = (
     "twice. Tell the person, or try again later."
 )
 LOG_PREVIEW = 4_000  # characters
-LONG = 16_000
-"""Characters that are not gone through where all else runs: a command prints a million, and in a hundred thousand of odd ones a
-secret is looked for for a tenth of a second.
-"""
 _SIDE_BY_SIDE: frozenset[Effect] = frozenset({"read", "delegate"})
 _MESSAGE: frozenset[Effect] = frozenset({"message"})
 
@@ -216,9 +213,7 @@ class Dispatcher:
 
     async def _clean(self, words: str) -> str:
         """The words without our secrets; others go on while many are gone through."""
-        if len(words) < LONG:
-            return text.clean(self._redact(words))
-        return await asyncio.to_thread(lambda: text.clean(self._redact(words)))
+        return await redaction.beside(len(words), lambda: text.clean(self._redact(words)))
 
     def _usual(self, call: Json) -> Provenance:
         """Provenance of a result that nothing was reported of: ours for an unknown tool."""

@@ -74,3 +74,21 @@ def test_a_line_is_one_for_every_reader() -> None:
     assert len(line.splitlines()) == 1
     assert "你好" in line
     assert json.loads(line) == value
+
+
+def test_the_beginning_of_a_text_costs_the_same_however_long_it_is() -> None:
+    """Looked for from the first character on, it took 0.7 ms for each 4,000."""
+    seen = 0
+
+    class Counted(str):
+        __slots__ = ()
+
+        def __getitem__(self, at: object) -> str:
+            nonlocal seen
+            found = super().__getitem__(at)  # type: ignore[index]
+            seen += len(found)
+            return found
+
+    assert text.head(Counted("名" * 500_000 + "👩‍👩‍👧"), 500_001) == "名" * 500_000
+    assert seen < 500_000 + 2_000
+    assert text.head("👩‍👩‍👧 and more", 3) == "👩‍👩‍👧"[:3], "one grapheme that is longer than all"

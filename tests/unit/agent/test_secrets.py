@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import threading
 import urllib.parse
 
 import pytest
 
 from bot.telemetry import Redactor
+from bot.telemetry.redaction import LONG
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.test_damage import file_of
@@ -47,3 +49,22 @@ async def test_what_holds_a_secret_is_written_without_it(bench: Bench, form: str
     ]
     assert thoughts == [kept], "its signature holds for these very words, and for no others"
     await restarted(bench)
+
+
+async def test_a_long_answer_is_searched_for_secrets_beside_all_else(bench: Bench) -> None:
+    redact, there = Redactor({SECRET}), threading.current_thread()
+    on_the_loop: set[int] = set()
+
+    def watched(words: str) -> str:
+        if threading.current_thread() is there:
+            on_the_loop.add(len(words))
+        return redact(words)
+
+    bench.configure(redact=watched)
+    bench.model.answers.append(reply(text(f"{'Words and more words. ' * 5_000}\n{SECRET}")))
+    await bench.say("go on", archive=False)
+    await bench.pool.flush()
+    written = file_of(bench).read_text("utf-8")
+    assert written.count("Words and more words.") >= 5_000
+    assert SECRET not in written
+    assert max(on_the_loop) < LONG

@@ -69,7 +69,7 @@ class Desk:
             journal=self.journal,
             archive=self.archive,
             alerts=self.alerts,
-            redact=Redactor({SECRET}),
+            redact=options.get("redact", Redactor({SECRET})),
             clock=self.clock,
             ids=self.ids,
             log=self.log,

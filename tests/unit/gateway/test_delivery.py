@@ -17,6 +17,7 @@ from bot.contracts.outbound import Outbound, OutboxRow, Sent
 from bot.gateway.delivery import Delivery
 from bot.gateway.outbox import worker
 from bot.gateway.outbox.worker import REPEATED, SETTLE_SECONDS
+from bot.telemetry import Redactor
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal, JournalFailure
 from tests.unit.gateway.conftest import SECRET
@@ -449,3 +450,22 @@ async def test_a_long_text_is_split_where_it_holds_up_nobody(bench: Desk) -> Non
     assert threads[0] == loop_thread
     assert threads[1] != loop_thread
     assert "".join(bench.tele.texts[1:]) == "长" * 2_001
+
+
+async def test_a_long_text_is_searched_for_secrets_beside_all_else(tmp_path: Path) -> None:
+    redact, there = Redactor({SECRET}), threading.current_thread()
+    on_the_loop: list[bool] = []
+
+    def watched(words: str) -> str:
+        on_the_loop.append(threading.current_thread() is there)
+        return redact(words)
+
+    desk = Desk(tmp_path, redact=watched)
+    long = f"{'Words and more words. ' * 1_000}\n{SECRET}"
+    sent = await desk.delivery.send(TO, long)
+    assert len(sent) >= 1
+    assert on_the_loop == [False]
+    assert SECRET not in "".join([line.text for line in await desk.archived()])
+    await desk.delivery.send(TO, "Hello.")
+    assert on_the_loop == [False, True], "a thread for every word would cost more than the search"
+    await desk.close()

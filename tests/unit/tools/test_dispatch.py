@@ -11,12 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors
 from bot.contracts.base import Json
+from bot.telemetry.redaction import LONG
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.dispatch import CUT_OFF, LONG, Dispatcher
+from bot.tools.dispatch import CUT_OFF, Dispatcher
 from bot.tools.registry import Registry, definition
 
 
