@@ -14,8 +14,9 @@ _BUTTONS: dict[Choice, tuple[str, str]] = {
     "deny": ("Deny", "deny {}"),
     "admit": ("Let in", "approve {} once"),
     "later": ("Not now", "deny {}"),
+    "again": ("Try again", "retry {}"),
 }
-_VALUE = re.compile(r"(?P<name>approve|deny) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always))?)")
+_VALUE = re.compile(r"(?P<name>approve|deny|retry) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always))?)")
 
 
 def offered(buttons: QuestionButtons | None) -> dict[Choice, tuple[str, str]]:

@@ -9,8 +9,10 @@ from bot.contracts.identity import ChatKey
 
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
 Scope = Literal["once", "chat", "always"]
-Choice = Literal["once", "chat", "always", "deny", "admit", "later"]
-"""An answer to a question about an approval, and its button; the last two are those about a person."""
+Choice = Literal["once", "chat", "always", "deny", "admit", "later", "again"]
+"""An answer to a question about an approval, and its button. `admit` and `later` are those about a person; `again` stands below
+the notice of a failure and tries its turn again.
+"""
 CHOICES: tuple[Choice, ...] = ("once", "chat", "always", "deny")
 """The answers about a call that operators may give."""
 ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
@@ -69,7 +71,7 @@ class QuestionButtons:
     """The buttons below a question: the answers that whoever reads it may give. None are left once it is decided."""
 
     question_id: str
-    """That of its approval."""
+    """That of its approval; of a failure, that of its turn."""
     choices: tuple[Choice, ...] = CHOICES
 
 

@@ -42,6 +42,7 @@ from bot.gateway.reading import Reading
 from bot.gateway.receipt import Receipts
 from bot.gateway.recovery import BacklogReader, Recovery
 from bot.gateway.removals import Removals
+from bot.gateway.retries import Retries
 from bot.gateway.router import Bypass, InboundRouter
 from bot.gateway.scheduler import (
     LIMIT,
@@ -361,6 +362,17 @@ def build_gateway(
     )
     receipts = Receipts(journal)
     participation = Participation(journal)
+    retries = Retries(
+        journal=journal,
+        archive=archive,
+        access=access,
+        effects=effects,
+        delivery=delivery,
+        in_flight=in_flight,
+        tasks=tasks,
+        clock=clock,
+        ids=ids,
+    )
     commands = Commands(
         name=settings.name,
         agent=agent,
@@ -377,6 +389,7 @@ def build_gateway(
         receipts=receipts,
         branches=Branches(agent, receipts, manifests),
         removals=removals,
+        retries=retries,
         jobs=jobs,
         servers=servers,
     )

@@ -24,6 +24,7 @@ from bot.gateway.jobs.service import JobService
 from bot.gateway.participation import Participation
 from bot.gateway.receipt import Receipts
 from bot.gateway.removals import Removals
+from bot.gateway.retries import Retries
 from bot.gateway.scheduler import Scheduler
 from bot.gateway.stops import Stops
 from bot.tools.permissions.display import named
@@ -131,6 +132,7 @@ BESIDE = frozenset(
         "jobs",
         "listen",
         "receipt",
+        "retry",
         "stats",
         "status",
         "stop",
@@ -226,6 +228,7 @@ class Commands:
         receipts: Receipts,
         branches: Branches,
         removals: Removals,
+        retries: Retries,
         jobs: JobService,
         servers: Servers,
     ) -> None:
@@ -257,6 +260,7 @@ class Commands:
             "new": self._new,
             "receipt": receipts.run,
             "resume": branches.resume,
+            "retry": retries.run,
             "start": self._start,
             "stats": self._stats,
             "status": self._status,

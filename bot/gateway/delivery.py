@@ -108,7 +108,9 @@ class Delivery:
         )
         return await self._delivered(self._submitted(to, words, kind, begun, submit, owed=owed))
 
-    async def conclude(self, to: Address, words: str, write: WriteRows) -> None:
+    async def conclude(
+        self, to: Address, words: str, write: WriteRows, buttons: QuestionButtons | None = None
+    ) -> None:
         """Say the last words about an inbound, as a notice: `write` writes its end and the rows of that in one transaction.
         Returns once they are in the chat, or go out by themselves, or never will. Cancelled, it writes all the same.
         """
@@ -116,7 +118,7 @@ class Delivery:
             await write(())
             return
         with contextlib.suppress(errors.DeliveryFailed):  # it is in the log already
-            await self._delivered(self._concluded(to, words, write))
+            await self._delivered(self._concluded(to, words, write, buttons))
 
     async def owe(self, to: Address, words: str, what: str, buttons: QuestionButtons | None = None) -> None:
         """Send a notice that is on file when this returns, once for each `what` of its request. Nobody waits for it: the outbox
@@ -180,10 +182,12 @@ class Delivery:
             await self.outbox.told(batch, missed)
         return batch
 
-    async def _concluded(self, to: Address, words: str, write: WriteRows) -> Batch:
+    async def _concluded(
+        self, to: Address, words: str, write: WriteRows, buttons: QuestionButtons | None
+    ) -> Batch:
         await self.outbox.load()
         missed = self.outbox.missed(to.chat_key)
-        batch = self.outbox.conclude(to, await self._parts(to, words, missed), write)
+        batch = self.outbox.conclude(to, await self._parts(to, words, missed), write, buttons)
         if missed:
             await self.outbox.told(batch, missed)
         return batch

@@ -10,6 +10,7 @@ from typing import assert_never
 
 from bot import errors
 from bot.contracts.agent import Agent
+from bot.contracts.approvals import Choice, QuestionButtons
 from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import FAILED, WITHDRAWN, InboxEnd, InboxRecord, Journal
@@ -39,7 +40,7 @@ from bot.gateway.conversation import (
 )
 from bot.gateway.delivery import Delivery
 from bot.gateway.inbound_archive import InboundArchive
-from bot.gateway.message_versions import completed, original, revised
+from bot.gateway.message_versions import completed, original, plain, revised
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
 from bot.gateway.scheduler import Backlog, Scheduler
@@ -47,6 +48,8 @@ from bot.telemetry.context import turn_scope
 
 NOT_IDEMPOTENT = frozenset({"undo"})
 """Commands that do something else when they are carried out again."""
+AGAIN: tuple[Choice, ...] = ("again",)
+"""The button below the notice of a failure (`retries.Retries`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +245,8 @@ class EffectRunner:
         def record(rows: Sequence[OutboxRow]) -> Awaitable[None]:
             return self._journal.post.end_turn(first.request_id, state, members, rows)
 
-        await self._delivery.conclude(Address.of(first), ending.say, record)
+        again = QuestionButtons(first.request_id, AGAIN) if state == "failed" and plain(first) else None
+        await self._delivery.conclude(Address.of(first), ending.say, record, again)
 
 
 def not_idempotent(inbound: Inbound) -> bool:

@@ -272,7 +272,9 @@ class Service(Loopback):
         chat = self._chat_of(args)
         old = self._own(chat, args, "edit")
         text, entities = _text_of(args)
-        if text == old["text"] and entities == old.get("entities", []):
+        keyboard = args.mapping("reply_markup") if args.has("reply_markup") else None
+        same = text == old["text"] and entities == old.get("entities", [])
+        if same and keyboard == old.get("reply_markup"):
             raise rules.bad(
                 "message is not modified: specified new message content and reply markup are exactly "
                 "the same as a current content and reply markup of the message"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bot import text
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.base import Json
 from bot.contracts.inbound import Command, Inbound
@@ -10,7 +11,9 @@ from channels.slack import address
 from channels.slack.inbound import BotIdentity, ChannelId, Label, Payload, Ts, UserId, parse
 
 ASKED = "This waits for an approval."
-"""Text of a message with buttons in notifications."""
+"""Text of a question in notifications."""
+FALLBACK = 3_000
+"""Characters of other words there."""
 PRESSED = "block_actions"
 
 
@@ -49,7 +52,8 @@ def content(markdown: str, asked: QuestionButtons | None) -> Json:
     ]
     # Once it is decided there are none, and without blocks of its own Slack would leave them where they are.
     actions = [{"type": "actions", "elements": elements}] if elements else []
-    return {"text": ASKED, "blocks": [{"type": "markdown", "text": markdown}, *actions]}
+    told = ASKED if "again" not in asked.choices else text.head(markdown, FALLBACK)
+    return {"text": told, "blocks": [{"type": "markdown", "text": markdown}, *actions]}
 
 
 def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:

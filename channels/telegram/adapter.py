@@ -31,8 +31,8 @@ LIMIT = 4096
 ENTITIES = 100
 TOLD = 200
 """UTF-16 code units of the answer to a press."""
-_ROWS = (("once", "deny"), ("chat", "always"), ("admit", "later"))
-"""Buttons of an approval, row by row."""
+_ROWS = (("once", "deny"), ("chat", "always"), ("admit", "later"), ("again",))
+"""Buttons below a message, row by row."""
 MEASURED = 32_768
 """Characters of a text whose parts are rendered to see whether they fit; longer texts are cut by length."""
 SMALLEST = 256

@@ -424,11 +424,14 @@ class OutboxWorker:
         self._put(batch)
         return batch
 
-    def conclude(self, to: Address, parts: Sequence[str], write: WriteRows) -> Batch:
+    def conclude(
+        self, to: Address, parts: Sequence[str], write: WriteRows, buttons: QuestionButtons | None = None
+    ) -> Batch:
         """Put the last words about an inbound into the outbox, as a notice that nothing but the outbox looks after: `write`
-        writes its rows together with the end of that.
+        writes its rows together with the end of that. `buttons` stand below the last part.
         """
-        return self._concluded(to, [self.row(to, part, "notice") for part in parts], write)
+        *rows, last = [self.row(to, part, "notice") for part in parts]
+        return self._concluded(to, [*rows, replace(last, buttons=buttons)], write)
 
     async def owe(
         self, to: Address, parts: Sequence[str], what: str, buttons: QuestionButtons | None

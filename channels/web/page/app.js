@@ -38,6 +38,7 @@ function choices(name, allowed) {
     ["deny", "Deny", `/deny ${name}`],
     ["chat", "Allow in this chat", `/approve ${name} chat`],
     ["always", "Always", `/approve ${name} always`],
+    ["again", "Try again", `/retry ${name}`],
   ]) {
     if (!allowed.includes(choice)) continue;
     const button = document.createElement("button");

@@ -195,7 +195,13 @@ async def test_a_question_has_the_name_that_its_buttons_say_and_a_press_is_a_com
     assert [said.get("approval") for said in heard] == [None, "01ABC", None]
     script = (Path(live_chats.__file__).parent / "page" / "app.js").read_text(encoding="utf-8")
     said = re.findall(r"`/(\w+) \$\{name\}( \w+)?`", script)
-    assert said == [("approve", " once"), ("deny", ""), ("approve", " chat"), ("approve", " always")]
+    assert said == [
+        ("approve", " once"),
+        ("deny", ""),
+        ("approve", " chat"),
+        ("approve", " always"),
+        ("retry", ""),
+    ]
     for number, (word, scope) in enumerate(said):
         await browser.say(f"/{word} 01ABC{scope}", f"p{number}")
         assert intake.accepted[-1].command == Command(name=word, args=f"01ABC{scope}")
