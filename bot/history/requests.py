@@ -32,7 +32,7 @@ FILE_SECONDS = 30 * 86_400.0
 """Age of a file's first record after which another file begins, so that a sweep finds files that are old as a whole."""
 CHAT_BYTES = 32 * 1024 * 1024
 """Bytes of a chat; the oldest files go where there are more, but never the two newest."""
-MEMORY_BYTES = 64 * 1024 * 1024
+MEMORY_BYTES = 8 * 1024 * 1024
 """Bytes of all bodies that stay in memory to build the next ones on; those of the chats that asked longest ago go."""
 CHAIN = 256
 """Records in one chain; then one stands by itself again. A damaged record costs those behind it in its chain."""

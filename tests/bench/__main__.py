@@ -21,12 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import (
+    aims,
     burst,
     context_report,
     figures,
     gateway,
+    growth,
     limits,
     load,
+    process,
     recall_report,
     recall_speed,
     rooms,
@@ -44,7 +47,7 @@ ACKED = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much of everything."""
+    """How much of everything: `many` chats for memory, `large` characters of the longest answer."""
 
     pairs: int
     rounds: int
@@ -52,6 +55,9 @@ class Scale:
     load: load.Size
     burst: int
     past: starts.Past
+    with_past: growth.Size
+    many: int
+    large: int
     context: context_report.Size
     recall: recall_report.Size
     speed: tuple[int, ...]
@@ -64,6 +70,9 @@ ORDINARY = Scale(
     load.SHORT,
     burst.SHORT,
     starts.SHORT,
+    growth.SHORT,
+    1_000,
+    1_000_000,
     context_report.ORDINARY,
     recall_report.ORDINARY,
     recall_speed.ORDINARY,
@@ -75,6 +84,9 @@ FULL = Scale(
     load.FULL,
     burst.FULL,
     starts.FULL,
+    growth.FULL,
+    2_000,
+    3_000_000,
     context_report.FULL,
     recall_report.FULL,
     recall_speed.FULL,
@@ -86,6 +98,9 @@ QUICK = Scale(
     load.QUICK,
     burst.QUICK,
     starts.QUICK,
+    growth.QUICK,
+    20,
+    100_000,
     context_report.QUICK,
     recall_report.QUICK,
     recall_speed.QUICK,
@@ -106,14 +121,21 @@ async def bench(folder: Path, scale: Scale) -> dict[str, Any]:
         found |= _told_one(await gateway.one_chat(both, model, scale.pairs))
         found |= _told_crowd(await gateway.crowd(both, model, scale.rounds))
         _told_tool(await gateway.by_tool(shipmate, model, scale.tools))
+        before = shipmate.logged()
         found |= _told_rush(await load.rush(both, model, scale.load), scale.load)
+        found |= _told_log(before, shipmate.logged(), scale.load.total)
+        found |= _told_streaming(
+            await process.streaming(shipmate, model, 1_000 if scale.pairs > QUICK.pairs else 100)
+        )
         found |= _told_load(await load.load(both, model, scale.load), scale.load)
     finally:
         for program in both:
             await program.stop()
         await model.stop()
     found |= _told_bursts(await burst.bursts(folder, scale.burst), scale.burst)
-    found |= await _told_watch(folder)
+    found |= await _told_process(folder, scale)
+    found |= await _told_past(folder, scale.with_past)
+    found |= await _told_watch(folder, scale.large)
     lines = await rooms.measured(folder)
     found |= _told_rooms("rooms", lines)
     say()
@@ -122,7 +144,69 @@ async def bench(folder: Path, scale: Scale) -> dict[str, Any]:
     found["recall"] = recall_report.measured(scale.recall, say)
     found["recallSpeed"] = await _told_speed(folder, scale.speed)
     found |= _told_rooms("starts", [*await starts.starts(), *await starts.past(folder / "past", scale.past)])
+    say("\naims")
+    for line in aims.told(found):
+        say(line)
     return found
+
+
+def _told_log(before: tuple[int, int], after: tuple[int, int], messages: int) -> dict[str, Any]:
+    lines, size = ((now - then) / messages for then, now in zip(before, after, strict=True))
+    say(f"  log a message: {lines:.1f} lines, {size:,.0f} bytes")
+    return {"log": {"lines": lines, "bytes": size}}
+
+
+def _told_streaming(times: list[float]) -> dict[str, Any]:
+    if not times:
+        return {}
+    spread = figures.Spread.of(times)
+    say(f"  streaming: {spread.p50:.0f} µs of CPU a delta ({min(times):.0f} to {max(times):.0f})")
+    return {"streaming": {"cpuUs": spread.p50}}
+
+
+async def _told_process(folder: Path, scale: Scale) -> dict[str, Any]:
+    memory = await process.memory(folder, scale.many)
+    say()
+    say(
+        f"memory with both platforms: {memory.idle:.0f} MB idle, {memory.first:.0f} after the first message, "
+        f"{memory.many:.0f} after {scale.many:,} chats; {memory.per_chat:.1f} kB for each of the later half; "
+        f"an evicted chat is back after {memory.back:.1f} ms"
+    )
+    say()
+    say(figures.heading("first reply after a start"))
+    ours, theirs = await process.first_replies(folder)
+    rows = {"wholeMs": ("from the start of the process, ms", ours.whole, theirs.whole)}
+    if ours.cpu and theirs.cpu:
+        rows["cpuMs"] = ("processor time until then, ms", ours.cpu, theirs.cpu)
+        rows["residentMb"] = ("memory after it, MB", ours.resident, theirs.resident)
+    figure = {
+        "idleMb": memory.idle,
+        "manyMb": memory.many,
+        "kbPerChat": memory.per_chat,
+        "backMs": memory.back,
+    }
+    return {"memory": figure, "firstReply": _rows(rows)}
+
+
+async def _told_past(folder: Path, size: growth.Size) -> dict[str, Any]:
+    again = await growth.restart(folder, size)
+    say()
+    say(
+        f"killed with {size.unfinished:,} unfinished turns, {size.chats:,} chats and {size.lines:,} lines: ready after "
+        f"{again.ready:.1f} s, all answered once {again.answered:.1f} s later"
+    )
+    found = {}
+    for name, title, (much, little) in (
+        ("turns", f"a chat of {size.turns:,} turns", await growth.by_turns(folder, size)),
+        ("chats", f"{size.on_disk:,} chats on disk", await growth.by_chats(folder, size)),
+    ):
+        say()
+        say(figures.heading("cost of a message, ms", title, f"{growth.FEW}"))
+        rows = {"overheadMs": ("inbound and outbound", much.times, little.times)}
+        if much.cpu and little.cpu:
+            rows["cpuMs"] = ("processor time", much.cpu, little.cpu)
+        found[name] = _rows(rows)
+    return {"restart": {"readyS": again.ready, "answeredS": again.answered}, "growth": found}
 
 
 def _told_one(times: list[gateway.Times]) -> dict[str, Any]:
@@ -243,14 +327,18 @@ def _told_tool(times: gateway.Times) -> None:
         )
 
 
-async def _told_watch(folder: Path) -> dict[str, Any]:
-    found = await gateway.watched(folder / "watched", [rooms.long_markdown(30_000), rooms.long_markdown()])
+async def _told_watch(folder: Path, large: int) -> dict[str, Any]:
+    answers = [rooms.long_markdown(30_000), *rooms.markdown_bombs(), rooms.long_markdown(large)]
+    found = await gateway.watched(folder / "watched", answers)
     # What neither computed nor waited for anything was put aside by the machine, for somebody else.
     blocks = [block for block in found if block["waits"] or block["cpu"] > block["wall"] / 2]
     say()
     longest = max(blocks, key=lambda block: float(block["wall"]), default=None)
     words = f"{longest['wall']:.0f} ms" if longest else "under 20 ms"
-    say(f"event loop of shipmate, {2 * gateway.CROWD} messages and two long answers: longest block {words}")
+    say(
+        f"event loop of shipmate, {2 * gateway.CROWD} messages, {len(answers) - 1} hard answers and one of "
+        f"{large:,} characters: longest block {words}"
+    )
     over = [block for block in blocks if block["wall"] > BLOCKED]
     for block in over:
         say(f"  {block['wall']:.0f} ms ({block['cpu']:.0f} ms of them computing): {block['what'][:100]}")

@@ -40,13 +40,14 @@ def paired(label: str, ours: Sequence[float], theirs: Sequence[float]) -> tuple[
     ratios = (_over(a.p50, b.p50), _over(a.p99, b.p99))
     line = f"  {label:<30}" + "".join(f"{cell:>9}" for cell in cells)
     line += "".join(f"{ratio:>8.2f}" for ratio in ratios)
-    return line, {"shipmate": a.p50, "plain": b.p50, "ratio": ratios[0], "ratioP99": ratios[1]}
+    tail = _over(a.p99, a.p50)
+    return line, {"shipmate": a.p50, "plain": b.p50, "ratio": ratios[0], "ratioP99": ratios[1], "tail": tail}
 
 
-def heading(title: str) -> str:
+def heading(title: str, ours: str = "shipmate", theirs: str = "plain script") -> str:
     """What the columns of `paired` are."""
     names = ("min", "p50", "p99") * 2
-    top = f"{'':<32}{'shipmate':>27}{'plain script':>27}{'ratio':>16}"
+    top = f"{'':<32}{ours:>27}{theirs:>27}{'ratio':>16}"
     return f"{top}\n{title:<32}" + "".join(f"{name:>9}" for name in names) + f"{'p50':>8}{'p99':>8}"
 
 

@@ -37,6 +37,11 @@ class Program:
 
     async def start(self, model: AnthropicServer) -> None:
         """Start the platform and the process; returns once it polls."""
+        await self.platform(model)
+        await self.launch()
+
+    async def platform(self, model: AnthropicServer) -> None:
+        """Start the platform alone, and prepare what the process needs."""
         await self.telegram.start()
         self.env = {
             "ANTHROPIC_API_KEY": KEY,
@@ -47,6 +52,10 @@ class Program:
             **self.env,
         }
         self.prepare(model)
+
+    async def launch(self) -> None:
+        """Start the process; returns once it polls."""
+        self.telegram.polled.clear()
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -88,6 +97,12 @@ class Program:
             return None
         return int(pages) * os.sysconf("SC_PAGE_SIZE") / 1_000_000
 
+    async def kill(self) -> None:
+        """Kill the process. The platform goes on: `launch` starts it again."""
+        assert self._process is not None
+        self._process.kill()
+        await self._process.wait()
+
     async def stop(self) -> None:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
@@ -106,16 +121,20 @@ class Program:
     async def answered(self, chats: list[int]) -> list[Flight]:
         """One message in each of these chats at once, until all are answered. Raises `Unanswered`."""
         flights = [self.telegram.ask(chat) for chat in chats]
+        await self.landed(flights)
+        return flights
+
+    async def landed(self, flights: list[Flight], seconds: float = ANSWER_SECONDS) -> None:
+        """Wait until these messages are answered. Raises `Unanswered`."""
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(seconds):
                 for flight in flights:
                     await flight.landed.wait()
         except TimeoutError:
             missing = sum(not flight.sent for flight in flights)
             raise Unanswered(
-                f"{self.name} left {missing} of {len(flights)} messages unanswered for {ANSWER_SECONDS:.0f} s"
+                f"{self.name} left {missing} of {len(flights)} messages unanswered for {seconds:.0f} s"
             ) from None
-        return flights
 
 
 class Shipmate(Program):
@@ -125,6 +144,16 @@ class Shipmate(Program):
         start = ["tests.bench.watched", str(watch)] if watch is not None else ["bot"]
         super().__init__("shipmate", [*start, "run", "--dir", str(root)], board, first_chat=first_chat)
         self._root = root
+
+    @property
+    def home(self) -> Path:
+        """Its `.ship`."""
+        return self._root / ".ship"
+
+    def logged(self) -> tuple[int, int]:
+        """Lines and bytes of its log so far."""
+        raws = [path.read_bytes() for path in (self.home / "logs").glob("*.jsonl")]
+        return sum(raw.count(b"\n") for raw in raws), sum(map(len, raws))
 
     def prepare(self, model: AnthropicServer) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
@@ -154,9 +183,12 @@ class OnSlack(Shipmate):
         self.slack = SlackServer()
         self.env |= {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
 
-    async def start(self, model: AnthropicServer) -> None:
+    async def platform(self, model: AnthropicServer) -> None:
         await self.slack.start()
-        await super().start(model)
+        await super().platform(model)
+
+    async def launch(self) -> None:
+        await super().launch()
         await self.slack.until(lambda: self.slack.sockets > 0, START_SECONDS)
 
     async def stop(self) -> None:

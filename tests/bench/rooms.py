@@ -157,6 +157,24 @@ def _markdown() -> list[Line]:
     ]
 
 
+def markdown_bombs(length: int = 40_000) -> list[str]:
+    """Texts that make careless parsers of Markdown slow."""
+    return [
+        "[" * length,
+        "> " * 400 + "x\n",
+        "*a **b " * (length // 7),
+        "`" * length + "a",
+        "".join("`" * (number % 50 + 1) + "a" for number in range(length // 25)),
+        "![a](<b" * (length // 7),
+        "\n".join("  " * depth + "- x" for depth in range(200)),
+        "|" + "a|" * 2_000 + "\n|" + "-|" * 2_000 + "\n" + ("|" + "b|" * 2_000 + "\n") * 5,
+        "<a " * (length // 3),
+        "&amp;" * (length // 5),
+        "".join(f"[{number}]: http://x/{number}\n" for number in range(2_000)) + "[1]" * 1_000,
+        "👨‍👩‍👧‍👦" * 4_000,
+    ]
+
+
 def long_markdown(length: int = LONG_TEXT) -> str:
     """Markdown with everything in it."""
     section = (

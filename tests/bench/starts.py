@@ -155,7 +155,7 @@ def _sessions(home: Path, count: int) -> None:
     for number in range(count):
         key = f"telegram:chat:{number}"
         name = names.encode(key)
-        (chats / f"{name}.jsonl").write_bytes(_line(key, 2 * number) + _line(key, 2 * number + 1))
+        (chats / f"{name}.jsonl").write_bytes(line(key, 2 * number) + line(key, 2 * number + 1))
         (transcripts / name).mkdir()
         (transcripts / name / f"{number:026}.jsonl").write_bytes(b'{"v":1,"uuid":"a","type":"meta"}\n')
 
@@ -166,10 +166,11 @@ def _write_long(folder: Path, key: str, lines: int) -> None:
     for number, first in enumerate(range(0, lines, PER_FILE), 1):
         last = first + PER_FILE >= lines
         file = folder / (f"{name}.jsonl" if last else f"{name}.archive-{number}.jsonl")
-        file.write_bytes(b"".join(_line(key, at) for at in range(first, min(first + PER_FILE, lines))))
+        file.write_bytes(b"".join(line(key, at) for at in range(first, min(first + PER_FILE, lines))))
 
 
-def _line(key: str, number: int) -> bytes:
+def line(key: str, number: int) -> bytes:
+    """A line of an archive."""
     fields: Json = {
         "v": 1,
         "ts": number,

@@ -34,5 +34,5 @@ def test_a_number_has_three_digits_that_matter(value: float, shown: str) -> None
 def test_a_line_has_both_programs_and_their_ratios_under_its_heading() -> None:
     line, found = figures.paired("both", [10.0, 20.0, 40.0], [5.0, 10.0, 10.0])
     assert line.split() == ["both", "10.0", "20.0", "40.0", "5.00", "10.0", "10.0", "2.00", "4.00"]
-    assert found == {"shipmate": 20.0, "plain": 10.0, "ratio": 2.0, "ratioP99": 4.0}
+    assert found == {"shipmate": 20.0, "plain": 10.0, "ratio": 2.0, "ratioP99": 4.0, "tail": 2.0}
     assert {len(row) for row in (*figures.heading("x").splitlines(), line)} == {len(line)}

@@ -1,0 +1,141 @@
+"""A gateway as a process: its memory, its first reply after a start, and the CPU of a streamed delta."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.bench import sessions
+from tests.bench.gateway import SETTLE
+from tests.bench.programs import OnSlack, Plain, Program, Shipmate, Unanswered
+from tests.bench.servers import Board, TimedModel
+
+AT_ONCE = 50
+STARTS = 3
+DELTAS = 1_000
+DELTA = 4
+"""Characters of a delta: about what a token has."""
+STREAMS = 20
+STREAM_ROUNDS = 3
+BACK_BYTES = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Megabytes connected to both platforms with nothing said yet, after the first message and after many chats; kilobytes for
+    each chat of the later half; milliseconds until a chat that was evicted has its history again.
+    """
+
+    idle: float
+    first: float
+    many: float
+    per_chat: float
+    back: float
+
+
+async def memory(folder: Path, chats: int) -> Memory:
+    """Raises `Unanswered`, also where the system does not tell what a process takes."""
+    board = Board()
+    model = TimedModel(board)
+    program = OnSlack(folder / "memory", board, first_chat=5_000_000)
+    await model.start()
+    try:
+        await program.start(model)
+        await asyncio.sleep(SETTLE)
+        idle = _resident(program)
+        await program.answered(program.new_chats(1))
+        await asyncio.sleep(SETTLE)
+        found = [idle, _resident(program)]
+        for _ in range(2):
+            for begin in range(0, chats // 2, AT_ONCE):
+                await program.answered(program.new_chats(min(AT_ONCE, chats // 2 - begin)))
+            await asyncio.sleep(SETTLE)
+            found.append(_resident(program))
+    finally:
+        await program.stop()
+        await model.stop()
+    back = await sessions.session_back(folder / "evicted", BACK_BYTES, most=60, cut=False)
+    per_chat = (found[3] - found[2]) * 1_000 / (chats // 2)
+    return Memory(found[0], found[1], found[3], per_chat, back.seconds * 1_000)
+
+
+def _resident(program: Program) -> float:
+    taken = program.resident()
+    if taken is None:
+        raise Unanswered("this system does not tell what a process takes")
+    return taken
+
+
+@dataclass(slots=True)
+class First:
+    """Of one program and each start: milliseconds from the start of the process to its first reply, and those of CPU."""
+
+    whole: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    resident: list[float] = field(default_factory=list)
+
+
+async def first_replies(folder: Path, starts: int = STARTS) -> list[First]:
+    """A message waits at the platform already when the process is started; both programs in turn."""
+    board = Board()
+    model = TimedModel(board)
+    found = [First(), First()]
+    await model.start()
+    try:
+        for number in range(starts):
+            chats = 6_000_000 + 1_000 * number
+            programs: Sequence[Program] = (
+                Shipmate(folder / f"first-{number}", board, first_chat=chats),
+                Plain(board, first_chat=chats + 500),
+            )
+            for program, one in zip(programs, found, strict=True):
+                await _first(program, model, one)
+    finally:
+        await model.stop()
+    return found
+
+
+async def _first(program: Program, model: TimedModel, found: First) -> None:
+    await program.platform(model)
+    try:
+        flight = program.telegram.ask(program.new_chats(1)[0])
+        began = time.perf_counter()
+        await program.launch()
+        await program.landed([flight])
+        found.whole.append((time.perf_counter() - began) * 1_000)
+        if (cpu := program.cpu()) is not None:
+            found.cpu.append(cpu * 1_000)
+        await asyncio.sleep(SETTLE)
+        if (taken := program.resident()) is not None:
+            found.resident.append(taken)
+    finally:
+        await program.stop()
+
+
+async def streaming(program: Program, model: TimedModel, deltas: int = DELTAS) -> list[float]:
+    """Microseconds of CPU a delta, from the model to the channel: answers in many deltas beside the same in one, in turn."""
+    said, chunk = model.words, model.chunk
+    model.thinking = model.longest = 0.0
+    model.words = ("Some words. " * deltas)[: deltas * DELTA]
+    chats = program.new_chats(STREAMS)
+    await program.answered(chats)
+    found = []
+    try:
+        for _ in range(STREAM_ROUNDS):
+            spent = []
+            for one in (len(model.words), DELTA):
+                model.chunk = one
+                await asyncio.sleep(SETTLE)
+                before = program.cpu()
+                await program.answered(chats)
+                await asyncio.sleep(SETTLE)
+                if before is None or (after := program.cpu()) is None:
+                    return []
+                spent.append(after - before)
+            found.append((spent[1] - spent[0]) * 1e6 / (STREAMS * (deltas - 1)))
+    finally:
+        model.words, model.chunk = said, chunk
+    return found
