@@ -55,7 +55,12 @@ def stats(
     whole = sums.total(chat=chat, since=start)
     if as_json:
         latency = {"p50": whole.latency(0.5), "p99": whole.latency(0.99)}
-        facts = {"errors": dict(whole.errors), "models": dict(whole.models), "latencyMs": latency}
+        facts = {
+            "errors": dict(whole.errors),
+            "models": dict(whole.models),
+            "latencyMs": latency,
+            "ratings": dict(whole.ratings),
+        }
         say_json({"chat": chat} | _facts(whole) | facts)
         return
     _show(whole)
@@ -108,6 +113,10 @@ def _show(sums: UsageTotals) -> None:
     say(
         f"tokens   {sums.prompt:,} read, {_share(sums)} of them from the cache; {sums.tokens['outputTokens']:,} written"
     )
+    if sums.ratings:
+        say(
+            f"ratings  👍 {sums.ratings['good']}, 👎 {sums.ratings['bad']}, taken back {sums.ratings['none']}"
+        )
     say(f"cost     {_cost(sums)}")
     if sums.latencies:
         say(f"latency  {sums.latency(0.5):,} ms (p50), {sums.latency(0.99):,} ms (p99)")

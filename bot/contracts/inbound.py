@@ -136,6 +136,7 @@ class Inbound(Frozen):
     gone; a `stop` names the place whose turn should end, and its chat_key may be the place's or that of a thread.
     An `admission` is the request of a stranger to be let in, which the intake makes of what they wrote, without its words,
     and `added` says that this person has brought the bot into a chat.
+    A `rating` says what this person thinks of the message that it `answers` (`none`: they take back what they said).
     `text` is what the person said in words of their own: what they forward or share is `quoted`, as `brought`, and no
     command is read from it. `links` are addresses that words of theirs stand for.
     `items` are the words of the messages that make up an album, by their ids, in the order of the attachments; an
@@ -152,7 +153,7 @@ class Inbound(Frozen):
     keys: tuple[str, ...]
     ts: int
     target: dict[str, str]
-    kind: Literal["message", "edit", "delete", "stop", "admission", "added"] = "message"
+    kind: Literal["message", "edit", "delete", "stop", "admission", "added", "rating"] = "message"
     addressed: Literal["direct", "mention", "reply", "command", "thread", "chat"] = "direct"
     to_others: bool = False
     text: str = ""
@@ -167,6 +168,7 @@ class Inbound(Frozen):
     items: dict[str, str] = Field(default_factory=dict)
     changes: str | None = None
     due: Due | None = None
+    rating: Literal["good", "bad", "none"] | None = None
     request_id: str = ""
 
     @property
@@ -201,7 +203,7 @@ class Inbound(Frozen):
     @property
     def is_signal(self) -> bool:
         """True for what says nothing and touches no conversation."""
-        return self.kind in {"admission", "added"}
+        return self.kind in {"admission", "added", "rating"}
 
     @property
     def brought(self) -> tuple[Quoted, ...]:

@@ -262,6 +262,14 @@ KINDS: Mapping[str, LogKind] = {
             "by": "string: who decided, as `channel:id`",
         },
     ),
+    "feedback": LogKind(
+        "A person has rated an answer. The line has the requestId of its turn.",
+        {
+            "rating": "string: `good`, `bad`; `none` where it was taken back",
+            "person": "string: who rated it, as `channel:id`",
+            "messageId": "string: the platform's, of the answer",
+        },
+    ),
     "question": LogKind("The person is asked something.", {"cause": _CAUSE}),
     "task": LogKind(
         "A subagent begins or ends.",

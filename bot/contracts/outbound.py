@@ -44,6 +44,8 @@ class Outbound:
     """Of a `preview`: the beginning of its text that stays as it is, for channels in which a text can only grow."""
     goes_on: bool = False
     """True of a `preview` or `progress` that will be changed again."""
+    ends: bool = False
+    """True of the last part of an answer: below it a channel may ask what people think of it."""
     repeat_of: str | None = None
     buttons: QuestionButtons | None = None
     """Of a question about an approval."""

@@ -38,6 +38,7 @@ from bot.gateway.outbox.rate_limit import RateLimiter
 from bot.gateway.outbox.worker import Alert, ClosedChats, OutboxWorker, ReplyArchiver
 from bot.gateway.participation import Participation
 from bot.gateway.questions import QuestionService
+from bot.gateway.ratings import Ratings
 from bot.gateway.reading import Reading
 from bot.gateway.receipt import Receipts
 from bot.gateway.recovery import BacklogReader, Recovery
@@ -390,6 +391,7 @@ def build_gateway(
         branches=Branches(agent, receipts, manifests),
         removals=removals,
         retries=retries,
+        ratings=Ratings(journal, log),
         jobs=jobs,
         servers=servers,
     )

@@ -22,6 +22,7 @@ from bot.gateway.conversation import HANDLED
 from bot.gateway.effects import Ending
 from bot.gateway.jobs.service import JobService
 from bot.gateway.participation import Participation
+from bot.gateway.ratings import Ratings
 from bot.gateway.receipt import Receipts
 from bot.gateway.removals import Removals
 from bot.gateway.retries import Retries
@@ -229,9 +230,11 @@ class Commands:
         branches: Branches,
         removals: Removals,
         retries: Retries,
+        ratings: Ratings,
         jobs: JobService,
         servers: Servers,
     ) -> None:
+        self._ratings = ratings
         self._servers = servers
         self._stops = stops
         self._name = name
@@ -277,6 +280,9 @@ class Commands:
             return Ending(HANDLED)
         if inbound.kind == "admission":
             return Ending(HANDLED, await self._admissions.ask(inbound))
+        if inbound.kind == "rating":
+            await self._ratings.keep(inbound)
+            return Ending(HANDLED)
         if inbound.kind == "added":
             return Ending(HANDLED, await self._introduce(inbound))
         return Ending(HANDLED, await self.run(inbound))

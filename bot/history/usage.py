@@ -28,7 +28,7 @@ BUSY_SECONDS = 30.0
 READ = 1024 * 1024
 TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 _COUNTED = ("turns", "failed", "calls", *TOKENS, "costUsd", "unpriced")
-_NEEDLES = (b'"llm_response"', b'"turn_end"')
+_NEEDLES = (b'"llm_response"', b'"turn_end"', b'"feedback"')
 _HOUR = 3_600
 _EPOCH = date(1970, 1, 1)
 _TABLES = f"""
@@ -45,6 +45,12 @@ CREATE TABLE latencies (
     hour INTEGER, chat TEXT, ms INTEGER, count INTEGER NOT NULL, PRIMARY KEY (hour, chat, ms)
 ) WITHOUT ROWID;
 """
+
+_RATINGS = """CREATE TABLE IF NOT EXISTS ratings (
+    hour INTEGER, chat TEXT, rating TEXT, count INTEGER NOT NULL, PRIMARY KEY (hour, chat, rating)
+) WITHOUT ROWID"""
+"""A table that is made where an earlier version has left it out: no line that it counts was written before."""
+_COUNTS = ("failures", "latencies", "ratings")
 
 _COLUMNS = ("hour", "chat", "person", "model", "purpose", *_COUNTED)
 _MARKS = ", ".join("?" * len(_COLUMNS))
@@ -77,6 +83,8 @@ class UsageTotals:
     unpriced: int = 0
     latencies: Counter[int] = field(default_factory=Counter)
     """Answers by milliseconds, of which two digits are kept."""
+    ratings: Counter[str] = field(default_factory=Counter)
+    """Ratings of answers; a person who thinks again counts again."""
 
     def take(self, line: Mapping[str, Any]) -> None:
         """Count one line; most are no matter."""
@@ -84,6 +92,8 @@ class UsageTotals:
         if line.get("kind") == "turn_end":
             self.turns += 1
             self.failed += details.get("status") == "failed"
+        elif line.get("kind") == "feedback":
+            self.ratings[str(details.get("rating") or "none")] += 1
         elif line.get("kind") == "llm_response":
             usage, error = details.get("usage"), details.get("error")
             if isinstance(usage, dict):
@@ -179,6 +189,7 @@ class UsageSums:
                 (found.errors, "failures", "error", "count"),
                 (found.latencies, "latencies", "ms", "count"),
                 (found.models, "usage", "model", "calls"),
+                (found.ratings, "ratings", "rating", "count"),
             ):
                 select = f"SELECT {name}, SUM({count}) FROM {table}{_WHERE} GROUP BY 1"  # noqa: S608 - constants
                 counts.update(dict(db.execute(select, given)))
@@ -210,11 +221,7 @@ class UsageSums:
             db.execute("PRAGMA secure_delete = ON")
             count = 0
             with _transaction(db):
-                for table, add in (
-                    ("usage", _ADD),
-                    ("failures", _ADD_COUNT.format("failures")),
-                    ("latencies", _ADD_COUNT.format("latencies")),
-                ):
+                for table, add in (("usage", _ADD), *((one, _ADD_COUNT.format(one)) for one in _COUNTS)):
                     count += _unname(db, table, add, person, chats)
                 sizes = [(_name(path), self._size(path)) for _, _, path in day_files(self._logs, self._disk)]
                 db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?)", sizes)
@@ -261,6 +268,7 @@ class UsageSums:
             db.execute("PRAGMA synchronous=NORMAL")
             if db.execute("PRAGMA user_version").fetchone() != (VERSION,):
                 _make_anew(db)
+            db.execute(_RATINGS)
         except sqlite3.Error:
             db.close()
             raise
@@ -348,7 +356,7 @@ def _counted(db: sqlite3.Connection, path: Path) -> int:
 
 def _forget(db: sqlite3.Connection, day: date) -> None:
     first = (day - _EPOCH).days * 24
-    for table in ("usage", "failures", "latencies"):
+    for table in ("usage", *_COUNTS):
         hours = f"DELETE FROM {table} WHERE hour >= ? AND hour < ?"  # noqa: S608 - constants
         db.execute(hours, (first, first + 24))
     db.execute("DELETE FROM files WHERE name GLOB ?", (f"{day.isoformat()}.*",))
@@ -360,7 +368,7 @@ def _take(groups: Mapping[_Key, UsageTotals], raw: bytes) -> None:
         hour = math.floor(datetime.fromisoformat(line["timestamp"]).timestamp() / _HOUR)
     except (ValueError, TypeError, KeyError):
         return
-    if line.get("kind") not in {"llm_response", "turn_end"}:
+    if line.get("kind") not in {"llm_response", "turn_end", "feedback"}:
         return
     details = _details(line)
     who = (line.get("chatKey"), details.get("person"), details.get("model"), details.get("purpose"))
@@ -369,9 +377,16 @@ def _take(groups: Mapping[_Key, UsageTotals], raw: bytes) -> None:
 
 
 def _add(db: sqlite3.Connection, groups: Mapping[_Key, UsageTotals]) -> None:
-    db.executemany(_ADD, ((*key, *sums.counted) for key, sums in groups.items()))
+    # A rating alone is no use of the model.
+    db.executemany(
+        _ADD, ((*key, *sums.counted) for key, sums in groups.items() if any(sums.counted) or not sums.ratings)
+    )
     for (hour, chat, *_), sums in groups.items():
-        for table, counts in (("failures", sums.errors), ("latencies", sums.latencies)):
+        for table, counts in (
+            ("failures", sums.errors),
+            ("latencies", sums.latencies),
+            ("ratings", sums.ratings),
+        ):
             rows = [(hour, chat, name, count) for name, count in counts.items()]
             db.executemany(_ADD_COUNT.format(table), rows)
 

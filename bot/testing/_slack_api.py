@@ -18,6 +18,7 @@ TEXT_LIMIT = 40_000
 EDIT_LIMIT = 4_000
 
 MOST_LOADING = 10
+MOST_ELEMENTS, MOST_LABEL, MOST_VALUE = 5, 75, 2_000
 SESSION_STATUSES = frozenset({"active", "processing", "suspended", "closed"})
 
 _TS = re.compile(r"\d{1,12}\.\d{6}")
@@ -121,6 +122,7 @@ class WebApi:
         if blocks is not None and not isinstance(blocks, list):
             raise ApiError("invalid_blocks_format")
         _check_plans(blocks or [])
+        _check_thumbs(blocks or [])
         parts = [str(block.get("text", "")) for block in blocks or [] if block.get("type") == "markdown"]
         written = markdown if markdown is not None else "\n".join(parts) or text
         if not isinstance(written, str) or not written.strip():
@@ -219,6 +221,7 @@ class WebApi:
     async def _stop_stream(self, params: Json) -> Json:
         room, post, before = self._stream(params)
         metadata, blocks = self._metadata(params), _blocks(params)
+        _check_thumbs(blocks)
         self.streams.stop(room.id, post, self._streamed(params, needed=False))
         post.metadata, post.blocks = metadata, blocks
         await self._emit(room, changed(self.world, room, post, before))
@@ -449,6 +452,24 @@ def _check_plans(blocks: list[Json]) -> None:
                 raise ApiError("invalid_blocks")
         if len({task["task_id"] for task in tasks}) < len(tasks):
             raise ApiError("invalid_blocks")
+
+
+def _check_thumbs(blocks: list[Json]) -> None:
+    """Feedback buttons are a pair, each with a short text and a value."""
+    for block in blocks:
+        elements = block.get("elements") if block.get("type") == "context_actions" else []
+        if not isinstance(elements, list) or len(elements) > MOST_ELEMENTS:
+            raise ApiError("invalid_blocks")
+        for element in elements:
+            pair = [element.get(name) or {} for name in ("positive_button", "negative_button")]
+            if element.get("type") != "feedback_buttons" or not all(map(_is_thumb, pair)):
+                raise ApiError("invalid_blocks")
+
+
+def _is_thumb(button: Json) -> bool:
+    label = button.get("text") or {}
+    short = label.get("type") == "plain_text" and 0 < len(label.get("text", "")) <= MOST_LABEL
+    return short and 0 < len(button.get("value", "")) <= MOST_VALUE
 
 
 def changed(world: World, room: Room, post: Post, before: Json) -> Json:

@@ -150,6 +150,19 @@ class TelegramServer(Service):
             },
         )
 
+    def react(self, message_id: int, *emoji: str, chat_id: int = 1001, user_id: int | None = None) -> Json:
+        """A person has these reactions below a message from now on; the update, which only bots get that ask for it, and in groups
+        only administrators.
+        """
+        chat, who = self.chat(chat_id), world.person(user_id or abs(chat_id))
+        before = chat.reactions.get((message_id, who["id"]), ())
+        chat.reactions[message_id, who["id"]] = emoji
+        if chat.kind != "private" and chat.members.get(self.me["id"]) != "administrator":
+            return {}
+        was, now = ([{"type": "emoji", "emoji": one} for one in which] for which in (before, emoji))
+        body = {"chat": chat.json(), "message_id": message_id, "user": who, "date": int(self.clock.now())}
+        return self._push("message_reaction", body | {"old_reaction": was, "new_reaction": now})
+
     def push_raw(self, raw: Any) -> Any:
         """Queue any JSON as an update, as it is; an object without `update_id` gets one."""
         update = self.updates.add(raw)

@@ -67,6 +67,8 @@ class Chat:
     rights: dict[str, bool] = field(default_factory=dict)
     drafts: dict[int, tuple[str, float]] = field(default_factory=dict)
     """The words of drafts and the time until which they are shown."""
+    reactions: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
+    """Emoji by message and person."""
     last_id: int = 0
     spent: float = 0.0
     spent_at: float = 0.0

@@ -417,7 +417,10 @@ class SlackChannel:
         channel, _, ts = message_id.rpartition("/")
         place = (channel or message.target["channel"], ts)
         try:
-            if not await self._streams.show(self._client, message, markdown, place, _metadata(message)):
+            ending: Json = {"metadata": _metadata(message)}
+            if self._writer.rates(message):
+                ending["blocks"] = [buttons.RATE]
+            if not await self._streams.show(self._client, message, markdown, place, ending):
                 await self._changed(self._client, message, markdown, place)
         except failures.CALL_ERRORS as error:
             raise failures.edit_error(error) from None

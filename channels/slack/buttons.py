@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from bot import text
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.base import Json
-from bot.contracts.inbound import Command, Inbound
+from bot.contracts.inbound import Inbound
 from channels import approval_buttons
 from channels.slack import address
 from channels.slack.inbound import BotIdentity, ChannelId, Label, Payload, Ts, UserId, parse
@@ -15,6 +17,27 @@ ASKED = "This waits for an approval."
 FALLBACK = 3_000
 """Characters of other words there."""
 PRESSED = "block_actions"
+_RATINGS: dict[str, Literal["good", "bad"]] = {"rating good": "good", "rating bad": "bad"}
+RATE: Json = {
+    "type": "context_actions",
+    "elements": [
+        {
+            "type": "feedback_buttons",
+            "action_id": "rating",
+            "positive_button": {
+                "text": {"type": "plain_text", "text": "Good answer"},
+                "accessibility_label": "This is a good answer",
+                "value": "rating good",
+            },
+            "negative_button": {
+                "text": {"type": "plain_text", "text": "Bad answer"},
+                "accessibility_label": "This is a bad answer",
+                "value": "rating bad",
+            },
+        }
+    ],
+}
+"""The block below an answer with two thumbs."""
 
 
 class _User(Payload):
@@ -37,8 +60,11 @@ class _Press(Payload):
     trigger_id: Label
 
 
-def content(markdown: str, asked: QuestionButtons | None) -> Json:
-    """A message as `chat.postMessage` takes it, with buttons where it asks for an approval."""
+def content(markdown: str, asked: QuestionButtons | None, *, rated: bool = False) -> Json:
+    """A message as `chat.postMessage` takes it, with buttons where it asks for an approval, and thumbs where it is to be `rated`."""
+    if asked is None and rated:
+        blocks = [{"type": "markdown", "text": markdown}, RATE]
+        return {"text": text.head(markdown, FALLBACK), "blocks": blocks}
     if asked is None:
         return {"markdown_text": markdown}
     elements = [
@@ -57,9 +83,11 @@ def content(markdown: str, asked: QuestionButtons | None) -> Json:
 
 
 def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:
-    """A press as a command of the person who pressed; None for a button of another app. Raises `Unreadable`."""
-    command = _command(body)
-    if command is None:
+    """A press as a command or rating of the person who pressed; None for a button of another app. Raises `Unreadable`."""
+    value = _value(body)
+    command = approval_buttons.command(value)
+    rating = _RATINGS.get(value)
+    if command is None and rating is None:
         return None
     press = parse(_Press, body)
     place = {"channel": press.channel.id}
@@ -76,11 +104,14 @@ def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:
         target={**place, "press": press.trigger_id},
         addressed="command",
         command=command,
+        kind="message" if rating is None else "rating",
+        answers=None if rating is None else press.message.ts,
+        rating=rating,
     )
 
 
-def _command(body: Json) -> Command | None:
+def _value(body: Json) -> str:
     actions = body.get("actions")
     action = actions[0] if isinstance(actions, list) and len(actions) == 1 else None
     value = action.get("value") if isinstance(action, dict) else None
-    return approval_buttons.command(value) if isinstance(value, str) else None
+    return value if isinstance(value, str) else ""

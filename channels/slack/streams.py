@@ -75,9 +75,9 @@ class Streams:
         return ts
 
     async def show(
-        self, client: AsyncWebClient, message: Outbound, markdown: str, place: tuple[str, str], metadata: Json
+        self, client: AsyncWebClient, message: Outbound, markdown: str, place: tuple[str, str], ending: Json
     ) -> bool:
-        """Let a stream grow into a message, and end where that is its last state. False where its place has to be edited."""
+        """Let a stream grow into a message, and end, with what `ending` has, where that is its last state. False where its place has to be edited."""
         stream = self._open.get(place)
         if stream is None:
             return False
@@ -88,9 +88,7 @@ class Streams:
             return False
         try:
             if not message.goes_on:
-                await client.chat_stopStream(
-                    channel=stream.channel, ts=stream.ts, metadata=metadata, **content
-                )
+                await client.chat_stopStream(channel=stream.channel, ts=stream.ts, **ending, **content)
                 self._open.pop(place, None)
             elif content:
                 await client.chat_appendStream(channel=stream.channel, ts=stream.ts, **content)

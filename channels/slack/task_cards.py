@@ -1,4 +1,6 @@
-"""Writes the progress of a turn as Slack's task cards, and as plain text once Slack has refused them."""
+"""Writes messages with blocks: the progress of a turn as task cards, and answers with thumbs below; without them once Slack has
+refused them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from bot import text
 from bot.contracts.base import Json
 from bot.contracts.environment import Log
 from bot.contracts.outbound import Card, Outbound
-from channels.slack import buttons, failures
+from channels.slack import address, buttons, failures
 
 FALLBACK = 3_000
 """Characters of the words that stand for the cards in notifications."""
@@ -20,11 +22,16 @@ REFUSED = frozenset({"invalid_blocks", "invalid_blocks_format", "unsupported_blo
 
 
 class CardWriter:
-    """Writes messages with task cards until Slack refuses cards, from then on in plain text."""
+    """Writes messages with task cards and thumbs until Slack refuses them, from then on in plain text."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._cards = True
+        self._thumbs = True
+
+    def rates(self, message: Outbound) -> bool:
+        """True where thumbs belong below a message: the end of an answer to one person."""
+        return self._thumbs and message.ends and address.is_direct(message.target["channel"])
 
     async def write(
         self, call: Callable[..., Awaitable[Any]], message: Outbound, markdown: str, **where: Any
@@ -39,6 +46,15 @@ class CardWriter:
                     raise
                 self._cards = False
                 self._log.write("delivery", "Slack does not take task cards", level="warn", error=said)
+        if self.rates(message):
+            try:
+                return await call(**where, **buttons.content(markdown, message.buttons, rated=True))
+            except SlackApiError as error:
+                said = failures.error_code(error)
+                if said not in REFUSED:
+                    raise
+                self._thumbs = False
+                self._log.write("delivery", "Slack does not take thumbs", level="warn", error=said)
         return await call(**where, **buttons.content(markdown, message.buttons))
 
 

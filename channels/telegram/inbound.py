@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,7 +22,8 @@ from channels.telegram.content import name, number, part, string
 STOPPED = "stopped_message_generation"
 PRESSED = "callback_query"
 ADDED = "my_chat_member"
-HANDLED = ("message", "edited_message", PRESSED, STOPPED, ADDED)
+REACTED = "message_reaction"
+HANDLED = ("message", "edited_message", PRESSED, STOPPED, ADDED, REACTED)
 """The kinds of update that the bot asks Telegram for."""
 
 Addressed = Literal["direct", "mention", "reply", "command", "chat"]
@@ -51,8 +52,9 @@ def read(raw: Json, bot: telegram.Bot, now: float) -> ReadUpdate | None:
             return _stop(raw["update_id"], raw[STOPPED], bot.bot, now)
         if PRESSED in raw:
             return _press(raw["update_id"], raw[PRESSED], bot.bot, now)
-        if ADDED in raw:
-            return _added(raw["update_id"], raw[ADDED], bot.bot)
+        for kind, signal in ((ADDED, _added), (REACTED, _reacted)):
+            if kind in raw:
+                return signal(raw["update_id"], raw[kind], bot.bot)
         # Other kinds are nobody's business here, so they are not decoded, and cannot fail.
         told = {name: raw[name] for name in ("update_id", *HANDLED) if name in raw}
         told |= {name: content.kept(one) for name, one in told.items() if isinstance(one, dict)}
@@ -227,6 +229,41 @@ def _added(update_id: Any, told: Any, me: User) -> ReadUpdate | None:
         from_bot=user.is_bot is not False,
     )
     return ReadUpdate(update_id, inbound)
+
+
+_RATINGS: Mapping[str, Literal["good", "bad"]] = {"👍": "good", "👎": "bad"}
+
+
+def _reacted(update_id: Any, told: Any, me: User) -> ReadUpdate | None:
+    """A thumb below a message, or its end; None for any other reaction, and where nobody says who it is."""
+    before, after = (_thumb(told[which]) for which in ("old_reaction", "new_reaction"))
+    if before == after or "user" not in told:
+        return None
+    chat, user = told["chat"], User.de_json(told["user"], None)
+    where = _place(chat["id"], None)
+    inbound = Inbound(
+        channel="telegram",
+        chat_id=where["chat_id"],
+        chat_key=address.encode(where),
+        chat_type="direct" if string(chat["type"]) == "private" else "group",
+        user_id=str(number(told["user"]["id"])),
+        keys=(f"telegram:{me.id}:update:{number(update_id)}",),
+        ts=number(told["date"]) * 1000,
+        target=where,
+        kind="rating",
+        addressed="command",
+        answers=str(number(told["message_id"])),
+        rating=after or "none",
+        user_name=name(user),
+        from_bot=user.is_bot is not False,
+    )
+    return ReadUpdate(update_id, inbound)
+
+
+def _thumb(reactions: Any) -> Literal["good", "bad"] | None:
+    """Of several the first counts."""
+    found = [_RATINGS[one["emoji"]] for one in reactions if one.get("emoji") in _RATINGS]
+    return found[0] if found else None
 
 
 def _is_inside(member: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import Frame, Halt, reply, tool_use
-from tests.blackbox.conftest import ANN, PERSON, ROOM, World
+from tests.blackbox.conftest import ANN, PERSON, ROOM, World, eventually
 
 WORDS = "Die Antwort ist zweiundvierzig, 你好, und mehr braucht niemand zu wissen. " * 3
 ANSWER = WORDS.strip()
@@ -83,6 +83,32 @@ async def test_slack_streams_in_the_thread_of_a_direct_chat(world: World) -> Non
     assert world.slack.called("chat.startStream")
     assert not world.slack.called("chat.postMessage")
     await world.slack.until(lambda: bool(world.slack.called("chat.stopStream")), 40)
+
+
+async def test_thumbs_are_kept_with_the_turn(world: World) -> None:
+    streaming(world, "slack", "telegram")
+    await world.start()
+    world.model.then(told(ANSWER))
+    asked = await world.slack.say("and?", channel="D0ANN", user=ANN)
+    await in_slack(world, asked, lambda text: text == ANSWER)
+    (answer,) = world.slack.replies("D0ANN", asked)
+    await world.slack.press("D0ANN", answer.ts, "rating bad", user=ANN)
+    world.model.then(told(ANSWER))
+    world.telegram.say("and?")
+    await world.telegram.until(lambda: world.texts() == [ANSWER], 40)
+    world.telegram.react(world.telegram.visible(PERSON)[-1].message_id, "👍", chat_id=PERSON)
+    await eventually(lambda: len(kept(world)) == 2)
+    ends = [line["requestId"] for line in world.log() if line["kind"] == "turn_end"]
+    assert kept(world) == dict(zip(ends, ["bad", "good"], strict=True))
+    await world.sent()
+    assert world.slack.whispers == []
+    assert world.texts() == [ANSWER]
+
+
+def kept(world: World) -> dict[str, str]:
+    return {
+        line["requestId"]: line["details"]["rating"] for line in world.log() if line["kind"] == "feedback"
+    }
 
 
 async def test_in_a_channel_of_slack_it_edits(world: World) -> None:

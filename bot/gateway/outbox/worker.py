@@ -699,6 +699,7 @@ class OutboxWorker:
 
     async def _sent(self, batch: Batch, place: str | None, *, doubt: bool) -> None:
         channel, message = self._channels[batch.to.channel], _message(batch.head, batch.to.target)
+        message = replace(message, ends=message.kind == "reply" and len(batch.rows) == 1)
         try:
             sent = await _within(SEND_SECONDS, _shown(channel, message, place))
         except errors.DeliveryUncertain:

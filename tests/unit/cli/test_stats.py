@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +61,30 @@ def test_what_the_model_cost_is_summed_up_from_the_log(shipmate: Shipmate, folde
             "costUsd": 0.75,
             "unpricedCalls": 1,
             "latencyMs": {"p50": 900, "p99": 2_000},
+            "ratings": {},
         }
     ]
+
+
+def test_ratings_are_counted_also_where_the_sums_are_of_an_earlier_version(
+    shipmate: Shipmate, folder: Path
+) -> None:
+    assert shipmate("stats", "--dir", folder).code == 0
+    with closing(sqlite3.connect(folder / ".ship" / "usage.db")) as file:
+        file.execute("DROP TABLE ratings")
+    with (folder / ".ship" / "logs" / "2027-01-15.jsonl").open("a") as log:
+        for rating in ("good", "good", "bad", "none"):
+            log.write(line("feedback", "web:chat:1", rating=rating, person="web:a"))
+    (found,) = shipmate("stats", "--dir", folder, "--json").lines
+    assert found["ratings"] == {"good": 2, "bad": 1, "none": 1}
+    assert (found["turns"], found["calls"]) == (2, 3)
+    assert "👍 2, 👎 1, taken back 1" in shipmate("stats", "--dir", folder).out
+    (elsewhere,) = shipmate("stats", "--dir", folder, "--json", "--chat", "telegram:chat:群").lines
+    assert elsewhere["ratings"] == {}
+    by_person = [
+        one["person"] for one in shipmate("stats", "--dir", folder, "--json", "--by", "person").lines
+    ]
+    assert "web:a" not in by_person
 
 
 def test_sums_stay_when_the_log_is_removed_and_are_counted_anew_on_request(

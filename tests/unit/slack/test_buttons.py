@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -105,3 +106,30 @@ def test_only_what_our_buttons_say_counts(actions: Any) -> None:
 def test_a_press_that_is_damaged_is_unreadable(change: dict[str, Any]) -> None:
     with pytest.raises(Unreadable):
         buttons.read(BODY | change, ME, 1.0)
+
+
+async def test_below_the_end_of_an_answer_in_a_direct_chat_stand_thumbs(stage: Any, out: Any) -> None:
+    asked = await stage.server.say("?", channel=stage.direct, user=stage.ada)
+    await stage.slack.send(out("the beginning", stage.direct, asked))
+    sent = await stage.slack.send(replace(out("the **end**", stage.direct, asked), ends=True))
+    root = await stage.server.say("?", channel=stage.channel, user=stage.ada)
+    await stage.slack.send(replace(out("elsewhere", stage.channel, root), ends=True))
+    posts = {**stage.server.world.rooms[stage.direct].posts, **stage.server.world.rooms[stage.channel].posts}
+    kinds = {post.text: [block["type"] for block in post.blocks] for post in posts.values() if post.bot_id}
+    assert kinds == {"the beginning": [], "the **end**": ["markdown", "context_actions"], "elsewhere": []}
+    before = len(await stage.settled())
+    for number, rating in enumerate(("good", "bad"), start=1):
+        await stage.server.press(stage.direct, sent.message_id, f"rating {rating}", user=stage.ada)
+        found = (await stage.arrived(before + number))[-1]
+        assert (found.kind, found.rating, found.command) == ("rating", rating, None)
+        assert (found.user_id, found.answers) == (stage.ada, sent.message_id)
+        assert str(found.chat_key) == f"slack:chat:{stage.direct}:thread:{asked}"
+
+
+async def test_a_slack_that_does_not_take_thumbs_gets_words_from_then_on(stage: Any, out: Any) -> None:
+    asked = await stage.server.say("?", channel=stage.direct, user=stage.ada)
+    stage.server.fail("chat.postMessage", status=200, body={"ok": False, "error": "invalid_blocks"})
+    for _ in range(2):
+        await stage.slack.send(replace(out("answer", stage.direct, asked), ends=True))
+    assert [seen.text for seen in stage.server.replies(stage.direct)] == ["answer", "answer"]
+    assert len(stage.server.called("chat.postMessage")) == 3

@@ -436,3 +436,23 @@ async def test_in_a_channel_a_stream_is_for_one_person(server: SlackServer, clie
     await client.chat_startStream(**there, recipient_team_id="T0TEAM", recipient_user_id=ADA)
     server.api.scopes.discard("chat:write")
     assert await refused(client.chat_startStream(**there)) == "missing_scope"
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        {"type": "button"},
+        {
+            "type": "feedback_buttons",
+            "positive_button": {"text": {"type": "plain_text", "text": "a"}, "value": "b"},
+        },
+    ],
+)
+async def test_thumbs_are_a_pair(
+    server: SlackServer, client: AsyncWebClient, element: dict[str, Any]
+) -> None:
+    blocks: list[dict[str, Any]] = [
+        {"type": "markdown", "text": "a"},
+        {"type": "context_actions", "elements": [element]},
+    ]
+    assert await refused(client.chat_postMessage(channel=DIRECT, text="a", blocks=blocks)) == "invalid_blocks"

@@ -75,6 +75,23 @@ async def test_an_answer_grows_as_a_stream_and_ends_as_one_message_with_its_name
     assert texts(stage) == [FINAL], "made twice it is made once"
 
 
+async def test_a_stream_ends_with_thumbs_where_slack_takes_them(
+    stage: Any, out: Any, asked: str, live: Any
+) -> None:
+    final = replace(out(FINAL, stage.direct, asked), ends=True)
+    sent = await stage.slack.send(live(STATES[0]))
+    await stage.slack.edit(final, sent.message_id)
+    assert calls(stage) == ["startStream", "stopStream"]
+    (post,) = [one for one in stage.server.world.rooms[stage.direct].posts.values() if one.bot_id]
+    assert [block["type"] for block in post.blocks] == ["context_actions"]
+    stage.server.fail("chat.stopStream", status=200, body={"ok": False, "error": "invalid_blocks"})
+    stage.server.fail("chat.update", status=200, body={"ok": False, "error": "invalid_blocks"})
+    second = await stage.slack.send(live(STATES[0]))
+    await stage.slack.edit(final, second.message_id)
+    assert texts(stage) == [FINAL, FINAL]
+    assert "does not take thumbs" in stage.log.text
+
+
 async def test_an_answer_that_became_another_one_is_edited(
     stage: Any, out: Any, asked: str, live: Any
 ) -> None:

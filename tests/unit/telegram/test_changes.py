@@ -102,6 +102,26 @@ def test_drafts_are_stopped_in_private_chats_only(server: TelegramServer, me: bo
     assert read({"update_id": 1, inbound.STOPPED: body}, me) is None
 
 
+def test_a_thumb_below_a_message_is_a_rating_of_it(server: TelegramServer, me: bot_api.Bot) -> None:
+    server.updates.allowed = inbound.HANDLED
+    ratings = [must(server.react(7, *emoji), me) for emoji in (["👍"], ["🔥", "👎"], ["🔥"])]
+    assert [one.rating for one in ratings] == ["good", "bad", "none"]
+    (first, *_) = ratings
+    assert (first.kind, first.answers, first.user_id, first.says) == ("rating", "7", "1001", False)
+    assert str(first.chat_key) == "telegram:chat:1001"
+    assert len({one.keys for one in ratings}) == 3
+
+
+def test_other_reactions_and_those_of_nobody_are_none(server: TelegramServer, me: bot_api.Bot) -> None:
+    server.updates.allowed = inbound.HANDLED
+    assert read(server.react(7, "🔥"), me) is None
+    thumb = server.react(7, "👍")
+    assert read(server.react(7, "👍", "🔥"), me) is None
+    del thumb["message_reaction"]["user"]
+    assert read(thumb, me) is None
+    assert server.react(7, "👍", chat_id=GROUP) == {}, "in groups only administrators are told"
+
+
 IGNORED = frozenset(
     {
         "business_connection",
@@ -117,7 +137,6 @@ IGNORED = frozenset(
         "guest_message",
         "inline_query",
         "managed_bot",
-        "message_reaction",
         "message_reaction_count",
         "poll",
         "poll_answer",
@@ -156,6 +175,7 @@ def samples(server: TelegramServer) -> Iterator[dict[str, Any]]:
     asked = server.say("May I?", chat_id=GROUP, thread_id=4, fields={"from": server.me})["message"][
         "message_id"
     ]
+    yield server.react(said, "👍")
     yield server.press(asked, "deny 01JC0000000000000000000ABC", chat_id=GROUP)
 
 
@@ -201,6 +221,8 @@ def _author(update: dict[str, Any]) -> Any:
     message = update.get("message") or update.get("edited_message")
     if inbound.PRESSED in update:
         return update[inbound.PRESSED]["from"]["id"]
+    if inbound.REACTED in update:
+        return update[inbound.REACTED]["user"]["id"]
     if message is None:
         return update[inbound.STOPPED]["chat"]["id"]
     return message["from"]["id"]

@@ -211,7 +211,7 @@ async def test_an_update_without_an_id_is_buried_once_and_holds_nobody_up(bed: B
 async def test_updates_that_mean_nothing_are_passed_over(bed: Bed) -> None:
     bed.server.say("chatter", chat_id=GROUP)
     bed.server.say(fields={"new_chat_title": "x"}, chat_id=GROUP)
-    bed.server.push_raw({"message_reaction": {}})
+    bed.server.push_raw({"message_reaction_count": {}})
     bed.server.say("for you")
     assert (await bed.taken(2)).text == "for you"
     await bed.polling()
@@ -311,6 +311,7 @@ async def test_only_what_is_handled_is_asked_for(bed: Bed) -> None:
         "callback_query",
         "stopped_message_generation",
         "my_chat_member",
+        "message_reaction",
     )
 
 
