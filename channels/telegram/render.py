@@ -6,20 +6,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from bot import text
-from channels.telegram import emphasis, table
-
-PARSED = 16_384
-"""Characters that are parsed at the most: four messages. Longer text is shown as it is."""
-BRACKETS = 800
-"""`[` that are parsed at the most: the parser's work grows with their square."""
-DEEPEST = 60
-"""Levels of nesting. Below its own limit the parser drops text, so a text that comes near it stays plain."""
+from channels.markdown import parse
+from channels.telegram import table
 
 STYLES = {"em": "italic", "strong": "bold", "s": "strikethrough"}
 BULLETS = ("• ", "◦ ", "▪ ")
@@ -52,35 +44,6 @@ class Rendered:
     entities: tuple[Entity, ...] = ()
 
 
-class _TooDeep(Exception):
-    """The parser may have dropped text."""
-
-
-class _References(dict[str, Any]):
-    """Link definitions that remember which of them are in use."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.used: set[str] = set()
-
-    def get(self, label: str, default: Any = None) -> Any:
-        self.used.add(label)
-        return super().get(label, default)
-
-
-def _parser(*, references: bool) -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST}).enable(
-        ["table", "strikethrough"]
-    )
-    # Addresses that are no links are still shown: `_Writer` decides, not the parser.
-    parser.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005
-    return emphasis.relaxed(parser if references else parser.disable("reference"))
-
-
-_WITH_REFERENCES = _parser(references=True)
-_WITHOUT_REFERENCES = _parser(references=False)
-
-
 def sendable(said: str) -> str:
     """The text as it is, but for what Telegram cannot carry."""
     return text.clean(said).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
@@ -100,18 +63,9 @@ def without_markup(said: str) -> Rendered:
 def render(markdown: str) -> Rendered:
     """Render Markdown; as plain text where parsing would take too long or lose something."""
     bare = without_markup(markdown)
-    if len(bare.text) > PARSED or bare.text.count("[") > BRACKETS:
+    if (tokens := parse(bare.text)) is None:
         return bare
-    references = _References()
-    env: dict[str, Any] = {"references": references}
-    try:
-        tokens = _WITH_REFERENCES.parse(bare.text, env)
-        if not references.keys() <= references.used or "duplicate_refs" in env:
-            # A definition that nothing refers to would vanish.
-            tokens = _WITHOUT_REFERENCES.parse(bare.text)
-        rendered = _Writer().write(tokens)
-    except _TooDeep:
-        return bare
+    rendered = _Writer().write(tokens)
     return rendered if visible(rendered.text) else bare
 
 
@@ -154,8 +108,6 @@ class _Writer:
         at = 0
         while at < len(tokens):
             token = tokens[at]
-            if token.level > DEEPEST - 4:
-                raise _TooDeep
             if token.type == "table_open":
                 end = next(i for i in range(at, len(tokens)) if tokens[i].type == "table_close")
                 self._table(token, tokens[at:end])

@@ -18,6 +18,7 @@ from bot.contracts.recall import MembershipAnswer
 from channels.local import CHAT_ID, command
 from channels.web import guard, routes, state
 from channels.web.live_chats import HEARTBEAT, LiveChats
+from channels.web.markdown import nodes
 from channels.web.settings import KEYS, NAME, WebSettings
 
 PART = 32_000
@@ -104,7 +105,8 @@ class WebChannel:
         return text.split(text_, PART)
 
     async def send(self, message: Outbound) -> Sent:
-        chat = self._chat(message.target)
+        chat, words = self._chat(message.target), text.clean(message.text)
+        formed = await asyncio.to_thread(nodes, words)
         if self._server is None:
             raise errors.DeliveryFailed("The web chat is closed.")
         self._chats.say(
@@ -113,19 +115,23 @@ class WebChannel:
             id_=message.id,
             role="assistant",
             kind=message.kind,
-            text=text.clean(message.text),
+            text=words,
             ts=self._now(),
+            nodes=formed,
             buttons=message.buttons,
         )
         return Sent(message.id)
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         """As `contracts.channel.Edits`."""
-        chat = self._chat(message.target)
+        chat, words = self._chat(message.target), text.clean(message.text)
+        formed = await asyncio.to_thread(nodes, words)
         if self._server is None:
             raise errors.DeliveryFailed("The web chat is closed.")
-        words, number = text.clean(message.text), self._chats.number()
-        if not self._chats.change(chat, message_id, number=number, kind=message.kind, text=words):
+        number = self._chats.number()
+        if not self._chats.change(
+            chat, message_id, number=number, kind=message.kind, text=words, nodes=formed
+        ):
             raise errors.EditRefused("The page does not show this message any more.")
 
     async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  what a send did ended with its process

@@ -10,11 +10,12 @@ import asyncio
 import json
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.contracts.approvals import OpenQuestion, QuestionButtons
+from channels.web.markdown import Node
 
 MESSAGES = 200
 """Messages kept in a room."""
@@ -40,6 +41,8 @@ class WebMessage:
     kind: str
     text: str
     ts: int
+    nodes: Sequence[Node] | None = None
+    """Of what Shipmate says: its Markdown as nodes."""
     buttons: QuestionButtons | None = None
     restored: bool = False
     """Said before this start."""
@@ -53,14 +56,19 @@ class WebMessage:
     def json(self) -> dict[str, Any]:
         buttons = self.buttons
         asks = {} if buttons is None else {"approval": buttons.question_id, "choices": buttons.choices}
-        return asks | {
-            "id": self.id,
-            "n": self.number,
-            "role": self.role,
-            "kind": self.kind,
-            "text": self.text,
-            "ts": self.ts,
-        }
+        formed = {} if self.nodes is None else {"nodes": self.nodes}
+        return (
+            asks
+            | formed
+            | {
+                "id": self.id,
+                "n": self.number,
+                "role": self.role,
+                "kind": self.kind,
+                "text": self.text,
+                "ts": self.ts,
+            }
+        )
 
 
 class BrowserStream:
@@ -155,10 +163,11 @@ class LiveChats:
         kind: str,
         text: str,
         ts: int,
+        nodes: Sequence[Node] | None = None,
         buttons: QuestionButtons | None = None,
     ) -> None:
         """Keep a message and tell everyone who listens."""
-        self._keep(chat, WebMessage(number, id_, role, kind, text, ts, buttons))
+        self._keep(chat, WebMessage(number, id_, role, kind, text, ts, nodes, buttons))
 
     def _keep(self, chat: str, said: WebMessage) -> None:
         room = self.room(chat)
@@ -166,19 +175,23 @@ class LiveChats:
         self._make_room(chat)
         room.tell(self._message(said))
 
-    def change(self, chat: str, id_: str, *, number: int, kind: str, text: str) -> bool:
+    def change(
+        self, chat: str, id_: str, *, number: int, kind: str, text: str, nodes: Sequence[Node]
+    ) -> bool:
         """Give a message another text, in its place: a browser that was away is told. False where it is not kept."""
         room = self.room(chat)
         said = room.taken(id_)
         if said is None:
             return False
-        self._keep(chat, replace(said, changed=number, kind=kind, text=text, buttons=None))
+        self._keep(chat, replace(said, changed=number, kind=kind, text=text, nodes=nodes, buttons=None))
         return True
 
-    def ask(self, chat: str, asked: OpenQuestion) -> None:
+    def ask(self, chat: str, asked: OpenQuestion, nodes: Sequence[Node]) -> None:
         """Show a waiting question, asked perhaps before this start, with the buttons that the viewer may press."""
         room = self.room(chat)
-        new = WebMessage(room.floor, asked.id, "assistant", "notice", asked.text, asked.ts, restored=True)
+        new = WebMessage(
+            room.floor, asked.id, "assistant", "notice", asked.text, asked.ts, nodes, restored=True
+        )
         room.keep(replace(room.taken(asked.id) or new, buttons=asked.buttons))
 
     def _make_room(self, chat: str) -> None:

@@ -21,6 +21,7 @@ from bot.contracts.channel import ChannelDeps, Intake
 from channels.web import state
 from channels.web.guard import Guard, LoginThrottle, Visitor
 from channels.web.live_chats import STREAMS, BrowserStream, LiveChats, WebMessage, event
+from channels.web.markdown import nodes
 from channels.web.settings import KEYS, NAME
 
 T = TypeVar("T")
@@ -261,6 +262,9 @@ class WebRoutes:
         key = KEYS.encode({"chat": chat})
         earlier = await self._kept("its history", self._intake.recent(key, _EARLIER))
         waiting = await self._kept("what waits in it", self._intake.questions(NAME, key, chat))
+        lines, questions = await asyncio.to_thread(
+            lambda: ([_line(line, n) for n, line in enumerate(earlier)], [nodes(one.text) for one in waiting])
+        )
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
         )
@@ -269,12 +273,12 @@ class WebRoutes:
         transport = request.transport
         stream = BrowserStream(transport.abort if transport is not None else lambda: None)
         room = self._chats.room(chat)
-        for asked in waiting:
-            self._chats.ask(chat, asked)
+        for asked, formed in zip(waiting, questions, strict=True):
+            self._chats.ask(chat, asked, formed)
         # From here to the loop nothing is awaited: no message falls between what is known and what comes.
         opening = self._chats.missed(chat, request.headers.get("Last-Event-ID", ""))
         if opening is None:
-            opening = self._chats.history(_merge(earlier, list(room.said)))
+            opening = self._chats.history(_merge(lines, list(room.said)))
         stream.push(b"retry: 2000\n\n" + opening)
         stream.push(event("working", {"working": room.working}))
         room.streams.append(stream)
@@ -297,21 +301,27 @@ class WebRoutes:
             return []
 
 
-def _merge(earlier: list[ArchiveLine], said: list[WebMessage]) -> list[dict[str, Any]]:
+def _line(line: ArchiveLine, number: int) -> dict[str, Any]:
+    """A line of the archive as browsers get it."""
+    user = line.role == "user"
+    return {
+        "id": line.message_id or f"{line.ts}-{number}",
+        "n": 0,
+        "role": line.role,
+        "kind": "message" if user else "reply",
+        "text": line.text,
+        "ts": line.ts,
+    } | ({} if user else {"nodes": nodes(line.text)})
+
+
+def _merge(earlier: list[dict[str, Any]], said: list[WebMessage]) -> list[dict[str, Any]]:
     """Archive and room as one: the room knows everything since its first message, the archive what was before."""
     known = {message.id for message in said}
     since = next((message.ts for message in said if not message.restored), math.inf)
     before = [
-        {
-            "id": line.message_id or f"{line.ts}-{number}",
-            "n": 0,
-            "role": line.role,
-            "kind": "message" if line.role == "user" else "reply",
-            "text": line.text,
-            "ts": line.ts,
-        }
-        for number, line in enumerate(earlier)
-        if line.role in {"user", "assistant"} and line.ts < since and line.message_id not in known
+        line
+        for line in earlier
+        if line["role"] in {"user", "assistant"} and line["ts"] < since and line["id"] not in known
     ]
     return before + [message.json() for message in said]
 

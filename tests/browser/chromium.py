@@ -146,7 +146,11 @@ class Browser:
     async def scheme(self, name: str) -> None:
         """Show pages as a person sees them whose system is `light` or `dark`."""
         media = {"features": [{"name": "prefers-color-scheme", "value": name}]}
-        await self._ask("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": media})
+        await self.send({"cmd": "Emulation.setEmulatedMedia", "params": media})
+
+    async def send(self, command: Any) -> None:
+        """A command of the browser's own protocol."""
+        await self._ask("POST", "/goog/cdp/execute", command)
 
     async def picture(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(await self._ask("GET", "/screenshot")))

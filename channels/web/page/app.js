@@ -1,10 +1,12 @@
-import { render } from "/markdown.js";
+import { build, patch } from "/nodes.js";
 
 const $ = (id) => document.getElementById(id);
 const list = $("messages");
 const scroll = $("scroll");
 const text = $("text");
 const pending = new Map(); // messages not yet confirmed, by id
+const texts = new Map(); // what was said, by id
+const announced = new Set(); // ids of answers that were read out
 
 // -- what is shown -------------------------------------------------------------------------------------------
 
@@ -13,19 +15,43 @@ function bubble(message) {
   item.className = message.kind === "notice" ? "assistant notice" : message.role;
   item.dataset.id = message.id;
   item.dataset.n = message.n ?? "";
+  const when = new Date(message.ts);
+  item.dataset.day = when.toDateString();
   const body = document.createElement("div");
   body.className = "bubble";
   body.dir = "auto";
-  if (message.role === "user") body.textContent = message.text;
-  else body.append(render(message.text));
+  if (message.nodes) body.append(build(message.nodes));
+  else body.textContent = message.text;
   const meta = document.createElement("div");
   meta.className = "meta";
-  const when = new Date(message.ts);
-  meta.title = when.toLocaleString();
-  meta.textContent = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const time = document.createElement("time");
+  time.dateTime = when.toISOString();
+  time.title = when.toLocaleString();
+  time.textContent = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  meta.append(time);
   item.append(body, meta);
+  if (finished(message) && navigator.clipboard) meta.append(button("Copy", "copy"));
   if (message.approval) item.append(choices(message.approval, message.choices));
+  texts.set(message.id, message.text);
   return item;
+}
+
+/** An answer that is whole: nothing of it changes any more. */
+const finished = (message) => message.role === "assistant" && ["reply", "notice"].includes(message.kind);
+
+function button(words, name) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.className = name;
+  made.textContent = words;
+  return made;
+}
+
+async function copy(pressed) {
+  const said = texts.get(pressed.closest("li").dataset.id);
+  pressed.textContent = await navigator.clipboard.writeText(said).then(() => "Copied", () => "Not copied");
+  await wait(2);
+  pressed.textContent = "Copy";
 }
 
 /** Buttons for what waits for an approval; each says a command, so that whoever presses is judged like whoever writes. */
@@ -41,14 +67,13 @@ function choices(name, allowed) {
     ["again", "Try again", `/retry ${name}`],
   ]) {
     if (!allowed.includes(choice)) continue;
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = label;
-    button.addEventListener("click", () => {
+    const press = button(label, "choice");
+    press.addEventListener("click", () => {
       row.remove();
-      send({ id: newId(), role: "user", kind: "message", text: command, ts: Date.now() });
+      text.focus();
+      say(command);
     });
-    row.append(button);
+    row.append(press);
   }
   return row;
 }
@@ -62,33 +87,79 @@ function place(message) {
   const item = bubble(message);
   const old = shown(message.id);
   if (old && !old.classList.contains("pending") && old.dataset.n === item.dataset.n) {
-    old.replaceWith(item);
-    return item;
+    old.className = item.className;
+    patch(old, item);
+    return old;
   }
   if (old) old.remove();
+  const others = [...list.querySelectorAll("[data-id]")];
   const after = message.n
-    ? [...list.children].findLast((other) => other.dataset.n !== "" && Number(other.dataset.n) <= message.n)
-    : list.lastElementChild;
+    ? others.findLast((other) => other.dataset.n !== "" && Number(other.dataset.n) <= message.n)
+    : others.at(-1);
   if (after) after.after(item);
   else list.prepend(item);
   $("empty").hidden = true;
+  days();
   return item;
 }
 
+/** Say above the first message of each day which one it is. */
+function days() {
+  let before = "";
+  for (const item of [...list.children]) {
+    if (!item.dataset.id) item.remove();
+    else {
+      if (item.dataset.day !== before) item.before(dayOf(item.dataset.day));
+      before = item.dataset.day;
+    }
+  }
+}
+
+function dayOf(name) {
+  const day = new Date(name);
+  const ago = Math.round((new Date(new Date().toDateString()) - day) / 86_400_000);
+  const year = day.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
+  const item = document.createElement("li");
+  item.className = "day";
+  item.textContent = ["Today", "Yesterday"][ago]
+    ?? day.toLocaleDateString([], { weekday: "long", day: "numeric", month: "long", ...year });
+  return item;
+}
+
+const isNear = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 120;
+
+/** Change what is shown; whoever reads at the end goes on with it, others are told that there is more. */
 function follow(change) {
-  const near = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 120;
+  const near = isNear();
+  const count = list.childElementCount;
   change();
-  if (near) scroll.scrollTop = scroll.scrollHeight;
+  if (near) toEnd();
+  else if (list.childElementCount > count) $("newer").hidden = false;
+}
+
+function toEnd() {
+  scroll.scrollTop = scroll.scrollHeight;
+  $("newer").hidden = true;
+}
+
+/** Have a finished answer read out, once; what changes in the conversation itself is not read. */
+function announce(message) {
+  if (!finished(message) || announced.has(message.id)) return;
+  announced.add(message.id);
+  $("announcer").textContent = shown(message.id).querySelector(".bubble").innerText;
 }
 
 function showHistory(messages) {
-  list.setAttribute("aria-busy", "true"); // an old conversation is not read out
+  texts.clear();
   list.replaceChildren(...messages.map(bubble));
   for (const message of pending.values()) if (!shown(message.id)) mark(place(message), "pending");
-  for (const message of messages) pending.delete(message.id);
+  for (const message of messages) {
+    pending.delete(message.id);
+    if (finished(message)) announced.add(message.id); // an old conversation is not read out
+  }
+  days();
   $("empty").hidden = list.childElementCount > 0;
-  scroll.scrollTop = scroll.scrollHeight;
-  list.removeAttribute("aria-busy");
+  toEnd();
 }
 
 function mark(item, state, again) {
@@ -96,9 +167,7 @@ function mark(item, state, again) {
   const meta = item.querySelector(".meta");
   if (state === "pending") meta.textContent = "sending…";
   if (state !== "failed") return;
-  const retry = document.createElement("button");
-  retry.type = "button";
-  retry.textContent = "Send again";
+  const retry = button("Send again", "again");
   retry.addEventListener("click", again);
   meta.replaceChildren("Not sent. ", retry);
 }
@@ -119,6 +188,8 @@ const wait = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000)
 function post(path, body) {
   return fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 }
+
+const say = (words) => send({ id: newId(), role: "user", kind: "message", text: words, ts: Date.now() });
 
 /** Send a message until it is confirmed; the same id makes a repeated one count once. */
 async function send(message) {
@@ -158,9 +229,14 @@ $("compose").addEventListener("submit", (event) => {
   if (!words.trim()) return;
   text.value = "";
   grow();
-  scroll.scrollTop = scroll.scrollHeight;
-  send({ id: newId(), role: "user", kind: "message", text: words, ts: Date.now() });
+  toEnd();
+  say(words);
 });
+$("stop").addEventListener("click", () => { say("/stop"); text.focus(); });
+$("new").addEventListener("click", () => { say("/new"); text.focus(); });
+$("newer").addEventListener("click", () => { toEnd(); text.focus(); });
+list.addEventListener("click", (event) => { if (event.target.matches(".copy")) copy(event.target); });
+scroll.addEventListener("scroll", () => { if (isNear()) $("newer").hidden = true; });
 text.addEventListener("input", grow);
 text.addEventListener("keydown", (event) => {
   // While an input method is choosing characters, Enter belongs to it.
@@ -182,6 +258,7 @@ function listen() {
     const message = JSON.parse(event.data);
     pending.delete(message.id);
     follow(() => place(message));
+    announce(message);
   });
   stream.addEventListener("reload", listen); // who has become an operator sees other buttons
   stream.addEventListener("working", (event) => {

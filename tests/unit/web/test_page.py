@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import channels.web
+from channels.web import markdown
 from tests.contracts.web_rig import Browser
 
 PAGE = Path(channels.web.__file__).parent / "page"
@@ -19,7 +20,7 @@ SCRIPTS = sorted(PAGE.glob("*.js"))
     [
         ("/", "text/html"),
         ("/app.js", "text/javascript"),
-        ("/markdown.js", "text/javascript"),
+        ("/nodes.js", "text/javascript"),
         ("/style.css", "text/css"),
         ("/icon.svg", "image/svg+xml"),
     ],
@@ -34,7 +35,7 @@ async def test_everything_the_page_asks_for_is_there(browser: Browser) -> None:
     wanted = re.findall(r'(?:src|href)="(/[^"]*)"', html)
     for script in SCRIPTS:
         wanted += re.findall(r'from "(/[^"]+)"', script.read_text(encoding="utf-8"))
-    assert {"/app.js", "/markdown.js", "/style.css", "/icon.svg"} == set(wanted)
+    assert {"/app.js", "/nodes.js", "/style.css", "/icon.svg"} == set(wanted)
     for path in wanted:
         async with browser.http.get(browser.url + path) as answer:
             assert answer.status == 200
@@ -60,8 +61,11 @@ def test_scripts_have_no_way_to_make_markup_of_text(script: Path) -> None:
     assert "sessionStorage" not in text
 
 
-def test_the_renderer_makes_no_images_and_no_unsafe_links() -> None:
-    text = (PAGE / "markdown.js").read_text(encoding="utf-8")
-    assert not re.search(r"\"(?:img|image|picture|video|audio|iframe|object|embed|svg)\"", text)
+def test_the_page_makes_no_images_and_no_unsafe_links() -> None:
+    text = (PAGE / "nodes.js").read_text(encoding="utf-8")
+    assert not re.search(r"\"(?:img|image|picture|video|audio|iframe|object|embed|svg|script|style)\"", text)
     assert 'rel = "noopener noreferrer"' in text
     assert len(re.findall(r"\.href = ", text)) == 1
+    tags = re.findall(r"new Set\(\[(.*?)\]\)", text)
+    known = set(re.findall(r'"(\w+)"', " ".join(tags)))
+    assert {*markdown.TAGS.values(), "h3", "h4", "h5", "h6", "pre", "code", "hr", "br"} == known

@@ -1,0 +1,109 @@
+"""Markdown as nodes: what each form becomes, that nothing becomes markup, and that nothing takes long or is lost."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from channels import markdown
+from channels.web.markdown import MOST, TAGS, nodes
+
+KNOWN = {*TAGS.values(), "h3", "h4", "h5", "h6", "pre", "code", "hr", "br", "a"}
+
+
+def words(found: Any) -> str:
+    return "".join(one if isinstance(one, str) else words(one[2:]) for one in found)
+
+
+def tags(found: Any) -> set[str]:
+    return {tag for one in found if not isinstance(one, str) for tag in (one[0], *tags(one[2:]))}
+
+
+def link(address: str, said: str = "") -> list[Any]:
+    return ["a", {"href": address}, said or address]
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("", []),
+        ("plain", [["p", {}, "plain"]]),
+        ("two\nlines\\\nmore", [["p", {}, "two", ["br", {}], "lines", ["br", {}], "more"]]),
+        ("# a\n### *b*", [["h3", {}, "a"], ["h5", {}, ["em", {}, "b"]]]),
+        ("###### deep", [["h6", {}, "deep"]]),
+        ("**重要：**请看 ~~s~~", [["p", {}, ["strong", {}, "重要："], "请看 ", ["s", {}, "s"]]]),
+        ("- a\n- b", [["ul", {}, ["li", {}, "a"], ["li", {}, "b"]]]),
+        ("- a\n\n- b", [["ul", {}, ["li", {}, ["p", {}, "a"]], ["li", {}, ["p", {}, "b"]]]]),
+        ("3. c\n   - d", [["ol", {"start": 3}, ["li", {}, "c", ["ul", {}, ["li", {}, "d"]]]]]),
+        ("> q\n\n---", [["blockquote", {}, ["p", {}, "q"]], ["hr", {}]]),
+        ("```py x\na < b\n\n```", [["pre", {}, ["code", {"title": "py"}, "a < b"]]]),
+        ("    indented", [["pre", {}, ["code", {}, "indented"]]]),
+        ("a `<b>` c", [["p", {}, "a ", ["code", {}, "<b>"], " c"]]),
+        ("<b>&amp;</b>", [["p", {}, "<b>&</b>"]]),
+        ("[x](https://a.example/)", [["p", {}, link("https://a.example/", "x")]]),
+        ("[](https://a.example/)", [["p", {}, link("https://a.example/")]]),
+        ("<https://a.example/>", [["p", {}, link("https://a.example/")]]),
+        ("[x](javascript:alert(1))", [["p", {}, "x", " ", ["code", {}, "javascript:alert(1)"]]]),
+        ("![x](https://a.example/p.png)", [["p", {}, link("https://a.example/p.png", "x")]]),
+        ("![](data:image/png,1)", [["p", {}, "data:image/png,1"]]),
+        ("[![x](https://b.example)](https://a.example/)", [["p", {}, link("https://a.example/", "x")]]),
+        ("(https://a.example/b_(c)).", [["p", {}, "(", link("https://a.example/b_(c)"), ")."]]),
+        ("https://…!", [["p", {}, link("https://…"), "!"]]),
+        ("https://!!", [["p", {}, "https://!!"]]),
+        ("[a]: https://a.example/", [["p", {}, "[a]: ", link("https://a.example/")]]),
+    ],
+)
+def test_what_each_form_becomes(said: str, found: list[Any]) -> None:
+    assert nodes(said) == found
+
+
+def test_a_table_has_sides() -> None:
+    (table,) = nodes("| a | b |\n|:-:|--:|\n| 1 | **2** |")
+    head, body = table[2:]
+    assert head == ["thead", {}, ["tr", {}, ["th", {"side": "center"}, "a"], ["th", {"side": "right"}, "b"]]]
+    assert body[2][3] == ["td", {"side": "right"}, ["strong", {}, "2"]]
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        ">" * MOST,
+        "[" * 790 + "a" * 30_000,
+        "[" * MOST,
+        "*" * MOST,
+        "**a" * 10_000,
+        "_a_" * 10_000,
+        "- " * 16_000,
+        "".join("  " * level + "- a\n" for level in range(170)),
+        "|a|b|\n|-|-|\n" + "|1|2|\n" * 4_000,
+        "".join("`" * count + "a" for count in range(1, 250)),
+        "&amp;" * 6_000,
+        "https://a.b/ " * 2_400,
+        "https://a" + "!" * 30_000,
+        "long\n" * 20_000,
+    ],
+    ids=range(14),
+)
+def test_what_is_made_to_take_long_does_not_and_loses_no_letter(bomb: str) -> None:
+    nodes.cache_clear()
+    began = time.process_time()
+    found = nodes(bomb)
+    assert time.process_time() - began < 2
+    assert tags(found) <= KNOWN
+    assert words(found).count("a") == bomb.count("a") - (bomb.count("&amp;"))
+
+
+def test_too_long_a_text_stays_as_it_is_with_its_lines_and_links() -> None:
+    said = "*a*\nhttps://a.example/ " + "x" * MOST
+    (paragraph,) = nodes(said)
+    assert paragraph[:4] == ["p", {}, "*a*", ["br", {}]]
+    assert paragraph[4] == link("https://a.example/")
+
+
+def test_the_parser_says_when_it_would_lose_something() -> None:
+    assert markdown.parse("> " * 70 + "deep") is None
+    assert markdown.parse("[" * (markdown.BRACKETS + 1)) is None
+    assert markdown.parse("x" * (markdown.PARSED + 1)) is None
+    assert markdown.parse("[a]\n\n[a]: https://a.example/") is not None
