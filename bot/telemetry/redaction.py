@@ -143,7 +143,9 @@ def _views(secrets: set[str]) -> list[_View]:
     """A text rendered and decoded, and without the ends of its lines."""
     if not secrets:
         return []
-    rendered = {_UNSEEN.sub("", secret.translate(_UNFORMED)) for secret in secrets}
+    # As JSON writes it too: escaped twice, rendered once, it would stand there as JSON.
+    written = {form for secret in secrets for form in (secret, json.dumps(secret)[1:-1])}
+    rendered = {_UNSEEN.sub("", form.translate(_UNFORMED)) for form in written}
     joined = {form for secret in secrets for form in text.encodings(secret) if _PACKED.fullmatch(form)}
     return [
         _View(rendered, _as_rendered, _RENDERED, _read),

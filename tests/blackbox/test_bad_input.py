@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from bot.testing import anthropic_script as scripts
-from bot.testing.anthropic import KEY
-from bot.testing.telegram_service import TEST_TOKEN
-from tests.blackbox.conftest import PERSON, Process, World, eventually
+from tests.blackbox.conftest import Process, World, eventually
 
 
 class TestStart:
@@ -189,19 +186,3 @@ async def test_a_tool_call_with_wrong_arguments_or_an_unknown_name_is_told_to_th
     assert "- text: expected a value, got nothing" in first["content"]
     assert "There is no tool named 'launch_rocket'" in second["content"]
     assert "chat_send" in second["content"]
-
-
-async def test_no_secret_is_anywhere_on_disk_in_the_chat_or_at_the_model(world: World) -> None:
-    world.only("telegram")
-    await world.start()
-    world.telegram.say(f"my keys are {KEY} and {TEST_TOKEN}")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
-    world.model.answer(f"You said {KEY}")
-    world.telegram.say("repeat")
-    await world.telegram.until(lambda: len(world.texts()) == 2)
-    await world.process.stop()
-    everywhere = world.everything_on_disk().decode("utf-8", "replace") + json.dumps(world.model.bodies)
-    everywhere += "".join(world.texts(PERSON)) + "".join(world.process.lines) + world.process.stderr
-    for secret in (KEY, TEST_TOKEN):
-        assert secret not in everywhere
-    assert "[redacted]" in world.texts()[1]

@@ -239,6 +239,13 @@ def test_what_is_a_secret_once_rendered_is_one(how: str) -> None:
     assert shown.replace("*", "") == "before [redacted] after"
 
 
+def test_a_secret_that_json_escaped_twice_is_found() -> None:
+    """Rendered as Markdown, which takes one of two backslashes, it would stand there as JSON writes it once."""
+    secret = 'pass"wörd\\of{a}server'
+    twice = json.dumps(json.dumps(secret), ensure_ascii=False)
+    assert Redactor([secret])(f"before {twice} after") == r'before "\"[redacted]\"" after'
+
+
 def test_a_character_that_nobody_sees_hides_no_secret() -> None:
     """In the terminal and in labels of links it is left out: with that gone, a secret would stand there whole."""
     every = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))

@@ -1,0 +1,162 @@
+"""Secrets that are known at the start are nowhere: said, sent, answered and failed with in every form, and then looked for."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import codecs
+import gzip
+import json
+import os
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from bot.history import requests
+from bot.system import SystemDisk
+from bot.telemetry.redaction import forms
+from bot.testing.anthropic_script import error, tool_use
+from tests.blackbox.conftest import PERSON, World, eventually
+
+DASHBOARD = "dashboard token of 12 words"
+WEB = "web+token/with=signs&more"
+SERVER = 'pass"wörd\\of{a}server'
+PAGES = (
+    "/",
+    "/conversations",
+    f"/conversations/telegram:chat:{PERSON}",
+    "/costs?by=person",
+    "/errors?level=warn",
+    "/waiting",
+    "/configuration",
+    "/metrics",
+    "/readyz",
+    "/healthz",
+)
+
+
+def said(secret: str) -> list[str]:
+    """A secret in the forms in which somebody, or a program, may write it."""
+    raw = secret.encode()
+    return [
+        secret,
+        quote(secret, safe=""),
+        quote(secret, safe="").lower() if secret.islower() else quote(secret),
+        base64.b64encode(raw).decode(),
+        base64.urlsafe_b64encode(b"x" + raw + b"yz").decode(),
+        raw.hex(),
+        raw.hex().upper(),
+        json.dumps(secret),
+        json.dumps(json.dumps(secret), ensure_ascii=False),
+    ]
+
+
+def looked_for(secret: str) -> set[bytes]:
+    """What must be nowhere: every form that the product knows of, each also as JSON would hold it."""
+    found = forms(secret)
+    return {one.encode() for form in found for one in (form, json.dumps(form)[1:-1])}
+
+
+class Everywhere:
+    """All that a gateway leaves on disk, prints, shows and sends, by its place."""
+
+    def __init__(self, world: World, file: Path) -> None:
+        self._world = world
+        self._file = file
+
+    def on_disk(self) -> Iterator[tuple[str, bytes]]:
+        ship = self._world.root / ".ship"
+        for path in sorted(ship.rglob("*")):
+            if path.is_file():
+                data = path.read_bytes()
+                yield str(path.relative_to(ship)), gzip.decompress(data) if path.suffix == ".gz" else data
+        for turn in {str(line["requestId"]) for line in self._world.log() if line["kind"] == "turn_start"}:
+            recorded = requests.find(SystemDisk(), ship / "transcripts", turn)
+            assert recorded is not None
+            yield f"recorded requests of {turn}", repr(recorded).encode()
+
+    def in_backup(self) -> Iterator[tuple[str, bytes]]:
+        with tarfile.open(self._file) as packed:
+            for member in packed:
+                if (opened := packed.extractfile(member)) is not None:
+                    yield f"backup: {member.name}", opened.read()
+
+    async def shown(self, address: str) -> list[tuple[str, bytes]]:
+        found = []
+        for path in PAGES:
+            headers = {"Authorization": f"Bearer {DASHBOARD}"}
+            async with self._world.session.get(address + path, headers=headers) as answer:
+                assert answer.status == 200, path
+                found.append((path, await answer.read()))
+        return found
+
+    def told(self) -> Iterator[tuple[str, bytes]]:
+        world = self._world
+        yield "printed", "\n".join([*world.process.lines, world.process.stderr]).encode()
+        yield "said in Telegram", "\n".join(world.texts()).encode()
+        yield "asked of the model", json.dumps(world.model.bodies, ensure_ascii=False).encode()
+
+
+async def command(root: Path, *given: str | Path) -> bytes:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bot", *map(str, given), "--dir", str(root)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=dict(os.environ),
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0, out
+    return out
+
+
+async def test_known_secrets_are_nowhere_plain_or_encoded(world: World, tmp_path_factory: Any) -> None:
+    world.only("telegram", "web")
+    world.config["channels"]["web"] |= {"port": 0, "token": "${WEB_TOKEN}"}
+    world.config["dashboard"] = {"port": 0, "token": "${DASHBOARD_TOKEN}"}
+    server = {"command": sys.executable, "args": ["-c", ""], "env": {"PASSWORD": "${SERVER_PASSWORD}"}}
+    world.config["mcp"] = {"servers": {"gone": server}}
+    world.config["permissions"] = {"allow": ["@trusted:write_file", "@trusted:memory"]}
+    world.process.env |= {
+        "DASHBOARD_TOKEN": DASHBOARD,
+        "WEB_TOKEN": WEB,
+        "SERVER_PASSWORD": SERVER,
+        "SMA_LOG_LLM_PAYLOAD": "1",
+    }
+    secrets = [
+        value for name, value in world.process.env.items() if name not in {"NO_PROXY", "SMA_LOG_LLM_PAYLOAD"}
+    ]
+    assert len(secrets) == 7
+    await world.start()
+    address = world.process.ready_line.split()[-1]
+    for turns, secret in enumerate(secrets, 1):
+        words = "\n".join(f"- it is: {form} ({codecs.encode(form, 'rot13')})" for form in said(secret))
+        world.telegram.say(words, name=f"Ann {secret}"[:60])
+        world.model.answer(
+            tool_use("memory", {"command": "create", "path": "/memories/chat/n.md", "file_text": words}),
+            tool_use("write_file", {"path": f"{turns}.txt", "content": words}),
+            *(tool_use("read_file", {"path": form}) for form in said(secret)),
+        )
+        world.model.answer(f"You said {words}, and I say it too.")
+        await world.turns(turns)
+    world.telegram.say("What is wrong?")
+    world.model.then(error(400, "invalid_request_error", f"key {secrets[0]} for {SERVER!r}: {said(WEB)[3]}"))
+    await world.turns(len(secrets) + 1)
+    await world.sent()
+    await eventually(lambda: any("gone" in line["message"] for line in world.log()))
+    file = tmp_path_factory.mktemp("elsewhere") / "all.backup"
+    await command(world.root, "backup", file)
+    everywhere = Everywhere(world, file)
+    places = [*await everywhere.shown(address), *everywhere.told(), *everywhere.in_backup()]
+    commands = [("export", f"telegram:{PERSON}"), ("logs", "--full"), ("chats",), ("stats", "--by", "person")]
+    places += [(given[0], await command(world.root, *given)) for given in commands]
+    await world.process.stop()
+    places += [*everywhere.on_disk(), *everywhere.told()]
+    names = {name.partition("/")[0] for name, _ in places}
+    assert {"chats", "logs", "transcripts", "journal.db", "usage.db", "memory", "backup: journal.db"} <= names
+    wanted = {form: secret for secret in secrets for form in looked_for(secret)}
+    found = [(name, form) for name, data in places for form in wanted if form in data]
+    assert found == []
+    assert any(b"[redacted]" in data for _, data in places)
