@@ -197,6 +197,15 @@ class Titles(Protocol):
 
 
 @runtime_checkable
+class Suspends(Protocol):
+    """Optional ability of a `Channel`: has a sign for work that waits for a person."""
+
+    async def suspend(self, target: Mapping[str, str]) -> None:
+        """Show that sign in the place of the one of work, until `indicate` shows another. Cosmetic, as that is."""
+        ...
+
+
+@runtime_checkable
 class Invites(Protocol):
     """Optional ability of a `Channel`: a link that makes the person who opens it an operator, once."""
 

@@ -40,6 +40,8 @@ SECONDS = 30 * 60.0
 """A call waits so long for a decision, over restarts too."""
 ASK_AGAIN = 15.0
 """Seconds until a question is asked again that may not have arrived."""
+REACHED_SECONDS = 3.0
+"""Seconds in which an operator has to have a question in view, so that a group where nobody may decide shows it without buttons."""
 RECENT = 24 * 3_600.0
 """Seconds after a decision in which a start sees to it that its question says so."""
 SHORT = 6
@@ -133,7 +135,7 @@ class ApprovalService:
             waiting = _Waiting(record, turn.first, asyncio.get_running_loop().create_future())
             self._waiting[record.id] = waiting
             try:
-                async with self._suspension.suspended():
+                async with self._suspension.suspended(), self._delivery.suspended(Address.of(turn.first)):
                     return await self._wait(waiting)
             finally:
                 del self._waiting[record.id]
@@ -185,28 +187,29 @@ class ApprovalService:
             self._log.write("approval", "people are asked", approval=name, tool=waiting.record.asked.tool)
         # Operators need not be where it was asked.
         elsewhere = f"{words}\n\nAsked {self._places.place(first)}."
-        arrived = await asyncio.gather(
-            *(self._send(to, waiting, words if to is here else elsewhere) for to in places)
-        )
-        done |= {to.chat_key for to, there in zip(places, arrived, strict=True) if there}
-        asker = f"{first.channel}:{first.user_id}"
-        if here.chat_type == "direct" and not (
-            self._choices(waiting.record.asked, asker) or done - {here.chat_key}
-        ):
+        choices = self._choices(waiting.record.asked, f"{first.channel}:{first.user_id}")
+        async with asyncio.TaskGroup() as group:
+            asked = {
+                to.chat_key: group.create_task(self._send(to, name, elsewhere, CHOICES))
+                for to in places
+                if to is not here
+            }
+            if here in places:
+                buttons = choices
+                if not choices and here.chat_type == "group" and not done and not await _any(asked.values()):
+                    # Operators may be among those who read the group; nothing else shows them the question.
+                    buttons = CHOICES
+                asked[here.chat_key] = group.create_task(self._send(here, name, words, buttons))
+        done |= {to for to, sent in asked.items() if sent.result()}
+        if here.chat_type == "direct" and not (choices or done - {here.chat_key}):
             # Nobody has it in view who may decide: the person would wait for nothing.
             self._log.write("approval", "no operator can be reached", level="warn", approval=name)
             waiting.decided(Verdict("nobody"))
 
-    async def _send(self, to: Address, waiting: _Waiting, words: str) -> bool:
+    async def _send(self, to: Address, name: str, words: str, choices: tuple[Choice, ...]) -> bool:
         """Ask in one place, again and again until it is there, unless that is refused: nobody decides what they never saw.
         Whether it is there. Who calls this cancels it once it is decided.
         """
-        name, about = waiting.record.id, waiting.record.asked
-        choices = CHOICES
-        if to.chat_key == about.chat_key:
-            # Elsewhere only operators are asked, each in their own chat. In a group some may be among those who read it.
-            own = self._choices(about, f"{to.channel}:{waiting.first.user_id}")
-            choices = own if own or to.chat_type == "direct" else CHOICES
         buttons = QuestionButtons(name, choices)
         while True:
             try:
@@ -394,6 +397,16 @@ class ApprovalService:
             rule=record.asked.rule or None,
             fingerprint=record.asked.fingerprint,
         )
+
+
+async def _any(sends: Collection[asyncio.Task[bool]]) -> bool:
+    """True once one of these has arrived; False where none will, or that takes long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(REACHED_SECONDS):
+            for sent in asyncio.as_completed(sends):
+                if await sent:
+                    return True
+    return False
 
 
 def _short(record: ApprovalRecord) -> str:

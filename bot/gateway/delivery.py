@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from typing import Any, Literal
 from bot import errors, text
 from bot.contracts.agent import PriorReply
 from bot.contracts.approvals import QuestionButtons
-from bot.contracts.channel import Channel, Titles
+from bot.contracts.channel import Channel, Suspends, Titles
 from bot.contracts.environment import Log, Redact
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow, Sent
@@ -252,6 +252,27 @@ class Delivery:
         if self.spare(to, reserve=1 if working else 0):
             sign = self._channels[to.channel].indicate(to.target, working=working)
             await self._cosmetic(to, sign, "the sign of work could not be shown")
+
+    @contextlib.asynccontextmanager
+    async def suspended(self, to: Address) -> AsyncIterator[None]:
+        """Show for the block that a turn waits for a person, where the platform has a sign for that; then that work goes on,
+        unless the block was cancelled.
+        """
+        channel: object = self._channels[to.channel]
+        if not isinstance(channel, Suspends):
+            yield
+            return
+        # Nobody waits for it: the question is on its way meanwhile.
+        showing = asyncio.create_task(
+            self._cosmetic(to, channel.suspend(to.target), "the sign of waiting could not be shown")
+        )
+        try:
+            yield
+        finally:
+            showing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await showing
+        await self.indicate(to, working=True)
 
     async def entitle(self, to: Address, title: str) -> None:
         """Name a conversation, where its channel shows that. A failure is only logged."""

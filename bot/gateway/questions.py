@@ -59,7 +59,7 @@ class QuestionService:
                 to = replace(Address.of(turn.first), request_id=self._ids.ulid())
                 await self._delivery.send(to, question.words, kind="notice")
                 self._log.write("question", "the person is asked something", request_id=question.request_id)
-                async with self._suspension.suspended():
+                async with self._suspension.suspended(), self._delivery.suspended(Address.of(turn.first)):
                     return await self._wait(waiting)
         except errors.DeliveryFailed as error:
             self._log.write("question", "a question did not arrive", level="warn", cause=str(error))

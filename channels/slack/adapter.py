@@ -528,6 +528,16 @@ class SlackChannel:
         except failures.CALL_ERRORS as error:
             raise failures.send_error(error) from None
 
+    async def suspend(self, target: Mapping[str, str]) -> None:
+        """As `contracts.channel.Suspends`: the session of the thread is suspended."""
+        thread_ts = target.get("thread_ts")
+        if self._client is None or thread_ts is None:
+            return
+        try:
+            await self._signs.suspend(self._client, target["channel"], thread_ts)
+        except failures.CALL_ERRORS as error:
+            raise failures.send_error(error) from None
+
 
 def _is_private(message: Outbound) -> bool:
     """True for what is said of a slash command in a channel, which nobody else has seen. Others may have to press buttons."""

@@ -5,12 +5,14 @@ gives the session its title.
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.contracts.environment import Log
 from channels.slack import failures
 
+SessionStatus = Literal["active", "processing", "suspended"]
 LINE = "is thinking…"
 LOADING = ("Reading what you wrote…", "Thinking it over…", "Looking things up…", "Putting it into words…")
 """What Slack shows by turns below the name of the bot."""
@@ -28,7 +30,8 @@ class TypingIndicator:
 
     async def show(self, client: AsyncWebClient, channel: str, thread_ts: str, *, working: bool) -> None:
         if self._sessions:
-            self._sessions = await self._session(client, channel, thread_ts, working=working)
+            status: SessionStatus = "processing" if working else "active"
+            self._sessions = await self._session(client, channel, thread_ts, status)
         if self._lines:
             self._lines = await self._line(client, channel, thread_ts, working=working)
 
@@ -40,6 +43,11 @@ class TypingIndicator:
             await client.assistant_threads_setTitle(channel_id=channel, thread_ts=thread_ts, title=title)
         except failures.CALL_ERRORS as error:
             self._titles = self._for_good(error, "Slack shows no titles of conversations")
+
+    async def suspend(self, client: AsyncWebClient, channel: str, thread_ts: str) -> None:
+        """Show that a session waits for a person. Raises as `show`."""
+        if self._sessions:
+            self._sessions = await self._session(client, channel, thread_ts, "suspended")
 
     def settle(self, client: AsyncWebClient, channel: str, thread_ts: str) -> None:
         """Take the stop button away beside everything else: pressing it alone does not, and it need not have
@@ -64,8 +72,9 @@ class TypingIndicator:
                 "delivery", "A stop button was not taken away", level="debug", error=failures.name(error)
             )
 
-    async def _session(self, client: AsyncWebClient, channel: str, thread_ts: str, *, working: bool) -> bool:
-        status = "processing" if working else "active"
+    async def _session(
+        self, client: AsyncWebClient, channel: str, thread_ts: str, status: SessionStatus
+    ) -> bool:
         try:
             await client.agents_sessions_setStatus(channel_id=channel, thread_ts=thread_ts, status=status)
         except failures.CALL_ERRORS as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,8 +27,8 @@ def results(world: World) -> list[Any]:
     return [block for block in last if block["type"] == "tool_result"]
 
 
-async def begun(world: World, **permissions: list[str]) -> str:
-    """A turn that waits for an approval; what its first button stands for."""
+async def prepared(world: World, permissions: dict[str, list[str]]) -> None:
+    """Start with an operator, and a model that uses a tool."""
     world.only("telegram")
     world.config["operators"] = [f"telegram:{OPERATOR}"]
     world.config["permissions"] = permissions
@@ -35,12 +36,22 @@ async def begun(world: World, **permissions: list[str]) -> str:
     world.model.answer(tool_use("skills_list", {}))
     world.model.answer("Here they are.")
     await world.start()
-    world.telegram.say("@shipmate_bot which skills?", chat_id=GROUP, user_id=PERSON)
-    await world.telegram.until(lambda: question(world) > 0)
+
+
+async def begun(world: World, **permissions: list[str]) -> str:
+    """A turn that waits for an approval; what its first button stands for."""
+    await prepared(world, permissions)
+    await asked_for(world, PERSON, lambda: question(world) > 0)
     asked = world.telegram.chats[GROUP].messages[question(world)]
     assert "skills_list" in asked["text"]
     assert str(PERSON) in asked["text"]
     return str(asked["reply_markup"]["inline_keyboard"][0][0]["callback_data"])
+
+
+async def asked_for(world: World, person: int, there: Callable[[], bool]) -> None:
+    """Somebody asks in the group for what needs an approval."""
+    world.telegram.say("@shipmate_bot which skills?", chat_id=GROUP, user_id=person)
+    await world.telegram.until(there, START_SECONDS)
 
 
 async def test_it_is_found_again_after_a_kill_and_only_an_operator_decides(world: World) -> None:
@@ -77,8 +88,9 @@ async def test_it_is_found_again_after_a_kill_and_only_an_operator_decides(world
 
 async def test_an_operator_elsewhere_sees_where_it_was_asked_and_each_copy_how_it_ended(world: World) -> None:
     world.telegram.chat(OPERATOR)
-    await begun(world, ask=["skills_list"])
-    await world.telegram.until(lambda: bool(world.texts(OPERATOR)), START_SECONDS)
+    await prepared(world, {"ask": ["skills_list"]})
+    await asked_for(world, PERSON, lambda: bool(world.texts(OPERATOR) and world.texts(GROUP)))
+    assert question(world) == 0, "in the group nobody may decide who has asked"
     (copy,) = [one for one in world.telegram.chats[OPERATOR].messages.values() if "reply_markup" in one]
     assert copy["text"].endswith("Asked in this conversation.")
     links = [one["url"] for one in copy["entities"] if one["type"] == "text_link"]
@@ -87,10 +99,11 @@ async def test_an_operator_elsewhere_sees_where_it_was_asked_and_each_copy_how_i
     await world.sent()
     deny = copy["reply_markup"]["inline_keyboard"][0][1]["callback_data"]
     world.telegram.press(copy["message_id"], deny, chat_id=OPERATOR)
-    await world.telegram.until(lambda: question(world) == 0, START_SECONDS)
-    await world.telegram.until(
-        lambda: "⛔ Denied by telegram:2002" in world.texts(OPERATOR)[0], START_SECONDS
-    )
+    for chat in (OPERATOR, GROUP):
+        await world.telegram.until(
+            lambda chat=chat: "⛔ Denied by telegram:2002" in world.texts(chat)[0],  # type: ignore[misc]
+            START_SECONDS,
+        )
     assert "reply_markup" not in world.telegram.chats[OPERATOR].messages[copy["message_id"]]
     await world.turns(1)
     assert await world.process.stop() == 0
@@ -111,7 +124,8 @@ async def test_in_slack_an_operator_decides_from_their_direct_messages_after_a_k
         return [one for room in rooms for one in world.slack.replies(room) if "skills_list" in one.text]
 
     await world.slack.until(lambda: len(copies()) == 2, START_SECONDS)
-    assert all(one.buttons for one in copies())
+    assert [bool(one.buttons) for one in copies()] == [False, True]
+    await world.slack.until(lambda: world.slack.session_of(ROOM, ts) == "suspended", START_SECONDS)
     link = f"https://example.slack.com/archives/{ROOM}/p{ts.replace('.', '')}"
     assert [one.text.endswith(f"Asked in [this conversation]({link}).") for one in copies()] == [False, True]
     await world.sent()
@@ -125,6 +139,7 @@ async def test_in_slack_an_operator_decides_from_their_direct_messages_after_a_k
     await world.slack.until(
         lambda: any("Here they are." in one.text for one in world.slack.replies(ROOM)), START_SECONDS
     )
+    await world.slack.until(lambda: world.slack.session_of(ROOM, ts) == "active", START_SECONDS)
     assert await world.process.stop() == 0
 
 

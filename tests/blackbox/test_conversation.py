@@ -48,13 +48,13 @@ async def test_in_groups_it_answers_those_who_address_it_and_stores_nothing_else
     world.config["channels"]["telegram"]["allow"].append(str(GROUP))
     await world.start()
     name = world.telegram.me["username"]
-    world.telegram.say("/help@otherbot", chat_id=GROUP, user_id=PERSON)
+    world.telegram.say("/help@otherbot canary", chat_id=GROUP, user_id=PERSON)
     world.telegram.say(f"@{name} what is new?", chat_id=GROUP, user_id=PERSON)
     await world.telegram.until(lambda: len(world.texts(GROUP)) == 1)
     (answer,) = world.telegram.visible(GROUP)
+    world.telegram.say("just chatting, canary", chat_id=GROUP, user_id=PERSON)
     world.telegram.say("go on", chat_id=GROUP, user_id=PERSON, reply_to=answer.message_id)
     await world.telegram.until(lambda: len(world.texts(GROUP)) == 2)
-    world.telegram.say("just chatting, canary", chat_id=GROUP, user_id=PERSON)
     world.telegram.say(f"/whoami@{name}", chat_id=GROUP, user_id=PERSON)
     await world.telegram.until(lambda: len(world.texts(GROUP)) == 3)
     assert f"telegram:chat:{GROUP}" in world.texts(GROUP)[2]

@@ -600,16 +600,16 @@ async def progress_shown(stage: Stage) -> None:
 SKILLS = "which skills 技能"
 ASKS: Json = {"operators": [f"telegram:{OPERATOR}"], "permissions": {"ask": ["skills_list"]}}
 APPROVED = {"begins": "This waits for an approval.", "ends": "✅ Allowed by telegram:3009, 08:00 UTC."}
-ALLOWED = [{"press": 0, "chat": FORUM, "by": OPERATOR}]
+ALLOWED = [{"press": 0, "chat": OPERATOR, "by": OPERATOR}]
 
 
 async def _approval_asked(stage: Stage) -> int:
     """A call waits for an operator; the number of the message with the buttons."""
     stage.telegram.chat(OPERATOR)
     stage.telegram.say(f"@shipmate_bot {SKILLS}", chat_id=FORUM, user_id=PERSON)
-    await stage.telegram.until(lambda: bool(stage.asked(FORUM)))
+    await stage.telegram.until(lambda: bool(stage.asked(OPERATOR)))
     await stage.until("SELECT state FROM outbox", "sent", "sent")
-    return stage.asked(FORUM)[0]
+    return stage.asked(OPERATOR)[0]
 
 
 @scene(
@@ -639,7 +639,7 @@ async def approval_given_not_used(stage: Stage) -> None:
     await stage.start()
     number = await _approval_asked(stage)
     stage.arm(Fault("journal", "settle", when="after"))
-    stage.press(FORUM, number, OPERATOR)
+    stage.press(OPERATOR, number, OPERATOR)
     await stage.dead()
 
 

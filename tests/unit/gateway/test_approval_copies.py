@@ -11,8 +11,8 @@ import pytest
 from bot import errors
 from bot.contracts.approvals import CHOICES, QuestionButtons
 from bot.contracts.archive import ArchiveLine
-from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import Outbound
+from bot.contracts.inbound import Command, Inbound
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import approvals
 from tests.unit.gateway.conftest import killed
 from tests.unit.gateway.desk import GROUP, MEMBER, OPERATOR, Desk
@@ -183,7 +183,7 @@ async def test_a_question_that_cannot_be_read_at_a_start_is_an_error_in_the_log(
 
 @pytest.mark.parametrize(
     ("granted", "user", "choices"),
-    [(False, MEMBER, CHOICES), (True, MEMBER, ("once", "chat", "deny")), (False, OPERATOR, CHOICES)],
+    [(False, MEMBER, ()), (True, MEMBER, ("once", "chat", "deny")), (False, OPERATOR, CHOICES)],
 )
 async def test_the_buttons_in_a_group_are_those_of_who_may_decide_there(
     desk: Copies, granted: bool, user: str, choices: tuple[str, ...]
@@ -194,3 +194,63 @@ async def test_the_buttons_in_a_group_are_those_of_who_may_decide_there(
     (here,) = [one for one in desk.tele.sent if one.chat_key.chat_id == "-100"]
     assert here.buttons is not None
     assert here.buttons.choices == choices
+
+
+async def test_where_no_operator_has_it_in_view_elsewhere_the_group_has_the_buttons(desk: Copies) -> None:
+    send = desk.tele.send
+
+    async def unreachable(message: Outbound) -> Sent:
+        if message.chat_key.chat_id != "-100":
+            raise errors.TargetGone("never written to")
+        return await send(message)
+
+    desk.tele.send = unreachable  # type: ignore[method-assign]
+    await desk.asked()
+    (here,) = desk.tele.sent
+    assert here.buttons is not None
+    assert here.buttons.choices == CHOICES
+
+
+async def test_an_operator_who_is_slow_to_reach_keeps_the_group_waiting_for_moments_only(
+    desk: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approvals, "REACHED_SECONDS", 0.01)
+    send, free = desk.tele.send, asyncio.Event()
+
+    async def slow(message: Outbound) -> Sent:
+        if message.chat_key.chat_id != "-100":
+            await free.wait()
+        return await send(message)
+
+    desk.tele.send = slow  # type: ignore[method-assign]
+    await desk.asked()
+    (here,) = desk.tele.sent
+    assert here.buttons is not None
+    assert here.buttons.choices == CHOICES
+    free.set()
+    await until(lambda: len(desk.tele.sent) == PLACES)
+
+
+async def test_while_a_turn_waits_its_session_is_suspended(desk: Copies) -> None:
+    signs: list[str] = []
+
+    async def suspend(target: Any) -> None:
+        signs.append(f"suspended {target['chat']}")
+
+    async def indicate(_: Any, *, working: bool) -> None:
+        signs.append("works" if working else "is done")
+
+    desk.tele.suspend = suspend  # type: ignore[attr-defined]
+    desk.tele.indicate = indicate  # type: ignore[method-assign, assignment]
+    name = await desk.asked()
+    await until(lambda: bool(signs))
+    assert signs == ["suspended -100"]
+    await desk.press("approve", name)
+    await desk.idle()
+    assert signs == ["suspended -100", "works"]
+    del signs[:]
+    await desk.asked(user_id="78")
+    await until(lambda: bool(signs))
+    await desk.say("/stop", user_id="78", command=Command(name="stop"), addressed="command", **GROUP)
+    await desk.idle()
+    assert "works" not in signs

@@ -58,6 +58,28 @@ async def test_other_trouble_with_a_title_is_reported(stage: Any, target: dict[s
         await stage.slack.entitle(target, "Plans")
 
 
+async def test_while_a_person_is_waited_for_the_session_is_suspended(
+    stage: Any, target: dict[str, str]
+) -> None:
+    await stage.slack.indicate(target, working=True)
+    await stage.slack.suspend(target)
+    assert stage.server.session_of(*target.values()) == "suspended"
+    await stage.slack.suspend({"channel": stage.direct})
+    stage.server.world.agent = False
+    await stage.slack.suspend(target)
+    await stage.slack.suspend(target)
+    assert len(stage.server.called(SESSION)) == 3, "where there is none it is tried once"
+    assert not stage.server.called(LINE)
+
+
+async def test_a_sign_that_slack_does_not_take_now_is_a_failure_of_the_sign_alone(
+    stage: Any, target: dict[str, str]
+) -> None:
+    stage.server.limit(SESSION)
+    with pytest.raises(errors.DeliveryThrottled):
+        await stage.slack.suspend(target)
+
+
 async def test_there_is_no_sign_of_work_outside_threads(stage: Any) -> None:
     await stage.slack.indicate({"channel": stage.direct}, working=True)
     assert not stage.server.called(SESSION)
