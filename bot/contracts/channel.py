@@ -206,6 +206,15 @@ class Suspends(Protocol):
 
 
 @runtime_checkable
+class Reacts(Protocol):
+    """Optional ability of a `Channel`: marks the message of a person."""
+
+    async def react(self, target: Mapping[str, str], message_id: str) -> None:
+        """Show that a message was seen: it has joined what is being answered. Cosmetic, as `indicate` is."""
+        ...
+
+
+@runtime_checkable
 class Invites(Protocol):
     """Optional ability of a `Channel`: a link that makes the person who opens it an operator, once."""
 

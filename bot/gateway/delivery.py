@@ -13,7 +13,7 @@ from typing import Any, Literal
 from bot import errors, text
 from bot.contracts.agent import PriorReply
 from bot.contracts.approvals import QuestionButtons
-from bot.contracts.channel import Channel, Suspends, Titles
+from bot.contracts.channel import Channel, Reacts, Suspends, Titles
 from bot.contracts.environment import Log, Redact
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow, Sent
@@ -252,6 +252,12 @@ class Delivery:
         if self.spare(to, reserve=1 if working else 0):
             sign = self._channels[to.channel].indicate(to.target, working=working)
             await self._cosmetic(to, sign, "the sign of work could not be shown")
+
+    async def react(self, to: Address, message_id: str) -> None:
+        """Mark a message as seen, where the platform can. Dropped where the budget is short; a failure is only logged."""
+        channel: object = self._channels[to.channel]
+        if isinstance(channel, Reacts) and self.spare(to):
+            await self._cosmetic(to, channel.react(to.target, message_id), "a reaction could not be shown")
 
     @contextlib.asynccontextmanager
     async def suspended(self, to: Address) -> AsyncIterator[None]:

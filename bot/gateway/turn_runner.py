@@ -271,6 +271,9 @@ class TurnRunner:
             joined = self._journal.post.join_turn(turn.first.request_id, [one.request_id for one in more])
             if joining is not None:
                 joining.append(joined)
+                for one in more:
+                    if one.kind == "message" and one.message_id is not None:
+                        self._tasks.start(self._delivery.react(Address.of(one), one.message_id))
         return more
 
     async def _recorded(self, change: Awaitable[None]) -> None:

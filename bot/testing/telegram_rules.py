@@ -22,6 +22,8 @@ ENTITY_TYPES = (
     | {"email", "phone_number"}
 )
 PARSE_MODES = frozenset({"Markdown", "MarkdownV2", "HTML"})
+REACTIONS = frozenset({"👍", "👎", "❤", "🔥", "👏", "🎉", "🤔", "👀", "🙏", "👌"})
+"""Some of the emoji that a bot may react with."""
 ACTIONS = frozenset(
     {
         "typing",

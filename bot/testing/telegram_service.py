@@ -26,7 +26,14 @@ FILE_SECONDS = 3600.0
 DRAFT_SECONDS = 30.0
 """How long a draft is shown that no message follows."""
 _BUDGETED = frozenset(
-    {"sendMessage", "sendMessageDraft", "editMessageText", "deleteMessage", "sendChatAction"}
+    {
+        "sendMessage",
+        "sendMessageDraft",
+        "editMessageText",
+        "deleteMessage",
+        "sendChatAction",
+        "setMessageReaction",
+    }
 )
 
 
@@ -73,6 +80,7 @@ class Service(Loopback):
             self._delete_message,
             self._send_chat_action,
             self._set_my_commands,
+            self._set_message_reaction,
             self._get_file,
             self._get_chat_member,
             self._answer_callback_query,
@@ -306,6 +314,16 @@ class Service(Loopback):
             raise rules.bad("wrong parameter action in request")
         if args.has("message_thread_id") and args.integer("message_thread_id") not in chat.topics:
             raise rules.bad("message thread not found")
+        return True
+
+    async def _set_message_reaction(self, args: rules.Args) -> bool:
+        chat, number = self._chat_of(args), args.integer("message_id")
+        if number not in chat.messages:
+            raise rules.bad("message to react not found")
+        emoji = [one.get("emoji") for one in args.items("reaction") if isinstance(one, dict)]
+        if len(emoji) > 1 or not rules.REACTIONS.issuperset(emoji):
+            raise rules.bad("REACTION_INVALID")
+        chat.reactions[number] = str(emoji[0]) if emoji else ""
         return True
 
     async def _set_my_commands(self, args: rules.Args) -> bool:

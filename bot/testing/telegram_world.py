@@ -60,6 +60,7 @@ class Chat:
     topics: dict[int, Json] = field(default_factory=dict)
     messages: dict[int, Json] = field(default_factory=dict)
     previews: dict[int, bool] = field(default_factory=dict)
+    reactions: dict[int, str] = field(default_factory=dict)
     tally: Tally = Tally()
     gone: str | None = None
     moved_to: int | None = None

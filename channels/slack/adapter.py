@@ -528,6 +528,15 @@ class SlackChannel:
         except failures.CALL_ERRORS as error:
             raise failures.send_error(error) from None
 
+    async def react(self, target: Mapping[str, str], message_id: str) -> None:
+        """As `contracts.channel.Reacts`."""
+        if self._client is None:
+            return
+        try:
+            await self._signs.react(self._client, target["channel"], message_id)
+        except failures.CALL_ERRORS as error:
+            raise failures.send_error(error) from None
+
     async def suspend(self, target: Mapping[str, str]) -> None:
         """As `contracts.channel.Suspends`: the session of the thread is suspended."""
         thread_ts = target.get("thread_ts")

@@ -18,6 +18,7 @@ SCOPES = (
     "im:read",
     "mpim:history",
     "mpim:read",
+    "reactions:write",
     "users:read",
 )
 EVENTS = (

@@ -1,5 +1,5 @@
-"""Shows that the bot works: as an agent's session, which has a stop button, and as a line of status with words that change; and
-gives the session its title.
+"""Shows that the bot works: as an agent's session, which has a stop button, and as a line of status with words that change;
+gives the session its title; and marks what was seen meanwhile by a reaction.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ SessionStatus = Literal["active", "processing", "suspended"]
 LINE = "is thinking…"
 LOADING = ("Reading what you wrote…", "Thinking it over…", "Looking things up…", "Putting it into words…")
 """What Slack shows by turns below the name of the bot."""
+SEEN = "eyes"
 
 
 class TypingIndicator:
@@ -26,6 +27,7 @@ class TypingIndicator:
         self._sessions = True
         self._lines = True
         self._titles = True
+        self._reactions = True
         self._settling: set[asyncio.Task[None]] = set()
 
     async def show(self, client: AsyncWebClient, channel: str, thread_ts: str, *, working: bool) -> None:
@@ -48,6 +50,16 @@ class TypingIndicator:
         """Show that a session waits for a person. Raises as `show`."""
         if self._sessions:
             self._sessions = await self._session(client, channel, thread_ts, "suspended")
+
+    async def react(self, client: AsyncWebClient, channel: str, ts: str) -> None:
+        """Mark a message as seen. Raises as `show`."""
+        if not self._reactions:
+            return
+        try:
+            await client.reactions_add(channel=channel, timestamp=ts, name=SEEN)
+        except failures.CALL_ERRORS as error:
+            if failures.error_code(error) != "already_reacted":
+                self._reactions = self._for_good(error, "Slack takes no reactions")
 
     def settle(self, client: AsyncWebClient, channel: str, thread_ts: str) -> None:
         """Take the stop button away beside everything else: pressing it alone does not, and it need not have

@@ -36,6 +36,8 @@ _ROWS = (("once", "deny"), ("chat", "always"), ("admit", "later"), ("again",))
 MEASURED = 32_768
 """Characters of a text whose parts are rendered to see whether they fit; longer texts are cut by length."""
 SMALLEST = 256
+SEEN = "👀"
+"""The reaction to a message that has joined what is being answered."""
 SIGNS = 6
 """Signs of work sent at once: fewer than there are connections, since messages must not wait behind them."""
 COMMANDS = {
@@ -293,6 +295,19 @@ class TelegramChannel:
                 await bot.sign("typing", _chat(target), _thread(target))
         except TelegramError as exc:
             raise self._undelivered(exc, target) from None
+
+    async def react(self, target: Mapping[str, str], message_id: str) -> None:
+        """As `contracts.channel.Reacts`."""
+        place, number = self._migrations.place(target), message_id.rpartition("/")[2]
+        gone = not number.isdecimal() or self._migrations.named(place["chat_id"], number) != message_id
+        if gone or self._is_frozen(place["chat_id"]):
+            return
+        bot = self._connected()
+        try:
+            async with self._signs:
+                await bot.react(SEEN, _chat(place), int(number))
+        except TelegramError as exc:
+            raise self._undelivered(exc, place) from None
 
     async def _post(
         self,

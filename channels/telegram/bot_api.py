@@ -255,6 +255,11 @@ class Bot(telegram.Bot):
         """Show an action of `sendChatAction`. Raises a `TelegramError`."""
         await self._post("sendChatAction", {"chat_id": chat, "action": action, "message_thread_id": thread})
 
+    async def react(self, emoji: str, chat: int, message: int) -> None:
+        """Put a reaction below a message. Raises a `TelegramError`."""
+        reaction = [{"type": "emoji", "emoji": emoji}]
+        await self._post("setMessageReaction", {"chat_id": chat, "message_id": message, "reaction": reaction})
+
     async def raw_updates(
         self, offset: int | None, *, hold: int, patience: float, kinds: list[str], limit: int = 100
     ) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot.testing.anthropic_script import reply, tool_use
-from tests.blackbox.conftest import ANN, ROOM, World, eventually
+from tests.blackbox.conftest import ANN, PERSON, ROOM, World, eventually
 
 LINES = ("first line", "第二行", "and the third")
 
@@ -47,6 +47,16 @@ class Side:
             return [one.text for one in self.world.slack.replies(ROOM, self.root)]
         return self.world.texts()
 
+    def seen(self) -> list[str]:
+        """The lines that bear the sign of having been seen."""
+        if self.slack:
+            posts = self.world.slack.world.rooms[ROOM].posts.values()
+            return [one.text for one in posts if [each["name"] for each in one.reactions] == ["eyes"]]
+        chat = self.world.telegram.chats[PERSON]
+        return [
+            chat.messages[number]["text"] for number, sign in sorted(chat.reactions.items()) if sign == "👀"
+        ]
+
     async def until(self, count: int) -> list[str]:
         server = self.world.slack if self.slack else self.world.telegram
         await server.until(lambda: len(self.heard()) >= count, 40)
@@ -77,6 +87,7 @@ async def test_three_lines_in_a_row_get_one_answer(world: World, side: Side) -> 
         await side.say(words)
         await world.model.until(lambda count=count: len(world.model.bodies) == count)  # type: ignore[misc]
     assert said(world.model.bodies[-1]) == list(LINES)
+    await eventually(lambda: side.seen() == list(LINES[1:]))
     held.gate.set()
     assert await side.until(1) == ["answer to 3 lines"]
     await world.turns(1)

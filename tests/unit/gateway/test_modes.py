@@ -466,3 +466,25 @@ class TestAfterARestart:
         assert (one.state, two.state) == ("failed", "failed")
         assert two.turn_id == one.inbound.request_id
         await second.close()
+
+
+async def test_what_joins_a_running_turn_is_marked_and_nothing_else(bench: Bench) -> None:
+    marked: list[str] = []
+
+    async def react(target: Any, message_id: str) -> None:
+        marked.append(f"{target['chat']} {message_id}")
+        raise errors.DeliveryFailed("not in this chat")
+
+    bench.tele.react = react  # type: ignore[attr-defined]
+    bench.agent.hold = asyncio.Event()
+    await bench.say("one", message_id="1")
+    await bench.agent.began.wait()
+    await bench.say("two", message_id="2")
+    await bench.say("of somebody else", message_id="3", user_id="1", chat_type="group")
+    take_more = bench.agent.requests[0].take_more
+    assert take_more is not None
+    assert [one.text for one in take_more()] == ["two"]
+    bench.agent.hold.set()
+    await bench.idle()
+    assert marked == ["77 2"]
+    assert bench.log.at("error") == []

@@ -215,3 +215,26 @@ async def test_the_server_warns_an_app_that_could_not_hear_of_a_stop(
         channel_id=stage.direct, thread_ts=target["thread_ts"], status="processing"
     )
     assert answer["warning"] == "missing_agent_session_stopped_event_subscription"
+
+
+async def test_what_was_seen_has_one_reaction(stage: Any, target: dict[str, str]) -> None:
+    ts = target["thread_ts"]
+    for _ in range(2):
+        await stage.slack.react(target, ts)
+    post = stage.server.world.rooms[stage.direct].posts[ts]
+    assert [one["name"] for one in post.reactions] == ["eyes"]
+    stage.server.limit("reactions.add")
+    with pytest.raises(errors.DeliveryThrottled):
+        await stage.slack.react(target, ts)
+
+
+async def test_without_the_right_to_react_it_is_tried_once_and_said(
+    stage: Any, target: dict[str, str]
+) -> None:
+    stage.server.api.scopes.discard("reactions:write")
+    for _ in range(2):
+        await stage.slack.react(target, target["thread_ts"])
+    assert len(stage.server.called("reactions.add")) == 1
+    assert [line.message for line in stage.log.at("warn")] == ["Slack takes no reactions"]
+    await stage.slack.stop()
+    await stage.slack.react(target, target["thread_ts"])

@@ -422,3 +422,18 @@ async def test_a_draft_that_is_refused_once_may_be_tried_again(chat: Bed) -> Non
     chat.server.fail("sendMessageDraft", action="lose")
     with pytest.raises(errors.DeliveryUncertain):
         await chat.channel.draft(message("half of it"))
+
+
+async def test_what_was_seen_has_a_reaction(bed: Bed) -> None:
+    number = bed.server.say("more")["message"]["message_id"]
+    target = {"chat_id": "1001"}
+    await bed.channel.react(target, str(number))
+    assert bed.server.chats[1001].reactions == {number: "👀"}
+    with pytest.raises(errors.DeliveryFailed):
+        await bed.channel.react(target, "999")
+    await bed.channel.react(target, "no message of Telegram's")
+    bed.server.limit("setMessageReaction", 30)
+    with pytest.raises(errors.DeliveryThrottled):
+        await bed.channel.react(target, str(number))
+    await bed.channel.react(target, str(number))
+    assert len(bed.server.called("setMessageReaction")) == 3, "left alone while Telegram wants to be"
