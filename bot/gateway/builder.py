@@ -329,6 +329,7 @@ def build_gateway(
         archive=deps.archive,
         artifacts=deps.artifacts,
         memory=deps.memory_files,
+        delivery=delivery,
         agent=agent,
         access=access,
         manifests=manifests,

@@ -21,8 +21,10 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, Journal
 from bot.contracts.memory_files import MemoryFiles, MemoryOwner
+from bot.gateway import repetitions
 from bot.gateway.access import Access
 from bot.gateway.background import BackgroundTasks
+from bot.gateway.delivery import Delivery
 from bot.gateway.jobs.service import JobService
 from bot.gateway.participation import SKEW
 from bot.gateway.reading import RECENT_SECONDS
@@ -80,6 +82,7 @@ class Removals:
         archive: Archive,
         artifacts: Artifacts,
         memory: MemoryFiles,
+        delivery: Delivery,
         agent: Agent,
         access: Access,
         manifests: Mapping[str, Manifest],
@@ -94,6 +97,7 @@ class Removals:
         self._archive = archive
         self._artifacts = artifacts
         self._memory = memory
+        self._delivery = delivery
         self._agent = agent
         self._access = access
         self._manifests = manifests
@@ -118,7 +122,9 @@ class Removals:
             return await self._remove_elsewhere(deletion, _told(message_id, deletion.user_id, ts=deletion.ts))
         if target is None or target.role != "user" or target.person != deletion.user_id:
             return []
-        return await self._remove(deletion, target)
+        places = await self._remove(deletion, target)
+        await self._take_back(deletion, target)
+        return places
 
     async def remove(self, deletion: Inbound) -> list[ChatKey]:
         """The same where a disk that refuses must not keep anything else from going on: what it does not take now goes
@@ -302,6 +308,27 @@ class Removals:
         """
         await self._remove_here(inbound, target)
         return [inbound.chat_key, *await self._remove_elsewhere(inbound, target)]
+
+    async def _take_back(self, inbound: Inbound, target: _Target) -> None:
+        """Take what the answers to a message repeat of it out of what people see; what is on file of such an answer is removed."""
+        about = [one for name in target.ids for one in await self._journal.about(inbound.chat_key, name)]
+        said = {one.inbound.text for one in about if one.inbound.kind != "delete"}
+
+        def left(answer: str) -> str:
+            for words in said:
+                answer = repetitions.without(answer, words)
+            return answer
+
+        for turn in target.turns:
+            for row in await self._journal.deliveries(turn):
+                if row.kind != "reply" or row.state != "sent" or row.message_id is None:
+                    continue
+                if (words := await asyncio.to_thread(left, row.text)) == row.text:
+                    continue
+                answer = await self._target(inbound, row.message_id)
+                if answer is not None and answer.role == "assistant":
+                    await self._remove_here(inbound, answer)
+                await self._delivery.amend(replace(row, text=words))
 
     async def _remove_elsewhere(self, inbound: Inbound, target: _Target) -> list[ChatKey]:
         begun = await self._begun_with(inbound, target)

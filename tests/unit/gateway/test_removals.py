@@ -13,6 +13,7 @@ from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound, Quoted
 from bot.contracts.memory_files import MemoryOwner, Written
+from bot.contracts.outbound import Outbound
 from bot.gateway import removals
 from tests.unit.gateway.conftest import Bench, leave_open
 from tests.unit.gateway.outgoing import until
@@ -47,11 +48,12 @@ async def everything(bench: Bench, chat_key: ChatKey = KEY) -> list[str]:
 
 
 async def test_what_its_author_deletes_after_the_turn_is_not_found_any_more(bench: Bench) -> None:
+    bench.agent.answer = lambda _: "Noted."
     request_id = await said(bench, "my secret is 鯨", "m")
     await bench.say("", message_id="m", kind="delete")
     await bench.idle()
-    assert await bench.lines() == [("assistant", "re: my secret is 鯨")]
-    assert await everything(bench) == ["my secret is 鯨", "re: my secret is 鯨"], "nothing is erased"
+    assert await bench.lines() == [("assistant", "Noted.")]
+    assert await everything(bench) == ["my secret is 鯨", "Noted."], "nothing is erased"
     assert bench.agent.forgot == [KEY]
     (line,) = await bench.archive.removals(KEY)
     assert (line.role, line.text, line.message_id, line.user_id) == ("system", "", "m", "77")
@@ -272,7 +274,7 @@ async def test_a_deletion_that_a_crash_cut_off_is_carried_out_after_it(
     second = Bench(tmp_path)
     await second.open()
     await second.idle()
-    assert await second.lines() == [("assistant", "re: my secret is 鯨")]
+    assert await second.lines() == []
     await second.close()
 
 
@@ -388,5 +390,54 @@ async def test_what_the_disk_refuses_to_remove_goes_once_it_takes_that(
             await bench.clock.advance(removals.AGAIN_SECONDS)
     await bench.idle()
     assert bench.agent.forgot == [KEY]
-    assert await bench.lines() == [("assistant", "re: my secret is 鯨")]
+    assert await bench.lines() == []
     assert await bench.journal.unfinished() == []
+
+
+class Amended(Bench):
+    """`edits` is what its messages were changed into, by message id."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.edits: dict[str, str] = {}
+
+        async def edit(message: Outbound, message_id: str) -> None:
+            self.edits[message_id] = message.text
+
+        self.tele.edit = edit  # type: ignore[attr-defined]
+
+
+async def test_what_is_deleted_goes_from_the_answer_that_repeats_it(tmp_path: Path) -> None:
+    bench = Amended(tmp_path)
+    await bench.open()
+    answers = ["I keep this: the code is 7731.", "It is sunny.", "7732, then."]
+    bench.agent.answer = lambda _: answers[len(bench.agent.requests) - 1]
+    await said(bench, "the code is 7731", "m")
+    await said(bench, "and the weather?", "n")
+    await said(bench, "rather 7732", "o")
+    await bench.say("the code is 7733", message_id="m", kind="edit")
+    await bench.idle()
+    await bench.say("", message_id="m", kind="delete")
+    await bench.idle()
+    assert bench.edits == {"m1": "I keep this: [removed]."}
+    assert await bench.lines() == [
+        ("user", "and the weather?"),
+        ("assistant", "It is sunny."),
+        ("user", "rather 7732"),
+        ("assistant", "7732, then."),
+    ]
+    assert {line.message_id for line in await bench.archive.removals(KEY)} == {"m", "m1"}
+    bench.edits.clear()
+    await bench.say("", message_id="m", kind="delete", keys=("again",))
+    await bench.idle()
+    assert bench.edits == {}, "it is done once"
+    await bench.close()
+
+
+async def test_what_is_only_forgotten_stays_where_people_see_it(tmp_path: Path) -> None:
+    bench = Amended(tmp_path)
+    await bench.open()
+    await said(bench, "the code is 7731", "m")
+    assert await asked(bench, "m") == removals.DONE
+    assert bench.edits == {}
+    await bench.close()
