@@ -323,7 +323,7 @@ class Service(Loopback):
         emoji = [one.get("emoji") for one in args.items("reaction") if isinstance(one, dict)]
         if len(emoji) > 1 or not rules.REACTIONS.issuperset(emoji):
             raise rules.bad("REACTION_INVALID")
-        chat.reactions[number] = str(emoji[0]) if emoji else ""
+        chat.reactions[number, self.me["id"]] = tuple(map(str, emoji))
         return True
 
     async def _set_my_commands(self, args: rules.Args) -> bool:

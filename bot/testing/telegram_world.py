@@ -60,7 +60,6 @@ class Chat:
     topics: dict[int, Json] = field(default_factory=dict)
     messages: dict[int, Json] = field(default_factory=dict)
     previews: dict[int, bool] = field(default_factory=dict)
-    reactions: dict[int, str] = field(default_factory=dict)
     tally: Tally = Tally()
     gone: str | None = None
     moved_to: int | None = None
@@ -69,7 +68,7 @@ class Chat:
     drafts: dict[int, tuple[str, float]] = field(default_factory=dict)
     """The words of drafts and the time until which they are shown."""
     reactions: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
-    """Emoji by message and person."""
+    """Emoji by message and person, the bot among them."""
     last_id: int = 0
     spent: float = 0.0
     spent_at: float = 0.0

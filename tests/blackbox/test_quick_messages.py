@@ -54,7 +54,9 @@ class Side:
             return [one.text for one in posts if [each["name"] for each in one.reactions] == ["eyes"]]
         chat = self.world.telegram.chats[PERSON]
         return [
-            chat.messages[number]["text"] for number, sign in sorted(chat.reactions.items()) if sign == "👀"
+            chat.messages[number]["text"]
+            for (number, _), signs in sorted(chat.reactions.items())
+            if signs == ("👀",)
         ]
 
     async def until(self, count: int) -> list[str]:

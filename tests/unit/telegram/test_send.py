@@ -428,7 +428,7 @@ async def test_what_was_seen_has_a_reaction(bed: Bed) -> None:
     number = bed.server.say("more")["message"]["message_id"]
     target = {"chat_id": "1001"}
     await bed.channel.react(target, str(number))
-    assert bed.server.chats[1001].reactions == {number: "👀"}
+    assert bed.server.chats[1001].reactions == {(number, bed.server.me["id"]): ("👀",)}
     with pytest.raises(errors.DeliveryFailed):
         await bed.channel.react(target, "999")
     await bed.channel.react(target, "no message of Telegram's")
