@@ -126,12 +126,54 @@ class Unfinished:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnRecord:
+class TurnStatus:
+    """The state of a turn on file. Its transitions are methods that return it as it is afterwards:
+
+        running ⇄ suspended ──stop──► stopping ──end──► done, failed, stopped, withdrawn
+              └──────────────────end──────────────────────▲
+
+    One that is being stopped stays so until it ends. One that has ended never goes on: that raises `errors.IllegalTransition`.
+    """
+
+    state: TurnState = "running"
+
+    @property
+    def open(self) -> bool:
+        """True until it has ended."""
+        return self.state in {"running", "suspended", "stopping"}
+
+    def run(self) -> Self:
+        """It begins again, or goes on after it was suspended."""
+        return self._go("running")
+
+    def suspend(self) -> Self:
+        """It waits for a person."""
+        return self._go("suspended")
+
+    def stop(self) -> Self:
+        """It is being stopped: whatever begins it again only ends it."""
+        return self._go("stopping")
+
+    def end(self, state: TurnEnd) -> Self:
+        """The first end counts; the same one again changes nothing."""
+        return self if self.state == state else self._leave(state)
+
+    def _go(self, state: TurnState) -> Self:
+        after = self._leave(state)
+        return self if self.state == "stopping" else after
+
+    def _leave(self, to: TurnState) -> Self:
+        if not self.open:
+            raise errors.IllegalTransition(f"a turn that is {self.state} cannot become {to}")
+        return replace(self, state=to)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRecord(TurnStatus):
     """One turn of a chat. Its id is the requestId of its first message. Times are epoch seconds."""
 
     id: str
     chat_key: ChatKey
-    state: TurnState
     begun_at: float
     ended_at: float | None = None
 

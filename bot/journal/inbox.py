@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import abc
 import itertools
 import sqlite3
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
@@ -21,23 +22,19 @@ from bot.contracts.journal import (
     InboxStatus,
     TurnEnd,
     TurnRecord,
-    TurnState,
+    TurnStatus,
     Unfinished,
 )
 from bot.contracts.outbound import OutboxRow
 from bot.journal import outbox
-from bot.journal.database import Work
-from bot.journal.table import JournalTable, clean, done, dumps, held, read_key, transition
+from bot.journal.table import JournalTable, clean, done, dumps, held, read_key
 
 _RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload)
     VALUES (?, ?, ?, ?, ?, ?, 'queued', ?)"""
-_BEGIN_TURN = """INSERT INTO turns (id, chat_key, state, begun_at) VALUES (?, ?, 'running', ?)
-    ON CONFLICT (id) DO UPDATE SET state = CASE state WHEN 'stopping' THEN state ELSE 'running' END
-    WHERE ended_at IS NULL"""
-_MOVE_TURN = """UPDATE turns SET state = CASE state WHEN 'stopping' THEN state ELSE ? END
-    WHERE id = ? AND ended_at IS NULL"""
-_TURN_STATE = "SELECT state FROM turns WHERE id = ?"
-_END_TURN = "UPDATE turns SET state = ?, ended_at = ? WHERE id = ? AND ended_at IS NULL"
+_PUT_TURN = """INSERT INTO turns (id, chat_key, state, begun_at) VALUES (?, ?, 'running', ?)
+    ON CONFLICT (id) DO NOTHING"""
+_TURN_STATUS = "SELECT state FROM turns WHERE id = ?"
+_MOVE_TURN = "UPDATE turns SET state = ?, ended_at = ? WHERE id = ?"
 _STATUS = "SELECT state, turn_id, merged_into, detail FROM inbox WHERE request_id = ?"
 _MOVE = "UPDATE inbox SET state = ?, turn_id = ?, merged_into = ?, detail = ?, changed_at = ? WHERE request_id = ?"
 _AMEND = """UPDATE inbox SET payload = ?, message_id = ?, user_id = ?, changed_at = ?
@@ -54,7 +51,7 @@ _UNFINISHED = """SELECT inbox.request_id, inbox.payload, inbox.received_at, inbo
         AND rowid > coalesce((SELECT rowid FROM inbox WHERE request_id = ?), -1)
         ORDER BY rowid LIMIT ?)
     ORDER BY inbox.rowid"""
-_TURN = "SELECT id, chat_key, state, begun_at, ended_at FROM turns WHERE id = ?"
+_TURN = "SELECT state, id, chat_key, begun_at, ended_at FROM turns WHERE id = ?"
 _ONE = f"{_RECORD} WHERE request_id = ?"
 _NAMED = "(message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))"
 _ABOUT = f"{_RECORD} WHERE chat_key = ? AND {_NAMED} ORDER BY rowid"
@@ -66,6 +63,7 @@ _LISTEN = """INSERT INTO chats (chat_key, first_at, listening) VALUES (?, ?, ?)
     ON CONFLICT (chat_key) DO UPDATE SET listening = excluded.listening"""
 _KEEP_DEAD_LETTER = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
 _UNREADABLE = "UPDATE inbox SET state = 'dead', detail = 'unreadable', changed_at = ? WHERE request_id = ?"
+Status = TypeVar("Status", InboxStatus, TurnStatus)
 
 
 class InboxWrites(JournalTable):
@@ -73,45 +71,29 @@ class InboxWrites(JournalTable):
 
     def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Future[None]:
         now = self._clock.now()
-        begin = transition(_BEGIN_TURN, (turn_id, str(chat_key), now), "running", _TURN_STATE, turn_id)
-        return self._join(turn_id, members, now, begin)
-
-    def join_turn(self, turn_id: str, members: Sequence[str]) -> Future[None]:
-        return self._join(turn_id, members, self._clock.now())
-
-    def _join(
-        self, turn_id: str, members: Sequence[str], now: float, begin: Work | None = None
-    ) -> Future[None]:
-        moves = _Moves(
-            {member: partial(InboxStatus.join, turn_id=text.clean(turn_id)) for member in members}, now
-        )
+        row = clean((turn_id, str(chat_key), now))
+        begin, join = _TurnMoves({turn_id: TurnStatus.run}, now), _joins(turn_id, members, now)
 
         def work(db: sqlite3.Connection) -> errors.IllegalTransition | None:
-            if begin is not None:
-                begin(db)
-            return _illegal(moves.make(db))
+            db.execute(_PUT_TURN, row)
+            return _illegal(begin.make(db) or join.make(db))
 
         return self._writer.run(work, hurry=False)
+
+    def join_turn(self, turn_id: str, members: Sequence[str]) -> Future[None]:
+        return self._make(_joins(turn_id, members, self._clock.now()))
 
     def suspend_turn(self, turn_id: str) -> Future[None]:
-        return self._move_turn("suspended", turn_id)
+        return self._make(_TurnMoves({turn_id: TurnStatus.suspend}, self._clock.now()))
 
     def resume_turn(self, turn_id: str) -> Future[None]:
-        return self._move_turn("running", turn_id)
+        return self._make(_TurnMoves({turn_id: TurnStatus.run}, self._clock.now()))
 
     def stop_turn(self, turn_id: str) -> Future[None]:
-        move = transition(_MOVE_TURN, ("stopping", turn_id), "stopping", _TURN_STATE, turn_id)
-        begun = clean((turn_id,))
+        return self._make(_TurnMoves({turn_id: TurnStatus.stop}, self._clock.now(), where_begun=True))
 
-        def work(db: sqlite3.Connection) -> None:
-            if db.execute(_TURN_STATE, begun).fetchone():
-                move(db)
-
-        return self._writer.run(work, hurry=False)
-
-    def _move_turn(self, state: TurnState, turn_id: str) -> Future[None]:
-        work = transition(_MOVE_TURN, (state, turn_id), state, _TURN_STATE, turn_id)
-        return self._writer.run(work, hurry=False)
+    def _make(self, moves: _Moves[Any]) -> Future[None]:
+        return self._writer.run(lambda db: _illegal(moves.make(db)), hurry=False)
 
     def end_turn(
         self,
@@ -120,31 +102,24 @@ class InboxWrites(JournalTable):
         members: Mapping[str, InboxEnd],
         say: Sequence[OutboxRow] = (),
     ) -> Future[None]:
-        turn = clean((state, self._clock.now(), turn_id))
-        return self._end(turn, members, say, begun=True)
+        return self._end(_TurnMoves({turn_id: _ends(state)}, self._clock.now()), members, say)
 
     def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> Future[None]:
-        turn = clean((end.of_turn, self._clock.now(), request_id))
-        return self._end(turn, {request_id: end}, say, begun=False)
+        turn = _TurnMoves({request_id: _ends_open(end.of_turn)}, self._clock.now(), where_begun=True)
+        return self._end(turn, {request_id: end}, say)
 
     def _end(
-        self,
-        turn: Sequence[object],
-        members: Mapping[str, InboxEnd],
-        say: Sequence[OutboxRow],
-        *,
-        begun: bool,
+        self, turn: _TurnMoves, members: Mapping[str, InboxEnd], say: Sequence[OutboxRow]
     ) -> Future[None]:
-        """End an inbound, or (where it has `begun`) a turn. What cannot follow keeps nothing else from being written."""
+        """End a turn and inbounds. What cannot follow keeps nothing else from being written."""
         now = self._clock.now()
-        moves = _Moves(
+        moves = _InboxMoves(
             {name: partial(InboxStatus.end, end=_clean_end(end)) for name, end in members.items()}, now
         )
         words = [outbox.values(row, now) for row in say]
 
         def work(db: sqlite3.Connection) -> errors.IllegalTransition | None:
-            wrong = "" if db.execute(_END_TURN, turn).rowcount or not begun else _not_ended(db, turn)
-            troubles = [wrong, *moves.make(db)]
+            troubles = [*turn.make(db), *moves.make(db)]
             db.executemany(outbox.PUT, words)
             return _illegal(troubles)
 
@@ -155,7 +130,7 @@ class InboxWrites(JournalTable):
         now = self._clock.now()
         values = clean((_payload(inbound), message_id, user_id, now, inbound.request_id))
         merge = partial(InboxStatus.merge, message=text.clean(inbound.request_id))
-        merges = _Moves(dict.fromkeys(edits, merge), now)
+        merges = _InboxMoves(dict.fromkeys(edits, merge), now)
 
         def work(db: sqlite3.Connection) -> bool | errors.IllegalTransition:
             return db.execute(_AMEND, values).rowcount > 0 and (_illegal(merges.make(db)) or True)
@@ -217,8 +192,9 @@ class SqliteInbox(InboxWrites):
 
     async def turn(self, turn_id: str) -> TurnRecord | None:
         row = await self._row(_TURN, (turn_id,))
-        key = read_key(row[1]) if row is not None else None
-        return TurnRecord(row[0], key, *row[2:]) if row is not None and key is not None else None
+        if row is None or (key := read_key(row[2])) is None:
+            return None
+        return TurnRecord(row[0], id=row[1], chat_key=key, begun_at=row[3], ended_at=row[4])
 
     async def about(self, chat_key: ChatKey, message_id: str, key: str | None = None) -> list[InboxRecord]:
         named = None if key is None else f"{chat_key.channel}:{key}"
@@ -261,7 +237,7 @@ class SqliteInbox(InboxWrites):
             for request_id, payload in rows:
                 db.execute(_KEEP_DEAD_LETTER, ("journal", request_id, payload, "its row cannot be read", now))
                 db.execute(_UNREADABLE, (now, request_id))
-                db.execute(_END_TURN, ("failed", now, request_id))
+                _TurnMoves({request_id: _ends_open("failed")}, now, where_begun=True).make(db)
 
         if not rows:
             return False
@@ -279,53 +255,80 @@ class SqliteInbox(InboxWrites):
         return True
 
 
-class _Moves:
-    """Transitions of inbounds, by requestId, as a part of one operation. That may run again after a commit of unknown outcome:
-    then one that it has made before is no trouble, whatever became of its inbound since.
+class _Moves(abc.ABC, Generic[Status]):
+    """Transitions of rows, by their ids, as a part of one operation. That may run again after a commit of unknown outcome:
+    then one that it has made before is no trouble, whatever became of its row since. A row that is missing is trouble, unless
+    they are made only `where_begun`.
     """
 
-    def __init__(self, moves: Mapping[str, Callable[[InboxStatus], InboxStatus]], now: float) -> None:
-        self._moves = {text.clean(name): move for name, move in moves.items()}
+    def __init__(
+        self, moves: Mapping[str, Callable[[Status], Status]], now: float, *, where_begun: bool = False
+    ) -> None:
+        self._moves: dict[str, Callable[[Status], Status]] = {text.clean(name): moves[name] for name in moves}
         self._now = now
+        self._where_begun = where_begun
         self._made: set[str] = set()
 
     def make(self, db: sqlite3.Connection) -> list[str]:
-        """Make each that the state of its inbound allows; the troubles with the others."""
+        """Make each that the state of its row allows; the troubles with the others."""
         troubles: list[str] = []
         for name, move in self._moves.items():
-            row = db.execute(_STATUS, (name,)).fetchone()
-            if row is None:
-                troubles.append(f"{name} is missing")
+            before = self._read(db, name)
+            if before is None:
+                troubles += [] if self._where_begun else [f"{name} is missing"]
                 continue
             try:
-                self._made.add(self._move(db, name, InboxStatus(*row), move))
+                after = move(before)
             except errors.IllegalTransition as error:
-                if name not in self._made:
-                    troubles.append(f"{name}: {error}")
+                troubles += [] if name in self._made else [f"{name}: {error}"]
+                continue
+            self._made.add(name)
+            if after != before:
+                self._write(db, name, before, after)
         return troubles
 
-    def _move(
-        self,
-        db: sqlite3.Connection,
-        name: str,
-        before: InboxStatus,
-        move: Callable[[InboxStatus], InboxStatus],
-    ) -> str:
-        after = move(before)
-        if after != before:
-            db.execute(_MOVE, (after.state, after.turn_id, after.merged_into, after.detail, self._now, name))
+    @abc.abstractmethod
+    def _read(self, db: sqlite3.Connection, name: str) -> Status | None: ...
+    @abc.abstractmethod
+    def _write(self, db: sqlite3.Connection, name: str, before: Status, after: Status) -> None: ...
+
+
+class _TurnMoves(_Moves[TurnStatus]):
+    """Transitions of turns."""
+
+    def _read(self, db: sqlite3.Connection, name: str) -> TurnStatus | None:
+        row = db.execute(_TURN_STATUS, (name,)).fetchone()
+        return None if row is None else TurnStatus(*row)
+
+    def _write(self, db: sqlite3.Connection, name: str, _: TurnStatus, after: TurnStatus) -> None:
+        db.execute(_MOVE_TURN, (after.state, None if after.open else self._now, name))
+
+
+class _InboxMoves(_Moves[InboxStatus]):
+    """Transitions of inbounds. The turn that one leaves for another ends."""
+
+    def _read(self, db: sqlite3.Connection, name: str) -> InboxStatus | None:
+        row = db.execute(_STATUS, (name,)).fetchone()
+        return None if row is None else InboxStatus(*row)
+
+    def _write(self, db: sqlite3.Connection, name: str, before: InboxStatus, after: InboxStatus) -> None:
+        db.execute(_MOVE, (after.state, after.turn_id, after.merged_into, after.detail, self._now, name))
         if after.turn_id != before.turn_id and before.turn_id is not None:
-            db.execute(_END_TURN, ("done", self._now, before.turn_id))
-        return name
+            _TurnMoves({before.turn_id: _ends_open("done")}, self._now, where_begun=True).make(db)
 
 
-def _not_ended(db: sqlite3.Connection, turn: Sequence[object]) -> str:
-    """The trouble with the end of a turn that changed nothing; "" where it has ended so."""
-    state, _, name = turn
-    row = db.execute(_TURN_STATE, (name,)).fetchone()
-    if row is not None and row[0] == state:
-        return ""
-    return f"{name} is {row[0] if row else 'missing'} and cannot become {state}"
+def _joins(turn_id: str, members: Sequence[str], now: float) -> _InboxMoves:
+    join = partial(InboxStatus.join, turn_id=text.clean(turn_id))
+    return _InboxMoves(dict.fromkeys(members, join), now)
+
+
+def _ends(state: TurnEnd) -> Callable[[TurnStatus], TurnStatus]:
+    return lambda turn: turn.end(state)
+
+
+def _ends_open(state: TurnEnd) -> Callable[[TurnStatus], TurnStatus]:
+    """End a turn that has not ended yet."""
+    return lambda turn: turn.end(state) if turn.open else turn
 
 
 def _illegal(troubles: Iterable[str]) -> errors.IllegalTransition | None:

@@ -26,7 +26,6 @@ from bot.contracts.journal import (
     StepRecord,
     TurnEnd,
     TurnRecord,
-    TurnState,
     Unfinished,
 )
 from bot.contracts.outbound import OUTBOX_BEFORE, OutboundKind, OutboxRow, OutboxState
@@ -110,13 +109,6 @@ def _posted(carried_out: Coroutine[Any, Any, Any]) -> Future[Any]:
     return future
 
 
-def _trouble(name: str, row: TurnRecord | None, state: str) -> str:
-    """The trouble with a row that was not taken to a state; "" where it is in that already."""
-    if row is not None and row.state == state:
-        return ""
-    return f"{name} is {row.state if row else 'missing'} and cannot become {state}"
-
-
 def _raise_illegal(troubles: Sequence[str]) -> None:
     if told := "; ".join(filter(None, troubles)):
         raise errors.IllegalTransition(told)
@@ -181,8 +173,8 @@ class MemoryJournal:
     def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> None:
         name = text.clean(turn_id)
         if name not in self._turns:
-            self._turns[name] = TurnRecord(name, _key(chat_key), "running", self._clock.now())
-        self._move_turn(name, "running")
+            self._turns[name] = TurnRecord(id=name, chat_key=_key(chat_key), begun_at=self._clock.now())
+        _raise_illegal([self._move_turn(name, TurnRecord.run)])
         _raise_illegal([self._join(member, name) for member in members])
 
     @at_once
@@ -191,16 +183,16 @@ class MemoryJournal:
 
     @at_once
     def suspend_turn(self, turn_id: str) -> None:
-        self._move_turn(text.clean(turn_id), "suspended")
+        _raise_illegal([self._move_turn(turn_id, TurnRecord.suspend)])
 
     @at_once
     def resume_turn(self, turn_id: str) -> None:
-        self._move_turn(text.clean(turn_id), "running")
+        _raise_illegal([self._move_turn(turn_id, TurnRecord.run)])
 
     @at_once
     def stop_turn(self, turn_id: str) -> None:
         if text.clean(turn_id) in self._turns:
-            self._move_turn(text.clean(turn_id), "stopping")
+            _raise_illegal([self._move_turn(turn_id, TurnRecord.stop)])
 
     @at_once
     def end_turn(
@@ -210,7 +202,7 @@ class MemoryJournal:
         members: Mapping[str, InboxEnd],
         say: Sequence[OutboxRow] = (),
     ) -> None:
-        wrong = [self._end_turn(text.clean(turn_id), state)]
+        wrong = [self._move_turn(turn_id, lambda turn: turn.end(state))]
         wrong += [self._finish(member, end) for member, end in members.items()]
         self._put_outbox(say)
         _raise_illegal(wrong)
@@ -218,22 +210,20 @@ class MemoryJournal:
     @at_once
     def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> None:
         wrong = self._finish(request_id, end)
-        self._end_turn(text.clean(request_id), end.of_turn)  # where it began one
+        self._end_open(text.clean(request_id), end.of_turn)
         self._put_outbox(say)
         _raise_illegal([wrong])
 
-    def _end_turn(self, turn_id: str, state: TurnEnd) -> str:
-        turn = self._turns.get(turn_id)
-        if turn is not None and turn.ended_at is None:
-            self._turns[turn_id] = dataclasses.replace(turn, state=state, ended_at=self._clock.now())
-            return ""
-        return _trouble(turn_id, turn, state)
+    def _end_open(self, turn_id: str, state: TurnEnd) -> None:
+        """End a turn where there is one that has not ended."""
+        if turn_id in self._turns and self._turns[turn_id].open:
+            self._move_turn(turn_id, lambda turn: turn.end(state))
 
     def _join(self, member: str, turn_id: str) -> str:
         row = self._inbox.get(text.clean(member))
         trouble = self._moved(member, lambda status: status.join(turn_id))
         if not trouble and row is not None and row.turn_id not in {None, turn_id}:
-            self._end_turn(row.turn_id or "", "done")
+            self._end_open(row.turn_id or "", "done")
         return trouble
 
     def _moved(self, request_id: str, move: Callable[[InboxRecord], InboxRecord]) -> str:
@@ -249,12 +239,19 @@ class MemoryJournal:
             self._set(after)
         return ""
 
-    def _move_turn(self, turn_id: str, to: TurnState) -> None:
-        turn = self._turns.get(turn_id)
-        if turn is None or turn.ended_at is not None:
-            raise errors.IllegalTransition(f"{turn_id} is {turn.state if turn else 'missing'}")
-        if turn.state != "stopping":
-            self._turns[turn_id] = dataclasses.replace(turn, state=to)
+    def _move_turn(self, turn_id: str, move: Callable[[TurnRecord], TurnRecord]) -> str:
+        """Make a transition of a turn; the trouble where there is none, or its state does not allow that."""
+        turn = self._turns.get(text.clean(turn_id))
+        if turn is None:
+            return f"{turn_id} is missing"
+        try:
+            after = move(turn)
+        except errors.IllegalTransition as error:
+            return f"{turn_id}: {error}"
+        if turn.open and not after.open:
+            after = dataclasses.replace(after, ended_at=self._clock.now())
+        self._turns[turn.id] = after
+        return ""
 
     def _finish(self, request_id: str, end: InboxEnd) -> str:
         if end.state not in get_args(FinalState):

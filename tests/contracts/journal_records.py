@@ -114,12 +114,12 @@ class RecordsContract(JournalRig):
         with pytest.raises(errors.IllegalTransition, match="unknown is missing"):
             await journal.join_turn(first, [third, "unknown"])
         await journal.begin_turn(other, CHAT, [other])
-        assert await journal.turn(first) == TurnRecord(first, CHAT, "running", began)
+        assert await journal.turn(first) == TurnRecord("running", id=first, chat_key=CHAT, begun_at=began)
         await journal.suspend_turn(first)
         journal = await self.restart(journal)
-        assert await journal.turn(first) == TurnRecord(first, CHAT, "suspended", began)
+        assert await journal.turn(first) == TurnRecord("suspended", id=first, chat_key=CHAT, begun_at=began)
         await journal.begin_turn(first, CHAT, [first])  # it goes on after a restart
-        assert await journal.turn(first) == TurnRecord(first, CHAT, "running", began)
+        assert await journal.turn(first) == TurnRecord("running", id=first, chat_key=CHAT, begun_at=began)
         await journal.suspend_turn(first)
         await journal.resume_turn(first)
         await journal.finish(second, WITHDRAWN)
@@ -128,10 +128,12 @@ class RecordsContract(JournalRig):
             errors.IllegalTransition, match=f"{second}: an inbound that is withdrawn cannot become failed"
         ):
             await journal.end_turn(first, "failed", {first: FAILED, second: FAILED, third: FAILED})
-        with pytest.raises(errors.IllegalTransition, match=f"{first} is failed"):
+        with pytest.raises(errors.IllegalTransition, match=f"{first}: a turn that is failed"):
             await journal.end_turn(first, "done", {first: ANSWERED})
         journal = await self.restart(journal)
-        assert await journal.turn(first) == TurnRecord(first, CHAT, "failed", began, began + 1)
+        assert await journal.turn(first) == TurnRecord(
+            "failed", id=first, chat_key=CHAT, begun_at=began, ended_at=began + 1
+        )
         records = [await journal.inbound(name) for name in (first, second, third, other)]
         assert [(one.state, one.turn_id) for one in records if one is not None] == [
             ("failed", first),
@@ -151,7 +153,9 @@ class RecordsContract(JournalRig):
         await journal.begin_turn(first, CHAT, [first, second])
         await clock.advance(1)
         await journal.begin_turn(second, CHAT, [second])
-        assert await journal.turn(first) == TurnRecord(first, CHAT, "done", began, began + 1)
+        assert await journal.turn(first) == TurnRecord(
+            "done", id=first, chat_key=CHAT, begun_at=began, ended_at=began + 1
+        )
         records = [await journal.inbound(name) for name in (first, second)]
         assert [(one.state, one.turn_id) for one in records if one is not None] == [
             ("in_turn", first),
@@ -185,9 +189,11 @@ class RecordsContract(JournalRig):
         await journal.resume_turn(first)
         journal = await self.restart(journal)
         await journal.begin_turn(first, CHAT, [first])
-        assert await journal.turn(first) == TurnRecord(first, CHAT, "stopping", began)
+        assert await journal.turn(first) == TurnRecord("stopping", id=first, chat_key=CHAT, begun_at=began)
         await journal.end_turn(first, "stopped", {first: STOPPED})
-        assert await journal.turn(first) == TurnRecord(first, CHAT, "stopped", began, clock.now())
+        assert await journal.turn(first) == TurnRecord(
+            "stopped", id=first, chat_key=CHAT, begun_at=began, ended_at=clock.now()
+        )
 
     async def test_a_turn_ends_with_the_message_that_began_it_and_with_no_other(
         self, journal: Journal, clock: FakeClock
@@ -199,9 +205,11 @@ class RecordsContract(JournalRig):
         await journal.begin_turn(first, CHAT, [first, second])
         await clock.advance(1)
         await journal.finish(second, WITHDRAWN)
-        assert await journal.turn(first) == TurnRecord(first, CHAT, "running", began)
+        assert await journal.turn(first) == TurnRecord("running", id=first, chat_key=CHAT, begun_at=began)
         await journal.finish(first, InboxEnd("stopped"))
-        assert await journal.turn(first) == TurnRecord(first, CHAT, "stopped", began, began + 1)
+        assert await journal.turn(first) == TurnRecord(
+            "stopped", id=first, chat_key=CHAT, begun_at=began, ended_at=began + 1
+        )
 
     async def test_the_first_end_counts_and_dead_is_a_state_of_its_own(self, journal: Journal) -> None:
         for number, end in ((1, WITHDRAWN), (2, InboxEnd("dead", "unreadable"))):

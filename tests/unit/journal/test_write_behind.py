@@ -130,8 +130,8 @@ async def test_behind_a_posted_write_that_is_refused_no_other_one_of_its_batch_i
     [
         (lambda post: post.put_outbox([outbound(2, state="no such state")]), "the journal cannot write this"),
         (lambda post: post.update_outbox(outbound(2, state="sent")), "is missing and cannot become sent"),
-        (lambda post: post.suspend_turn("no such turn"), "is missing and cannot become suspended"),
-        (lambda post: post.end_turn("no such turn", "done", {}), "is missing and cannot become done"),
+        (lambda post: post.suspend_turn("no turn"), "no turn is missing"),
+        (lambda post: post.end_turn("no such turn", "done", {}), "no such turn is missing"),
         (lambda post: post.begin_turn(ONE, inbound(1).chat_key, ["begun"]), "begun is missing"),
         (lambda post: post.join_turn(ONE, ["joined"]), "joined is missing"),
         (lambda post: post.finish("finished", ANSWERED), "finished is missing"),
