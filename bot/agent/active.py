@@ -239,8 +239,7 @@ class ActiveTurn:
 
     async def take_more(self) -> None:
         """Take up what the same person has sent meanwhile: part of this turn, answered with it."""
-        if self.request.take_more is not None:
-            self._late += self.request.take_more()
+        self._late += self.request.arrivals.take_more()
         await self.take_late()
 
     def ask_anew(self) -> None:
@@ -254,7 +253,7 @@ class ActiveTurn:
         if self._anew and anew:
             self._anew = False
             await self.take_more()
-            await self.request.joined()
+            await self.request.arrivals.joined()
 
     async def heard(self, listening: Coroutine[Any, Any, None], *, anew: bool) -> bool:
         """Listen to a model call; False where it was given up (`anew` says that it may be)."""
@@ -289,7 +288,7 @@ class ActiveTurn:
     async def started(self, call: Json, *, wait: bool) -> None:
         self._must_run()
         if wait:
-            self.request.acted()
+            self.request.arrivals.acted()
         begun = self.steps.begin(call["id"], "tool", call["name"])
         if wait and not all(await asyncio.shield(asyncio.gather(begun, self._ledger.flush()))):
             raise errors.StorageError("a tool call cannot be recorded")
@@ -444,7 +443,7 @@ class ActiveTurn:
         return self.reply.noted() if self.reply is not None else ()
 
     def _joining(self, inbound: Inbound) -> TurnRequest:
-        return TurnRequest(inbound.request_id, self.request.chat_key, inbound, files=self.request.files)
+        return TurnRequest(inbound.request_id, self.request.chat_key, inbound, arrivals=self.request.arrivals)
 
     async def _user_message(
         self, request: TurnRequest, wrong: Sequence[str] = (), news: Mapping[str, str] = prompt.NO_NEWS

@@ -39,7 +39,7 @@ async def user_message(
     own = prompt.for_person(deps.redact(words)) if words else None
     if own is not None and own in _told(seen):
         own = None
-    files = await request.files(inbound) if request.files is not None and inbound.attachments else ()
+    files = await request.arrivals.files(inbound) if inbound.attachments else ()
     return _without_secrets(
         prompt.user_message(
             request,

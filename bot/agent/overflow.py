@@ -151,23 +151,23 @@ async def _answer(
     deps = continuation.deps
     heard = turn.asks(request)
     reply: ModelReply | None = None
-    preview = turn.request.preview
+    chat = turn.reply
 
     async def listen() -> None:
         nonlocal reply
         speaks = False
         async for event in deps.models.model.stream(request):
             heard.take(event)
-            if preview is not None and heard.speaks and not speaks:
+            if chat is not None and heard.speaks and not speaks:
                 speaks = True
-                preview(heard.shown)
+                chat.preview(heard.shown)
             if isinstance(event, ModelReply):
                 reply = event
 
     try:
         if not await turn.heard(listen(), anew=not continuation.goes_on):
-            if preview is not None and heard.speaks:
-                preview(str)
+            if chat is not None and heard.speaks:
+                chat.preview(str)
             turn.steps.failed("begun anew")
             deps.log.write("steer", "the model is asked anew, with what was added meanwhile")
             return None

@@ -10,7 +10,7 @@ from bot.agent.ledger import Ledger
 from bot.agent.steps import WRITTEN, written
 from bot.context import blocks
 from bot.context.store import RunningTurn
-from bot.contracts.agent import SILENT, PriorReply, Reply, TurnRequest
+from bot.contracts.agent import SILENT, Arrivals, PriorReply, Reply, TurnRequest
 from bot.contracts.base import Json, Message
 from bot.contracts.journal import StepRecord
 from bot.contracts.outbound import Sent
@@ -29,17 +29,10 @@ class TrackedReply:
     `call` is the tool call that sent the last message; None where that was none, or is not known.
     """
 
-    def __init__(
-        self,
-        inner: Reply,
-        ledger: Ledger,
-        written: Callable[[], Sequence[str]] = tuple,
-        quiet: Callable[[], bool] = bool,
-    ) -> None:
-        self._quiet = quiet
+    def __init__(self, inner: Reply, ledger: Ledger, arrivals: Arrivals) -> None:
+        self._arrivals = arrivals
         self._inner = inner
         self._ledger = ledger
-        self._written = written
         self._before: tuple[str, ...] = ()
         self._noted = set[str]()
         self._told = set[str]()
@@ -52,9 +45,14 @@ class TrackedReply:
     @classmethod
     def of(cls, request: TurnRequest, ledger: Ledger) -> TrackedReply | None:
         """That of a turn; None where no chat waits for one."""
-        if request.reply is None:
-            return None
-        return cls(request.reply, ledger, request.written, request.quiet)
+        return cls(request.reply, ledger, request.arrivals) if request.reply is not None else None
+
+    @property
+    def written(self) -> Sequence[str]:
+        return self._inner.written
+
+    def preview(self, words: Callable[[], str]) -> None:
+        self._inner.preview(words)
 
     def noted(self) -> tuple[str, ...]:
         """Return the ids in the outbox of what was sent since the last call, for the transcript."""
@@ -86,13 +84,13 @@ class TrackedReply:
         self.settled = False
 
     def _since(self, known: set[str]) -> tuple[str, ...]:
-        new = tuple(one for one in (*self._before, *self._written()) if one not in known)
+        new = tuple(one for one in (*self._before, *self._inner.written) if one not in known)
         known.update(new)
         return new
 
     async def send(self, words: str, step_id: str | None = None) -> list[Sent]:
         if words.strip() == SILENT:
-            if not self._quiet():
+            if not self._arrivals.quiet:
                 raise errors.ToolError("They spoke to you. Send them an answer.")
             self.settled, self.call = True, step_id
             return []

@@ -200,7 +200,7 @@ async def _say_the_rest(turn: ActiveTurn, reply: ModelReply) -> TurnOutcome:
         words += TRUNCATED
     if turn.reply is None:
         return TurnOutcome("done", detail=words)
-    if not words and turn.request.quiet():
+    if not words and turn.request.arrivals.quiet:
         return _outcome(turn, None)
     if turn.answered() or not (words or turn.owes_answer()):
         return _outcome(turn, None)

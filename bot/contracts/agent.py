@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -15,6 +15,11 @@ from bot.contracts.provenance import Provenance
 class Reply(Protocol):
     """The way back to the chat that asked. The destination is fixed; the model cannot name one."""
 
+    @property
+    def written(self) -> Sequence[str]:
+        """The ids in the outbox of what was given to `send`, in order, whatever became of it."""
+        ...
+
     async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
         """Deliver one message (in parts where it is long). Cancelled, what is left of it goes out by itself. `step_id` is the
         tool call that says it, None where no call does.
@@ -23,17 +28,55 @@ class Reply(Protocol):
         """
         ...
 
+    def preview(self, words: Callable[[], str]) -> None:
+        """Show what is being said while it comes, until the next `send`; `words` gives it so far. Each of these words may be
+        the last that is shown for good where the answer breaks off; called again, the new ones take the place of those before.
+        """
+        ...
+
 
 SILENT = "[silent]"
 """The whole answer to words that were not said to the bot, where these need none. People never see it."""
 
 
-async def _at_once() -> None:
-    """There is nothing to wait for."""
+class Arrivals(Protocol):
+    """What comes for a turn from its chat while it runs."""
+
+    @property
+    def quiet(self) -> bool:
+        """True where nobody has spoken to the bot: it may answer `SILENT`."""
+        ...
+
+    async def files(self, inbound: Inbound) -> Sequence[SeenFile]:
+        """Results for the files of a message of this turn, in their order; asked again, it gives the same."""
+        ...
+
+    def take_more(self) -> list[Inbound]:
+        """Take what the same person has sent since the turn began; what is taken belongs to this turn."""
+        ...
+
+    async def joined(self) -> None:
+        """Return once all that was taken is on file as part of this turn."""
+        ...
+
+    def acted(self) -> None:
+        """Hear that something with effects is about to be done for this turn: from then on its question is not put anew."""
+        ...
 
 
-def _unheard() -> None:
-    """Nobody asks."""
+class NoArrivals:
+    """`Arrivals` of a turn to which nothing is added."""
+
+    quiet = False
+
+    async def files(self, inbound: Inbound) -> Sequence[SeenFile]:  # noqa: ARG002
+        return ()
+
+    def take_more(self) -> list[Inbound]:
+        return []
+
+    async def joined(self) -> None: ...
+    def acted(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +107,9 @@ class TurnRequest:
     """The text of a turn that no chat caused."""
     begun: tuple[PriorReply, ...] = ()
     """Replies that this turn began before a crash cut it off, in order."""
-    written: Callable[[], Sequence[str]] = tuple
-    """The ids in the outbox of what `reply` was given since then, in order, whatever became of it."""
-    preview: Callable[[Callable[[], str]], None] | None = None
-    """Shows what is being said while it comes, until the next `reply.send`: called with what gives the words so far.
-    Each of these words may be the last that is shown for good where the answer breaks off; called again, the new ones
-    take the place of those before.
-    """
-    files: Callable[[Inbound], Awaitable[Sequence[SeenFile]]] | None = None
-    """Results for the files of a message of this turn, in their order; asked again, it gives the same."""
-    take_more: Callable[[], list[Inbound]] | None = None
-    """Takes what the same person has sent since the turn began; what is taken belongs to this turn."""
+    arrivals: Arrivals = NoArrivals()  # noqa: RUF009 - it keeps nothing
     anew: bool = False
     """Something waits that is part of the question: it is taken before the model is asked."""
-    joined: Callable[[], Awaitable[object]] = _at_once
-    """Returns once all that was taken is on file as part of this turn."""
-    acted: Callable[[], None] = _unheard
-    """Called before anything with effects is done for this turn: from then on its question is not put anew."""
-    quiet: Callable[[], bool] = bool
-    """True where nobody has spoken to the bot: it may answer `SILENT`."""
     stopped: bool = False
     """It was stopped, and a crash came before it was closed: it is closed now, and says what it still owes."""
 

@@ -212,7 +212,7 @@ class Delivery:
         return begun
 
     def preview(self, to: Address, words: Callable[[], str], shown: Callable[[], None] = unseen) -> None:
-        """As `contracts.agent.TurnRequest.preview`, where the channel can do that and is set to. `shown` is called before
+        """As `contracts.agent.Reply.preview`, where the channel can do that and is set to. `shown` is called before
         anything of it is.
         """
         self._previews.begin(to, words, shown)
@@ -322,7 +322,9 @@ class ChatReply:
         self._below = below
         self._shown = shown
         self.written: list[str] = []
-        """The ids in the outbox of all that was to be sent."""
+
+    def preview(self, words: Callable[[], str]) -> None:
+        self._delivery.preview(self._to, words, shown=self._shown)
 
     async def send(self, words: str, step_id: str | None = None) -> list[Sent]:
         self._shown()

@@ -12,8 +12,8 @@ from bot.context.deletions import REMOVED
 from bot.contracts.agent import Agent, TurnRequest
 from bot.contracts.channel import TITLE, Manifest
 from bot.contracts.environment import Clock, Log
-from bot.contracts.inbound import Inbound
-from bot.contracts.journal import ANSWERED, FAILED, STOPPED, InboxEnd, Journal
+from bot.contracts.inbound import Inbound, SeenFile
+from bot.contracts.journal import ANSWERED, FAILED, STOPPED, InboxEnd, InboxWrites, Journal
 from bot.contracts.outbound import Address
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.attachments import FileReader, may_hold_text, unseen
@@ -89,6 +89,63 @@ async def working(
 
 _ENDS = {"done": ANSWERED, "failed": FAILED, "stopped": STOPPED}
 EMPTY = "Your message was empty. What would you like to tell me?"
+
+
+class TurnArrivals:
+    """`contracts.agent.Arrivals` of one turn. Only what `steers` is taken into a turn that runs."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        reading: Reading,
+        scheduler: Scheduler,
+        post: InboxWrites,
+        delivery: Delivery,
+        tasks: BackgroundTasks,
+        *,
+        steers: bool,
+    ) -> None:
+        self._turn = turn
+        self._reading = reading
+        self._scheduler = scheduler
+        self._post = post
+        self._delivery = delivery
+        self._tasks = tasks
+        self._steers = steers
+        self._joining: list[Awaitable[None]] = []
+
+    @property
+    def quiet(self) -> bool:
+        return all(one.overheard for one in self._turn.left)
+
+    async def files(self, inbound: Inbound) -> Sequence[SeenFile]:
+        return await self._reading.seen(self._turn, inbound)
+
+    def take_more(self) -> list[Inbound]:
+        more = self.take() if self._steers else []
+        for one in more:
+            if one.kind == "message" and one.message_id is not None:
+                self._tasks.start(self._delivery.react(Address.of(one), one.message_id))
+        return more
+
+    def take(self) -> list[Inbound]:
+        """Take what its person has sent since the turn began, also before the agent has it; it is part of the turn now."""
+        first = self._turn.first
+        if self._scheduler.running(first.chat_key) is not self._turn:
+            return []
+        more = self._scheduler.take_more(first.chat_key)
+        if more:
+            # The journal keeps its order, so nobody waits for that but a question that is put anew.
+            self._joining.append(self._post.join_turn(first.request_id, [one.request_id for one in more]))
+        return more
+
+    async def joined(self) -> None:
+        """As in the protocol. What the disk refuses is written once it takes something again."""
+        await asyncio.gather(*[asyncio.shield(one) for one in self._joining])
+
+    def acted(self) -> None:
+        if self._scheduler.running(self._turn.first.chat_key) is self._turn:
+            self._scheduler.apply(self._turn.first.chat_key, Acted())
 
 
 class TurnRunner:
@@ -209,7 +266,16 @@ class TurnRunner:
         async with working(self._delivery, to, self._clock, every, shown=shown, rests=rests, title=title):
             context = await self._reading.thread(turn)
             begun = await self._delivery.resume(to) if turn.plan.begun else ()
-            says = await self._complete(turn)
+            arrivals = TurnArrivals(
+                turn,
+                self._reading,
+                self._scheduler,
+                self._journal.post,
+                self._delivery,
+                self._tasks,
+                steers=self._mode.steers,
+            )
+            says = await self._complete(turn, arrivals)
             stopped = turn.stopped or not turn.left
             if stopped and not turn.plan.begun:
                 return Ending(STOPPED)
@@ -217,26 +283,17 @@ class TurnRunner:
                 turn.below.clear()  # it stands below what they were sent
             elif not says and not stopped:
                 return _unanswered(turn, "\n".join(turn.below))
-            joining: list[Awaitable[object]] = []
-            acted = partial(self._acted, turn)
-            reply = ChatReply(self._delivery, to, turn.below, acted)
             anew = bool(self._scheduler.apply(first.chat_key, Asked()))
             request = TurnRequest(
                 first.request_id,
                 first.chat_key,
                 inbound=first if first in turn.left else _blank(first),
                 context=context,
-                reply=reply,
+                reply=ChatReply(self._delivery, to, turn.below, arrivals.acted),
                 also=tuple(one for one in turn.left if one is not first),
-                files=partial(self._reading.seen, turn),
-                take_more=partial(self._taken, turn, joining) if self._mode.steers else None,
+                arrivals=arrivals,
                 anew=anew,
-                joined=partial(_settled, joining),
-                acted=acted,
-                preview=partial(self._delivery.preview, to, shown=acted),
                 begun=begun,
-                written=lambda: reply.written,
-                quiet=partial(_overheard, turn),
                 stopped=stopped,
             )
             outcome = await self._agent.run(request)
@@ -246,7 +303,7 @@ class TurnRunner:
         notice = [] if outcome.notice is None or unasked else [outcome.notice, *turn.below]
         return Ending(_ENDS[outcome.status], "\n\n".join(notice))
 
-    async def _complete(self, turn: Turn) -> bool:
+    async def _complete(self, turn: Turn, arrivals: TurnArrivals) -> bool:
         """Read the files of a turn, with what its person sends meanwhile where that is one turn; whether it says anything
         then. What was deleted meanwhile is gone.
         """
@@ -254,27 +311,8 @@ class TurnRunner:
         while more and not turn.stopped:
             says = await self._reading.files(turn)
             await self._removals.settled(turn.first.chat_key)
-            more = bool(self._taken(turn))
+            more = bool(arrivals.take())
         return says
-
-    def _acted(self, turn: Turn) -> None:
-        if self._scheduler.running(turn.first.chat_key) is turn:
-            self._scheduler.apply(turn.first.chat_key, Acted())
-
-    def _taken(self, turn: Turn, joining: list[Awaitable[object]] | None = None) -> list[Inbound]:
-        """Take what its person has sent since a turn began; it is part of the turn now, and `joining` has what writes that."""
-        if self._scheduler.running(turn.first.chat_key) is not turn:
-            return []
-        more = self._scheduler.take_more(turn.first.chat_key)
-        if more:
-            # The journal keeps its order, so nobody waits for that but a question that is put anew.
-            joined = self._journal.post.join_turn(turn.first.request_id, [one.request_id for one in more])
-            if joining is not None:
-                joining.append(joined)
-                for one in more:
-                    if one.kind == "message" and one.message_id is not None:
-                        self._tasks.start(self._delivery.react(Address.of(one), one.message_id))
-        return more
 
     async def _recorded(self, change: Awaitable[None]) -> None:
         """Await a change on disk. Where that refuses, work goes on; what stays unfinished is for the next start."""
@@ -282,11 +320,6 @@ class TurnRunner:
             await change
         except errors.StorageError as error:
             self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
-
-
-async def _settled(writes: Sequence[Awaitable[object]]) -> None:
-    """Return once these are on file. What the disk refuses is written once it takes something again."""
-    await asyncio.gather(*[asyncio.shield(one) for one in writes])
 
 
 def _unanswered(turn: Turn, words: str) -> Ending:
@@ -298,11 +331,6 @@ def _unanswered(turn: Turn, words: str) -> Ending:
 def _unasked(turn: Turn) -> bool:
     """True where all of its messages were only said in the chat: nobody waits for anything."""
     return all(one.addressed == "chat" for one in turn.left)
-
-
-def _overheard(turn: Turn) -> bool:
-    """True where none of its messages speaks to the bot: it need not answer."""
-    return all(one.overheard for one in turn.left)
 
 
 def _blank(inbound: Inbound) -> Inbound:

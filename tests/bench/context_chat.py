@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -187,15 +187,15 @@ class Look:
 class Screen:
     """`contracts.agent.Reply` that keeps nothing."""
 
+    written: Sequence[str] = ()
+
     def __init__(self) -> None:
         self._ids = itertools.count(1)
 
-    async def send(
-        self, text: str, step_id: str | None = None, *, after: Awaitable[object] | None = None
-    ) -> list[Sent]:
-        if after is not None:
-            await after
+    async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
         return [Sent(str(next(self._ids)))]
+
+    def preview(self, words: Callable[[], str]) -> None: ...
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from bot import errors, text
 from bot.agent.claims import performed_actions, reading
@@ -48,6 +48,13 @@ class CheckedReply:
         self._steps = steps
         self._log = log
         self._corrected = False
+
+    @property
+    def written(self) -> Sequence[str]:
+        return self._inner.written
+
+    def preview(self, words: Callable[[], str]) -> None:
+        self._inner.preview(words)
 
     async def send(self, words: str, step_id: str | None = None) -> list[Sent]:
         """Deliver, as `contracts.agent.Reply.send`. Raises also `errors.ClaimUnfounded`."""

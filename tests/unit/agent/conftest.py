@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,12 @@ from bot.agent.recording import RecordedModel
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
-from bot.contracts.agent import PriorReply, TurnOutcome, TurnRequest
+from bot.contracts.agent import NoArrivals, PriorReply, Reply, TurnOutcome, TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.outbound import Sent
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
@@ -46,16 +46,56 @@ KEY = ChatKey.parse("telegram:chat:1")
 
 @dataclass
 class Chat:
-    """`contracts.agent.Reply`: what people see; `failures` are raised first."""
+    """`contracts.agent.Reply`: what people see; `failures` are raised first. What its outbox has `written` is told by tests."""
 
     seen: list[str] = field(default_factory=list)
     failures: list[errors.DeliveryFailed] = field(default_factory=list)
+    written: Sequence[str] = ()
 
     async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
         if self.failures:
             raise self.failures.pop(0)
         self.seen.append(text)
         return [Sent(str(len(self.seen)))]
+
+    def preview(self, words: Callable[[], str]) -> None: ...
+
+
+class Written:
+    """`contracts.agent.Reply` around another one; its outbox has the ids that `written` gives."""
+
+    def __init__(self, inner: Reply, written: Callable[[], Sequence[str]]) -> None:
+        self._inner = inner
+        self._written = written
+        self.preview = inner.preview
+        self.send = inner.send
+
+    @property
+    def written(self) -> Sequence[str]:
+        return self._written()
+
+
+def each(waiting: list[Inbound]) -> Callable[[], list[Inbound]]:
+    """Take what waits one by one, the last first."""
+    return lambda: [waiting.pop()] if waiting else []
+
+
+class Added(NoArrivals):
+    """`contracts.agent.Arrivals` with what `take_more` gives and what `files` were read."""
+
+    def __init__(
+        self,
+        take_more: Callable[[], list[Inbound]] = list,
+        files: Callable[[Inbound], Awaitable[Sequence[SeenFile]]] | None = None,
+        *,
+        quiet: bool = False,
+    ) -> None:
+        self.quiet = quiet
+        self.take_more = take_more  # type: ignore[method-assign]
+        self._files = files
+
+    async def files(self, inbound: Inbound) -> Sequence[SeenFile]:
+        return await self._files(inbound) if self._files is not None else ()
 
 
 def changed(deps: AgentDeps, **changes: Any) -> AgentDeps:
@@ -155,7 +195,7 @@ class Bench:
                 inbound.ts, "user", text, request_id=inbound.request_id, message_id=inbound.message_id
             )
         return await self.pool.run(
-            TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=self.chat, **more)
+            TurnRequest(inbound.request_id, KEY, inbound=inbound, **{"reply": self.chat} | more)
         )
 
     async def store(

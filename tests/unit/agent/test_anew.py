@@ -3,47 +3,55 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.agent import NoArrivals, TurnOutcome, TurnRequest
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ToolInputDelta
 from bot.testing.model import reply, text, tool_use
-from tests.unit.agent.conftest import KEY, Bench, words
+from tests.unit.agent.conftest import KEY, Bench, Chat, words
 from tests.unit.gateway.outgoing import until
 
 
-class Adding:
+class Watched(Chat):
+    """A chat that keeps what is `shown` in it while it comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: list[str] = []
+
+    def preview(self, words: Callable[[], str]) -> None:
+        self.shown.append(words())
+
+
+class Adding(NoArrivals):
     """A person who adds to a turn; `recorded` is set once that is on file."""
 
     def __init__(self, bench: Bench, words: str = "the question") -> None:
         self.bench = bench
+        self.bench.chat = self.chat = Watched()
         self.inbound = bench.inbound(words)
         self.waiting: list[Inbound] = []
         self.recorded = asyncio.Event()
         self.recorded.set()
-        self.acted = 0
-        self.shown: list[str] = []
+        self.acts = 0
 
-    def act(self) -> None:
-        self.acted += 1
+    def acted(self) -> None:
+        self.acts += 1
 
-    def take(self) -> list[Inbound]:
+    async def joined(self) -> None:
+        await self.recorded.wait()
+
+    def take_more(self) -> list[Inbound]:
         taken, self.waiting = self.waiting, []
         return taken
 
     def request(self, **more: Any) -> TurnRequest:
-        fields: dict[str, Any] = {
-            "inbound": self.inbound,
-            "reply": self.bench.chat,
-            "take_more": self.take,
-            "joined": self.recorded.wait,
-            "acted": self.act,
-            "preview": lambda shown: self.shown.append(shown()),
-        }
-        return TurnRequest(self.inbound.request_id, KEY, **(fields | more))
+        name = self.inbound.request_id
+        return TurnRequest(name, KEY, self.inbound, reply=self.chat, arrivals=self, **more)
 
     def run(self) -> asyncio.Task[TurnOutcome]:
         return asyncio.create_task(self.bench.pool.run(self.request()))
@@ -137,17 +145,17 @@ async def test_before_anything_with_effects_is_done_the_gateway_hears_of_it(
     seen: list[int] = []
 
     def look(_: Any) -> Any:
-        seen.append(adding.acted)
+        seen.append(adding.acts)
         return reply(tool_use("skills_list"))
 
     def change(_: Any) -> Any:
-        seen.append(adding.acted)
+        seen.append(adding.acts)
         return reply(tool_use("write_file", path="a.txt", content="a"))
 
     bench.model.answers.extend([look, change])
     await adding.run()
     assert seen == [0, 0]
-    assert adding.acted == 1
+    assert adding.acts == 1
 
 
 async def test_what_was_about_to_be_shown_of_the_call_is_not(bench: Bench, adding: Adding) -> None:
@@ -155,7 +163,7 @@ async def test_what_was_about_to_be_shown_of_the_call_is_not(bench: Bench, addin
     stream, hold = bench.model.stream, asyncio.Event()
 
     async def speaking(request: Any) -> Any:
-        if not adding.shown:
+        if not adding.chat.shown:
             yield ToolInputDelta("t1", "chat_send", '{"text": "The first')
             await hold.wait()
         async for event in stream(request):
@@ -164,10 +172,10 @@ async def test_what_was_about_to_be_shown_of_the_call_is_not(bench: Bench, addin
     bench.model.hold = None
     bench.model.stream = speaking  # type: ignore[method-assign]
     turn = adding.run()
-    await until(lambda: bool(adding.shown))
+    await until(lambda: bool(adding.chat.shown))
     await adding.add("and this")
     await turn
-    assert adding.shown == ["The first", ""]
+    assert adding.chat.shown == ["The first", ""]
     assert bench.chat.seen == ["echo: and this"]
 
 

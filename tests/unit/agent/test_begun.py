@@ -17,7 +17,7 @@ from bot.contracts.model import ModelReply, TextDelta
 from bot.contracts.outbound import Sent
 from bot.testing.model import reply, text, tool_use
 from bot.tools.builtin.chat_send import UNCERTAIN, partly_delivered_words
-from tests.unit.agent.conftest import KEY, Bench, Chat, said
+from tests.unit.agent.conftest import KEY, Added, Bench, Chat, Written, each, said
 from tests.unit.agent.test_partial import Hanging
 from tests.unit.agent.test_resume import ask, killed, killed_at_its_end
 from tests.unit.agent.test_turn import Press
@@ -47,7 +47,7 @@ async def cut_in_a_send(bench: Bench, request: TurnRequest, *answers: Any, wrote
     """Let the process die in the last message of these answers."""
     slow = Slow(*wrote)
     bench.model.answers += answers
-    await killed(bench, replace(request, reply=slow, written=lambda: slow.written), slow.sending)
+    await killed(bench, replace(request, reply=slow), slow.sending)
 
 
 async def test_what_waits_for_its_platform_is_not_taken_for_the_next_message(bench: Bench) -> None:
@@ -62,7 +62,7 @@ async def test_what_waits_for_its_platform_is_not_taken_for_the_next_message(ben
         reply(tool_use("chat_send", text="One.", more=True)),
         reply(tool_use("chat_send", text="Two.")),
     ]
-    await killed(bench, replace(request, reply=Both(), written=lambda: ["o1"]), slow.sending)
+    await killed(bench, replace(request, reply=Written(Both(), lambda: ["o1"])), slow.sending)
     await bench.pool.run(replace(request, begun=(WAITS,)))
     assert bench.chat.seen == ["Two."]
 
@@ -83,7 +83,7 @@ async def test_where_the_journal_could_not_record_what_a_call_said_the_transcrip
         reply(tool_use("chat_send", text="One.", more=True)),
         reply(tool_use("chat_send", text="Two.")),
     ]
-    await killed(bench, replace(request, reply=Both(), written=lambda: ["o1"]), slow.sending)
+    await killed(bench, replace(request, reply=Written(Both(), lambda: ["o1"])), slow.sending)
     bench.journal.end_step = end_step  # type: ignore[method-assign]
     await bench.pool.run(replace(request, begun=said("o1")))
     assert bench.chat.seen == ["Two."]
@@ -125,7 +125,7 @@ async def test_what_was_refused_is_said_again_and_is_not_part_of_the_next_messag
             return await (slow if chat.seen else chat).send(text)
 
     bench.model.answers += [reply(tool_use("chat_send", text="Two."))]
-    again = replace(request, reply=Both(), written=lambda: ["o2"], begun=(REFUSED,))
+    again = replace(request, reply=Written(Both(), lambda: ["o2"]), begun=(REFUSED,))
     await killed(bench, again, slow.sending)
     assert chat.seen == ["One."]
     await bench.pool.run(replace(request, begun=(REFUSED, PriorReply("o2", ("m2",)))))
@@ -182,9 +182,9 @@ async def test_what_joined_is_answered_by_what_was_said_after_it_whatever_became
         async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
             return await (slow if chat.seen else chat).send(text)
 
-    request = ask(bench, take_more=lambda: [late.pop()] if late else [])
+    request = ask(bench, arrivals=Added(each(late)))
     bench.model.answers += [reply(tool_use("chat_send", text="One.")), reply(text("Both."))]
-    await killed(bench, replace(request, reply=Both(), written=lambda: ["o1"]), slow.sending)
+    await killed(bench, replace(request, reply=Written(Both(), lambda: ["o1"])), slow.sending)
     await bench.pool.run(replace(request, begun=begun))
     assert bench.chat.seen == seen
 
@@ -212,12 +212,12 @@ async def test_what_the_transcript_never_got_does_not_stand_for_what_the_model_s
     bench.transcript.append = full  # type: ignore[method-assign]
     request = ask(bench)
     bench.model.answers += [reply(tool_use("chat_send", text="Let me see."))]
-    await killed(bench, replace(request, reply=Sending(), written=lambda: ["o1"]), sent)
+    await killed(bench, replace(request, reply=Written(Sending(), lambda: ["o1"])), sent)
     bench.transcript.append = append  # type: ignore[method-assign]
     assert [line.type for line in await bench.transcript.load(KEY)] == ["turn_start", "user"]
     slow, chat = Slow(), Chat()
     bench.model.answers += [answer]
-    again = replace(request, begun=said("o1"), written=list)
+    again = replace(request, begun=said("o1"))
     if answer.stop_reason == "tool_use":
         await killed(bench, replace(again, reply=slow), slow.sending)
     await bench.pool.run(replace(again, reply=chat))
@@ -229,7 +229,7 @@ async def test_what_joined_a_turn_that_has_ended_is_not_answered_again(bench: Be
     bench.add_tools(press)
     late = [bench.inbound("and blue")]
     (joined,) = late
-    request = ask(bench, take_more=lambda: [late.pop()] if late else [])
+    request = ask(bench, arrivals=Added(each(late)))
     bench.model.answers += [reply(tool_use("press")), reply(text("Blue it is."))]
     await bench.pool.run(request)
     bench.restart()
@@ -245,7 +245,7 @@ async def test_nor_is_it_told_once_more_why_it_got_no_answer(bench: Bench) -> No
     bench.add_tools(press)
     late = [bench.inbound("and blue")]
     (joined,) = late
-    request = ask(bench, take_more=lambda: [late.pop()] if late else [])
+    request = ask(bench, arrivals=Added(each(late)))
     bench.model.answers += [reply(tool_use("press")), errors.Overloaded("529")]
     assert (await bench.pool.run(request)).notice == errors.Overloaded.person
     bench.restart()
@@ -256,6 +256,6 @@ async def test_nor_is_it_told_once_more_why_it_got_no_answer(bench: Bench) -> No
 async def test_a_message_sent_before_a_crash_settles_the_turn(bench: Bench) -> None:
     request = ask(bench)
     bench.model.answers += [reply(tool_use("chat_send", text="The answer."))]
-    await killed_at_its_end(bench, replace(request, written=lambda: ["o1"]))
+    await killed_at_its_end(bench, replace(request, reply=Written(bench.chat, lambda: ["o1"])))
     await bench.pool.run(replace(request, begun=(UNKNOWN,)))
     assert (bench.chat.seen, len(bench.model.requests)) == (["The answer."], 1)

@@ -28,7 +28,7 @@ from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.journal import JournalFailure
 from bot.testing.model import ScriptedModel, reply, text
-from tests.unit.agent.conftest import KEY, Bench, Chat, said
+from tests.unit.agent.conftest import KEY, Added, Bench, Chat, Written, said
 from tests.unit.agent.test_turn import Press
 
 When = Literal["before", "torn", "after"]
@@ -179,11 +179,12 @@ async def request(world: World) -> TurnRequest:
         FIRST.request_id,
         KEY,
         FIRST,
-        reply=world.chat,
+        reply=Written(
+            world.chat, lambda: [str(number + 1) for number in range(before, len(world.chat.seen))]
+        ),
         also=(BURST,),
-        take_more=lambda: [joined.pop()] if joined and world.pressing else [],
+        arrivals=Added(lambda: [joined.pop()] if joined and world.pressing else []),
         begun=said(*(str(number + 1) for number in range(before))),
-        written=lambda: [str(number + 1) for number in range(before, len(world.chat.seen))],
     )
 
 

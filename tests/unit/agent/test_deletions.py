@@ -19,7 +19,7 @@ from bot.history import provenance
 from bot.history.memories import Memories
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
-from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.conftest import KEY, Added, Bench
 from tests.unit.agent.keeping import SUMMARY, Answers
 from tests.unit.agent.test_resume import ask, killed_while_asking
 
@@ -204,7 +204,7 @@ async def test_a_message_that_joined_a_turn_is_blanked_alone(bench: Bench) -> No
     joined = bench.inbound("my secret is 鯨")
     more = [[joined], []]
     bench.model.answers += [reply(tool_use("skills_list")), reply(text("fine"))]
-    await bench.say("look it up", take_more=lambda: more.pop(0) if more else [])
+    await bench.say("look it up", arrivals=Added(lambda: more.pop(0) if more else []))
     await remove(bench, joined.message_id or "", joined.request_id)
     await bench.say("and now?")
     assert "鯨" not in spoken(bench)

@@ -13,7 +13,7 @@ from bot.context.deletions import REMOVED
 from bot.contracts.agent import TurnRequest
 from bot.contracts.inbound import Attachment, Inbound, SeenFile
 from bot.testing.model import reply, tool_use
-from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.conftest import KEY, Added, Bench
 from tests.unit.agent.test_deletions import remove
 from tests.unit.agent.test_recording import again
 from tests.unit.agent.test_resume import killed_while_asking
@@ -23,7 +23,7 @@ SEEN = SeenFile("01ARZ3NDEKTSV4RRFFQ69G5FAV", 9_000, 40, "error 42 in line 7")
 
 
 class Files:
-    """`TurnRequest.files` that counts how often it is asked."""
+    """`Arrivals.files` that counts how often it is asked."""
 
     def __init__(self, *seen: SeenFile) -> None:
         self.seen = seen or (SEEN,)
@@ -41,7 +41,9 @@ class Files:
 
 def request(bench: Bench, files: Files, words: str = "what is this?", **more: Any) -> TurnRequest:
     inbound = bench.inbound(words, attachments=(FILE,))
-    return TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat, files=files, **more)
+    return TurnRequest(
+        inbound.request_id, KEY, inbound=inbound, reply=bench.chat, arrivals=Added(files=files), **more
+    )
 
 
 def texts(message: Any) -> list[str]:
@@ -106,7 +108,7 @@ async def test_a_message_with_a_file_that_joins_is_read_when_it_is_taken_up(benc
     ]
     inbound = bench.inbound("first")
     asked = TurnRequest(
-        inbound.request_id, KEY, inbound=inbound, reply=bench.chat, files=files, take_more=take
+        inbound.request_id, KEY, inbound=inbound, reply=bench.chat, arrivals=Added(take, files)
     )
     assert (await bench.pool.run(asked)).status == "done"
     joined = bench.model.requests[1].messages[-1]
@@ -125,7 +127,7 @@ async def test_a_stop_ends_the_reading_of_what_joined_and_keeps_its_words(bench:
     bench.model.answers += [reply(tool_use("skills_list"))]
     inbound = bench.inbound("first")
     asked = TurnRequest(
-        inbound.request_id, KEY, inbound=inbound, reply=bench.chat, files=files, take_more=take
+        inbound.request_id, KEY, inbound=inbound, reply=bench.chat, arrivals=Added(take, files)
     )
     running = asyncio.create_task(bench.pool.run(asked))
     await files.began.wait()

@@ -32,7 +32,7 @@ from bot.testing.anthropic_cache import Binding, check_breakpoints
 from bot.testing.anthropic_compaction import Compactions
 from bot.testing.model import ScriptedModel, reply, text, tool_use
 from tests.shares import one_in
-from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.conftest import KEY, Added, Bench
 from tests.unit.agent.short_bench import AtOnce, ShortBench
 
 SUMMARY = "<summary>## What happened\n- 聊天\n## Open tasks\n(none)\n</summary>"
@@ -298,7 +298,9 @@ async def turn(bench: Bench, rng: random.Random, number: int) -> None:
     bench.model.answers.extend(rng.choice(ANSWERS)(rng) for _ in range(rng.randrange(5)))
     more = [bench.inbound(f"and {number}")] if rng.random() < 0.4 else []
     saying = asyncio.create_task(
-        bench.say(f"message {number}", take_more=lambda: [more.pop()] if more and rng.random() < 0.6 else [])
+        bench.say(
+            f"message {number}", arrivals=Added(lambda: [more.pop()] if more and rng.random() < 0.6 else [])
+        )
     )
     if rng.random() < 0.3:
         for _ in range(rng.randrange(30)):

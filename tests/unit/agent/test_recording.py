@@ -30,7 +30,7 @@ from bot.testing.anthropic import AnthropicServer
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.model import reply, text, tool_use
 from tests.shares import one_in
-from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.conftest import KEY, Added, Bench, each
 from tests.unit.agent.short_bench import ShortBench
 from tests.unit.agent.test_deletions import remove
 from tests.unit.agent.test_random import SUMMARY, converse
@@ -128,7 +128,9 @@ async def test_each_body_is_made_again_as_the_provider_got_it(
         say.reply(say.tool_use("chat_send", {"text": "完了", "more": True})),
         say.reply(say.text("done")),
     )
-    await bench.say("Was war das?", take_more=lambda: [more.pop()] if more and len(server.heard) > 1 else [])
+    await bench.say(
+        "Was war das?", arrivals=Added(lambda: [more.pop()] if more and len(server.heard) > 1 else [])
+    )
     bench.restart()
     server.then(say.reply(say.tool_use("list_dir", {"path": "."})), say.reply(say.text("two")))
     await bench.say("والآن؟")
@@ -169,7 +171,7 @@ async def test_what_a_call_came_to_stands_beside_it(bench: Bench) -> None:
     bench.model.answers.extend(
         [reply(tool_use("skills_list")), reply(text("all")), reply(stop_reason="refusal")]
     )
-    await bench.say("hello", take_more=lambda: [more.pop()] if more else [])
+    await bench.say("hello", arrivals=Added(each(more)))
     await bench.say("bad")
     first, second = await request_ids(bench)
     turn = await again(bench, joined)

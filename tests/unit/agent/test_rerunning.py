@@ -16,7 +16,7 @@ from bot.contracts.provenance import ORIGIN
 from bot.llm.body import wire
 from bot.testing import anthropic_rules as rules
 from bot.testing.model import ScriptedModel, reply, text, tool_use
-from tests.unit.agent.conftest import Bench
+from tests.unit.agent.conftest import Added, Bench, each
 from tests.unit.agent.test_deletions import remove
 from tests.unit.agent.test_recording import again, request_ids
 
@@ -54,7 +54,7 @@ async def test_what_the_turn_called_has_its_result_and_nothing_runs(bench: Bench
         ]
     )
     more = [bench.inbound("and blue")]
-    await bench.say("go", take_more=lambda: [more.pop()] if more else [])
+    await bench.say("go", arrivals=Added(each(more)))
     (request_id,) = (await request_ids(bench))[-1:]
     turn = await again(bench, request_id)
     kept = {file: file.read_bytes() for file in bench.root.rglob("*.*") if file.is_file()}

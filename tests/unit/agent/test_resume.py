@@ -15,14 +15,14 @@ from bot.contracts.journal import StepRecord
 from bot.contracts.model import ModelReply
 from bot.contracts.transcript import TranscriptLine
 from bot.testing.model import reply, text, tool_use
-from tests.unit.agent.conftest import KEY, Bench, Chat, said, words
+from tests.unit.agent.conftest import KEY, Added, Bench, Chat, Written, each, said, words
 from tests.unit.agent.test_turn import Press
 
 
 def ask(bench: Bench, words: str = "do it", **more: Any) -> TurnRequest:
     inbound, chat = bench.inbound(words), bench.chat
-    more.setdefault("written", lambda: [str(number + 1) for number in range(len(chat.seen))])
-    return TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=chat, **more)
+    reply = Written(chat, lambda: [str(number + 1) for number in range(len(chat.seen))])
+    return TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=reply, **more)
 
 
 async def killed(bench: Bench, request: TurnRequest, reached: asyncio.Event) -> None:
@@ -146,7 +146,9 @@ async def test_what_has_come_in_since_such_a_kill_is_answered(bench: Bench) -> N
     await killed_at_its_end(bench, request)
     joined = bench.inbound("and this?")
     bench.model.answers += [reply(tool_use("chat_send", text="That too."))]
-    again = replace(request, begun=said("1"), take_more=lambda: [joined] if not bench.chat.seen[1:] else [])
+    again = replace(
+        request, begun=said("1"), arrivals=Added(lambda: [joined] if not bench.chat.seen[1:] else [])
+    )
     await bench.pool.run(again)
     assert bench.chat.seen == ["The answer.", "That too."]
     assert words(bench.sent[-1]) == ["and this?"]
@@ -306,7 +308,7 @@ async def test_what_joined_the_turn_is_known_after_the_crash(bench: Bench) -> No
     bench.add_tools(press)
     more = [bench.inbound("and blue")]
     joined = more[0].request_id
-    request = ask(bench, take_more=lambda: [more.pop()] if more else [])
+    request = ask(bench, arrivals=Added(each(more)))
     bench.model.answers += [reply(tool_use("press"))]
     await killed_while_asking(bench, request, 2)
     assert await bench.pool.cut_off(KEY) == (request.request_id, joined)

@@ -15,7 +15,7 @@ from bot.contracts.transcript import Meta
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk, Kind
 from bot.testing.model import reply, text, tool_use
-from tests.unit.agent.conftest import KEY, Bench, words
+from tests.unit.agent.conftest import KEY, Added, Bench, each, words
 from tests.unit.agent.test_random import as_from_the_beginning, restarted
 
 
@@ -144,7 +144,7 @@ async def test_a_message_that_joined_a_turn_names_that_turn(bench: Bench) -> Non
     more = [bench.inbound("and this")]
     late = more[0].request_id
     bench.model.answers += [reply(tool_use("skills_list")), reply(text("both"))]
-    await bench.say("first", archive=False, take_more=lambda: [more.pop()] if more else [])
+    await bench.say("first", archive=False, arrivals=Added(each(more)))
     await talk(bench, "later")
     assert (await bench.pool.fork(KEY, request_id=late)).turns == 1
 

@@ -12,7 +12,7 @@ import pytest
 from bot import errors
 from bot.agent import reply as agent_reply
 from bot.agent.steps import StepLog
-from bot.contracts.agent import PriorReply, TurnRequest
+from bot.contracts.agent import NoArrivals, PriorReply, TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
@@ -21,7 +21,7 @@ from bot.contracts.model import ModelReply, Usage
 from bot.testing.journal import JournalFailure
 from bot.testing.model import reply, text, tool_use
 from bot.tools.dispatch import UNRECORDED
-from tests.unit.agent.conftest import KEY, Bench, said, words
+from tests.unit.agent.conftest import KEY, Added, Bench, Written, each, said, words
 from tests.unit.agent.test_turn import Press
 from tests.unit.gateway.test_hard_times import Hanging
 
@@ -71,7 +71,9 @@ async def test_tools_are_recorded_with_their_results_and_what_they_said(bench: B
         reply(tool_use("skills_list"), tool_use("nonsense")),
         reply(),
     ]
-    await bench.say("hello", written=lambda: [f"o{number}" for number, _ in enumerate(bench.chat.seen)])
+    chat = bench.chat
+    written = Written(chat, lambda: [f"o{number}" for number, _ in enumerate(chat.seen)])
+    await bench.say("hello", reply=written)
     steps = [step for step in await steps_of(bench) if step.kind == "tool"]
     assert [step.name for step in steps[:3]] == ["press", "chat_send", "chat_send"]
     assert all(step.ended_at for step in steps)
@@ -225,9 +227,7 @@ async def test_what_a_person_changed_is_told_with_the_time_of_the_message_that_i
     bench.add_tools(press)
     more = [bench.inbound("Treffen um fünf 🕔", kind="edit", message_id="m1", ts=first.ts + 60_000)]
     bench.model.answers += [reply(tool_use("press")), reply(tool_use("chat_send", text="Fünf.")), reply()]
-    request = TurnRequest(
-        first.request_id, KEY, inbound=first, reply=bench.chat, take_more=lambda: [more.pop()] if more else []
-    )
+    request = TurnRequest(first.request_id, KEY, inbound=first, reply=bench.chat, arrivals=Added(each(more)))
     await bench.pool.run(request)
     told = bench.model.requests[1].messages[-1]
     assert words(told) == ["Treffen um fünf 🕔"]
@@ -303,14 +303,14 @@ class TestABurst:
         late, sent = [bench.inbound("zwei")], ["Bin dran."]
         request = replace(
             self.request(bench, "eins"),
-            written=lambda: list(sent),
-            take_more=lambda: [late.pop()] if late else [],
+            reply=Written(bench.chat, lambda: list(sent)),
+            arrivals=Added(each(late)),
         )
         bench.model.answers += [reply(tool_use("chat_send", text="Bin dran.")), reply(text("Beides."))]
         await self.cut(bench, request, -1)
         sent[:] = arrived
         begun = tuple(PriorReply(one, (f"m{number}",)) for number, one in enumerate(arrived))
-        await bench.pool.run(replace(request, begun=begun, written=list))
+        await bench.pool.run(replace(request, reply=bench.chat, begun=begun))
         assert [*arrived, *bench.chat.seen] == ["Bin dran.", "Beides."]
         assert bench.model.requests == []
 
@@ -352,7 +352,7 @@ class TestADeliveryThatIsPutOff:
     ) -> None:
         hanging = Hanging()
         monkeypatch.setattr(bench.chat, "send", hanging)
-        reply = agent_reply.TrackedReply(bench.chat, bench.pool.runtime(KEY)._ledger)
+        reply = agent_reply.TrackedReply(bench.chat, bench.pool.runtime(KEY)._ledger, NoArrivals())
         sending = asyncio.create_task(reply.send("later"))
         await hanging.called.wait()
         sending.cancel()

@@ -26,7 +26,7 @@ from bot.history.memories import Memories, SavedMemory
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.shares import one_in
-from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.conftest import KEY, Added, Bench
 from tests.unit.agent.test_deletions import remove
 from tests.unit.agent.test_random import THINKING, Judged, as_from_the_beginning, restarted
 from tests.unit.agent.test_recording import again
@@ -230,7 +230,7 @@ async def test_what_is_looked_at_for_removals_tells_what_all_lines_do(bench: Ben
         bench.model.answers += [rng.choice(ANSWERS)() for _ in range(rng.randrange(3))]
         take = functools.partial(_taken, more)
         await bench.pool.run(
-            TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat, take_more=take)
+            TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat, arrivals=Added(take))
         )
         bench.model.answers.clear()
         if rng.random() < 0.2:

@@ -19,7 +19,7 @@ from bot.contracts.model import ModelReply, TextDelta
 from bot.contracts.outbound import Sent
 from bot.contracts.tools import Effect
 from bot.testing.model import reply, text, tool_use
-from tests.unit.agent.conftest import KEY, Bench, Chat, words
+from tests.unit.agent.conftest import KEY, Added, Bench, Chat, each, words
 
 
 class Nothing(BaseModel):
@@ -183,7 +183,7 @@ async def test_a_message_that_joined_meanwhile_is_taken_up_after_a_delivered_ans
         reply(tool_use("chat_send", text="One.")),
         reply(tool_use("chat_send", text="Two.")),
     ]
-    outcome = await bench.say("go", take_more=lambda: [joined.pop()] if joined else [])
+    outcome = await bench.say("go", arrivals=Added(each(joined)))
     assert (outcome, bench.chat.seen) == (TurnOutcome("done", delivered=2), ["One.", "Two."])
     assert words(bench.sent[-1]) == ["and this?"]
 
@@ -321,7 +321,7 @@ async def test_a_model_that_fails_when_something_else_was_left_to_do_is_told(ben
     alone = reply(tool_use("chat_send", text="So."))
     for answer, more in ((both, []), (alone, [joined])):
         bench.model.answers += [answer, errors.Overloaded("529")]
-        outcome = await bench.say("go", take_more=lambda more=more: [more.pop()] if more else [])
+        outcome = await bench.say("go", arrivals=Added(each(more)))
         assert outcome.notice == errors.Overloaded.person
 
 
@@ -390,7 +390,7 @@ async def test_messages_of_the_same_person_join_the_turn_at_the_next_step(bench:
     def take() -> list[Any]:
         return [more.pop()] if more else []
 
-    await bench.say("make it big", take_more=take)
+    await bench.say("make it big", arrivals=Added(take))
     assert words(bench.model.requests[1].messages[-1]) == ["and make it blue"]
     assert bench.chat.seen == ["Done, in blue."]
 
@@ -398,7 +398,7 @@ async def test_messages_of_the_same_person_join_the_turn_at_the_next_step(bench:
 async def test_what_joins_after_an_answer_is_answered_too_even_by_plain_text(bench: Bench) -> None:
     more = [bench.inbound("wait, one more")]
     bench.model.answers += [reply(tool_use("chat_send", text="First.")), reply(text("Second."))]
-    await bench.say("a", take_more=lambda: [more.pop()] if more else [])
+    await bench.say("a", arrivals=Added(each(more)))
     assert bench.chat.seen == ["First.", "Second."]
 
 
@@ -457,7 +457,7 @@ async def test_a_message_is_in_the_transcript_before_the_outbox_has_it(bench: Be
 async def overheard(bench: Bench, *, quiet: bool = True) -> TurnOutcome:
     """A turn about words that were said where the bot reads along, or to it."""
     said = bench.inbound("lunch at one?", addressed="chat" if quiet else "mention", chat_type="group")
-    request = TurnRequest(said.request_id, KEY, inbound=said, reply=bench.chat, quiet=lambda: quiet)
+    request = TurnRequest(said.request_id, KEY, inbound=said, reply=bench.chat, arrivals=Added(quiet=quiet))
     return await bench.pool.run(request)
 
 

@@ -15,7 +15,7 @@ from bot.contracts.base import Json
 from bot.contracts.model import ModelReply
 from bot.testing.model import reply, text, tool_use
 from tests.shares import one_in
-from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.conftest import KEY, Added, Bench, each
 from tests.unit.agent.provider import MODEL, Call, Look, Provider, thinking, wanderer
 from tests.unit.agent.test_crash import Names
 
@@ -51,9 +51,7 @@ async def converse(bench: Bench, seed: int) -> Provider:
         elif doing < 0.25:
             await bench.pool.reset(KEY)
         more = [bench.inbound(f"und {number}.{at}") for at in range(rng.choice([0, 0, 1, 3]))]
-        outcome = await bench.say(
-            f"message {number} 你好", take_more=lambda more=more: [more.pop()] if more else []
-        )
+        outcome = await bench.say(f"message {number} 你好", arrivals=Added(each(more)))
         assert outcome.status == "done", outcome.detail
     return model
 

@@ -15,7 +15,7 @@ from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 from bot.testing.model import reply, text, tool_use
 from bot.testing.tasks import MemoryTaskEvents
-from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.conftest import KEY, Added, Bench, each
 from tests.unit.agent.tasking import Routed, asked
 from tests.unit.cli.conftest import Shipmate
 
@@ -37,7 +37,7 @@ def turn(project: Path) -> Turn:
         more = [inbound]
         sent = reply(tool_use("chat_send", text="一二三\nmorgen", more=True))
         bench.model.answers.extend([reply(tool_use("skills_list")), sent, reply()])
-        await bench.say("hello", take_more=lambda: [more.pop()] if more else [])
+        await bench.say("hello", arrivals=Added(each(more)))
         await bench.close()
         return inbound.request_id, [wire(one) for one in bench.model.requests]
 

@@ -240,9 +240,8 @@ class FakeAgent:
         return request
 
     async def _asked_anew(self, request: TurnRequest) -> TurnRequest:
-        assert request.take_more is not None
-        request = replace(request, also=(*request.also, *request.take_more()))
-        await request.joined()
+        request = replace(request, also=(*request.also, *request.arrivals.take_more()))
+        await request.arrivals.joined()
         self.questions.append(request)
         return request
 

@@ -85,10 +85,10 @@ class Scripted:
             finally:
                 for waiting in either:
                     waiting.cancel()
-            if added.is_set() and request.take_more is not None:
-                more += request.take_more()
-                await request.joined()
-        more += request.take_more() if request.take_more is not None else []
+            if added.is_set():
+                more += request.arrivals.take_more()
+                await request.arrivals.joined()
+        more += request.arrivals.take_more()
         sources += [one.request_id for one in more]
         # What was said before a kill is not said again; what joined since then wants an answer.
         begun = {one.id for one in request.begun if not one.failed}

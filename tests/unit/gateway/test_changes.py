@@ -98,8 +98,7 @@ async def test_a_stranger_changes_nothing_and_leaves_no_trace(bench: Bench) -> N
 async def test_an_edit_during_the_turn_joins_it(bench: Bench) -> None:
     await busy(bench)
     await bench.say("busy, now", message_id="busy", kind="edit")
-    take = bench.agent.requests[0].take_more
-    assert take is not None
+    take = bench.agent.requests[0].arrivals.take_more
     (joined,) = take()
     assert (joined.kind, joined.text) == ("edit", "busy, now")
     await freed(bench)

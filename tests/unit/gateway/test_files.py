@@ -34,9 +34,8 @@ async def seen(bench: Bench, *files: Attachment, words: str = "look") -> tuple[S
     await bench.tele.until(told + 1)
     await bench.idle()
     request = bench.agent.requests[-1]
-    assert request.files is not None
     assert request.inbound is not None
-    return tuple(await request.files(request.inbound))
+    return tuple(await request.arrivals.files(request.inbound))
 
 
 async def whole(bench: Bench, one: SeenFile) -> str:
@@ -244,12 +243,10 @@ async def test_a_message_with_a_file_joins_the_turn_that_runs(bench: Bench) -> N
     await bench.agent.began.wait()
     await bench.say("", attachments=(file(), file("f2")))
     (request,) = bench.agent.requests
-    assert request.take_more is not None
-    assert request.files is not None
-    (more,) = request.take_more()
-    one, other = await request.files(more)
+    (more,) = request.arrivals.take_more()
+    one, other = await request.arrivals.files(more)
     assert (one.head, other.artifact) == (TEXT, None)
-    assert await request.files(more) == (one, other)
+    assert await request.arrivals.files(more) == (one, other)
     bench.agent.hold.set()
     assert await bench.tele.until(1) == [
         "re: first\n\n(I have not read the file “f2.log”: it is not there any more.)"
@@ -265,8 +262,7 @@ async def test_a_photo_and_a_changed_message_with_a_file_have_turns_of_their_own
     await bench.say("second", attachments=(file(), Attachment(kind="photo")))
     await bench.say("first!", message_id="m1", kind="edit", attachments=(file(),))
     (request,) = bench.agent.requests
-    assert request.take_more is not None
-    assert request.take_more() == []
+    assert request.arrivals.take_more() == []
 
 
 @pytest.mark.parametrize("joins", [False, True])
@@ -279,9 +275,7 @@ async def test_a_removed_message_takes_what_was_read_of_its_files_along(bench: B
     await bench.say("look", message_id="m9", attachments=(file(),))
     if joins and bench.agent.hold is not None:
         (request,) = bench.agent.requests
-        assert request.take_more is not None
-        assert request.files is not None
-        await request.files(request.take_more()[0])
+        await request.arrivals.files(request.arrivals.take_more()[0])
         bench.agent.hold.set()
     await bench.tele.until(1)
     await bench.idle()

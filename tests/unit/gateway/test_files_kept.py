@@ -26,17 +26,15 @@ async def test_after_a_kill_nothing_is_fetched_again_and_everything_is_told_alik
     await before.say("look", attachments=files)
     await before.agent.began.wait()
     first = before.agent.requests[0]
-    assert first.files is not None
     assert first.inbound is not None
-    told = await first.files(first.inbound)
+    told = await first.arrivals.files(first.inbound)
     await before.close()
     after = Bench(tmp_path)
     await after.open()
     texts = await after.tele.until(1)
     again = after.agent.requests[0]
-    assert again.files is not None
     assert again.inbound is not None
-    assert await again.files(again.inbound) == told
+    assert await again.arrivals.files(again.inbound) == told
     assert after.tele.fetched == []
     assert "“f3.log”: it is not there any more" in texts[0]
     assert "looked at the file “f2.log”" in texts[0]

@@ -72,15 +72,13 @@ async def test_a_file_whose_message_is_deleted_meanwhile_says_nothing(tmp_path: 
     await bench.agent.began.wait()
     await bench.say("look", message_id="m2", attachments=(file(),))
     (request,) = bench.agent.requests
-    assert request.take_more is not None
-    assert request.files is not None
-    (more,) = request.take_more()
-    reading = asyncio.ensure_future(request.files(more))
+    (more,) = request.arrivals.take_more()
+    reading = asyncio.ensure_future(request.arrivals.files(more))
     await bench.tele.fetching()
     await bench.say("", message_id="m2", kind="delete")
     bench.tele.holds.set()
     assert await reading == ()
-    assert await request.files(more) == ()
+    assert await request.arrivals.files(more) == ()
     bench.agent.hold.set()
     await bench.idle()
     assert not list((bench.root / "artifacts").rglob("*.txt"))

@@ -246,10 +246,9 @@ class TestAfterAKill:
         answered = asyncio.Event()
 
         async def run(request: TurnRequest) -> TurnOutcome:
-            assert request.take_more is not None
             assert request.reply is not None
             await first.say("and this")
-            assert [one.text for one in request.take_more()] == ["and this"]
+            assert [one.text for one in request.arrivals.take_more()] == ["and this"]
             await request.reply.send("both answered")
             answered.set()
             await asyncio.Event().wait()  # killed in the model call after the answer

@@ -145,7 +145,7 @@ async def test_words_that_were_not_said_to_the_bot_need_no_answer(bench: Bench) 
     asked: list[bool] = []
 
     def answer(request: TurnRequest) -> TurnOutcome:
-        asked.append(request.quiet())
+        asked.append(request.arrivals.quiet)
         return TurnOutcome("failed", notice="something went wrong")
 
     bench.agent.answer = answer
@@ -174,13 +174,12 @@ async def test_what_joins_and_speaks_to_the_bot_makes_the_turn_owe_an_answer(ben
     await bench.say("not to you", **GROUP, addressed="chat")
     await bench.agent.began.wait()
     (request,) = bench.agent.requests
-    assert request.quiet()
+    assert request.arrivals.quiet
     await bench.clock.advance(5)
     assert bench.tele.signs == []
     await bench.say("but this is", **GROUP, addressed="mention")
-    take_more = request.take_more
-    assert take_more is not None
+    take_more = request.arrivals.take_more
     await until(lambda: bool(take_more()))
-    assert not request.quiet()
+    assert not request.arrivals.quiet
     bench.agent.hold.set()
     await bench.idle()

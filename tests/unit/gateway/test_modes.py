@@ -59,9 +59,9 @@ async def test_what_a_person_adds_while_a_turn_runs(
 ) -> None:
     bench = await made(tmp_path, mode=mode)
     await busy(bench)
-    assert (bench.agent.requests[0].take_more is not None) is steers
     await bench.say("two")
     await bench.say("three")
+    assert steers or bench.agent.requests[0].arrivals.take_more() == []
     await freed(bench)
     assert bench.tele.texts == said
     assert await bench.journal.unfinished() == []
@@ -107,11 +107,11 @@ async def test_once_something_was_seen_or_done_the_question_stays_as_it_is(tmp_p
     bench = await made(tmp_path)
     bench.agent.takes = True
     await busy(bench)
-    bench.agent.requests[0].acted()
+    bench.agent.requests[0].arrivals.acted()
     await bench.say("two")
     await freed(bench)
     assert (bench.agent.anew, bench.tele.texts) == ([], ["re: one", "re: two"])
-    bench.agent.requests[0].acted()  # its turn is over
+    bench.agent.requests[0].arrivals.acted()  # its turn is over
     bench.agent.began.clear()
     await busy(bench)
     reply = bench.agent.requests[-1].reply
@@ -199,7 +199,7 @@ class TestMessagesOfOneChatThatEachOpenAThread:
         bench.agent.hold = asyncio.Event()
 
         def answer(request: TurnRequest) -> str:
-            more = request.take_more() if request.take_more is not None else []
+            more = request.arrivals.take_more()
             return " + ".join([together(request), *(one.text for one in more)])
 
         bench.agent.answer = answer
@@ -437,9 +437,8 @@ class TestAfterARestart:
         first.tele.send = cut  # type: ignore[method-assign]
 
         def broken(request: TurnRequest) -> TurnOutcome:
-            assert request.take_more is not None
             if foreseen:
-                assert len(request.take_more()) == 1
+                assert len(request.arrivals.take_more()) == 1
                 return TurnOutcome("failed", notice="It did not work.")
             raise ZeroDivisionError
 

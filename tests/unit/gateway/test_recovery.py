@@ -328,8 +328,7 @@ async def test_an_edit_that_had_joined_a_turn_is_stopped_with_it(tmp_path: Path)
     await first.say("work", message_id="m")
     await first.agent.began.wait()
     await first.say("work, please", message_id="m", kind="edit")
-    take = first.agent.requests[0].take_more
-    assert take is not None
+    take = first.agent.requests[0].arrivals.take_more
     assert len(take()) == 1
     first.journal.post.end_turn = never  # type: ignore[method-assign]
     await first.say("/stop", **STOP)

@@ -242,8 +242,7 @@ async def test_what_joined_a_turn_takes_along_what_the_turn_made(bench: Bench) -
     await bench.say("one", message_id="a")
     await bench.agent.began.wait()
     await bench.say("two", message_id="b")
-    take = bench.agent.requests[0].take_more
-    assert take is not None
+    take = bench.agent.requests[0].arrivals.take_more
     assert [one.text for one in take()] == ["two"]
     hold.set()
     await bench.idle()

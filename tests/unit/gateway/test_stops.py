@@ -66,8 +66,7 @@ async def test_a_stop_in_the_thread_of_a_message_that_joined_or_waits_reaches_it
     await bench.say("and this", target={"chat": "77", "thread": "2"})
     if mode == "steer":
         (request,) = bench.agent.requests
-        assert request.take_more is not None
-        assert len(request.take_more()) == 1
+        assert len(request.arrivals.take_more()) == 1
     there: dict[str, Any] = {"chat_key": "tele:chat:77:thread:2", "target": {"chat": "77", "thread": "2"}}
     await bench.say("!stop", **STOP, **there)
     await bench.tele.until(1)

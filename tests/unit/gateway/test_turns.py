@@ -67,8 +67,7 @@ async def test_messages_of_the_same_person_wait_for_the_running_turn_to_take_the
     await bench.say("three", **group)
     await bench.say("theirs", user_id="5", **group)
     await bench.say("four", **group)
-    take = bench.agent.requests[0].take_more
-    assert take is not None
+    take = bench.agent.requests[0].arrivals.take_more
     assert [inbound.text for inbound in take()] == ["two", "three"], (
         "what stands behind somebody else's waits"
     )

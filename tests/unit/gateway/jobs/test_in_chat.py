@@ -76,7 +76,7 @@ async def test_neither_joins_what_its_person_says_nor_is_joined_by_it(bench: Ben
 
     def answer(request: TurnRequest) -> str:
         assert request.inbound is not None
-        more = request.take_more() if request.take_more is not None else []
+        more = request.arrivals.take_more()
         taken.append(" ".join([request.inbound.text, *(one.text for one in (*request.also, *more))]))
         return "re: " + request.inbound.text
 
