@@ -75,7 +75,8 @@ async def _started(
         last_run = around.enter_context(instance.held(settings.home))
         around.enter_context(instance.tokens_held(tokens, settings.root))
         hidden_paths.remove_saved_names(settings.root)
-        redact, counted, spending = LogRedactor(settings.secrets), LogMetrics(), Spending()
+        redact, counted = LogRedactor(settings.secrets), LogMetrics()
+        spending = Spending(configuration.prices_of(settings.llm))
         log = JsonlLog(
             settings.home / "logs",
             clock=environment.clock,

@@ -64,6 +64,7 @@ from bot.llm import factory
 from bot.llm.budgets import BudgetedModel, Spending, day_of
 from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
+from bot.llm.log import usage_of
 from bot.llm.windows import ContextWindows
 from bot.maintenance import MaintenanceJobs
 from bot.reload import ConfigurationReload
@@ -110,7 +111,7 @@ def assemble(
     deps = gateway_deps(services, channels)
     shared = build_agent_services(deps)
     mcp = build_mcp(services, shared.questions)
-    agent = build_agent(services, shared, mcp, spending or Spending())
+    agent = build_agent(services, shared, mcp, spending or Spending(configuration.prices_of(settings.llm)))
     memory = RssMonitor(
         settings.memory.limit_mb, [agent, services.requests], reports=shared.alerts, clock=clock, log=log
     )
@@ -423,15 +424,24 @@ def load_spending(spending: Spending, settings: config.Settings, environment: En
     sums = UsageSums(settings.home, environment.disk)
     try:
         sums.catch_up()
-        chats, people = (
-            [(name, one.cost) for name, one in sums.by(by, since=since) if name] for by in ("chat", "person")
-        )
+        spent = sums.spent(since)
     except errors.StorageError as error:
         log.write(
             "error", "the cost of today is not known: budgets begin anew", level="error", cause=str(error)
         )
         return
-    spending.load(day, chats, people)
+    prices = configuration.prices_of(settings.llm)
+    spending.load(
+        day,
+        [
+            (
+                chat,
+                person,
+                max(one.cost, prices.at_most(model, usage_of(one.tokens)) if one.unpriced else 0.0),
+            )
+            for (chat, person, model), one in spent
+        ],
+    )
 
 
 def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spending: Spending) -> AgentPool:

@@ -44,14 +44,21 @@ class ConfigurationReload:
         self._log = log
 
     async def serve(self, asked: asyncio.Event, load: Callable[[], config.Settings]) -> None:
-        """Reload each time that it is asked for."""
+        """Reload each time that it is asked for. What nobody has foreseen ends that one reload, not what runs."""
         while True:
             await asked.wait()
             asked.clear()
-            await self.reload(load)
+            before = self.settings
+            reload = asyncio.create_task(self.reload(load))
+            try:
+                await asyncio.wait([reload])
+            finally:
+                reload.cancel()
+            if not reload.cancelled() and (error := reload.exception()) is not None:
+                self._refused(f"{type(error).__name__}: {error}", held=self.settings is before)
 
     async def reload(self, load: Callable[[], config.Settings]) -> None:
-        """Check what `load` reads, and let new turns have it. Raises nothing: the log says what became of it."""
+        """Check what `load` reads, and let new turns have it. The log says what became of it."""
         try:
             found = await asyncio.to_thread(load)
             settings = _with_turns_of(self.settings, found)
@@ -59,12 +66,7 @@ class ConfigurationReload:
             if settings.llm.model != self.settings.llm.model:
                 await _must_be_there(deps)
         except errors.ConfigError as error:
-            self._log.write(
-                "reload",
-                f"SIGHUP: the configuration cannot be used, and the one before holds: {error.findings[0]}",
-                level="error",
-                findings=list(error.findings),
-            )
+            self._refused(*error.findings)
             return
         changed = sorted(_differing(self.settings, settings))
         restart = sorted(_differing(settings, found))
@@ -83,6 +85,15 @@ class ConfigurationReload:
             changed=changed,
             restart=restart,
             configuration=found.fingerprint,
+        )
+
+    def _refused(self, *findings: str, held: bool = True) -> None:
+        what = "cannot be used, and the one before holds" if held else "is not used by every chat yet"
+        self._log.write(
+            "reload",
+            f"SIGHUP: the configuration {what}: {findings[0]}",
+            level="error",
+            findings=list(findings),
         )
 
 

@@ -12,7 +12,7 @@ import math
 import sqlite3
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
@@ -183,7 +183,7 @@ class UsageSums:
         """All that was counted from the hour of a time on (epoch seconds), of one chat or of all."""
         given, found = _given(chat, since), UsageTotals()
         with self._opened() as db:
-            for _, sums in self._grouped(db, "''", given):
+            for _, sums in self._grouped(db, ["''"], given):
                 found = sums
             for counts, table, name, count in (
                 (found.errors, "failures", "error", "count"),
@@ -201,12 +201,17 @@ class UsageSums:
         "" is what belongs to no person, chat or model.
         """
         with self._opened() as db:
-            found = list(self._grouped(db, _GROUPS[name], _given(chat, since)))
+            found = [(one, sums) for (one,), sums in self._grouped(db, [_GROUPS[name]], _given(chat, since))]
         if name == "model":
             found = [one for one in found if one[0]]
         if name != "day":
             found.sort(key=lambda one: (-one[1].cost, -one[1].prompt, one[0]))
         return found
+
+    def spent(self, since: float) -> list[tuple[tuple[str, ...], UsageTotals]]:
+        """The same by chat, person and model together."""
+        with self._opened() as db:
+            return list(self._grouped(db, ["chat", "person", "model"], _given(None, since)))
 
     def rows(self, person: str, chats: Collection[str]) -> list[dict[str, Any]]:
         """The sums of a person, and of chats."""
@@ -231,13 +236,19 @@ class UsageSums:
 
     @staticmethod
     def _grouped(
-        db: sqlite3.Connection, group: str, given: Mapping[str, Any]
-    ) -> Iterator[tuple[str, UsageTotals]]:
+        db: sqlite3.Connection, groups: Sequence[str], given: Mapping[str, Any]
+    ) -> Iterator[tuple[tuple[str, ...], UsageTotals]]:
         sums = ", ".join(f"SUM({name})" for name in _COUNTED)
-        select = f"SELECT {group}, {sums} FROM usage{_WHERE} GROUP BY 1 ORDER BY 1"  # noqa: S608 - constants
-        for name, turns, failed, calls, *tokens, cost, unpriced in db.execute(select, given):
-            counted = Counter(dict(zip(TOKENS, tokens, strict=True)))
-            yield name, UsageTotals(turns, failed, calls, tokens=counted, cost=cost, unpriced=unpriced)
+        names = ", ".join(groups)
+        select = f"SELECT {sums}, {names} FROM usage{_WHERE} GROUP BY {names} ORDER BY {names}"  # noqa: S608 - constants
+        for turns, failed, calls, fresh, read, write, answer, cost, unpriced, *group in db.execute(
+            select, given
+        ):
+            counted = Counter(dict(zip(TOKENS, (fresh, read, write, answer), strict=True)))
+            yield (
+                tuple(group),
+                UsageTotals(turns, failed, calls, tokens=counted, cost=cost, unpriced=unpriced),
+            )
 
     # ------------------------------------------------------------ the file
 

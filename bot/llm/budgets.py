@@ -16,6 +16,8 @@ from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.contracts.operators import OperatorNotices
+from bot.llm.log import usage_of
+from bot.llm.prices import PriceTable
 from bot.llm.wrapper import ModelWrapper, aclosing
 from bot.telemetry import context
 from bot.telemetry.context import Running
@@ -56,23 +58,30 @@ class Account:
 
 
 class Spending:
-    """The cost of each account of the newest day, in US dollars: what `load` was given, and each line of the log after that."""
+    """The cost of each account of the newest day, in US dollars: what `load` was given, and each line of the log after that.
+    A call of unknown price counts with the dearest that is known: a budget holds whatever model was chosen.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, prices: PriceTable) -> None:
+        self._prices = prices
         self._day = ""
         self._usd: defaultdict[Account, float] = defaultdict(float)
 
-    def load(self, day: str, chats: Iterable[tuple[str, float]], people: Iterable[tuple[str, float]]) -> None:
-        """Add what was spent before this process, by chatKey and by person."""
-        for chat_key, usd in chats:
-            self._add(day, chat_key, None, usd)
-        for person, usd in people:
-            self._add(day, None, person, usd)
+    def load(self, day: str, spent: Iterable[tuple[str, str, float]]) -> None:
+        """Add what was spent before this process, by chatKey and person; "" is nobody's."""
+        for chat_key, person, usd in spent:
+            self._add(day, chat_key, person, usd)
 
     def observe(self, line: Mapping[str, Any]) -> None:
         """Take in a line of the log (`bot.telemetry.JsonlLog`)."""
-        if line["kind"] == "llm_response" and (usd := line["details"].get("costUsd")):
-            self._add(line["timestamp"][:10], line.get("chatKey"), line["details"].get("person"), usd)
+        if line["kind"] != "llm_response":
+            return
+        details = line["details"]
+        usd, usage = details.get("costUsd"), details.get("usage")
+        if usd is None and usage is not None:
+            usd = self._prices.at_most(str(details.get("model")), usage_of(usage))
+        if usd:
+            self._add(line["timestamp"][:10], line.get("chatKey"), details.get("person"), usd)
 
     def usd(self, account: Account) -> float:
         return self._usd.get(account, 0.0)

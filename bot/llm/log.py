@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from bot import errors, text
@@ -166,6 +166,11 @@ class LoggedModel(ModelWrapper):
             error="Stopped",
             latency_ms=round(elapsed),
         )
+
+
+def usage_of(told: Mapping[str, int]) -> Usage:
+    """The usage that `usage_object` has told."""
+    return Usage(told["inputTokens"], told["outputTokens"], told["cacheReadTokens"], told["cacheWriteTokens"])
 
 
 def usage_object(usage: Usage) -> Json:

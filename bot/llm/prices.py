@@ -76,6 +76,14 @@ class PriceTable:
         price = self._price(model, prompt)
         return None if price is None else price.of(usage)
 
+    def at_most(self, model: str, usage: Usage) -> float:
+        """The price of one call; of a model whose price is unknown, what it would cost with the dearest that is known."""
+        cost = self.cost_usd(model, usage)
+        known = (
+            one for prices in (self.own, PRICES) for price in prices.values() for one in (price, price.higher)
+        )
+        return max(one.of(usage) for one in known if one is not None) if cost is None else cost
+
     def million(self, model: str) -> tuple[float, float] | None:
         """Return the price of a million tokens of input and of output in US dollars; None if the model's price is unknown."""
         price = self._price(model, 0)

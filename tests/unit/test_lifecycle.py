@@ -18,10 +18,11 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.channel import Channel, Health, Intake
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.model import ModelFacts
+from bot.contracts.model import ModelFacts, Usage
 from bot.instance import prepare_home
 from bot.lifecycle import Environment, Gateway, serving
 from bot.llm.budgets import Account, Spending, day_of
+from bot.llm.prices import PriceTable
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.clock import FakeClock
@@ -251,7 +252,7 @@ def test_what_today_has_cost_is_known_at_the_start_where_there_are_budgets(tmp_p
     def started(disk: FaultyDisk, budgets: dict[str, float]) -> tuple[Spending, list[str]]:
         (tmp_path / "ship.json").write_text(json.dumps({"llm": {"provider": "demo"}, "budgets": budgets}))
         settings = config.load(tmp_path, discovery.manifests(), {})
-        log, spending = MemoryLog(), Spending()
+        log, spending = MemoryLog(), Spending(PriceTable())
         environment = Environment(clock=FakeClock(), disk=disk)
         composition.load_spending(spending, settings, environment, log)
         return spending, [entry.message for entry in log.at("error")]
@@ -264,10 +265,18 @@ def test_what_today_has_cost_is_known_at_the_start_where_there_are_budgets(tmp_p
     line = {"kind": "llm_response", "chatKey": "telegram:chat:1:topic:2", "details": details}
     for at in (day, "2020-01-01"):
         said = json.dumps(line | {"timestamp": f"{at}T00:00:00.000Z"})
-        (logs / f"{at}.jsonl").write_text(f"{said}\n{said}\n")
+        free = line | {
+            "details": details
+            | {"costUsd": None, "model": "demo-2", "usage": usage | {"inputTokens": 50_000}}
+        }
+        unknown = json.dumps(free | {"timestamp": f"{at}T00:00:00.000Z", "chatKey": "telegram:chat:2"})
+        (logs / f"{at}.jsonl").write_text(f"{said}\n{said}\n{unknown}\n")
     found, wrong = started(FaultyDisk(SystemDisk()), {"perChatUsdPerDay": 3})
     assert found.usd(Account(day, "chat", "telegram:chat:1")) == 1.0
-    assert found.usd(Account(day, "person", "telegram:7")) == 1.0
+    dearest = PriceTable().at_most("demo-2", Usage(50_000, 1))
+    assert dearest > 0.5
+    assert found.usd(Account(day, "chat", "telegram:chat:2")) == dearest, "its price is not known"
+    assert found.usd(Account(day, "person", "telegram:7")) == 1.0 + dearest
     assert wrong == []
     assert not started(FaultyDisk(SystemDisk()), {})[0].above({"chat": 0.1})
     disk = FaultyDisk(SystemDisk())

@@ -192,6 +192,39 @@ async def test_each_signal_is_answered(gateway: Gateway, tmp_path: Path) -> None
     assert loads == 2
 
 
+@pytest.mark.parametrize("late", [False, True])
+async def test_what_nobody_has_foreseen_is_told_and_the_next_signal_is_answered(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, late: bool
+) -> None:
+    before, asked = gateway.agent.deps, asyncio.Event()
+    wrong: list[Exception] = [RecursionError("too deep")]
+
+    def loaded() -> config.Settings:
+        if wrong and not late:
+            raise wrong.pop()
+        return load(tmp_path, FIRST | {"context": {"maxMessages": 20}})
+
+    async def use(deps: AgentDeps) -> None:
+        if wrong:
+            raise wrong.pop()
+        await AgentPool.use(gateway.agent, deps)
+
+    monkeypatch.setattr(gateway.agent, "use", use)
+    serving = asyncio.create_task(gateway.reload.serve(asked, loaded))
+    for count in (1, 2):
+        asked.set()
+        async with asyncio.timeout(10):
+            while len(told(gateway)) < count:  # noqa: ASYNC110 - a log sets no event
+                await asyncio.sleep(0)
+        if count == 1:
+            assert gateway.agent.deps is before
+            assert last(gateway).level == "error"
+            assert "RecursionError: too deep" in last(gateway).message
+            assert ("the one before holds" in last(gateway).message) is not late
+    serving.cancel()
+    assert late or gateway.agent.deps.limits.max_messages == 20
+
+
 def test_the_page_on_operation_names_the_keys_that_need_no_restart() -> None:
     page = (Path(__file__).parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
     (line,) = [part for part in page.split("\n\n") if "SIGHUP" in part and "`permissions`" in part]

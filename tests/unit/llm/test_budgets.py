@@ -9,8 +9,10 @@ import pytest
 from bot import errors
 from bot.contracts.approvals import Approval, Verdict
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.model import ModelReply
-from bot.llm.budgets import UNHEARD, BudgetedModel, Spending, day_of
+from bot.contracts.model import ModelReply, Usage
+from bot.llm.budgets import UNHEARD, Account, BudgetedModel, Spending, day_of
+from bot.llm.log import usage_object
+from bot.llm.prices import PriceTable
 from bot.telemetry import turn_scope
 from bot.testing.clock import FakeClock
 from tests.unit.llm.asking import ScriptedModel, ask, user
@@ -32,8 +34,8 @@ class Desk:
         self.told: list[str] = []
         self.calls = 0
         self.clock = FakeClock()
-        self.spending = Spending()
-        self.spending.load(day_of(self.clock.now()), [(CHAT, spent)], [("slack:U1", spent)])
+        self.spending = Spending(PriceTable())
+        self.spending.load(day_of(self.clock.now()), [(CHAT, "slack:U1", spent)])
         given: Any = limits or {"chat": 2.0}
         self.model = BudgetedModel(
             self.answering(), self.spending, given, approvals=self, operators=self, clock=self.clock
@@ -169,6 +171,21 @@ async def test_a_person_pays_in_all_chats_and_a_chat_with_its_threads() -> None:
     assert [one.rule for one in desk.asked] == ["budgets.perUserUsdPerDay", "budgets.perChatUsdPerDay"]
     assert await desk.call(chat=None, person=None), "a call of nobody's has no budget"
     desk.pay(1.0, chat="no chat at all", person=None)
+
+
+async def test_a_call_of_unknown_price_counts_by_the_dearest_that_is_known() -> None:
+    desk, used = Desk([DENIED], chat=2.0), Usage(input_tokens=100_000, output_tokens=30_000)
+    details = {"usage": usage_object(used), "costUsd": None, "person": "slack:U1", "model": "claude-next"}
+    day = day_of(desk.clock.now())
+    line = {"kind": "llm_response", "timestamp": f"{day}T12:00:00.000Z", "chatKey": CHAT, "details": details}
+    desk.spending.observe(line)
+    dearest = PriceTable().cost_usd("claude-fable-5-1", used)
+    assert desk.spending.usd(Account(day, "chat", "slack:chat:C1")) == dearest == 2.5
+    assert not await desk.call()
+    desk.spending.observe(line | {"details": details | {"usage": None}})
+    assert desk.spending.usd(Account(day, "person", "slack:U1")) == 2.5, (
+        "a call that failed and costs nothing"
+    )
 
 
 async def test_a_failure_that_the_provider_bills_counts_too() -> None:
