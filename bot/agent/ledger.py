@@ -195,6 +195,12 @@ class Ledger:
     def _begin_writing(self) -> None:
         if self._owed and (self._writing is None or self._writing.done()):
             self._writing = asyncio.create_task(self._drain())
+            self._writing.add_done_callback(self._written)
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        # Its context has all of the turn that began it, which would stay in memory as long as the chat.
+        if self._writing is task:
+            self._writing = None
 
     async def _drain(self) -> None:
         """Write what there is, and what came meanwhile; the first refusal ends it until the next line."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,8 @@ SHARE = 0.5
 """Of the window, with the tools."""
 SHORTER = (32_000, 8_000)
 """Characters to which instructions are shortened where they do not fit."""
+SHARED = 32
+"""Texts of prompts that are kept to be shared by chats."""
 TITLE = "# Instructions\n\nWhere they contradict each other, the later ones hold."
 FOLDER = "projectFolder"
 NEARER = "# Instructions for this conversation\n\nWhere they contradict the ones above, these hold."
@@ -74,6 +77,8 @@ class Prompts:
         self._instructions = instructions
         self._log = log
         self._redact = redact
+        # Most chats have the same: searched for secrets once, and in memory once.
+        self._shared = functools.lru_cache(SHARED)(redact)
         self._custom = custom.strip() if isinstance(custom, str) else custom
         self._append = append.strip() if isinstance(append, str) else append
         self._files = has_files and not custom
@@ -128,9 +133,9 @@ class Prompts:
                 budget=round(budget),
             )
         return Frozen(
-            self._redact(made.text),
+            self._shared(made.text),
             self._redact(found.own),
-            self._redact(append.result()),
+            self._shared(append.result()),
             {name: self._redact(words) for name, words in surroundings.result().items()},
         )
 

@@ -91,3 +91,28 @@ async def test_the_log_links_one_request_id_from_inbound_to_delivery(world: Worl
     sums.catch_up()
     assert [(name, part.turns) for name, part in sums.by("person")] == [(f"telegram:{PERSON}", 1)]
     assert [line["role"] for line in world.archive()] == ["user", "assistant"]
+
+
+@pytest.mark.parametrize("channel", ["telegram", "slack"])
+async def test_a_message_takes_at_most_twelve_lines_and_six_kilobytes_of_the_log(
+    world: World, channel: str
+) -> None:
+    world.only(channel)
+    await world.start()
+    words = "Is the number that we spoke about 42, as ever? " * 4
+    for number in range(2):
+        world.model.answer("Certainly. **Here it is**: 42, and nothing else.\n" * 3)
+        if channel == "telegram":
+            world.telegram.say(words)
+        else:
+            await world.slack.say(words, channel="D0ANN", user=ANN)
+        await world.turns(number + 1)
+    await world.process.stop()
+    lines = world.log()
+    of = {line["requestId"] for line in lines if line["kind"] == "inbound"}
+    assert len(of) == 2
+    for request_id in of:
+        mine = [line for line in lines if line.get("requestId") == request_id]
+        size = sum(len(json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode()) for line in mine)
+        assert 4 <= len(mine) <= 12, [line["kind"] for line in mine]
+        assert size <= 6_000

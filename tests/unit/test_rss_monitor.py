@@ -280,6 +280,25 @@ class TestCollector:
         finally:
             gc.callbacks.remove(seen)
 
+    async def test_where_much_has_come_the_next_one_does_not_wait_for_its_minute(
+        self, slow: tuple[GarbageCollector, FakeClock], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A first full collection of 2,000 new chats at the end of their minute took 54 ms."""
+        collector, _ = slow
+        monkeypatch.setattr(rss_monitor, "NEW", 30_000)
+        collector.start()
+        try:
+            gc.collect()
+            assert rss_monitor.new_objects() < 5_000
+            collector.tend()
+            kept = [[number] for number in range(45_000)]
+            assert 30_000 <= rss_monitor.new_objects() < 80_000
+            collector.tend()
+            assert rss_monitor.new_objects() < 5_000, "they were collected"
+            assert len(kept) == 45_000
+        finally:
+            collector.stop()
+
     async def test_what_took_long_to_look_through_is_left_out_until_memory_is_short(
         self, slow: tuple[GarbageCollector, FakeClock]
     ) -> None:

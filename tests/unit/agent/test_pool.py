@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -168,3 +170,19 @@ async def test_a_conversation_that_owes_lines_to_the_disk_has_other_deps_once_th
     await bench.pool.flush()
     assert (await bench.pool.describe(key)).default == "another"
     await bench.close()
+
+
+async def test_an_evicted_conversation_goes_without_a_collection(bench: Bench) -> None:
+    """What survives collections that take long is left out of the next ones: a cycle would keep it for good."""
+    gc.disable()
+    try:
+        await say(bench, 0)
+        await say(bench, 1)  # what writes for all chats knows the last turn alone
+        await bench.pool.flush()
+        runtime = weakref.ref(bench.pool.runtime(ChatKey("telegram", "0")))
+        store = weakref.ref(bench.pool.runtime(ChatKey("telegram", "0")).store)
+        assert bench.pool.evict(-1) == 2
+        await asyncio.sleep(0)
+        assert (runtime(), store()) == (None, None)
+    finally:
+        gc.enable()

@@ -220,6 +220,24 @@ async def test_secrets_do_not_pass(desk: Desk) -> None:
         assert "[hidden]" in words
 
 
+async def test_what_chats_share_is_in_memory_and_searched_for_secrets_once(desk: Desk) -> None:
+    searched: list[str] = []
+
+    def redact(words: str) -> str:
+        searched.append(words)
+        return f"{words}!"
+
+    prompts = desk.prompts(redact=redact, append="At the end.")
+    how = {"budget": 60_000, "size": len}
+    one, other = [
+        await prompts.freeze(ChatKey.parse(f"telegram:chat:{number}"), "telegram", "claude-opus-5-5", **how)
+        for number in range(2)
+    ]
+    assert one.static is other.static
+    assert one.appended is other.appended == "At the end.!"
+    assert [words for words in searched if words] == [one.static[:-1], "At the end."]
+
+
 async def test_a_person_has_instructions_of_their_own_on_each_channel(desk: Desk) -> None:
     desk.write(".ship/instructions/people/telegram-77.md", "Call her 船长.")
     prompts = desk.prompts()
