@@ -25,8 +25,10 @@ PATIENCE = 300.0
 WARM_UP = 5
 INDEX_SECONDS = 11.0
 """Seconds after a start within which the search index begins to catch up."""
-QUIET = 0.1
-"""Share of a processor below which a program counts as having nothing to do."""
+QUIET = 0.02
+"""Share of a processor below which a program has nothing to do…"""
+CALM = 3
+"""… as often in a row: on a busy machine it may have to wait for its turn."""
 FEW = 10
 ROUNDS = 4
 PER_FILE = 500
@@ -171,11 +173,11 @@ async def _quiet(program: Program) -> None:
         return
     await asyncio.sleep(INDEX_SECONDS)
     async with asyncio.timeout(PATIENCE):
-        busy = True
-        while busy:
+        calm = 0
+        while calm < CALM:
             before = program.cpu() or 0.0
             await asyncio.sleep(SETTLE)
-            busy = (program.cpu() or 0.0) - before > QUIET * SETTLE
+            calm = calm + 1 if (program.cpu() or 0.0) - before <= QUIET * SETTLE else 0
 
 
 def _archive(home: Path, key: str, lines: int) -> None:

@@ -228,9 +228,10 @@ async def test_what_chats_share_is_in_memory_and_searched_for_secrets_once(desk:
         return f"{words}!"
 
     prompts = desk.prompts(redact=redact, append="At the end.")
-    how = {"budget": 60_000, "size": len}
     one, other = [
-        await prompts.freeze(ChatKey.parse(f"telegram:chat:{number}"), "telegram", "claude-opus-5-5", **how)
+        await prompts.freeze(
+            ChatKey("telegram", f"{number}"), "telegram", "claude-opus-5-5", budget=60_000, size=len
+        )
         for number in range(2)
     ]
     assert one.static is other.static
