@@ -100,9 +100,9 @@ class TurnArrivals:
         reading: Reading,
         scheduler: Scheduler,
         post: InboxWrites,
+        *,
         delivery: Delivery,
         tasks: BackgroundTasks,
-        *,
         steers: bool,
     ) -> None:
         self._turn = turn
@@ -271,8 +271,8 @@ class TurnRunner:
                 self._reading,
                 self._scheduler,
                 self._journal.post,
-                self._delivery,
-                self._tasks,
+                delivery=self._delivery,
+                tasks=self._tasks,
                 steers=self._mode.steers,
             )
             says = await self._complete(turn, arrivals)

@@ -480,9 +480,7 @@ async def test_what_joins_a_running_turn_is_marked_and_nothing_else(bench: Bench
     await bench.agent.began.wait()
     await bench.say("two", message_id="2")
     await bench.say("of somebody else", message_id="3", user_id="1", chat_type="group")
-    take_more = bench.agent.requests[0].take_more
-    assert take_more is not None
-    assert [one.text for one in take_more()] == ["two"]
+    assert [one.text for one in bench.agent.requests[0].arrivals.take_more()] == ["two"]
     bench.agent.hold.set()
     await bench.idle()
     assert marked == ["77 2"]
