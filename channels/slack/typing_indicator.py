@@ -50,6 +50,8 @@ class TypingIndicator:
         """Show that a session waits for a person. Raises as `show`."""
         if self._sessions:
             self._sessions = await self._session(client, channel, thread_ts, "suspended")
+        if self._lines:
+            self._lines = await self._line(client, channel, thread_ts, working=False)
 
     async def react(self, client: AsyncWebClient, channel: str, ts: str) -> None:
         """Mark a message as seen. Raises as `show`."""
