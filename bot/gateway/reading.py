@@ -71,7 +71,12 @@ class Reading:
 
     async def thread(self, turn: Turn) -> tuple[Quoted, ...]:
         """The earlier messages that a turn begins with; none where it was stopped meanwhile."""
-        return await self._unless_stopped(turn, partial(self._context, turn.first)) or ()
+        first = turn.first
+        context = await self._unless_stopped(turn, partial(self._context, first)) or ()
+        if context and first.chat_type == "group":
+            # Whose words they are is on file with it: they are found where their author is to be erased.
+            self._journal.post.amend(first.model_copy(update={"quoted": (*first.quoted, *context)}))
+        return context
 
     async def files(self, turn: Turn) -> bool:
         """Read the files of all its messages; whether these say anything then, or did before a crash."""
@@ -142,8 +147,10 @@ class Reading:
 
     async def _around(self, inbound: Inbound, *, known: bool) -> tuple[Quoted, ...]:
         """What was said before an inbound, by its channel and by what was heard; in a `known` conversation since its last turn."""
+        quoted = {one.message_id for one in inbound.quoted}
         told = await self._channels[inbound.channel].context(inbound)
-        shown = {one.message_id for one in (*told, *inbound.quoted)}
+        told = tuple(one for one in told if one.message_id is None or one.message_id not in quoted)
+        shown = quoted | {one.message_id for one in told}
         if inbound.addressed == "mention":
             told += tuple(one for one in self._heard.before(inbound) if one.message_id not in shown)
         since = await self._newest(inbound) if known else 0

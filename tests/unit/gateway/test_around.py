@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot import errors
 from bot.contracts.channel import Manifest
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.provenance import ANYBODYS
 from bot.gateway import heard_messages
-from tests.unit.gateway.conftest import Bench, manifest
+from bot.journal.personal import of_person
+from tests.unit.gateway.conftest import Bench, killed, manifest
 from tests.unit.gateway.outgoing import until
 
 GROUP: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
@@ -59,7 +62,7 @@ async def test_what_its_author_has_changed_or_deleted_since_is_heard_as_that(ben
     assert await mention(bench) == ["said anew"]
 
 
-async def test_it_is_kept_briefly_and_bounded_and_never_on_disk(
+async def test_it_is_kept_briefly_and_bounded_and_not_on_disk_unless_a_mention_brings_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heard_messages, "CHATS", 2)
@@ -68,15 +71,17 @@ async def test_it_is_kept_briefly_and_bounded_and_never_on_disk(
     for number in range(heard_messages.MOST + 1):
         await hear(bench, f"{number} " + "x" * 5_000)
     for chat in ("-101", "-100", "-102"):
-        await hear(bench, "canary", chat_id=chat, chat_key=f"tele:chat:{chat}")
+        await hear(bench, f"canary {chat}", chat_id=chat, chat_key=f"tele:chat:{chat}")
     found = await mention(bench)
     assert len(found) == heard_messages.MOST
-    assert found[-1] == "canary"
+    assert found[-1] == "canary -100"
     assert max(map(len, found)) <= heard_messages.LONGEST
     await bench.clock.advance(heard_messages.SECONDS + 1)
     assert await mention(bench, chat_id="-102", chat_key="tele:chat:-102") == []
     await bench.journal.close()
-    assert b"canary" not in b"".join(path.read_bytes() for path in bench.root.rglob("*") if path.is_file())
+    assert b"canary -102" not in b"".join(
+        path.read_bytes() for path in bench.root.rglob("*") if path.is_file()
+    )
 
 
 async def test_a_strangers_words_are_not_heard(bench: Bench) -> None:
@@ -133,3 +138,24 @@ async def test_what_is_deleted_goes_from_the_conversations_that_a_mention_began_
     (line,) = await bench.archive.removals(shown)
     assert line.message_id == "31"
     assert (line.meta or {})["turns"] == [bench.agent.requests[0].request_id]
+
+
+async def test_whose_words_came_along_is_on_file_and_they_come_once_after_a_kill(tmp_path: Path) -> None:
+    first = Bench(tmp_path)
+    await first.open()
+    first.agent.hold = asyncio.Event()
+    await hear(first, "shall we ship?", user_id="88", message_id="31")
+    await first.say("so?", **GROUP, addressed="mention", message_id="40")
+    await first.agent.began.wait()
+    assert [one.text for one in first.agent.requests[0].context] == ["shall we ship?"]
+    await killed(first)
+    _, chats = of_person(tmp_path / "journal.db", UserRef("tele", "88"))
+    assert chats == {"tele:chat:-100": False}
+    second = Bench(tmp_path)
+    second.tele.thread = (Quoted(user_id="88", text="shall we ship?", message_id="31", ts=1),)
+    await second.open()
+    await second.idle()
+    (request,) = second.agent.requests
+    assert request.inbound is not None
+    assert [one.text for one in (*request.context, *request.inbound.quoted)] == ["shall we ship?"]
+    await second.close()
