@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot import text
 
@@ -57,9 +57,17 @@ def beginning(written: str) -> Beginning:
             break
         held = _Tail(written[:end]).read()
         if isinstance(held, Beginning):
-            return held
+            return _without_bare_marks(held)
         end = held
     return Beginning("")
+
+
+def _without_bare_marks(shown: Beginning) -> Beginning:
+    """A list item or heading is only sure with some of its words."""
+    sure = shown.words[: shown.sure].rstrip()
+    line = sure.rfind("\n") + 1
+    bare = _MARKS_ALONE.fullmatch(sure, line) is not None and _FENCE.match(sure, line) is None
+    return replace(shown, sure=line) if bare else shown
 
 
 class _Tail:
