@@ -55,6 +55,7 @@ from bot.history.memories import Memories
 from bot.history.memory_files import NoteStore
 from bot.history.names import encode
 from bot.history.requests import RequestLog
+from bot.history.retention import Retention
 from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
 from bot.history.usage import UsageSums
@@ -189,6 +190,8 @@ def assemble(
             usage=UsageSums(settings.home, environment.disk),
             artifacts=services.artifacts,
             requests=services.requests,
+            retention=Retention(settings.home, settings.history.keep_days, environment.disk),
+            archive=services.archive,
             servers=mcp,
             reserve=services.reserve,
             scheduler=parts.scheduler,

@@ -12,6 +12,7 @@ from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import Journal
 from bot.disk_reserve import DiskReserve
 from bot.gateway.operations import OperatorAlerts
+from bot.history.retention import Retention
 from bot.llm.health import WatchedModel
 from bot.rss_monitor import LOOK_EVERY, RssMonitor
 from bot.schedule import PeriodicJob
@@ -33,6 +34,7 @@ KEEP_ARTIFACT_DAYS = 30
 """Long after what points at them has left the view."""
 KEEP_REQUEST_SECONDS = 90 * 86_400.0
 """Of the turns that can be replayed."""
+EXPIRE_SECONDS = 3_600.0
 KEEP_SECONDS = 7 * 86_400.0
 """For what is finished in the journal."""
 KEEP_FAILED_SECONDS = 30 * 86_400.0
@@ -61,6 +63,12 @@ class SweepableRequests(Protocol):
     """Recorded requests, as far as they are tidied (`bot.history.requests.RequestLog`)."""
 
     async def sweep(self, before: float) -> int: ...
+
+
+class FollowsFiles(Protocol):
+    """The archive, as far as it hears that files were changed (`bot.history.searching.SearchedArchive`)."""
+
+    def changed(self, name: str) -> None: ...
 
 
 class ServerStates(Protocol):
@@ -93,6 +101,8 @@ class MaintenanceJobs:
         usage: CountableUsage,
         artifacts: SweepableArtifacts,
         requests: SweepableRequests,
+        retention: Retention,
+        archive: FollowsFiles,
         servers: ServerStates,
         reserve: DiskReserve,
         scheduler: Resumes,
@@ -110,6 +120,9 @@ class MaintenanceJobs:
         self._counted = True
         self._artifacts = artifacts
         self._requests = requests
+        self._retention = retention
+        self._archive = archive
+        self._expires_at = 0.0
         self._servers = servers
         self._reserve = reserve
         self._scheduler = scheduler
@@ -130,6 +143,7 @@ class MaintenanceJobs:
             self._shared("sweep old logs", 3_600, self.sweep_logs),
             self._shared("sweep old artifacts", 6 * 3_600, self.sweep_artifacts),
             self._shared("sweep old requests", 6 * 3_600, self.sweep_requests),
+            PeriodicJob("see whether something is beyond its days", TEND_SECONDS, self.expire_hourly),
         ]
 
     async def look_at_the_disk(self) -> None:
@@ -233,6 +247,37 @@ class MaintenanceJobs:
 
     async def sweep_requests(self) -> None:
         await self._requests.sweep(self._steady.now() - KEEP_REQUEST_SECONDS)
+
+    async def expire_hourly(self) -> None:
+        """Remove what is beyond its days soon after a start, then each hour."""
+        if self._retention.kept_without_end or self._steady.now() < self._expires_at:
+            return
+        self._expires_at = self._steady.now() + EXPIRE_SECONDS
+        await self._shared("remove what is beyond its days", EXPIRE_SECONDS, self.expire).run()
+
+    async def expire(self) -> None:
+        """Remove what is older than the days of its chat, and say what went."""
+        try:
+            gone = await asyncio.to_thread(
+                lambda: list(self._retention.expire(self._steady.now(), self._agent.holds))
+            )
+        except OSError as error:
+            self._log.write(
+                "retention", "what is too old cannot be removed now", level="warn", cause=str(error)
+            )
+            return
+        for one in gone:
+            self._archive.changed(one.name)
+            self._log.write(
+                "retention",
+                f"what is older than {one.days} days is gone",
+                level="action",
+                chat_key=one.chat_key,
+                days=one.days,
+                lines=one.lines,
+                sessions=one.sessions,
+                requests=one.requests,
+            )
 
     def _shared(self, name: str, seconds: float, run: Callable[[], Awaitable[None]]) -> PeriodicJob:
         """A chore that only one process does in each of its intervals."""

@@ -54,6 +54,10 @@ class AgentPool:
         """Number of conversations in memory."""
         return len(self._runtimes)
 
+    def holds(self, chat_key: ChatKey) -> bool:
+        """True if a conversation is in memory. For any thread."""
+        return chat_key in self._runtimes
+
     async def use(self, deps: AgentDeps) -> None:
         """Let turns that begin from now on have these: conversations come back from disk with them once they are idle."""
         self._deps = deps

@@ -10,6 +10,9 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from bot import errors
+from bot.contracts.identity import ChatKey
+
 _SERVER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9])?")
 
 
@@ -27,6 +30,15 @@ def _address(value: str) -> str:
 def _title(value: str) -> str:
     if not value.strip() or not value.isprintable():
         raise ValueError("expected one line of text; write a short name")
+    return value
+
+
+def _chat(value: str) -> str:
+    if value != "*":
+        try:
+            ChatKey.parse(value)
+        except errors.IdentityInvalid:
+            raise ValueError('expected a chatKey, as `shipmate chats` shows it, or "*"') from None
     return value
 
 
@@ -144,6 +156,10 @@ class History(StrictModel):
 
     archive_after_lines: Annotated[int, Field(ge=2, le=10_000_000)] = 1_000
     """Above so many lines the older half of a chat's archive moves to a file of its own."""
+    keep_days: dict[Annotated[str, AfterValidator(_chat)], Annotated[int, Field(ge=1, le=36_500)]] = {}
+    """Days after which what was said goes, by chatKey (threads and topics included) or `"*"` for all chats that are not named:
+    lines of the archive and of the search index, transcripts, recorded requests. Chats that are not named stay.
+    """
 
 
 class Queue(StrictModel):

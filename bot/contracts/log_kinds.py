@@ -432,6 +432,16 @@ KINDS: Mapping[str, LogKind] = {
             "cause": _CAUSE,
         },
     ),
+    "retention": LogKind(
+        "What is older than the days of a chat (`history.keepDays`) is gone.",
+        {
+            "days": "integer: of this chat",
+            "lines": "integer: of the archive",
+            "sessions": "integer: of the transcript",
+            "requests": "integer: files of recorded requests",
+            "cause": _CAUSE,
+        },
+    ),
     "library": LogKind(
         "A warning or error of a library.",
         {

@@ -301,7 +301,7 @@ class RequestLog:
         if chat is None or self._disk.size(chat.path) != chat.size:
             self._drop(chat_key)
             home = self._folder / names.encode(chat_key)
-            found = _files(self._disk, home)
+            found = files_of(self._disk, home)
             chat = _Chat(found[-1] if found else home / f"{name}{_END}")
             with closing(self._disk.open(chat.path)) as file:
                 chat.size = file.size
@@ -325,7 +325,7 @@ class RequestLog:
     def _make_room(self, newest: Path) -> None:
         """Remove the oldest files of a chat that is about to begin another one."""
         left = CHAT_BYTES - FILE_BYTES
-        for path in reversed(_files(self._disk, newest.parent)):
+        for path in reversed(files_of(self._disk, newest.parent)):
             left -= self._disk.size(path)
             if left < 0 and path != newest:
                 self._disk.remove(path)
@@ -333,7 +333,7 @@ class RequestLog:
     def _remove_old(self, before: float) -> int:
         gone = 0
         for chat in self._disk.names(self._folder):
-            for path in _files(self._disk, self._folder / chat):
+            for path in files_of(self._disk, self._folder / chat):
                 if names.made_at(path.stem) + FILE_SECONDS < before:
                     self._disk.remove(path)
                     gone += 1
@@ -347,7 +347,7 @@ class RequestLog:
     def _erase(self, item: _Remove) -> int:
         self._drop(item.chat_key)
         changed = 0
-        for path in _files(self._disk, self._folder / names.encode(item.chat_key)):
+        for path in files_of(self._disk, self._folder / names.encode(item.chat_key)):
             raws = _lines(self._disk, path)
             if any(_holds_words(raw, item.ranges) for raw in raws):
                 self._disk.replace(path, b"".join(_erased(raws, item.ranges)))
@@ -412,9 +412,18 @@ def _unpacked(line: Json, base: bytes) -> bytes:
 # ------------------------------------------------------------ erasing and reading
 
 
-def _files(disk: Disk, home: Path) -> list[Path]:
+def files_of(disk: Disk, home: Path) -> list[Path]:
     """Return the files of a chat, oldest first."""
     return [home / name for name in disk.names(home) if name.endswith(_END) and _ULID.match(name)]
+
+
+def newest_at(disk: Disk, path: Path) -> float:
+    """The time of the newest record of a file, in seconds since the epoch; that of its first one where none can be read."""
+    with closing(disk.open(path)) as file:
+        for raw in pieces.lines_backwards(file):
+            if raw and (line := _facts(raw)) is not None:
+                return names.made_at(_name(line))
+    return names.made_at(path.stem)
 
 
 def _facts(raw: bytes) -> Json | None:
@@ -487,7 +496,7 @@ def find(disk: Disk, folder: Path, name: str) -> FoundRequests | None:
     if not _ULID.fullmatch(name):
         return None
     for home in disk.names(folder):
-        files = [_lines(disk, path) for path in _files(disk, folder / home)]
+        files = [_lines(disk, path) for path in files_of(disk, folder / home)]
         if not any(name.encode() in raw for raws in files for raw in raws):
             continue
         found = _found([[line for raw in raws if (line := jsonl.loads(raw))] for raws in files], name)

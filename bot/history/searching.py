@@ -97,6 +97,12 @@ class SearchedArchive:
             known = {}
         return await self._store.chats(known, named)
 
+    def changed(self, name: str) -> None:
+        """Lines of a chat were removed from its files: the index is to follow."""
+        # Not awaited: what comes next on that thread comes after it.
+        self._thread().submit(self._forget_sizes, name)
+        self._touch(name)
+
     async def recent(self, offset: int, limit: int) -> tuple[list[ChatInfo], int]:
         """A part of the chats, the ones last spoken in first, and how many there are in all. Files of that part alone are read.
         Raises `errors.StorageError`.
@@ -261,6 +267,10 @@ class SearchedArchive:
 
     def _times(self) -> dict[str, int]:
         return self._opened().index.last_times()
+
+    def _forget_sizes(self, name: str) -> None:
+        if self._recall is not None:
+            self._recall.index.streams.forget(name)
 
     def _forget(self, *, damaged: bool = False) -> None:
         recall, self._recall = self._recall, None

@@ -81,7 +81,7 @@ def _lines(file: OpenFile, begin: int, at: int) -> Iterator[tuple[int, bytes]]:
 
 
 class Streams:
-    """The streams of all chats of a folder. Archives never change: their sizes are asked for once."""
+    """The streams of all chats of a folder. Archives change by a removal alone (`forget`): their sizes are asked for once."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self.folder = folder
@@ -89,6 +89,10 @@ class Streams:
         self._archives = ArchiveFiles(folder, disk)
         self._parts: dict[str, tuple[list[int], list[_Part]]] = {}
         self._kept: tuple[ExitStack, dict[str, Stream]] | None = None
+
+    def forget(self, name: str) -> None:
+        """Ask again for the sizes of a chat's archives: lines of them were removed."""
+        self._parts.pop(name, None)
 
     def names(self) -> list[str]:
         """The names of all chats that have a file."""

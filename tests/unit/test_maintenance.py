@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.contracts.identity import ChatKey
 from bot.disk_reserve import PIECE, DiskReserve
+from bot.history.retention import Retention
 from bot.journal.sqlite import SqliteJournal
 from bot.llm.health import WatchedModel
 from bot.maintenance import (
@@ -21,7 +24,9 @@ from bot.maintenance import (
     MaintenanceJobs,
 )
 from bot.rss_monitor import RssMonitor
+from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
+from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
 from bot.testing.model import ScriptedModel
 
@@ -104,6 +109,9 @@ class Pool:
     def __init__(self) -> None:
         self.done: list[str] = []
 
+    def holds(self, chat_key: ChatKey) -> bool:
+        return False
+
     async def flush(self) -> None:
         self.done.append("flush")
 
@@ -127,6 +135,12 @@ class House:
         self.servers, self.requests, self.usage = Servers(), Requests(), Usage()
         self.reserve = DiskReserve(root / "reserve", self.log, most=PIECE)
         self.resumed = 0
+        self.days: dict[str, int] = {}
+        self.changes: list[str] = []
+        self.home, self.disk = root, FaultyDisk(SystemDisk())
+
+    def changed(self, name: str) -> None:
+        self.changes.append(name)
 
     def resume(self) -> None:
         self.resumed += 1
@@ -146,6 +160,8 @@ class House:
             usage=self.usage,
             artifacts=self.artifacts,
             requests=self.requests,
+            retention=Retention(self.home, self.days, self.disk),
+            archive=self,
             servers=self.servers,
             reserve=self.reserve,
             scheduler=self,
@@ -381,3 +397,26 @@ async def test_usage_is_counted_also_before_a_log_is_removed_and_trouble_is_told
     house.usage.trouble = True
     await house.do(chores, "count usage")
     assert len(house.log.of("storage")) == 2
+
+
+async def test_what_is_beyond_its_days_goes_soon_after_a_start_and_each_hour(house: House) -> None:
+    (house.home / "chats").mkdir()
+    line = {"ts": 1, "chatKey": "web:chat:1", "text": "old"}
+    (house.home / "chats" / "web%3Achat%3A1.jsonl").write_text(json.dumps(line) + "\n")
+    chores = house.process("a")
+    await house.do(chores, "see whether something is beyond its days")
+    assert house.log.of("retention") == []
+    house.days = {"web:chat:1": 30}
+    chores = house.process("a")
+    for _ in range(2):
+        await house.do(chores, "see whether something is beyond its days")
+    (told,) = house.log.of("retention")
+    assert (str(told.chat_key), told.level) == ("web:chat:1", "action")
+    assert told.details == {"days": 30, "lines": 1, "sessions": 0, "requests": 0}
+    assert house.changes == ["web%3Achat%3A1"]
+    assert list((house.home / "chats").glob("*.jsonl")) == []
+    (house.home / "chats" / "web%3Achat%3A1.jsonl").write_text(json.dumps(line) + "\n")
+    house.disk.fail(Failure("remove"))
+    await house.clock.advance(3_601)
+    await house.do(chores, "see whether something is beyond its days")
+    assert house.log.of("retention")[-1].level == "warn"

@@ -1,0 +1,139 @@
+"""Removes what is older than the days for which a chat is kept: lines of the archive, sessions of the transcript, recorded requests.
+
+Files change under the locks of their folders, each whole, so a kill leaves what the next run removes. The current session of a chat
+stays until the chat has been quiet for its days: the model's view is built on it. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot import errors
+from bot.contracts.environment import Disk
+from bot.contracts.identity import ChatKey
+from bot.history import jsonl, names, pieces, requests, rotation, sessions
+
+EVERY = "*"
+"""In the place of a chatKey: all chats that are not named."""
+_DAY = 86_400.0
+_SESSION = re.compile(rf"[{names.CROCKFORD}]{{26}}")
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What went of one chat. `name` is that of its files."""
+
+    chat_key: ChatKey
+    name: str
+    days: int
+    lines: int
+    sessions: int
+    requests: int
+
+
+class Retention:
+    """The days of the chats of one `.ship`. An entry counts for threads and topics of its chat too, unless they have their own."""
+
+    def __init__(self, home: Path, days: Mapping[str, int], disk: Disk) -> None:
+        self._days = dict(days)
+        self._disk = disk
+        self._archives = rotation.ArchiveFiles(home / "chats", disk)
+        self._transcripts = home / "transcripts"
+
+    @property
+    def kept_without_end(self) -> bool:
+        """True where no chat has days."""
+        return not self._days
+
+    def days(self, chat_key: ChatKey) -> int | None:
+        """The days for which a chat is kept; None without end."""
+        whole = ChatKey(chat_key.channel, chat_key.chat_id)
+        found = (self._days.get(str(key)) for key in (chat_key, whole))
+        return next((days for days in found if days is not None), self._days.get(EVERY))
+
+    def expire(self, now: float, holds: Callable[[ChatKey], bool]) -> Iterator[Expired]:
+        """Remove what is too old, chat by chat. `holds` tells whether a conversation is in memory: of such a one the current session
+        stays. Raises OSError.
+        """
+        for name in sorted({*self._archives.chats(), *self._disk.names(self._transcripts)}):
+            chat_key = self._key(name)
+            days = None if chat_key is None else self.days(chat_key)
+            if chat_key is None or days is None:
+                continue
+            before = int((now - days * _DAY) * 1000)
+            lines = self._expire_archive(name, before)
+            gone, records = self._expire_transcripts(name, before, current=not holds(chat_key))
+            if lines or gone or records:
+                yield Expired(chat_key, name, days, lines, gone, records)
+
+    def _key(self, name: str) -> ChatKey | None:
+        paths = [self._archives.archive(name, number) for number in self._archives.numbers(name)]
+        told = rotation.chat_key(self._disk, name, [*paths, self._archives.main(name)])
+        try:
+            return None if told is None else ChatKey.parse(told)
+        except errors.IdentityInvalid:
+            return None  # a file that is no chat's
+
+    def _expire_archive(self, name: str, before: int) -> int:
+        with jsonl.locked(self._archives.folder):
+            self._archives.settle(name)
+            paths = [self._archives.archive(name, number) for number in self._archives.numbers(name)]
+            return sum(self._expire_lines(path, before) for path in [*paths, self._archives.main(name)])
+
+    def _expire_lines(self, path: Path, before: int) -> int:
+        """Remove the beginning of a file up to its last line that is older than all behind it: one that came late goes with its
+        neighbours. One that cannot be read goes with an older one behind it.
+        """
+        at = cut = count = gone = 0
+        young = False
+        with closing(self._disk.open(path)) as file:
+            for raw in pieces.lines(file):
+                at, count = at + len(raw) + 1, count + bool(raw.strip())
+                ts = (jsonl.loads(raw) or {}).get("ts")
+                if not isinstance(ts, int | float):
+                    continue
+                if young := ts >= before:
+                    break
+                cut, gone = at, count
+            rest = file.read(cut, file.size - cut) if cut and young else b""
+        if not gone:
+            return 0
+        if rest:
+            self._disk.replace(path, rest)
+        else:
+            self._disk.remove(path)
+        return gone if young else count
+
+    def _expire_transcripts(self, name: str, before: int, *, current: bool) -> tuple[int, int]:
+        """Remove sessions and files of requests whose last line is older. The current session, and the newest, by which it is
+        told which that is, go last: with all others, where `current` may go.
+        """
+        home = self._transcripts / name
+        with jsonl.locked(self._transcripts):
+            stems = (one.removesuffix(".jsonl") for one in self._disk.names(home) if one.endswith(".jsonl"))
+            known = sorted(stem for stem in stems if _SESSION.fullmatch(stem))
+            old = [one for one in known if self._session_ts(home, one) < before]
+            if known and not (current and old == known):
+                stay = {known[-1], sessions.current(self._disk, home, known)}
+                old = [one for one in old if one not in stay]
+            for one in old:
+                self._disk.remove(home / f"{one}.jsonl")
+            if old and old == known:
+                self._disk.remove(home / sessions.POINTER)
+        records = [
+            path
+            for path in requests.files_of(self._disk, home)
+            if requests.newest_at(self._disk, path) * 1000 < before
+        ]
+        for path in records:
+            self._disk.remove(path)
+        return len(old), len(records)
+
+    def _session_ts(self, home: Path, session: str) -> float:
+        """The time of a session's newest line (ms), or of its beginning where that is later."""
+        with closing(self._disk.open(home / f"{session}.jsonl")) as file:
+            return max(sessions.last_ts(file), names.made_at(session) * 1000)

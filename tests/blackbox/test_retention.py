@@ -1,0 +1,60 @@
+"""`history.keepDays` of the real process: what is beyond its days goes from the disk, is told, and is found no more."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.blackbox.conftest import PERSON, World, eventually
+
+KEY = f"telegram:chat:{PERSON}"
+OLD = 1_700_000_000_000
+
+
+def write_archive(world: World, chat: int, words: str) -> None:
+    """What was said long ago, as an earlier version left it."""
+    line = {"v": 1, "ts": OLD, "channel": "telegram", "chatId": str(chat), "chatKey": f"telegram:chat:{chat}"}
+    folder = world.root / ".ship" / "chats"
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(line | {"userId": str(chat), "role": "user", "text": words})
+    (folder / f"telegram%3Achat%3A{chat}.jsonl").write_text(text + "\n", encoding="utf-8")
+
+
+async def test_what_is_beyond_its_days_goes_and_what_is_not_stays(world: World) -> None:
+    world.only("telegram")
+    write_archive(world, PERSON, "the old heron")
+    write_archive(world, 2002, "the old otter")
+    world.config["history"] = {"keepDays": {KEY: 30}}
+    await world.start()
+    await eventually(lambda: any(line["kind"] == "retention" for line in world.log()))
+    world.model.answer("Hello.")
+    world.telegram.say("the new heron")
+    await world.heard("Hello.")
+    (told,) = [line for line in world.log() if line["kind"] == "retention"]
+    assert (told["chatKey"], told["level"], told["details"]["lines"]) == (KEY, "action", 1)
+    left = ["the new heron", "Hello.", "the old otter"]
+    await eventually(lambda: [line["text"] for line in world.archive()] == left)
+    await world.process.stop()
+    assert b"the old heron" not in world.everything_on_disk()
+    await world.start()
+    assert [line["text"] for line in world.archive()] == left
+
+
+async def test_without_days_everything_stays(world: World) -> None:
+    world.only("telegram")
+    write_archive(world, 2002, "the old otter")
+    await world.start()
+    world.model.answer("Hello.")
+    world.telegram.say("hello")
+    await world.heard("Hello.")
+    assert [line["text"] for line in world.archive()][-1] == "the old otter"
+
+
+@pytest.mark.parametrize("days", [{"telegram": 30}, {"*": 0}, {KEY: "30"}, 30])
+async def test_days_that_are_none_are_refused(world: World, days: object) -> None:
+    world.only("telegram")
+    world.config["history"] = {"keepDays": days}
+    await world.start(wait=False)
+    assert await world.process.ended() == 78
+    assert "history.keepDays" in world.process.stderr
