@@ -28,6 +28,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bot import discovery
+from bot.agent.claims import reading
 from bot.config import schema
 from bot.tools import builtin
 
@@ -36,8 +37,6 @@ WARM = (
     "bot.cli.entry",
     "bot.testing.clock",
     "bot.testing.faults",
-    "bot.agent.claims.english",
-    "bot.agent.claims.german",
     "channels.console.adapter",
     "channels.slack.adapter",
     "channels.telegram.adapter",
@@ -179,6 +178,7 @@ def _serve(address: str) -> Sequence[str]:
         sys.stdout.flush()
         for name in WARM:
             importlib.import_module(name)
+        reading.languages("")
         schema.schemas(discovery.manifests())
         gc.collect()
         gc.freeze()

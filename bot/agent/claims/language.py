@@ -1,9 +1,14 @@
-"""`Language`: the phrases with which one language says that its speaker did something, and those that say anything else."""
+"""`Language`: the phrases with which one language says that its speaker did something, and those that say anything else.
+They stand in a file for each language beside this module.
+"""
 
 from __future__ import annotations
 
+import re
+import tomllib
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import regex
 
@@ -16,6 +21,8 @@ COMMAND = "⌘"
 """Stands for code inside of a line that is not the name of a file."""
 NAME = r"(?:[\w./~-]*\w\.(?:cfg|conf|cpp|css|csv|docx?|env|go|html?|ini|ics|java|jsx?|json|jsonl|lock|log|md|pdf|php|png|jpe?g|pptx?|py|rb|rs|sh|sql|svg|toml|tsx?|txt|xlsx?|xml|ya?ml|zip)\b)"
 """The name of a file."""
+_WORD = re.compile(r"<(\w+)>")
+_LOADED: dict[str, Language] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,37 @@ class Language:
     """The note below a reply; `{claim}` is the sentence in question."""
 
 
-def compiled(words: str) -> Pattern:
-    """A pattern of words, in any case; `NAME` and `COMMAND` are filled in."""
-    return regex.compile(words.replace("<name>", NAME).replace("<command>", COMMAND), regex.IGNORECASE)
+def loaded(name: str) -> bool:
+    """True once the phrases of a language are compiled, which takes a tenth of a second."""
+    return name in _LOADED
+
+
+def language(name: str) -> Language:
+    """The language of a file. Its patterns match in any case; `<WORD>` in them is one of its [words], NAME or COMMAND."""
+    if name not in _LOADED:
+        raw = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+        words = {"name": NAME, "command": COMMAND}
+        for word, pattern in raw.pop("words").items():
+            words[word] = _filled(pattern, words)
+        rest = {
+            key: _compiled(value, words)
+            for key, value in raw.items()
+            if key not in {"name", "note", "sayings"}
+        }
+        sayings = tuple(
+            Saying(one["kind"], _compiled(one["pattern"], words), one.get("own", True))
+            for one in raw["sayings"]
+        )
+        _LOADED[name] = Language(name=raw["name"], note=raw["note"], sayings=sayings, **rest)
+    return _LOADED[name]
+
+
+def _compiled(value: Any, words: dict[str, str]) -> Any:
+    """A pattern, or a table of patterns by their names."""
+    if isinstance(value, dict):
+        return {key: _compiled(pattern, words) for key, pattern in value.items()}
+    return regex.compile(_filled(value, words), regex.IGNORECASE)
+
+
+def _filled(pattern: str, words: dict[str, str]) -> str:
+    return _WORD.sub(lambda found: words[found[1]], pattern)

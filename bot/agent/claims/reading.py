@@ -4,12 +4,12 @@ the past, conditions, plans, denials and questions claim nothing.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import regex
 
+from bot.agent.claims import language as phrases
 from bot.agent.claims.language import COMMAND, NAME, Kind, Language, Saying
 
 HEAD, TAIL = 4_000, 2_000
@@ -67,9 +67,7 @@ def admits(words: str) -> bool:
 
 def loaded(*texts: str) -> bool:
     """True if the languages of all texts are loaded; else a look at them takes a tenth of a second longer."""
-    return all(
-        f"{__package__}.{module}" in sys.modules for words in texts for module in _modules(_ends(words))
-    )
+    return all(phrases.loaded(name) for words in texts for name in _names(_ends(words)))
 
 
 def _ends(words: str) -> str:
@@ -77,24 +75,11 @@ def _ends(words: str) -> str:
 
 
 def languages(words: str) -> tuple[Language, ...]:
-    """Return the languages that a text may be in. The import of a language compiles its phrases, so each is imported when it is first met."""
-    match _modules(words):
-        case ("japanese",):
-            from bot.agent.claims.japanese import JAPANESE
-
-            return (JAPANESE,)
-        case ("chinese",):
-            from bot.agent.claims.chinese import CHINESE
-
-            return (CHINESE,)
-        case _:
-            from bot.agent.claims.english import ENGLISH
-            from bot.agent.claims.german import GERMAN
-
-            return (ENGLISH, GERMAN)
+    """Return the languages that a text may be in, each loaded when it is first met."""
+    return tuple(map(phrases.language, _names(words)))
 
 
-def _modules(words: str) -> tuple[str, ...]:
+def _names(words: str) -> tuple[str, ...]:
     if _KANA.search(words):
         return ("japanese",)
     return ("chinese",) if _HAN.search(words) else ("english", "german")
