@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from bot import text
@@ -12,13 +13,16 @@ from bot import text
 LONGEST_LINK = 400
 """Characters after a `[`, or in a line that may be the head of a table, that are held back at the most."""
 LONGEST_URL = 2_000
+LONGEST_END = 2_600
+"""Characters at the end of a block that what is half open there can have, but for links."""
 TRIES = 12
 """Passes over a text: each holds back more than the one before."""
 
 _FENCE = re.compile(r"^([ \t>]*)((?:[-+*]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`\n]*$)|~{3,})[^\n]*", re.MULTILINE)
 _MARKS_ALONE = re.compile(r"[>\-+*#=_~`|: \t]*(?:\[[ xX]?\]?)?|[> \t]*\d{1,9}[.)]?")
 """A last line from which nobody can tell yet what it will be."""
-_DELIMITERS = re.compile(r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
+_DELIMITER = re.compile(r":?-+:?")
+_BRACKETS = re.compile(r"[()\[\]]")
 _NO_CELLS = re.compile(r"`[^`\n]*`|<[^<>\n]*>|\\\|")
 _BLOCK = re.compile(r"[ \t>]*(?:[-+*][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t])")
 _ITEM = re.compile(r"^[ \t>]*(?:[-+*]|\d{1,9}[.)])[ \t]", re.MULTILINE)
@@ -145,11 +149,11 @@ class _Tail:
         at = first
         for above, row in itertools.pairwise(lines):
             at += len(above) + 1
-            if "|" in above and "-" in row and at < line and _DELIMITERS.fullmatch(row):
+            if "|" in above and at < line and _delimits(row):
                 whole = self._text[len(shown) :].startswith("\n")
                 return Beginning(shown, "\n\n", sure=len(shown)) if whole else line
         last = lines[-1]
-        if len(lines) > 1 and "|" in lines[-2] and _DELIMITERS.fullmatch(last) and "-" in last:
+        if len(lines) > 1 and "|" in lines[-2] and _delimits(last):
             whole = self._text[len(shown) :].startswith("\n")
             return Beginning(shown, "\n\n", sure=len(shown)) if whole else line
         if len(last) <= LONGEST_LINK and "|" in _NO_CELLS.sub("", last):
@@ -166,7 +170,8 @@ class _Tail:
         if len(trimmed) < len(block) and not _escaped(trimmed):
             return start + len(trimmed)
         ended = block if len(shown) == len(self._text) else f"{block} "
-        if (open_end := _OPEN_END.search(ended)) is not None and not _in_code(block, open_end.start()):
+        open_end = _OPEN_END.search(ended, max(0, len(ended) - LONGEST_END))
+        if open_end is not None and not _in_code(block, open_end.start()):
             return start + open_end.start()
         return _Inline(block).read(shown[:start])
 
@@ -183,7 +188,11 @@ class _Inline:
         self._block = block
         self._open: list[tuple[str, int, int]] = []
         """Marks that may open emphasis: the sign, how many, and the place."""
+        self._opened: Counter[str] = Counter()
+        """The entries of that by sign: where there is none, none is looked for."""
         self._brackets: list[int] = []
+        self._ends: dict[int, int] = {}
+        """The ends of all brackets, by their begin, once one is asked for."""
         self._at = 0
 
     def read(self, before: str) -> Beginning | int:
@@ -240,21 +249,24 @@ class _Inline:
         opens, closes = _flanking(sign, previous, following)
         if sign == "~" and count != 2:
             return
-        while closes and count:
+        while closes and count and self._opened[sign]:
             for place in range(len(self._open) - 1, -1, -1):
                 other, many, at = self._open[place]
                 if other == sign:
                     used = 2 if sign == "~" or min(many, count) >= 2 else 1
                     count -= used
                     # What was opened inside and never closed are signs like any other.
+                    self._opened.subtract(one for one, _, _ in self._open[place:])
                     del self._open[place:]
                     if many > used:
-                        self._open.append((sign, many - used, at))
+                        self._opens(sign, many - used, at)
                     break
-            else:
-                break
         if opens and count:
-            self._open.append((sign, count, start))
+            self._opens(sign, count, start)
+
+    def _opens(self, sign: str, count: int, at: int) -> None:
+        self._open.append((sign, count, at))
+        self._opened[sign] += 1
 
     def _link(self) -> int | None:
         """Pass what closes a bracket; the place of that bracket where its link is not complete."""
@@ -267,15 +279,33 @@ class _Inline:
             return start
         if rest not in {"(", "["}:
             return None
-        depth = 0
-        for at in range(self._at, min(len(block), self._at + LONGEST_URL)):
-            if block[at] == "\n" and rest == "[":
-                return None
-            depth += (block[at] in "([") - (block[at] in ")]")
-            if depth == 0:
-                self._at = at + 1
-                return None
+        self._ends = self._ends or _ends(block)
+        end = self._ends.get(self._at, len(block))
+        longest = min(len(block), self._at + LONGEST_URL)
+        if rest == "[" and block.find("\n", self._at, min(end, longest)) >= 0:
+            return None
+        if end < longest:
+            self._at = end + 1
+            return None
         return start if len(block) - self._at < LONGEST_URL else None
+
+
+def _ends(block: str) -> dict[int, int]:
+    """The place where each bracket is closed, by that where it opens. One pass for all of them."""
+    opened: list[int] = []
+    ends: dict[int, int] = {}
+    for found in _BRACKETS.finditer(block):
+        if found[0] in "([":
+            opened.append(found.start())
+        elif opened:
+            ends[opened.pop()] = found.start()
+    return ends
+
+
+def _delimits(row: str) -> bool:
+    """True for the line below the head of a table."""
+    cells = row.lstrip(" \t>").rstrip(" \t").removeprefix("|").removesuffix("|").split("|")
+    return all(_DELIMITER.fullmatch(cell.strip(" \t")) for cell in cells)
 
 
 def _run(block: str, at: int) -> int:

@@ -11,11 +11,11 @@ import pytest
 from bot import errors
 from bot.contracts.channel import Manifest
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Attachment, Inbound, Quoted
+from bot.contracts.inbound import Attachment, Command, Inbound, Origin, Quoted
 from bot.contracts.provenance import ANYBODYS
-from bot.gateway import heard_messages
+from bot.gateway import heard_messages, removals
 from bot.journal.personal import of_person
-from tests.unit.gateway.conftest import Bench, killed, manifest
+from tests.unit.gateway.conftest import SECRET, Bench, killed, manifest
 from tests.unit.gateway.outgoing import until
 
 GROUP: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
@@ -159,3 +159,65 @@ async def test_whose_words_came_along_is_on_file_and_they_come_once_after_a_kill
     assert request.inbound is not None
     assert [one.text for one in (*request.context, *request.inbound.quoted)] == ["shall we ship?"]
     await second.close()
+
+
+@pytest.mark.parametrize("addressed", ["thread", "mention"])
+async def test_what_was_heard_is_changed_by_an_edit_or_deletion_that_is_for_the_bot_too(
+    bench: Bench, addressed: str
+) -> None:
+    await mention(bench, "hello")
+    others: dict[str, Any] = {"addressed": "thread", "to_others": True}
+    for number in ("31", "32"):
+        await hear(bench, f"canary {number}", message_id=number, **others)
+    await bench.say("said anew", **GROUP, addressed=addressed, message_id="31", kind="edit")
+    await bench.say("", **GROUP, addressed=addressed, message_id="32", kind="delete")
+    await bench.idle()
+    bench.agent.messages = 0
+    assert await mention(bench) == ["said anew"]
+
+
+async def test_what_comes_again_is_heard_once(bench: Bench) -> None:
+    for _ in range(2):
+        await hear(bench, "once", message_id="31")
+    assert await mention(bench) == ["once"]
+
+
+async def test_secrets_are_looked_for_before_what_others_passed_on_is_cut(bench: Bench) -> None:
+    passed_on = "x" * (heard_messages.LONGEST // 2 - len(SECRET)) + SECRET * 3 + "y" * heard_messages.LONGEST
+    quote = Quoted(user_id="77", text=passed_on, brought=True, origin=Origin(how="forwarded", name="Eve"))
+    await hear(bench, "", quoted=(quote,))
+    (found,) = await mention(bench)
+    assert not any(SECRET[at : at + 8] in found for at in range(len(SECRET) - 7))
+
+
+async def test_the_author_may_have_what_was_heard_forgotten(bench: Bench) -> None:
+    await hear(bench, "canary", message_id="31")
+    command = Command(name="forget")
+    for user in ("78", "77"):
+        bench.lists.allow("tele", user)
+        about: dict[str, Any] = {"command": command, "answers": "31", "addressed": "command"}
+        await bench.say("/forget", **GROUP, user_id=user, **about)
+        await bench.idle()
+    assert bench.tele.texts == [removals.NOT_YOURS, removals.DONE]
+    assert await mention(bench) == []
+
+
+async def test_the_first_message_of_a_thread_goes_from_the_conversations_that_it_was_brought_into(
+    bench: Bench,
+) -> None:
+    def thread(root: str) -> dict[str, Any]:
+        return {"chat_key": f"tele:chat:-100:thread:{root}", "message_id": root}
+
+    now = int(bench.clock.now() * 1000)
+    await mention(bench, **thread("40"), ts=now + 1_000)
+    gone: dict[str, Any] = {**GROUP, "addressed": "thread", "kind": "delete", "ts": now}
+    assert await bench.say("", **gone, **thread("31"))
+    await bench.idle()
+    assert bench.agent.forgot == [ChatKey.parse("tele:chat:-100:thread:40")]
+    # So does one of a thread that the bot takes part in.
+    await mention(bench, **(thread("32") | {"message_id": "33"}), ts=now + 2_000)
+    assert await bench.say("", **gone, **thread("32"))
+    await bench.idle()
+    assert set(bench.agent.forgot) == {ChatKey.parse(f"tele:chat:-100:thread:{root}") for root in (40, 32)}
+    (first, second) = await bench.archive.removals(ChatKey.parse("tele:chat:-100:thread:40"))
+    assert (first.message_id, second.message_id) == ("31", "32")

@@ -281,6 +281,10 @@ def test_an_answer_has_begun_with_its_first_whole_sentence_or_line(written: str,
         "&" * 16_000,
         "> " * 8_000,
         "_a" * 8_000,
+        "[a]( " * 3_200,
+        "*a " * 2_700 + "x~~ " * 2_000,
+        "a|b\n" + " " * 16_000 + "-x",
+        "a|b\n" + " " * 16_000 + "-x\n",
     ],
 )
 def test_a_bomb_is_looked_through_in_no_time(bomb: str) -> None:
