@@ -337,6 +337,7 @@ def build_gateway(
         tasks=tasks,
         clock=clock,
         log=log,
+        heard=heard,
     )
 
     effects = EffectRunner(

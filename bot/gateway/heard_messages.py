@@ -39,27 +39,39 @@ class HeardMessages:
         self._chats: OrderedDict[ChatKey, deque[_Heard]] = OrderedDict()
 
     def keep(self, inbound: Inbound) -> None:
-        """Keep a message that was not for the bot, or what its author has made of it."""
+        """Keep a message that was not for the bot, once; or what its author has made of one that is kept."""
         kept = self._chats.get(inbound.chat_key, deque(maxlen=MOST))
         said = _said(inbound) if inbound.kind != "delete" else ()
-        if inbound.kind == "message":
+        if inbound.kind == "message" and self.author(inbound.chat_key, inbound.message_id) is None:
             kept.append(_Heard(inbound.message_id, self._clock.monotonic(), said))
             self._chats[inbound.chat_key] = kept
             self._chats.move_to_end(inbound.chat_key)
         else:
-            changed = [
-                replace(one, said=said) if one.message_id == inbound.message_id else one for one in kept
-            ]
-            kept.clear()
-            kept.extend(changed)
+            _change(kept, inbound.message_id, said)
         while len(self._chats) > CHATS:
             self._chats.popitem(last=False)
+
+    def author(self, chat_key: ChatKey, message_id: str | None) -> str | None:
+        """The person whose message with this id is kept; None where there is none."""
+        kept = self._chats.get(chat_key, ()) if message_id is not None else ()
+        said = (quoted for one in kept if one.message_id == message_id for quoted in one.said)
+        return next((one.user_id for one in said), None)
+
+    def forget(self, chat_key: ChatKey, message_id: str) -> None:
+        """Keep the message with this id no longer."""
+        _change(self._chats.get(chat_key, deque()), message_id, ())
 
     def before(self, inbound: Inbound) -> tuple[Quoted, ...]:
         """Messages that were heard in the conversation of an inbound, oldest first."""
         oldest = self._clock.monotonic() - SECONDS
         kept = self._chats.get(inbound.chat_key, ())
         return tuple(quoted for one in kept if one.at >= oldest for quoted in one.said)
+
+
+def _change(kept: deque[_Heard], message_id: str | None, said: tuple[Quoted, ...]) -> None:
+    for at, one in enumerate(kept):
+        if one.message_id == message_id:
+            kept[at] = replace(one, said=said)
 
 
 def _said(inbound: Inbound) -> tuple[Quoted, ...]:

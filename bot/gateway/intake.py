@@ -86,14 +86,13 @@ class GatewayIntake:
             if not verdict.allowed:
                 await self._refuse(inbound, verdict)
                 return False
-            if not await self._participation.counts(inbound):
+            counts = await self._participation.counts(inbound)
+            inbound = inbound.model_copy(update={"quoted": self._cleaner.admitted(inbound, inbound.quoted)})
+            if not counts or inbound.kind in {"edit", "delete"}:
                 self._heard.keep(inbound)
+            if not counts:
                 return False
-            update = {
-                "request_id": self._ids.ulid(),
-                "quoted": self._cleaner.admitted(inbound, inbound.quoted),
-            }
-            inbound = await self._of_conversation(inbound.model_copy(update=update))
+            inbound = await self._of_conversation(inbound.model_copy(update={"request_id": self._ids.ulid()}))
             return await self._handed_over(self._stops.meant(inbound))
 
     async def _handed_over(self, inbound: Inbound) -> bool:

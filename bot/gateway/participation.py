@@ -74,9 +74,10 @@ class Participation:
                 return False
             if inbound.overheard and inbound.to_others:
                 return False
-        elif inbound.addressed == "chat":
+        elif inbound.overheard:
             # A change counts where its message did, whatever was said of listening since.
-            return await self._concerns(inbound)
+            takes_part = inbound.addressed == "thread" and await self._takes_part(inbound.chat_key)
+            return takes_part or await self._concerns(inbound)
         return not inbound.overheard or await self._takes_part(inbound.chat_key)
 
     async def _concerns(self, change: Inbound) -> bool:

@@ -25,6 +25,7 @@ from bot.gateway import repetitions
 from bot.gateway.access import Access
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.delivery import Delivery
+from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.jobs.service import JobService
 from bot.gateway.participation import SKEW
 from bot.gateway.reading import RECENT_SECONDS
@@ -90,7 +91,9 @@ class Removals:
         log: Log,
         jobs: JobService,
         tasks: BackgroundTasks,
+        heard: HeardMessages,
     ) -> None:
+        self._heard = heard
         self._jobs = jobs
         self._tasks = tasks
         self._journal = journal
@@ -199,13 +202,18 @@ class Removals:
         target = await self._target(inbound, message_id)
         if target is None:
             quoted = (one for one in inbound.quoted if one.message_id == message_id and not one.from_self)
-            target = await self._unknown(inbound, message_id, next((one.user_id for one in quoted), None))
+            heard_of = self._heard.author(inbound.chat_key, message_id)
+            said_by = next((one.user_id for one in quoted), heard_of)
+            target = await self._unknown(inbound, message_id, said_by)
+            if target is None and heard_of is not None:
+                target = _told(message_id, heard_of)
         if target is None:
             return UNKNOWN, []
         if target.person != inbound.user_id and not self._access.is_operator(
             inbound.channel, inbound.user_id
         ):
             return NOT_YOURS, []
+        self._heard.forget(inbound.chat_key, message_id)
         return DONE, await self._remove(inbound, target)
 
     async def _last(self, inbound: Inbound) -> tuple[str, list[ChatKey]]:
@@ -274,7 +282,7 @@ class Removals:
             return None
         quoting = await self._quoting(inbound.chat_key, (message_id,))
         turns = await self._turns([one.inbound.request_id for one in quoting])
-        return _told(message_id, said_by, turns)
+        return _told(message_id, said_by, turns, inbound.ts if inbound.kind == "delete" else 0)
 
     async def _quoting(self, chat_key: ChatKey, ids: Sequence[str]) -> list[InboxRecord]:
         """The messages of people that answer messages with these ids."""

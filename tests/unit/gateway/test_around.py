@@ -183,11 +183,11 @@ async def test_what_comes_again_is_heard_once(bench: Bench) -> None:
 
 
 async def test_secrets_are_looked_for_before_what_others_passed_on_is_cut(bench: Bench) -> None:
-    passed_on = "x" * (heard_messages.LONGEST // 2 - len(SECRET)) + SECRET * 3 + "y" * heard_messages.LONGEST
+    passed_on = SECRET * 300
     quote = Quoted(user_id="77", text=passed_on, brought=True, origin=Origin(how="forwarded", name="Eve"))
     await hear(bench, "", quoted=(quote,))
     (found,) = await mention(bench)
-    assert not any(SECRET[at : at + 8] in found for at in range(len(SECRET) - 7))
+    assert not any(SECRET[at : at + 4] in found for at in range(len(SECRET) - 3))
 
 
 async def test_the_author_may_have_what_was_heard_forgotten(bench: Bench) -> None:
@@ -211,12 +211,12 @@ async def test_the_first_message_of_a_thread_goes_from_the_conversations_that_it
     now = int(bench.clock.now() * 1000)
     await mention(bench, **thread("40"), ts=now + 1_000)
     gone: dict[str, Any] = {**GROUP, "addressed": "thread", "kind": "delete", "ts": now}
-    assert await bench.say("", **gone, **thread("31"))
+    assert await bench.say("", **(gone | thread("31")))
     await bench.idle()
     assert bench.agent.forgot == [ChatKey.parse("tele:chat:-100:thread:40")]
     # So does one of a thread that the bot takes part in.
     await mention(bench, **(thread("32") | {"message_id": "33"}), ts=now + 2_000)
-    assert await bench.say("", **gone, **thread("32"))
+    assert await bench.say("", **(gone | thread("32")))
     await bench.idle()
     assert set(bench.agent.forgot) == {ChatKey.parse(f"tele:chat:-100:thread:{root}") for root in (40, 32)}
     (first, second) = await bench.archive.removals(ChatKey.parse("tele:chat:-100:thread:40"))
