@@ -194,13 +194,13 @@ async def _say_what_came(
 async def _say_the_rest(turn: ActiveTurn, reply: ModelReply) -> TurnOutcome:
     """Deliver the last text, unless `chat_send` has settled the matter; an empty one becomes an honest line."""
     words = turn.last_words().strip()
-    if words == SILENT:
+    if silent := words == SILENT:
         words = ""
     if words and reply.stop_reason in LENGTH:
         words += TRUNCATED
     if turn.reply is None:
         return TurnOutcome("done", detail=words)
-    if not words and turn.request.arrivals.quiet:
+    if not words and turn.request.arrivals.quiet and (silent or reply.stop_reason not in LENGTH):
         return _outcome(turn, None)
     if turn.answered() or not (words or turn.owes_answer()):
         return _outcome(turn, None)

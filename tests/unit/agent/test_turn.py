@@ -482,6 +482,11 @@ async def test_words_that_were_not_said_to_the_bot_may_stay_without_an_answer(
     assert bench.chat.seen == ["echo: lunch at one?"]
 
 
+async def test_an_answer_that_did_not_fit_is_no_silence(bench: Bench) -> None:
+    bench.model.answers += [reply(stop_reason="max_tokens")] * 9
+    assert (await overheard(bench)).notice == turns.TOO_MANY_CUTS
+
+
 async def test_where_they_were_said_to_it_silence_is_no_answer(bench: Bench) -> None:
     bench.model.answers.append(reply(text("[silent]")))
     outcome = await overheard(bench, quiet=False)
