@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -12,6 +12,7 @@ from bot.agent.claims.performed_actions import PerformedActions, recorded_action
 from bot.agent.deps import AgentDeps
 from bot.agent.runtime import AgentRuntime
 from bot.agent.sessions import Sessions
+from bot.context import quotes
 from bot.contracts.agent import (
     ChatStats,
     CompactResult,
@@ -25,6 +26,7 @@ from bot.contracts.agent import (
 )
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
+from bot.contracts.transcript import TranscriptLine
 from bot.sizes import size_of
 
 BUDGET = 256 * 1024 * 1024
@@ -120,6 +122,17 @@ class AgentPool:
     async def undo(self, chat_key: ChatKey) -> str | None:
         with self._lend(chat_key) as runtime:
             return await runtime.undo()
+
+    async def quoting(self, chat_key: ChatKey, turns: Sequence[str], message_id: str) -> list[str]:
+        told: set[str | None] = set()
+
+        def quotes_it(line: TranscriptLine) -> bool:
+            told.add(line.request_id)
+            return line.message is not None and message_id in quotes.ids(line.message)
+
+        lines = await self._deps.history.transcript.telling(chat_key, turns, quotes_it)
+        found = {line.request_id for line in lines if quotes_it(line)}
+        return [turn for turn in turns if turn in found or turn not in told]
 
     async def forget(self, chat_key: ChatKey) -> None:
         with self._lend(chat_key) as runtime:

@@ -270,6 +270,12 @@ class Agent(Protocol):
         """
         ...
 
+    async def quoting(self, chat_key: ChatKey, turns: Sequence[str], message_id: str) -> list[str]:
+        """Return those of these turns that were shown a message of others, and those of which nobody can tell. Raises
+        `errors.StorageError`.
+        """
+        ...
+
     async def forget(self, chat_key: ChatKey) -> None:
         """Take what the archive says was removed (`Archive.removals`) out of what is kept of a chat, and what was
         derived of it; what is running ends first. Raises `errors.StorageError`.

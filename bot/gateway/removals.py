@@ -339,11 +339,23 @@ class Removals:
                 await self._delivery.amend(replace(row, text=words))
 
     async def _remove_elsewhere(self, inbound: Inbound, target: _Target) -> list[ChatKey]:
-        begun = await self._begun_with(inbound, target)
-        for place, requests in begun.items():
-            elsewhere = replace(target, of=(), turns=(), quoted=await self._turns(requests))
-            await self._remove_here(inbound.model_copy(update={"chat_key": place}), elsewhere)
-        return list(begun)
+        places = []
+        for place, requests in (await self._begun_with(inbound, target)).items():
+            turns = await self._turns(requests)
+            if inbound.chat_type == "group":
+                turns = await self._shown(place, turns, target)
+            if turns:
+                elsewhere = replace(target, of=(), turns=(), quoted=turns)
+                await self._remove_here(inbound.model_copy(update={"chat_key": place}), elsewhere)
+                places.append(place)
+        return places
+
+    async def _shown(self, place: ChatKey, turns: Sequence[str], target: _Target) -> tuple[str, ...]:
+        """Those of these turns of a group that were shown a message. Of one that goes on nobody can tell yet."""
+        records = {turn: await self._journal.turn(turn) for turn in turns}
+        ended = [turn for turn, one in records.items() if one is None or one.ended_at is not None]
+        shown = {turn for name in target.ids for turn in await self._agent.quoting(place, ended, name)}
+        return tuple(turn for turn in turns if turn in shown or turn not in ended)
 
     async def _begun_with(self, inbound: Inbound, target: _Target) -> dict[ChatKey, list[str]]:
         """The other conversations of a chat that may have been shown this message, with the requests that brought it: in a

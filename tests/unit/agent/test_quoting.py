@@ -131,3 +131,17 @@ async def test_a_person_who_writes_such_a_block_loses_no_more_than_it_says(bench
     await remove(bench, "41")
     await bench.say("and?")
     assert "my own words" in sent(bench)
+
+
+async def test_the_turns_that_were_shown_a_message_are_known(bench: Bench) -> None:
+    bench.model.answers += [reply(text("a whale")), reply(text("fine"))]
+    await bench.say("what do you say to this?", context=(WHALE, OTHER))
+    await bench.say("and now?")
+    bench.restart()
+    await bench.pool.runtime(KEY).fill()
+    shown, later = [turn.request_id for turn in bench.pool.runtime(KEY).store.turns]
+    assert await bench.pool.quoting(KEY, [shown, later, "of another session"], "41") == [
+        shown,
+        "of another session",
+    ]
+    assert await bench.pool.quoting(KEY, [shown, later], "unknown") == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from asyncio import Future
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -304,6 +304,13 @@ class FakeAgent:
             messages=self.messages,
             max_messages=60,
         )
+
+    async def quoting(self, chat_key: ChatKey, turns: Sequence[str], message_id: str) -> list[str]:
+        """As it is where a turn is shown what its request brought."""
+        contexts = {one.request_id: one.context for one in self.requests}
+        return [
+            turn for turn in turns if any(quote.message_id == message_id for quote in contexts.get(turn, ()))
+        ]
 
     async def last_turn(self, chat_key: ChatKey) -> LastTurn | None:
         return self.last_turns.get(chat_key)

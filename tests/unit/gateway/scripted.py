@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 
 from bot import errors
 from bot.contracts.agent import (
@@ -159,6 +160,9 @@ class Scripted:
             messages=1,
             max_messages=60,
         )
+
+    async def quoting(self, chat_key: ChatKey, turns: Sequence[str], message_id: str) -> list[str]:
+        return list(turns)
 
     async def last_turn(self, chat_key: ChatKey) -> LastTurn | None:
         return None

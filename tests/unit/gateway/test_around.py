@@ -128,6 +128,7 @@ async def test_what_is_deleted_goes_from_the_conversations_that_a_mention_began_
     now = int(bench.clock.now() * 1000)
     gone: dict[str, Any] = {**GROUP, "addressed": "chat", "kind": "delete", "ts": now, **thread("31")}
     assert not await bench.say("", **gone, keys=("nobody has been shown anything",))
+    bench.tele.thread = (Quoted(user_id="77", text="canary", message_id="31", ts=now),)
     await mention(bench, **thread("40"), ts=now + 1_000)
     await mention(bench, **thread("50"), ts=now + 2 * 86_400_000)
     await mention(bench, **thread("60"), ts=now + 1_000, addressed="reply")
@@ -209,6 +210,9 @@ async def test_the_first_message_of_a_thread_goes_from_the_conversations_that_it
         return {"chat_key": f"tele:chat:-100:thread:{root}", "message_id": root}
 
     now = int(bench.clock.now() * 1000)
+    bench.tele.thread = tuple(
+        Quoted(user_id="77", text="canary", message_id=name, ts=now) for name in ("31", "32")
+    )
     await mention(bench, **thread("40"), ts=now + 1_000)
     gone: dict[str, Any] = {**GROUP, "addressed": "thread", "kind": "delete", "ts": now}
     assert await bench.say("", **(gone | thread("31")))
@@ -221,3 +225,27 @@ async def test_the_first_message_of_a_thread_goes_from_the_conversations_that_it
     assert set(bench.agent.forgot) == {ChatKey.parse(f"tele:chat:-100:thread:{root}") for root in (40, 32)}
     (first, second) = await bench.archive.removals(ChatKey.parse("tele:chat:-100:thread:40"))
     assert (first.message_id, second.message_id) == ("31", "32")
+
+
+async def test_what_a_turn_was_not_shown_takes_nothing_of_it_along(bench: Bench) -> None:
+    def thread(root: str) -> dict[str, Any]:
+        return {**GROUP, "chat_key": f"tele:chat:-100:thread:{root}", "message_id": root}
+
+    now, place = int(bench.clock.now() * 1000), ChatKey.parse("tele:chat:-100:thread:40")
+    gone: dict[str, Any] = {"addressed": "chat", "kind": "delete", "ts": now}
+    await mention(bench, **thread("40"), ts=now + 1_000)
+    request_id = bench.agent.requests[-1].request_id
+    await bench.artifacts.put("鯨", chat_key=place, request_id=request_id, tool="look", tool_use_id="t")
+    await bench.say("", **thread("31"), **gone)
+    await bench.idle()
+    assert list((bench.root / "artifacts").rglob("*.txt"))
+    assert (bench.agent.forgot, await bench.archive.removals(place)) == ([], [])
+    # Of a turn that goes on, nobody can tell yet what it is shown.
+    hold = bench.agent.hold = asyncio.Event()
+    bench.agent.began.clear()
+    await bench.say("so?", **thread("50"), addressed="mention", ts=now + 1_000)
+    await bench.agent.began.wait()
+    await bench.say("", **thread("32"), **gone)
+    await until(lambda: bench.agent.forgot == [ChatKey.parse("tele:chat:-100:thread:50")])
+    hold.set()
+    await bench.idle()
