@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,10 @@ from bot.contracts.environment import Clock, Log
 from bot.contracts.outbound import Card, Outbound
 from channels.slack import address, failures, render
 
+MOST_A_MINUTE = 15
+"""Streams that are begun in a minute: Slack ends some twenty a minute in a workspace, and the end of one that it does not end would
+be waited for by all. Others are messages that are edited.
+"""
 LONGEST_SECONDS = 270.0
 """Slack ends a stream after some five minutes; from here on its message is edited."""
 _LINK = re.compile(r"\w://|\bwww\.", re.IGNORECASE)
@@ -45,16 +50,20 @@ class Streams:
         self._clock = clock
         self._log = log
         self._available = True
+        self._begun: deque[float] = deque(maxlen=MOST_A_MINUTE)
         self._open: dict[tuple[str, str], _Stream] = {}
 
     async def begin(self, client: AsyncWebClient, message: Outbound) -> str | None:
         """Create a live message as a stream; its `ts`, None where it is to be posted. Slack without streams is asked once."""
         target, words = message.target, render.render(message.sure)
-        if not (self._available and message.goes_on and _may_stream(message)):
+        now = self._clock.monotonic()
+        full = len(self._begun) == MOST_A_MINUTE and now - self._begun[0] < 60.0
+        if full or not (self._available and message.goes_on and _may_stream(message)):
             return None
         content = _chunks(message) if message.cards else {"markdown_text": words}
         if not message.cards and (not words.strip() or _LINK.search(words)):
             return None
+        self._begun.append(now)
         try:
             answer = await client.chat_startStream(
                 channel=target["channel"], thread_ts=target["thread_ts"], **content
@@ -69,9 +78,7 @@ class Streams:
             return None
         ts = str(answer["ts"])
         channel = target["channel"]
-        self._open[channel, ts] = _Stream(
-            channel, ts, self._clock.monotonic(), words, message.title, message.cards
-        )
+        self._open[channel, ts] = _Stream(channel, ts, now, words, message.title, message.cards)
         return ts
 
     async def show(

@@ -10,6 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.outbound import Card, Outbound
+from channels.slack import streams
 from tests.shares import one_in
 
 STATES = [
@@ -347,3 +348,12 @@ async def test_work_that_ends_without_cards_is_edited(stage: Any, out: Any, aske
     sent = await stage.slack.send(message)
     await stage.slack.edit(replace(message, text="(interrupted)", cards=(), goes_on=False), sent.message_id)
     assert texts(stage) == ["(interrupted)"]
+
+
+async def test_more_streams_than_slack_ends_in_a_minute_are_messages(stage: Any, live: Any) -> None:
+    for _ in range(streams.MOST_A_MINUTE + 1):
+        await stage.slack.send(live(STATES[0]))
+    assert calls(stage) == ["startStream"] * streams.MOST_A_MINUTE + ["postMessage"]
+    await stage.clock.advance(60.0)
+    await stage.slack.send(live(STATES[0]))
+    assert calls(stage)[-1] == "startStream"
