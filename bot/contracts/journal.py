@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, Self
@@ -314,9 +315,11 @@ class Inbox(InboxWrites, Protocol):
         """Every message of a chat that answers this one, or came with its words, in the order they came."""
         ...
 
-    async def said_in(self, chat: ChatKey, *, since: float = 0.0, limit: int) -> list[InboxRecord]:
-        """Messages of people in a chat and in its threads that were taken in since then (epoch seconds), the newest first, at
-        most `limit`: messages with an id, their changes, and commands.
+    async def said_in(
+        self, chat: ChatKey, *, since: float = 0.0, until: float = math.inf, limit: int
+    ) -> list[InboxRecord]:
+        """Messages of people in a chat and in its threads that were taken in between these times (epoch seconds), the newest first,
+        at most `limit`: messages with an id, their changes, and commands.
         """
         ...
 

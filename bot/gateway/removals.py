@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,8 +47,8 @@ AGAIN_SECONDS = 5.0
 PATIENCE = 5.0
 """Seconds that a turn waits for what was deleted before it."""
 _DAY = 86_400_000
-_MOST = 200
-"""Lines of one message, or of one turn, that are looked at."""
+MOST = 200
+"""Lines of one message, or of one turn, that are looked at; and inbounds at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ class Removals:
         if target is None:
             return NOTHING, []
         answers = HistoryQuery(
-            limit=_MOST, role="assistant", skip=lambda line: _request(line) not in target.turns
+            limit=MOST, role="assistant", skip=lambda line: _request(line) not in target.turns
         )
         for line in (await self._archive.search(inbound.chat_key, answers)).lines:
             if (answer := await self._target(inbound, line.message_id or "")) is not None:
@@ -244,7 +244,7 @@ class Removals:
         records = await self._journal.about(inbound.chat_key, message_id)
         said = [one.inbound for one in records if one.inbound.kind in {"message", "edit"}]
         query = HistoryQuery(
-            limit=_MOST,
+            limit=MOST,
             after=await self._since(inbound.chat_key, message_id, said),
             skip=lambda line: message_id not in _ids(line),
             everything=True,
@@ -366,12 +366,23 @@ class Removals:
             return found
         until = target.ts + int(SKEW * 1000) + (int(RECENT_SECONDS * 1000) if direct else _DAY)
         since = target.ts / 1000 - SKEW
-        for one in await self._journal.said_in(inbound.chat_key.chat, since=since, limit=_MOST):
-            said = one.inbound
+        async for said in self._said(inbound.chat_key.chat, since, (until + _DAY) / 1000):
             brings = said.opens if direct else said.addressed == "mention"
             if said.kind == "message" and said.chat_key != inbound.chat_key and brings and said.ts <= until:
                 found.setdefault(said.chat_key, []).append(said.request_id)
         return found
+
+    async def _said(self, chat: ChatKey, since: float, until: float) -> AsyncIterator[Inbound]:
+        """All that was taken in between these times, the newest first, some at a time."""
+        seen: set[str] = set()
+        while True:
+            records = await self._journal.said_in(chat, since=since, until=until, limit=MOST)
+            new = [one.inbound for one in records if one.inbound.request_id not in seen]
+            for said in new:
+                yield said
+            if not new or len(records) < MOST:
+                return
+            seen, until = {one.inbound.request_id for one in records}, records[-1].received_at
 
     async def _remove_here(self, inbound: Inbound, target: _Target) -> None:
         """Say so in the archive of a conversation, and let go what its turns have made."""

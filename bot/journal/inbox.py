@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import itertools
+import math
 import sqlite3
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -58,7 +59,7 @@ _ABOUT = f"{_RECORD} WHERE chat_key = ? AND {_NAMED} ORDER BY rowid"
 _QUOTING = f"{_RECORD} WHERE chat_key = ? AND message_id IS NOT NULL AND instr(payload, ?) ORDER BY rowid"
 _IN_CHAT = """rowid IN (SELECT rowid FROM inbox WHERE message_id IS NOT NULL AND chat_key = ? UNION ALL
     SELECT rowid FROM inbox WHERE message_id IS NOT NULL AND chat_key > ? AND chat_key < ?)"""
-_SAID_IN = f"{_RECORD} WHERE received_at >= ? AND {_IN_CHAT} ORDER BY rowid DESC LIMIT ?"
+_SAID_IN = f"{_RECORD} WHERE received_at >= ? AND received_at <= ? AND {_IN_CHAT} ORDER BY rowid DESC LIMIT ?"
 _LISTEN = """INSERT INTO chats (chat_key, first_at, listening) VALUES (?, ?, ?)
     ON CONFLICT (chat_key) DO UPDATE SET listening = excluded.listening"""
 _KEEP_DEAD_LETTER = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
@@ -205,9 +206,11 @@ class SqliteInbox(InboxWrites):
         rows = await self._rows(_QUOTING, (str(chat_key), dumps(message_id)))
         return [record for record in _records(rows) if record.inbound.quotes(text.clean(message_id))]
 
-    async def said_in(self, chat: ChatKey, *, since: float = 0.0, limit: int) -> list[InboxRecord]:
+    async def said_in(
+        self, chat: ChatKey, *, since: float = 0.0, until: float = math.inf, limit: int
+    ) -> list[InboxRecord]:
         # Keys of threads go on with a colon, and the sign behind that is a semicolon.
-        values = (since, str(chat), f"{chat}:", f"{chat};", limit)
+        values = (since, until, str(chat), f"{chat}:", f"{chat};", limit)
         return list(_records(await self._rows(_SAID_IN, values)))
 
     async def knows(self, chat_key: ChatKey) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from asyncio import Future
 from collections import deque
@@ -185,9 +186,9 @@ class FaultyJournal:
         return self._call("inbound", lambda: self._inner.inbound(request_id))
 
     def said_in(
-        self, chat: ChatKey, *, since: float = 0.0, limit: int
+        self, chat: ChatKey, *, since: float = 0.0, until: float = math.inf, limit: int
     ) -> Coroutine[Any, Any, list[InboxRecord]]:
-        return self._call("said_in", lambda: self._inner.said_in(chat, since=since, limit=limit))
+        return self._call("said_in", lambda: self._inner.said_in(chat, since=since, until=until, limit=limit))
 
     def about(
         self, chat_key: ChatKey, message_id: str, key: str | None = None

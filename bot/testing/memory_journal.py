@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import functools
 import json
+import math
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar, get_args
@@ -308,10 +309,14 @@ class MemoryJournal:
         return [row for row in rows if row.inbound.message_id is not None and row.inbound.quotes(sought)]
 
     @at_once
-    def said_in(self, chat: ChatKey, *, since: float = 0.0, limit: int) -> list[InboxRecord]:
+    def said_in(
+        self, chat: ChatKey, *, since: float = 0.0, until: float = math.inf, limit: int
+    ) -> list[InboxRecord]:
         here = _key(chat)
         rows = [row for row in self._inbox.values() if here.contains(row.inbound.chat_key)]
-        said = [row for row in rows if row.inbound.message_id is not None and row.received_at >= since]
+        said = [
+            row for row in rows if row.inbound.message_id is not None and since <= row.received_at <= until
+        ]
         return said[::-1][:limit]
 
     @at_once

@@ -60,13 +60,14 @@ class RecordsContract(JournalRig):
             await journal.receive(inbound(number, chat_key=chat, message_id=str(number)))
         await journal.receive(inbound(9))  # of a button: no message
 
-        async def found(chat: ChatKey, limit: int = 9, since: float = 0.0) -> list[str | None]:
-            records = await journal.said_in(chat, since=since, limit=limit)
+        async def found(chat: ChatKey, limit: int = 9, **times: float) -> list[str | None]:
+            records = await journal.said_in(chat, **times, limit=limit)
             return [one.inbound.message_id for one in records]
 
         assert await found(CHAT) == ["5", "3", "1", "0"]
         assert await found(CHAT, limit=2) == ["5", "3"]
         assert await found(CHAT, since=began + 4) == ["5", "3"]
+        assert await found(CHAT, since=began + 2, until=began + 4) == ["3", "1"]
         assert await found(ChatKey.parse("telegram:chat:5:thread:1")) == ["1"]
 
     async def test_last_words_are_written_together_with_the_end_that_they_tell(

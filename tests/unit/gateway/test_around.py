@@ -249,3 +249,19 @@ async def test_what_a_turn_was_not_shown_takes_nothing_of_it_along(bench: Bench)
     await until(lambda: bench.agent.forgot == [ChatKey.parse("tele:chat:-100:thread:50")])
     hold.set()
     await bench.idle()
+
+
+async def test_behind_any_number_of_messages_what_is_deleted_goes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removals, "MOST", 3)
+    now, place = int(bench.clock.now() * 1000), {"chat_key": "tele:chat:-100:thread:40", "message_id": "40"}
+    bench.tele.thread = (Quoted(user_id="77", text="canary", message_id="31", ts=now),)
+    await mention(bench, **place, ts=now + 1_000)
+    for _ in range(8):
+        await bench.clock.advance(1)
+        await mention(bench, addressed="reply")
+    gone: dict[str, Any] = {"chat_key": "tele:chat:-100:thread:31", "message_id": "31", "ts": now}
+    await bench.say("", **(GROUP | gone), addressed="chat", kind="delete")
+    await bench.idle()
+    assert bench.agent.forgot == [ChatKey.parse(place["chat_key"])]
