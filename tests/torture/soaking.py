@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import _sqlite3
+import argparse
 import asyncio
+import ctypes
 import gc
 import json
 import os
 import random
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from bot import composition, config, discovery, errors, text
 from bot.contracts.channel import Channel, Health, Intake
@@ -20,6 +23,7 @@ from bot.contracts.model import ModelFacts, ModelReply, ModelRequest
 from bot.contracts.outbound import Outbound, Sent
 from bot.instance import prepare_home
 from bot.lifecycle import Environment, Gateway, serving
+from bot.llm import factory
 from bot.rss_monitor import one_heap
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
@@ -30,7 +34,9 @@ from bot.testing.model import text as words_of
 AT_ONCE = 50
 """Events that come together."""
 BREAK = 20.0
-"""Seconds between them, but for the nights: one after 25 times."""
+"""Seconds between them, but for the nights."""
+DAY = 25
+"""Times until it is night."""
 NIGHT = 3 * 3_600.0
 FRESH = 0.2
 """New chats for each event: the old ones fall silent."""
@@ -146,13 +152,49 @@ class Platform:
         return Health(connected=True)
 
 
+class Mallinfo(ctypes.Structure):
+    """What glibc tells of its heap (mallinfo2(3))."""
+
+    _fields_ = (
+        ("arena_ordblks_smblks_hblks", ctypes.c_size_t * 4),
+        ("hblkhd", ctypes.c_size_t),
+        ("usmblks_fsmblks", ctypes.c_size_t * 2),
+        ("uordblks", ctypes.c_size_t),
+        ("fordblks_keepcost", ctypes.c_size_t * 2),
+    )
+
+    @classmethod
+    def held(cls) -> int:
+        """Bytes that somebody has asked for and not given back; 0 where the C library does not tell. With
+        PYTHONMALLOC=malloc that is all that is held: each object of Python, SQLite's pages, buffers of libraries.
+        """
+        try:
+            ask = ctypes.CDLL(None).mallinfo2
+        except (OSError, AttributeError):
+            return 0
+        ask.restype = cls
+        found = ask()
+        return int(found.uordblks + found.hblkhd)
+
+
+def held_by_sqlite() -> int:
+    """Bytes of these that are SQLite's: its connections keep up to 2 MB of pages each. 0 where it does not tell."""
+    try:
+        ask = ctypes.CDLL(_sqlite3.__file__).sqlite3_memory_used
+    except (OSError, AttributeError):
+        return 0
+    ask.restype = ctypes.c_int64
+    return int(ask())
+
+
 @dataclass(slots=True)
 class Sample:
-    """What the process holds after `events`: bytes resident, blocks of Python's own, files, tasks, threads."""
+    """What the process has after `events`: bytes held, those that are SQLite's, and resident; files, tasks."""
 
     events: int
+    held: int
+    pages: int
     resident: int
-    blocks: int
     files: int
     tasks: int
 
@@ -162,8 +204,9 @@ class Sample:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
         return cls(
             events,
+            Mallinfo.held(),
+            held_by_sqlite(),
             pages * os.sysconf("SC_PAGE_SIZE"),
-            sys.getallocatedblocks(),
             len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - names are enough
             len(asyncio.all_tasks()),
         )
@@ -200,10 +243,13 @@ class Soak:
         while self.events < total:
             await self._round()
             rounds += 1
-            await self._pass(BREAK if rounds % 25 else NIGHT)
-            if self.events >= every * (len(self.samples) + 1):
+            night = rounds % DAY == 0
+            await self._pass(NIGHT if night else BREAK)
+            # In the morning nothing is at hand that only the evening needs: each look is at the same time of the day.
+            if (night or every < DAY * AT_ONCE) and self.events >= every * (len(self.samples) + 1):
                 await self._greeted()
                 self.samples.append(Sample.now(self.events))
+        assert self.gateway.parts.scheduler.active == self.gateway.parts.scheduler.total == 0
 
     async def _greeted(self) -> None:
         """Wait until every stranger has been told that the bot is not theirs."""
@@ -332,3 +378,30 @@ async def soak(root: Path, total: int, *, looks: int, seed: int, chatter: float 
     finally:
         await asyncio.to_thread(log.close)
     return lived
+
+
+def main() -> None:
+    """Live through `events` in a folder, and print a line of JSON for each look."""
+    ask = argparse.ArgumentParser(description=main.__doc__)
+    ask.add_argument("root", type=Path)
+    ask.add_argument("events", type=int)
+    ask.add_argument("--looks", type=int, default=50)
+    ask.add_argument("--seed", type=int, default=0)
+    ask.add_argument("--chatter", type=float, default=0.9)
+    given = ask.parse_args()
+    now = Sample.now
+
+    def told(events: int) -> Sample:
+        sample = now(events)
+        print(json.dumps(asdict(sample)), flush=True)  # noqa: T201 - this is what it is for
+        return sample
+
+    with (
+        patch.object(factory, "_provider", lambda *_, **__: Parrot(random.Random(given.seed))),
+        patch.object(Sample, "now", told),
+    ):
+        asyncio.run(soak(given.root, given.events, looks=given.looks, seed=given.seed, chatter=given.chatter))
+
+
+if __name__ == "__main__":
+    main()
