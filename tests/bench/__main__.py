@@ -343,7 +343,15 @@ async def _told_watch(folder: Path, large: int) -> dict[str, Any]:
     for block in over:
         say(f"  {block['wall']:.0f} ms ({block['cpu']:.0f} ms of them computing): {block['what'][:100]}")
         say(f"    {block['where']}")
-    return {"loop": {"longestMs": longest["wall"] if longest else 0.0, "over50": len(over)}}
+    computing = max((float(block["cpu"]) for block in found), default=0.0)
+    say(f"  longest piece of computing: {computing:.0f} ms")
+    return {
+        "loop": {
+            "longestMs": longest["wall"] if longest else 0.0,
+            "cpuMs": computing,
+            "over50": len(over),
+        }
+    }
 
 
 def _told_rooms(title: str, lines: list[rooms.Line]) -> dict[str, Any]:

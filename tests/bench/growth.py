@@ -116,7 +116,7 @@ async def by_turns(folder: Path, size: Size) -> list[Cost]:
     program = Shipmate(folder / "turns", board, first_chat=9_000_000)
     long, short = program.new_chats(2)
     for chat, turns in ((long, size.turns), (short, FEW)):
-        await _told(program.home, f"telegram:chat:{chat}", turns)
+        await told(program.home, f"telegram:chat:{chat}", turns)
     await model.start()
     try:
         await program.start(model)
@@ -190,7 +190,7 @@ def _archive(home: Path, key: str, lines: int) -> None:
         file.write_bytes(b"".join(starts.line(key, at) for at in range(first, min(first + PER_FILE, lines))))
 
 
-async def _told(home: Path, key: str, turns: int) -> None:
+async def told(home: Path, key: str, turns: int) -> None:
     """A chat of so many plain turns: its archive and its transcript."""
     _archive(home, key, 2 * turns)
     ids, clock = UlidSource(), SystemClock()

@@ -8,7 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bench import sessions
+from bot.contracts.identity import ChatKey
+from bot.history.transcript import Transcript
+from bot.system import SystemClock, SystemDisk, UlidSource
+from bot.testing.log import MemoryLog
+from tests.bench import growth, sessions
 from tests.bench.gateway import SETTLE
 from tests.bench.programs import OnSlack, Plain, Program, Shipmate, Unanswered
 from tests.bench.servers import Board, TimedModel
@@ -20,7 +24,8 @@ DELTA = 4
 """Characters of a delta: about what a token has."""
 STREAMS = 20
 STREAM_ROUNDS = 3
-BACK_BYTES = 500_000
+TURNS = 30
+BACK_TIMES = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +62,26 @@ async def memory(folder: Path, chats: int) -> Memory:
     finally:
         await program.stop()
         await model.stop()
-    back = await sessions.session_back(folder / "evicted", BACK_BYTES, most=60, cut=False)
+    back = await _back(folder / "evicted")
     per_chat = (found[3] - found[2]) * 1_000 / (chats // 2)
-    return Memory(found[0], found[1], found[3], per_chat, back.seconds * 1_000)
+    return Memory(found[0], found[1], found[3], per_chat, back)
+
+
+async def _back(folder: Path) -> float:
+    """Milliseconds until the store of a chat of 30 turns is filled from its transcript: the quickest of nine."""
+    key = "telegram:chat:1"
+    await growth.told(folder, key, TURNS)
+    clock, ids = SystemClock(), UlidSource()
+    transcript = Transcript(folder / "transcripts", disk=SystemDisk(), ids=ids, clock=clock, log=MemoryLog())
+    took = []
+    for _ in range(BACK_TIMES):
+        began = time.perf_counter()
+        store = await sessions.filled(transcript, ChatKey.parse(key), 2 * TURNS)
+        took.append((time.perf_counter() - began) * 1_000)
+        if len(store.messages()) != 2 * TURNS:
+            raise AssertionError("the store is not what the transcript has")
+    await transcript.close()
+    return min(took)
 
 
 def _resident(program: Program) -> float:

@@ -46,35 +46,39 @@ async def session_back(folder: Path, size: int = SIZE, *, most: int = 1_000_000,
     for lines in _batches(ids, size, cut=not cut):
         await transcript.append(KEY, lines)
 
-    async def filled(*, whole: bool = False) -> AgentContextStore:
-        ledger = Ledger(KEY, transcript, ids=ids, clock=SystemClock(), log=MemoryLog())
-        store, loaded, base = AgentContextStore(most), await ledger.load(whole=whole, most=most), None
-        if loaded.base is not None:
-            base = checkpoint.rebuilt(loaded.base, loaded.messages)
-        replay.replay(store, loaded.lines, base)
-        if over := store.over_cap():
-            store.drop(over)
-        return store
-
     try:
         begun = time.perf_counter()
-        store = await filled()
+        store = await filled(transcript, KEY, most)
         seconds = time.perf_counter() - begun
         view = store.view()
         begun = time.perf_counter()
-        same = (await filled(whole=True)).view() == view
+        same = (await filled(transcript, KEY, most, whole=True)).view() == view
         whole = time.perf_counter() - begun
         if not same:
             raise AssertionError("the store is another one than by all lines")
         kept = size_of(store.messages())
         del store, view
         tracemalloc.start()
-        await filled()
+        await filled(transcript, KEY, most)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     finally:
         await transcript.close()
     return Back(seconds, whole, kept / 1e6, peak / 1e6)
+
+
+async def filled(
+    transcript: Transcript, key: ChatKey, most: int, *, whole: bool = False
+) -> AgentContextStore:
+    """The store of a chat from its transcript."""
+    ledger = Ledger(key, transcript, ids=UlidSource(), clock=SystemClock(), log=MemoryLog())
+    store, loaded, base = AgentContextStore(most), await ledger.load(whole=whole, most=most), None
+    if loaded.base is not None:
+        base = checkpoint.rebuilt(loaded.base, loaded.messages)
+    replay.replay(store, loaded.lines, base)
+    if over := store.over_cap():
+        store.drop(over)
+    return store
 
 
 def _batches(ids: UlidSource, size: int, *, cut: bool) -> Iterator[list[TranscriptLine]]:
