@@ -18,10 +18,12 @@ SHRINK_ABOVE = 0.85
 """The share of the limit above which caches go."""
 LOOK_EVERY = 5.0
 """Seconds between two looks."""
-LONGEST_PAUSE = 0.025
+LONGEST_PAUSE = 0.04
 """Seconds that a full collection may stop everything for. Where the last one took longer, the interpreter's own
 collections have to do.
 """
+LEFT_OUT_ABOVE = 0.01
+"""Seconds from which on what has survived a full collection is left out of the next ones, so that each looks through what is new."""
 PAUSED_FOR = 300.0
 """Seconds after which a full collection that was too long is tried again: there may be less to look through now."""
 THRESHOLDS = (20_000, 8, 1_000_000)
@@ -93,7 +95,7 @@ class GarbageCollector:
         if self._clock.monotonic() - self._ended < FULL_EVERY and new_objects() < NEW:
             return
         gc.collect()
-        if self._took > LONGEST_PAUSE:
+        if self._took > LEFT_OUT_ABOVE:
             gc.freeze()
             self._frozen = True
 
