@@ -17,6 +17,8 @@ from tests.bench.servers import Board, Flight, TimedTelegram
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
+COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
+"""What an installation has compiled is compiled: not at each start anew."""
 ANSWER_SECONDS = 30.0
 
 
@@ -63,8 +65,7 @@ class Program:
             cwd=ROOT,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
-            # What an installation has compiled is compiled: not at each start anew.
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **self.env},
+            env={**os.environ, **COMPILED, **self.env},
         )
         polls = asyncio.create_task(self.telegram.polled.wait())
         ends = asyncio.create_task(self._process.wait())

@@ -17,7 +17,7 @@ from bot.history import names
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
-from tests.bench.programs import ROOT, START_SECONDS, Unanswered
+from tests.bench.programs import COMPILED, ROOT, START_SECONDS, Unanswered
 from tests.bench.rooms import Line
 
 TIMES = 3
@@ -102,7 +102,11 @@ async def _timed(work: Awaitable[object]) -> float:
 async def _run(*arguments: str) -> float:
     began = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, cwd=ROOT, stdout=asyncio.subprocess.DEVNULL
+        sys.executable,
+        *arguments,
+        cwd=ROOT,
+        stdout=asyncio.subprocess.DEVNULL,
+        env=os.environ | COMPILED,
     )
     if await process.wait():
         raise Unanswered(f"python {' '.join(arguments)} failed")
@@ -121,7 +125,8 @@ async def _ready(root: Path) -> float:
         str(root),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
-        env={name: value for name, value in os.environ.items() if not name.endswith(("_KEY", "_TOKEN"))},
+        env={name: value for name, value in os.environ.items() if not name.endswith(("_KEY", "_TOKEN"))}
+        | COMPILED,
     )
     assert process.stdout is not None
     try:
