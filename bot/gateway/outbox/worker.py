@@ -430,8 +430,9 @@ class OutboxWorker:
         """Put the last words about an inbound into the outbox, as a notice that nothing but the outbox looks after: `write`
         writes its rows together with the end of that. `buttons` stand below the last part.
         """
-        *rows, last = [self.row(to, part, "notice") for part in parts]
-        return self._concluded(to, [*rows, replace(last, buttons=buttons)], write)
+        rows = [self.row(to, part, "notice") for part in parts]
+        rows[-1:] = [replace(row, buttons=buttons) for row in rows[-1:]]
+        return self._concluded(to, rows, write)
 
     async def owe(
         self, to: Address, parts: Sequence[str], what: str, buttons: QuestionButtons | None

@@ -134,6 +134,14 @@ async def test_only_what_failed_here_can_be_tried_again(bench: Bench) -> None:
     assert await press(bench, str(bench.agent.requests[-1].request_id)) == UNKNOWN
 
 
+async def test_a_failure_that_has_no_words_to_show_ends_all_the_same(bench: Bench) -> None:
+    bench.agent.answer = lambda _: TurnOutcome("failed", notice=" \n ")
+    await bench.say("what is new?")
+    await bench.idle()
+    assert bench.tele.sent == []
+    assert await bench.journal.unfinished() == []
+
+
 async def test_the_notice_of_a_command_has_no_button(bench: Bench) -> None:
     async def broken(_: Any) -> str:
         raise asyncio.QueueEmpty
