@@ -99,7 +99,9 @@ STREAMED = [
 
 
 def test_what_people_see_of_an_answer_word_by_word() -> None:
-    edited, streamed, whole = [], [], ""
+    edited: list[str] = []
+    streamed: list[str] = []
+    whole = ""
     for end in [at for at in range(1, len(GOLDEN) + 1) if GOLDEN[at : at + 1].isspace() or at == len(GOLDEN)]:
         shown = beginning(GOLDEN[:end])
         words = render.render(shown.closed + GOES_ON).text
