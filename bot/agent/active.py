@@ -149,7 +149,7 @@ class ActiveTurn:
         content = await redaction.beside(size, lambda: blocks.redacted(reply.content, self._deps.redact))
         self._must_run()
         if reply.stop_reason == "refusal":
-            self.steps.answered(reply, None, self._ledger.flush())
+            self.steps.answered(reply, None, self._ledger.flush)
             return []
         # An answer that goes on behind a line of ours is no paused one: that line is not sent back.
         content = blocks.sayable(content, paused=reply.stop_reason == "pause_turn" and not continued)
@@ -172,7 +172,7 @@ class ActiveTurn:
                 )
             )
         self._partial = Partial()
-        self.steps.answered(reply, uuid, self._ledger.flush())
+        self.steps.answered(reply, uuid, self._ledger.flush)
         return [block for block in content if block.get("type") == "tool_use"]
 
     def continued(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 
 from bot import errors
 from bot.contracts.agent import PriorReply
@@ -47,7 +47,9 @@ class StepLog:
         step = StepRecord(self._request_id, step_id, kind, name, self._clock.now(), parent_id=parent_id)
         return self._put(self._recorded(self._steps.begin_step(step)))
 
-    def end(self, step_id: str, result: Json, *, after: Awaitable[object] | None = None) -> None:
+    def end(
+        self, step_id: str, result: Json, *, after: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
         """It has ended; written once `after` is done."""
         self._running.pop(step_id, None)
         if after is not None:
@@ -60,7 +62,7 @@ class StepLog:
         step = StepRecord(self._request_id, step_id, "tool", name, began_at, self._clock.now(), result)
         self._put(self._recorded(self._steps.begin_step(step)))
 
-    def answered(self, reply: ModelReply, uuid: str | None, on_file: Awaitable[object]) -> None:
+    def answered(self, reply: ModelReply, uuid: str | None, on_file: Callable[[], Awaitable[object]]) -> None:
         """The model call that runs has ended with an answer, which stands in the transcript under `uuid`: told once
         it really does, so that an answer that is recorded is never asked for again.
         """
@@ -75,8 +77,8 @@ class StepLog:
     def _ended(self, step_id: str, result: Json) -> Awaitable[None]:
         return self._steps.end_step(self._request_id, step_id, result)
 
-    async def _end(self, step_id: str, result: Json, after: Awaitable[object]) -> bool:
-        return await self._recorded(after) and await self._recorded(self._ended(step_id, result))
+    async def _end(self, step_id: str, result: Json, after: Callable[[], Awaitable[object]]) -> bool:
+        return await self._recorded(after()) and await self._recorded(self._ended(step_id, result))
 
     def _put(self, recording: Coroutine[None, None, bool]) -> asyncio.Task[bool]:
         task = asyncio.create_task(recording)

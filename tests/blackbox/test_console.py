@@ -44,6 +44,7 @@ async def test_every_page_comes_within_a_second_beside_a_million_lines_and_has_n
     world.telegram.say(f"My key is {KEY}")
     world.model.answer("I do not repeat it.")
     await world.heard("I do not repeat it.")
+    await world.turns(1)
     request = next(line["requestId"] for line in world.log() if line["kind"] == "turn_start")
     login = {"Authorization": aiohttp.encode_basic_auth("operator", TOKEN)}
     for path in [*PATHS, f"/turns/{request}"]:

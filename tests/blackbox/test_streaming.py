@@ -98,6 +98,7 @@ async def test_thumbs_are_kept_with_the_turn(world: World) -> None:
     await world.telegram.until(lambda: world.texts() == [ANSWER], 40)
     world.telegram.react(world.telegram.visible(PERSON)[-1].message_id, "👍", chat_id=PERSON)
     await eventually(lambda: len(kept(world)) == 2)
+    await world.turns(2)
     ends = [line["requestId"] for line in world.log() if line["kind"] == "turn_end"]
     assert kept(world) == dict(zip(ends, ["bad", "good"], strict=True))
     await world.sent()

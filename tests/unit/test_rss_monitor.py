@@ -269,6 +269,8 @@ class TestCollector:
             if phase == "start" and info["generation"] == 2:
                 full.append(phase)
 
+        gc.collect()
+        gc.disable()  # but for the collector's own
         gc.callbacks.append(seen)
         try:
             collector.tend()
@@ -279,6 +281,7 @@ class TestCollector:
             assert len(full) == 1
         finally:
             gc.callbacks.remove(seen)
+            gc.enable()
 
     async def test_where_much_has_come_the_next_one_does_not_wait_for_its_minute(
         self, slow: tuple[GarbageCollector, FakeClock], monkeypatch: pytest.MonkeyPatch

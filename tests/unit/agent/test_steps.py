@@ -363,7 +363,7 @@ class TestADeliveryThatIsPutOff:
 async def test_a_death_before_the_recording_of_an_end_begins_leaves_nothing_behind(bench: Bench) -> None:
     pending: set[asyncio.Task[bool]] = set()
     steps = StepLog("r-1", bench.journal, pending, clock=bench.clock, log=bench.log)
-    steps.end("s-1", {}, after=asyncio.get_running_loop().create_future())
+    steps.end("s-1", {}, after=asyncio.Event().wait)
     (recording,) = pending
     recording.cancel()
     with pytest.raises(asyncio.CancelledError):
