@@ -40,7 +40,7 @@ SILENT = "[silent]"
 
 
 class Arrivals(Protocol):
-    """What comes for a turn from its chat while it runs."""
+    """Gives a turn what comes from its chat while it runs."""
 
     @property
     def quiet(self) -> bool:

@@ -73,7 +73,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class LiveForm:
-    """What a live message has beside its words, as the fields of the same names of `Outbound`."""
+    """The form of a live message beside its words, as the fields of the same names of `Outbound`."""
 
     title: str = ""
     cards: tuple[Card, ...] = ()

@@ -146,7 +146,7 @@ class Reading:
         return self._cleaner.admitted(inbound, earlier)
 
     async def _around(self, inbound: Inbound, *, known: bool) -> tuple[Quoted, ...]:
-        """What was said before an inbound, by its channel and by what was heard; in a `known` conversation since its last turn."""
+        """Collect messages from before an inbound, by its channel and by what was heard; in a `known` conversation since its last turn."""
         quoted = {one.message_id for one in inbound.quoted}
         told = await self._channels[inbound.channel].context(inbound)
         told = tuple(one for one in told if one.message_id is None or one.message_id not in quoted)

@@ -25,7 +25,7 @@ _SESSION = re.compile(rf"[{names.CROCKFORD}]{{26}}")
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What went of one chat. `name` is that of its files."""
+    """The files and lines of one chat that went. `name` is that of its files."""
 
     chat_key: ChatKey
     name: str

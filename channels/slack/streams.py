@@ -30,7 +30,7 @@ _NO_WORDS = re.compile(r"\W|_")
 
 @dataclass(slots=True)
 class _Stream:
-    """What Slack has of one. `unsure`: an answer of Slack was lost, so it may have more."""
+    """A stream as far as Slack has it. `unsure`: an answer of Slack was lost, so it may have more."""
 
     channel: str
     ts: str
@@ -124,7 +124,7 @@ class Streams:
         self._open.pop(place, None)
 
     def _news(self, stream: _Stream, message: Outbound, words: str) -> Json | None:
-        """What Slack lacks; {} where that is nothing, None where a stream cannot become the message."""
+        """Return the part that Slack lacks; {} where that is nothing, None where a stream cannot become the message."""
         if stream.unsure or self._clock.monotonic() - stream.began > LONGEST_SECONDS:
             return None
         if stream.cards:

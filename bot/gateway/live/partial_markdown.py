@@ -54,7 +54,7 @@ class Beginning:
 
 
 def beginning(written: str) -> Beginning:
-    """What can be shown of a text of which this much was written."""
+    """Return the part that can be shown of a text of which this much was written."""
     end = len(written)
     for _ in range(TRIES):
         if not written[:end].strip():
@@ -81,7 +81,7 @@ class _Tail:
         self._text = written
 
     def read(self) -> Beginning | int:
-        """What can be shown, or the place from which on the text has to be held back."""
+        """Return the part that can be shown, or the place from which on the text has to be held back."""
         opened = self._open_fence()
         if opened is not None:
             return self._code(*opened)
@@ -100,7 +100,7 @@ class _Tail:
     # ------------------------------------------------------------ code
 
     def _open_fence(self) -> tuple[int, str, str] | None:
-        """Where the code that is open at the end begins, what closes it and stands before that."""
+        """Return the place at which the code begins that is open at the end, and that which closes it and stands before."""
         opened: tuple[int, str, str] | None = None
         for found in _FENCE.finditer(self._text):
             mark = found[3]
