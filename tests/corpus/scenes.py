@@ -15,8 +15,10 @@ from typing import Any
 
 from bot import errors, text
 from bot.contracts.base import Json
+from bot.contracts.inbound import Due
 from bot.gateway.commands import CUT_OFF
 from bot.gateway.delivery import MISSED
+from bot.gateway.jobs.due import merged
 from bot.gateway.operations import WORDS as LOST
 from bot.gateway.outbox.worker import REPEATED
 from bot.testing.anthropic_script import Failure, Frame, reply, tool_use
@@ -61,6 +63,9 @@ def scene(
         return play
 
     return added
+
+
+MERGED_ONCE = merged(Due(job="", at=0.0, missed=1))
 
 
 def answers(*asked: str) -> list[str]:
@@ -724,7 +729,11 @@ async def job_due(stage: Stage) -> None:
     await stage.kill()
 
 
-@scene(shown={PERSON: answers(HOURLY, PLANNED)}, model=1, down=10_000)
+@scene(
+    shown={PERSON: [*answers(HOURLY, PLANNED), f"{words(PLANNED)}\n\n{MERGED_ONCE}"]},
+    model=2,
+    down=10_000,
+)
 async def job_due_again(stage: Stage) -> None:
     """A job of every hour has fallen due; the model has not answered, and more times pass while no process runs."""
     await stage.start()

@@ -117,7 +117,10 @@ async def finished(
         assert not set(after["hidden"]) & set(_read(stage)), after["story"]
         complaints = [line["message"] for line in stage.world.log() if line["level"] == "error"]
         assert complaints == after["complaints"]
-        said = Counter((line["role"], line["text"]) for line in stage.world.archive())
+        said = Counter(
+            (line["role"], line["text"], (line.get("meta") or {}).get("requestId"))
+            for line in stage.world.archive()
+        )
         assert set(said.values()) <= {1}, said
 
 
