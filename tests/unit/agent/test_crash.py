@@ -209,8 +209,9 @@ async def lived(world: World) -> bool:
         assert (await running).status == "done"
         await world.pool.flush()
         return not world.dead
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    while not running.done():  # what it would still wait for after its death never comes
+        running.cancel()
+        await asyncio.wait([running], timeout=0.01)
     await world.pool.flush()
     await world.transcript.close()
     return False
