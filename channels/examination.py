@@ -27,7 +27,7 @@ class ApiAnswer:
     time: float | None
 
 
-async def ask(address: str, *, token: str | None = None) -> ApiAnswer:
+async def ask(address: str, *, token: str | None = None, form: Mapping[str, str] | None = None) -> ApiAnswer:
     """POST to a method of the API. Raises `errors.ChannelUnreachable` where the service does not answer as itself."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     waits = aiohttp.ClientTimeout(total=SECONDS)
@@ -35,7 +35,7 @@ async def ask(address: str, *, token: str | None = None) -> ApiAnswer:
     try:
         async with (
             aiohttp.ClientSession(timeout=waits, trust_env=not direct) as session,
-            session.post(address, headers=headers, allow_redirects=False) as answer,
+            session.post(address, data=form, headers=headers, allow_redirects=False) as answer,
         ):
             body = json.loads(await answer.read())
             if answer.status >= 500 or not isinstance(body, dict):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from bot.contracts.base import Json
-from bot.testing import _slack_streams
+from bot.testing import _slack_scopes, _slack_streams
 from bot.testing._slack_streams import TASK_STATES, Streams
 from bot.testing._slack_world import ApiError, Post, Room, World
 
@@ -22,27 +22,7 @@ MOST_ELEMENTS, MOST_LABEL, MOST_VALUE = 5, 75, 2_000
 SESSION_STATUSES = frozenset({"active", "processing", "suspended", "closed"})
 
 _TS = re.compile(r"\d{1,12}\.\d{6}")
-_HISTORY_SCOPES = {
-    "im": "im:history",
-    "mpim": "mpim:history",
-    "channel": "channels:history",
-    "group": "groups:history",
-}
-_INFO_SCOPES = {"im": "im:read", "mpim": "mpim:read", "channel": "channels:read", "group": "groups:read"}
 _KINDS = {"public_channel": "channel", "private_channel": "group", "mpim": "mpim", "im": "im"}
-ALL_SCOPES = frozenset(
-    {
-        *_HISTORY_SCOPES.values(),
-        *_INFO_SCOPES.values(),
-        "app_mentions:read",
-        "assistant:write",
-        "chat:write",
-        "commands",
-        "files:read",
-        "reactions:write",
-        "users:read",
-    }
-)
 
 Emit = Callable[[Room, Json], Awaitable[None]]
 
@@ -68,12 +48,13 @@ class WebApi:
 
     def __init__(self, world: World, emit: Emit, posted: Callable[[Room, Post], Awaitable[None]]) -> None:
         self.world = world
-        self.scopes: set[str] = set(ALL_SCOPES)
+        self.scopes: set[str] = set(_slack_scopes.ALL)
         self._emit = emit
         self._posted = posted
         self.streams = Streams(world)
         self._methods: dict[str, Callable[[Json], Awaitable[Json]]] = {
             "auth.test": self._auth_test,
+            "bots.info": self._bot,
             "chat.postMessage": self._post,
             "chat.postEphemeral": self._show_alone,
             "chat.startStream": self._start_stream,
@@ -96,11 +77,13 @@ class WebApi:
     async def call(self, method: str, params: Json) -> Json:
         if method not in self._methods:
             raise ApiError("unknown_method", req_method=method)
+        for scope in _slack_scopes.METHODS.get(method, ()):
+            self._need(scope)
         return await self._methods[method](params)
 
-    def _need(self, *any_of: str) -> None:
-        if not self.scopes & set(any_of):
-            raise ApiError("missing_scope", needed=any_of[0], provided=",".join(sorted(self.scopes)))
+    def _need(self, scope: str) -> None:
+        if scope not in self.scopes:
+            raise ApiError("missing_scope", needed=scope, provided=",".join(sorted(self.scopes)))
 
     async def _auth_test(self, _: Json) -> Json:
         world = self.world
@@ -112,6 +95,14 @@ class WebApi:
             "user_id": world.bot_user,
             "bot_id": world.bot_id,
             "is_enterprise_install": False,
+        }
+
+    async def _bot(self, params: Json) -> Json:
+        world = self.world
+        if params.get("bot") != world.bot_id:
+            raise ApiError("bot_not_found")
+        return {
+            "bot": {"id": world.bot_id, "app_id": world.app_id, "user_id": world.bot_user, "deleted": False}
         }
 
     def _content(self, params: Json, text_limit: int) -> str:
@@ -146,7 +137,6 @@ class WebApi:
 
     def _writable(self, params: Json, *, opens: bool = False) -> Room:
         """The conversation of a call. Only what posts may name a person instead, whose direct messages it `opens`."""
-        self._need("chat:write")
         channel = params.get("channel")
         if opens and isinstance(channel, str) and channel in self.world.users:
             channel = self._direct(channel)
@@ -308,7 +298,7 @@ class WebApi:
 
     def _readable(self, params: Json) -> Room:
         room = self.world.room(params.get("channel"))
-        self._need(_HISTORY_SCOPES[room.kind])
+        self._need(_slack_scopes.HISTORY[room.kind])
         return room
 
     async def _replies(self, params: Json) -> Json:
@@ -325,7 +315,7 @@ class WebApi:
 
     async def _info(self, params: Json) -> Json:
         room = self.world.room(params.get("channel"), member=False)
-        self._need(_INFO_SCOPES[room.kind])
+        self._need(_slack_scopes.INFO[room.kind])
         return {
             "channel": {
                 "id": room.id,
@@ -340,7 +330,6 @@ class WebApi:
         }
 
     async def _user(self, params: Json) -> Json:
-        self._need("users:read")
         user = self.world.users.get(str(params.get("user")))
         if user is None:
             raise ApiError("user_not_found")
@@ -352,7 +341,7 @@ class WebApi:
         for kind in kinds:
             if kind is None:
                 raise ApiError("invalid_types")
-            self._need(_INFO_SCOPES[kind])
+            self._need(_slack_scopes.INFO[kind])
         user, world = str(params.get("user") or self.world.bot_user), self.world
         if user not in world.users:
             raise ApiError("user_not_found")
@@ -373,7 +362,6 @@ class WebApi:
         }
 
     async def _set_status(self, params: Json) -> Json:
-        self._need("chat:write", "assistant:write")
         room = self.world.room(params.get("channel_id"))
         thread_ts, status = params.get("thread_ts"), params.get("status")
         if not isinstance(thread_ts, str) or not isinstance(status, str):
@@ -387,7 +375,6 @@ class WebApi:
         return {}
 
     async def _set_title(self, params: Json) -> Json:
-        self._need("assistant:write")
         room, thread_ts = self.world.room(params.get("channel_id")), params.get("thread_ts")
         root = room.find(thread_ts)
         if room.kind != "im" or root is None or root.is_reply:
@@ -398,10 +385,8 @@ class WebApi:
         return {}
 
     async def _set_session(self, params: Json) -> Json:
-        self._need("chat:write")
         if not self.world.agent:
             raise ApiError("not_authorized")
-        self._need("assistant:write")
         room = self.world.room(params.get("channel_id"))
         thread_ts, status = params.get("thread_ts"), params.get("status")
         title = params.get("title", "")
@@ -416,14 +401,12 @@ class WebApi:
         return {"status": status} | ({"warning": missing} if warned else {})
 
     async def _file(self, params: Json) -> Json:
-        self._need("files:read")
         found = self.world.files.get(str(params.get("file")))
         if found is None:
             raise ApiError("file_not_found")
         return {"file": found[0]}
 
     async def _react(self, params: Json) -> Json:
-        self._need("reactions:write")
         room = self.world.room(params.get("channel"))
         post, name = room.find(params.get("timestamp")), params.get("name")
         if post is None:

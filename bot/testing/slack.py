@@ -27,6 +27,7 @@ from aiohttp import web
 
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
+from bot.testing import _slack_scopes
 from bot.testing._slack_api import WebApi, changed, deleted
 from bot.testing._slack_files import Filed
 from bot.testing._slack_link import Delivery, Link
@@ -35,9 +36,7 @@ from bot.testing._slack_world import ApiError, Post, Room, RoomKind, Tally, Worl
 BOT_TOKEN, APP_TOKEN = "xoxb-1-loopback", "xapp-1-loopback"
 _STOPPED = "agent_session_stopped"
 _JOINED = "member_joined_channel"
-SUBSCRIPTIONS = frozenset(
-    {_STOPPED, _JOINED, "app_mention", "message.im", "message.mpim", "message.channels", "message.groups"}
-)
+SUBSCRIPTIONS = frozenset(_slack_scopes.EVENTS)
 PING_SECONDS = 10.0
 MOST_ANSWERS = 5
 """Uses of the address by which one slash command or press is answered."""
@@ -141,7 +140,7 @@ class SlackServer(Filed):
         room = self.world.rooms[channel]
         joined = user or self.world.bot_user
         room.members.add(joined)
-        if _JOINED in self.subscriptions and self._inside(room):
+        if self._hears(_JOINED, room):
             event = {
                 "user": joined,
                 "channel": channel,
@@ -251,7 +250,9 @@ class SlackServer(Filed):
 
     async def press_stop(self, channel: str, thread_ts: str, *, user: str) -> Delivery:
         """Press the stop button of a thread's session. Raises `ValueError` where none is shown."""
-        if self.session_of(channel, thread_ts) != "processing" or _STOPPED not in self.subscriptions:
+        if self.session_of(channel, thread_ts) != "processing" or not self._hears(
+            _STOPPED, self.world.rooms[channel]
+        ):
             raise ValueError("there is no stop button")
         stopped = self.api.streams.stop_all(channel, self.world.rooms[channel].thread(thread_ts))
         event = {"channel": channel, "thread_ts": thread_ts, "user": user, "streaming_message_ts": stopped}
@@ -435,7 +436,8 @@ class SlackServer(Filed):
         except ApiError as error:
             answer = {"ok": False, "error": error.code} | error.more
         await self.changed()
-        headers = {"X-OAuth-Scopes": ",".join(sorted(self.api.scopes))} if answer["ok"] else {}
+        told = answer["ok"] or answer["error"] == "missing_scope"
+        headers = {"X-OAuth-Scopes": ",".join(sorted(self.api.scopes))} if told else {}
         return await self.answered(request, fault, web.json_response(answer, headers=headers))
 
     @staticmethod
@@ -506,16 +508,18 @@ class SlackServer(Filed):
         for kind in told:
             if kind == "message":
                 await self._emit(room, dict(message))
-            elif mentioned and "app_mention" in self.subscriptions and self._inside(room):
+            elif mentioned and self._hears("app_mention", room):
                 bare = {"files", "attachments", "subtype"} if kind == "bare_mention" else set[str]()
                 event = {key: value for key, value in message.items() if key not in bare}
                 await self.push(event | {"type": "app_mention"})
 
     async def _emit(self, room: Room, event: Json) -> None:
-        if f"message.{_SUBSCRIPTION[room.kind]}" in self.subscriptions and self._inside(room):
+        if self._hears(f"message.{_SUBSCRIPTION[room.kind]}", room):
             await self.push(event | {"channel_type": room.kind})
         else:
             await self.changed()
 
-    def _inside(self, room: Room) -> bool:
-        return self.world.bot_user in room.members
+    def _hears(self, event: str, room: Room) -> bool:
+        """True where the app is told of an event: it is in the room, has subscribed, and has a scope for it."""
+        inside = self.world.bot_user in room.members and event in self.subscriptions
+        return inside and _slack_scopes.of_event(event, room.kind) <= self.api.scopes

@@ -1,6 +1,8 @@
-"""Examines Slack's tokens: whose they are, and which scopes they lack."""
+"""Examines Slack's tokens: whose they are, whether they belong together, and what their app lacks."""
 
 from __future__ import annotations
+
+import re
 
 from bot import errors
 from bot.contracts.examination import Examination, Finding
@@ -10,21 +12,36 @@ from channels.slack.settings import SlackSettings
 
 APP_SCOPE = "connections:write"
 _PASSING = frozenset({"fatal_error", "internal_error", "ratelimited", "service_unavailable"})
+_NO_AGENT = frozenset({"access_denied", "not_allowed", "not_authorized", "unknown_method"})
+"""Refusals of an app that is no agent. One that is hears of the conversation, which does not exist."""
+_NOWHERE = {"channel_id": "C00000000", "thread_ts": "0.000000", "status": "active"}
 _PAGES = "of your app at https://api.slack.com/apps"
+_INSTALL = "then install the app again"
+_APP_OF_TOKEN = re.compile(r"xapp-\d+-(A[A-Z0-9]+)-")
 
 
 async def examine(settings: SlackSettings) -> Examination:
     """Ask Slack with both tokens. No socket is opened and nothing is posted."""
     root = settings.base_url.rstrip("/")
+    bot_token, app_token = settings.bot_token or "", settings.app_token or ""
+    if bot_token.startswith("xapp-") and "xoxb-" in app_token:
+        remedy = "exchange them: SLACK_BOT_TOKEN is the one that begins with xoxb, SLACK_APP_TOKEN with xapp"
+        return Examination((Finding("slack tokens", "wrong", "botToken and appToken are swapped", remedy),))
     try:
-        bot = await ask(f"{root}/auth.test", token=settings.bot_token or "")
-        app = await ask(f"{root}/apps.connections.open", token=settings.app_token or "")
+        bot = await ask(f"{root}/auth.test", token=bot_token)
+        app = await ask(f"{root}/apps.connections.open", token=app_token)
+        findings = (*_of_bot_token(bot), _of_app_token(app))
+        if all(one.verdict == "ok" for one in findings if one.part.endswith("Token")):
+            about = {"bot": str(bot.body["bot_id"])}
+            made = (await ask(f"{root}/bots.info", token=bot_token, form=about)).body.get("bot")
+            agent = await ask(f"{root}/agents.sessions.setStatus", token=bot_token, form=_NOWHERE)
+            findings += (*_of_agent(agent), *_of_app(bot, made, app_token))
     except errors.ChannelUnreachable as error:
         remedy = "see whether this machine reaches it, then try again"
         return Examination(
             (Finding("slack", "later", f"{settings.base_url} does not answer: {error}", remedy),)
         )
-    return Examination((*_of_bot_token(bot), _of_app_token(app)), bot.time)
+    return Examination(findings, bot.time)
 
 
 def _of_bot_token(answer: ApiAnswer) -> tuple[Finding, ...]:
@@ -43,8 +60,9 @@ def _of_bot_token(answer: ApiAnswer) -> tuple[Finding, ...]:
         return (found, Finding("slack scopes", "warn", "Slack does not say which there are", "try again"))
     missing = sorted({*SCOPES} - {scope.strip() for scope in given.split(",")})
     if missing:
-        remedy = f"add them in {page}, then install the app again"
-        return (found, Finding("slack scopes", "wrong", f"missing: {', '.join(missing)}", remedy))
+        lacks = ", ".join(f"{scope} (to {SCOPES[scope]})" for scope in missing)
+        remedy = f"add them in {page}, {_INSTALL}"
+        return (found, Finding("slack scopes", "wrong", f"missing: {lacks}", remedy))
     return (found, Finding("slack scopes", "ok", f"all {len(SCOPES)}"))
 
 
@@ -57,10 +75,42 @@ def _of_app_token(answer: ApiAnswer) -> Finding:
     return _refused(part, answer, f"take one (xapp-…) with {APP_SCOPE} from {page}")
 
 
+def _of_agent(answer: ApiAnswer) -> tuple[Finding, ...]:
+    if answer.body.get("error") not in _NO_AGENT:
+        return ()
+    remedy = f'paste the manifest that `shipmate init` prints at "App Manifest" {_PAGES}, {_INSTALL}'
+    return (
+        Finding(
+            "slack agent view",
+            "warn",
+            "the app is no agent: Slack shows no stop button and no titles",
+            remedy,
+        ),
+    )
+
+
+def _of_app(bot: ApiAnswer, made: object, app_token: str) -> tuple[Finding, ...]:
+    """The link to the app, unless its tokens are of two apps."""
+    known = made.get("app_id") if isinstance(made, dict) else None
+    named = _APP_OF_TOKEN.match(app_token)
+    if known is not None and named is not None and named[1] != known:
+        found = f"it is of another app ({named[1]}) than botToken ({known})"
+        remedy = f'take one of the same app from "Basic Information", "App-Level Tokens" {_PAGES}'
+        return (Finding("slack appToken", "wrong", found, remedy),)
+    app = known or (named[1] if named is not None else None)
+    if app is None:
+        return ()
+    return (
+        Finding(
+            "slack link", "ok", f"https://slack.com/app_redirect?app={app}&team={bot.body.get('team_id')}"
+        ),
+    )
+
+
 def _refused(part: str, answer: ApiAnswer, remedy: str) -> Finding:
     error = str(answer.body.get("error"))[:80]
     if error in _PASSING or answer.status == 429:
         return Finding(part, "later", f"Slack answers {error}", "try again in a minute")
     if error == "not_allowed_token_type":
-        error += ": it is a token of another kind; see whether botToken and appToken are swapped"
+        error += ": it is a token of another kind"
     return Finding(part, "wrong", f"Slack refuses it: {error}", remedy)

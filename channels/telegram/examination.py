@@ -1,11 +1,17 @@
-"""Examines Telegram's token: whose it is, and whether something else takes its messages."""
+"""Examines Telegram's token: whose it is, what it may do in groups, and whether something else takes its messages."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from bot import errors
 from bot.contracts.examination import Examination, Finding
 from channels.examination import ApiAnswer, ask
 from channels.telegram.settings import TelegramSettings
+
+MOST_GROUPS = 20
+"""Groups in which the rights of the bot are looked at."""
 
 
 async def examine(settings: TelegramSettings) -> Examination:
@@ -22,30 +28,57 @@ async def examine(settings: TelegramSettings) -> Examination:
                 (Finding("telegram botToken", "wrong", f"Telegram refuses it: {said}", remedy),), me.time
             )
         hook = (await ask(f"{root}/getWebhookInfo")).body.get("result")
+        bot = _object(me.body.get("result"))
+        groups = [one for one in settings.allow if one.startswith("-")][:MOST_GROUPS]
+        about = [{"chat_id": group, "user_id": str(bot.get("id"))} for group in groups]
+        places = [await ask(f"{root}/getChatMember", form=one) for one in about]
     except errors.ChannelUnreachable as error:
         remedy = "see whether this machine reaches it, then try again"
         return Examination(
             (Finding("telegram", "later", f"{settings.base_url} does not answer: {error}", remedy),)
         )
-    bot = me.body.get("result")
-    bot = bot if isinstance(bot, dict) else {}
-    hears = (
-        "hears everything in groups"
-        if bot.get("can_read_all_group_messages")
-        else "hears mentions, replies and commands in groups"
-    )
-    findings = [Finding("telegram botToken", "ok", f"@{bot.get('username')}, {hears}")]
+    findings = [Finding("telegram botToken", "ok", f"@{bot.get('username')}"), *_of_groups(bot)]
+    findings += [one for group, place in zip(groups, places, strict=True) for one in _of_group(group, place)]
     if isinstance(hook, dict) and hook.get("url"):
         found = "messages go to a webhook of another program, which `shipmate run` removes"
         findings.append(Finding("telegram webhook", "warn", found, "stop that program, or use another bot"))
+    findings.append(Finding("telegram link", "ok", f"https://t.me/{bot.get('username')}"))
     return Examination(tuple(findings), me.time)
+
+
+def _of_groups(bot: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """What holds in all groups."""
+    if bot.get("can_join_groups") is False:
+        remedy = "allow it at @BotFather with /setjoingroups"
+        return (Finding("telegram groups", "warn", "the bot may not be added to groups", remedy),)
+    if bot.get("can_read_all_group_messages"):
+        return (Finding("telegram privacy mode", "ok", "off: in groups the bot sees all that is said"),)
+    found = "on: in groups the bot sees mentions, replies and commands alone, unless it is an administrator"
+    remedy = (
+        "to have it see all, turn it off at @BotFather with /setprivacy, then take the bot out of each group and "
+        "add it again"
+    )
+    return (Finding("telegram privacy mode", "ok", found, remedy),)
+
+
+def _of_group(group: str, answer: ApiAnswer) -> tuple[Finding, ...]:
+    """What hinders the bot in a group that is let in."""
+    part, member = f"telegram group {group}", _object(answer.body.get("result"))
+    if answer.status in {400, 403} or member.get("status") in {"left", "kicked"}:
+        return (Finding(part, "warn", "the bot is not in it", "add the bot to the group"),)
+    if member.get("status") == "restricted" and not member.get("can_send_messages"):
+        remedy = "give it the right to send messages there"
+        return (Finding(part, "wrong", "the bot may not write there", remedy),)
+    return ()
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 async def invite(settings: TelegramSettings, code: str) -> str:
     """As `contracts.examination.Claim.invite`."""
-    me = await _asked(settings, "getMe")
-    bot = me.body.get("result")
-    name = bot.get("username") if isinstance(bot, dict) else None
+    name = _object((await _asked(settings, "getMe")).body.get("result")).get("username")
     return f"Open https://t.me/{name}?start={code} and press Start, or send the bot: {code}"
 
 

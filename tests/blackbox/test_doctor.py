@@ -33,6 +33,8 @@ async def test_where_all_is_well_each_part_says_so_and_nothing_is_taken_in(world
     assert found["slack botToken"]["verdict"] == found["slack appToken"]["verdict"] == "ok"
     assert "in the workspace Example" in found["slack botToken"]["found"]
     assert found["telegram botToken"]["found"].startswith("@")
+    assert found["telegram link"]["found"] == f"https://t.me/{world.telegram.me['username']}"
+    assert found["slack link"]["found"].startswith("https://slack.com/app_redirect?app=A0SHIP")
     assert found["model key"]["found"] == "the provider takes it"
     assert "claude-sonnet-5-5, reads 1,000,000 tokens, $2 and $10" in found["llm.model"]["found"]
     assert "within 30 s" in found["clock"]["found"]
@@ -65,8 +67,8 @@ async def test_beside_a_running_gateway_it_looks_at_journal_and_index_and_distur
         ({"SLACK_APP_TOKEN": "xapp-wrong-wrong"}, "slack appToken", "invalid_auth"),
         (
             {"SLACK_BOT_TOKEN": APP_TOKEN, "SLACK_APP_TOKEN": BOT_TOKEN},
-            "slack botToken",
-            "see whether botToken and appToken are swapped",
+            "slack tokens",
+            "botToken and appToken are swapped",
         ),
         ({"TELEGRAM_BOT_TOKEN": "1:wrong-wrong-wrong"}, "telegram botToken", "Unauthorized"),
         ({"ANTHROPIC_API_KEY": "sk-ant-wrong-wrong"}, "model key", "refuses it"),
@@ -86,7 +88,9 @@ async def test_missing_scopes_are_named(world: World) -> None:
     world.slack.api.scopes -= {"files:read", "chat:write"}
     world.slack.app_scopes.clear()
     found = await doctor(world, 78)
-    assert found["slack scopes"]["found"] == "missing: chat:write, files:read"
+    assert found["slack scopes"]["found"] == (
+        "missing: chat:write (to answer), files:read (to read files that people send)"
+    )
     assert "install the app again" in found["slack scopes"]["remedy"]
     assert found["slack appToken"]["found"] == "it lacks the scope connections:write"
 

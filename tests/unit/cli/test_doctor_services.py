@@ -104,6 +104,15 @@ async def test_a_journal_and_an_index_are_looked_at(services: Services) -> None:
     assert lines["permissions"]["remedy"] == "run `chmod 700 .ship`"
 
 
+async def test_a_group_that_was_let_in_at_run_time_is_looked_at(services: Services) -> None:
+    services.telegram.add_bot(-100, status="restricted", can_send_messages=False)
+    assert (await services.run("allow", "telegram", "-100", "--dir", services.root)).code == 0
+    lines = await found(services, 78)
+    assert lines["telegram group -100"]["found"] == "the bot may not write there"
+    (services.root / ".ship" / "access.json").write_text("{", encoding="utf-8")
+    assert "telegram group -100" not in await found(services, 0)
+
+
 async def test_commands_without_walls_are_a_warning(services: Services) -> None:
     services.config["shell"] = {"isolation": "off"}
     lines = await found(services, 0)

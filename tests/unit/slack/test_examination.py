@@ -20,7 +20,9 @@ async def test_tokens_that_hold_are_named_with_their_workspace(server: SlackServ
         ("slack botToken", "ok"),
         ("slack scopes", "ok"),
         ("slack appToken", "ok"),
+        ("slack link", "ok"),
     ]
+    assert found.findings[-1].found == "https://slack.com/app_redirect?app=A0SHIP&team=T0TEAM"
     assert found.time is not None
     assert server.sockets == 0
 
@@ -30,7 +32,8 @@ async def test_tokens_that_hold_are_named_with_their_workspace(server: SlackServ
     [
         ("xoxb-wrong", APP_TOKEN, "slack botToken", "Slack refuses it: invalid_auth"),
         (BOT_TOKEN, "xapp-wrong", "slack appToken", "Slack refuses it: invalid_auth"),
-        (APP_TOKEN, BOT_TOKEN, "slack botToken", "see whether botToken and appToken are swapped"),
+        (APP_TOKEN, BOT_TOKEN, "slack tokens", "botToken and appToken are swapped"),
+        (BOT_TOKEN, BOT_TOKEN, "slack appToken", "not_allowed_token_type: it is a token of another kind"),
     ],
 )
 async def test_a_token_that_is_refused_says_why_and_what_to_do(
@@ -47,7 +50,7 @@ async def test_scopes_that_are_missing_are_named(server: SlackServer) -> None:
     server.api.scopes -= {"files:read"}
     server.app_scopes.clear()
     found = {one.part: one for one in (await examined(server)).findings}
-    assert found["slack scopes"].found == "missing: files:read"
+    assert found["slack scopes"].found == "missing: files:read (to read files that people send)"
     assert found["slack appToken"].found == "it lacks the scope connections:write"
 
 
@@ -64,3 +67,27 @@ async def test_a_service_that_is_away_is_for_later(server: SlackServer) -> None:
     (found,) = (await examined(server)).findings
     assert (found.part, found.verdict) == ("slack", "later")
     assert "xoxb" not in found.found
+
+
+async def test_an_app_that_is_no_agent_is_told_what_it_lacks(server: SlackServer) -> None:
+    server.world.agent = False
+    (found,) = [one for one in (await examined(server)).findings if one.part == "slack agent view"]
+    assert found.verdict == "warn"
+    assert "stop button" in found.found
+    assert '"App Manifest"' in found.remedy
+    assert not server.world.sessions
+
+
+async def test_tokens_of_two_apps_are_told_apart() -> None:
+    async with SlackServer(app_token="xapp-1-A0OTHER-17-secret") as server:
+        found = {one.part: one for one in (await examined(server, app=server.app_token)).findings}
+        assert found["slack appToken"].found == "it is of another app (A0OTHER) than botToken (A0SHIP)"
+        assert "slack link" not in found
+        server.api.scopes -= {"users:read"}
+        found = {one.part: one for one in (await examined(server, app=server.app_token)).findings}
+        assert found["slack link"].found.endswith("?app=A0OTHER&team=T0TEAM"), "the app token names its own"
+
+
+async def test_without_a_name_of_the_app_there_is_no_link(server: SlackServer) -> None:
+    server.api.scopes -= {"users:read"}
+    assert "slack link" not in {one.part for one in (await examined(server)).findings}

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import ast
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.contracts.identity import ChatKey
+from bot.testing import _slack_scopes
 from bot.testing.slack import SUBSCRIPTIONS
 from channels.slack import address, events
 from channels.slack.app_manifest import app_manifest
@@ -93,7 +98,7 @@ def test_importing_the_manifest_imports_no_sdk() -> None:
     assert not {name.partition(".")[0] for name in loaded} & {"slack_bolt", "slack_sdk", "aiohttp"}
 
 
-def test_the_app_manifest_asks_for_what_is_used_and_no_more() -> None:
+def test_the_app_manifest_is_what_slack_takes() -> None:
     app: dict[str, Any] = app_manifest("Ship 🚢 mate")
     assert json.loads(json.dumps(app)) == app
     assert app["settings"]["socket_mode_enabled"] is True
@@ -101,10 +106,37 @@ def test_the_app_manifest_asks_for_what_is_used_and_no_more() -> None:
     assert app["features"]["slash_commands"][0]["command"] == "/shipmate"
     assert "agent_view" in app["features"]
     assert app["features"]["app_home"]["messages_tab_read_only_enabled"] is False
-    scopes = set(app["oauth_config"]["scopes"]["bot"])
-    assert not {scope for scope in scopes if "admin" in scope or "files:write" in scope}
     assert app["display_information"]["name"] == "Ship 🚢 mate"
     assert len(app_manifest("x" * 99)["display_information"]["name"]) == 35
+
+
+def methods_used() -> set[str]:
+    """Methods of the Web API that the channel's code names: as a method of the library's client, or in an address."""
+    found = set[str]()
+    for module in sorted(Path(address.__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Attribute)
+                and "_" in node.attr.strip("_")
+                and hasattr(AsyncWebClient, node.attr)
+            ):
+                found.add(node.attr.replace("_", "."))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found |= set(re.findall(r"^/([a-z]+(?:\.[a-zA-Z]+)+)$", node.value))
+    # That of the app token, whose scope no manifest can ask for.
+    return found - {"apps.connections.open"}
+
+
+def test_the_scopes_that_the_app_asks_for_are_those_of_the_methods_and_events_that_are_used() -> None:
+    app = app_manifest("Shipmate")
+    used = methods_used()
+    assert {"chat.postMessage", "conversations.replies", "bots.info", "users.conversations"} <= used
+    needed = set[str]().union(
+        *map(_slack_scopes.of_method, used),
+        *map(_slack_scopes.of_event, app["settings"]["event_subscriptions"]["bot_events"]),
+        {_slack_scopes.COMMANDS} if app["features"]["slash_commands"] else set(),
+    )
+    assert set(app["oauth_config"]["scopes"]["bot"]) == needed
 
 
 def test_the_events_that_are_subscribed_are_those_that_are_handled() -> None:

@@ -11,6 +11,7 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.testing import _slack_scopes
 from bot.testing.clock import FakeClock
 from bot.testing.slack import SlackServer
 
@@ -52,6 +53,41 @@ async def test_tokens_are_checked(server: SlackServer, client: AsyncWebClient) -
     assert await refused(client.auth_test(token=server.app_token)) == "not_allowed_token_type"
     assert await refused(client.apps_connections_open(app_token=server.bot_token)) == "not_allowed_token_type"
     assert await refused(client.api_call("chat.shout")) == "unknown_method"
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    "conversations.history": {"channel": CHANNEL},
+    "conversations.info": {"channel": CHANNEL},
+    "conversations.replies": {"channel": CHANNEL, "ts": "1.000000"},
+    "users.conversations": {"types": "private_channel"},
+}
+
+
+@pytest.mark.parametrize("method", [*_slack_scopes.METHODS, *_slack_scopes.BY_KIND])
+async def test_each_method_is_refused_without_its_scope(
+    server: SlackServer, client: AsyncWebClient, method: str
+) -> None:
+    for scope in _slack_scopes.METHODS.get(method, ()):
+        server.api.scopes = set(_slack_scopes.ALL - {scope})
+        with pytest.raises(SlackApiError) as caught:
+            await client.api_call(method, params=CALLS.get(method, {}))
+        answer = caught.value.response
+        provided = ",".join(sorted(server.api.scopes))
+        assert (answer["error"], answer["needed"], answer["provided"]) == ("missing_scope", scope, provided)
+        assert answer.headers["X-OAuth-Scopes"] == provided
+    if method in _slack_scopes.BY_KIND:
+        server.api.scopes = {"channels:history" if method == "users.conversations" else "groups:history"}
+        assert await refused(client.api_call(method, params=CALLS[method])) == "missing_scope"
+
+
+async def test_events_come_where_the_app_has_their_scope(server: SlackServer) -> None:
+    server.api.scopes -= {"app_mentions:read", "channels:read"}
+    await server.say("<@U0SHIP> hello", channel=CHANNEL, user=ADA)
+    await server.invite(CHANNEL, by=ADA, user="U0GRACE")
+    assert [one.payload["event"]["type"] for one in server.deliveries] == ["message"]
+    server.api.scopes -= {"channels:history"}
+    await server.say("hello?", channel=CHANNEL, user=ADA)
+    assert len(server.deliveries) == 1
 
 
 async def test_requests_are_form_json_or_query(server: SlackServer, session: aiohttp.ClientSession) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bot import errors
@@ -18,16 +20,54 @@ def settings(server: TelegramServer, token: str = "") -> TelegramSettings:
 
 async def test_a_token_that_holds_is_named_with_its_bot(server: TelegramServer) -> None:
     found = await examine(settings(server))
-    (only,) = found.findings
-    assert (only.part, only.verdict) == ("telegram botToken", "ok")
-    assert only.found.startswith("@")
+    assert [(one.part, one.verdict) for one in found.findings] == [
+        ("telegram botToken", "ok"),
+        ("telegram privacy mode", "ok"),
+        ("telegram link", "ok"),
+    ]
+    assert found.findings[0].found.startswith("@")
+    assert found.findings[-1].found == f"https://t.me/{found.findings[0].found[1:]}"
     assert found.time is not None
     assert not server.called("getUpdates")
 
 
 async def test_a_webhook_of_another_program_is_named(server: TelegramServer) -> None:
     server.webhook = "https://elsewhere.example/hook"
-    assert [one.verdict for one in (await examine(settings(server))).findings] == ["ok", "warn"]
+    (found,) = [one for one in (await examine(settings(server))).findings if one.part == "telegram webhook"]
+    assert found.verdict == "warn"
+
+
+async def test_the_privacy_mode_is_told_with_the_way_to_turn_it_off(server: TelegramServer) -> None:
+    (on,) = [one for one in (await examine(settings(server))).findings if "privacy" in one.part]
+    assert on.found.startswith("on: ")
+    assert "/setprivacy" in on.remedy
+    server.me["can_read_all_group_messages"] = True
+    (off,) = [one for one in (await examine(settings(server))).findings if "privacy" in one.part]
+    assert (off.found[:3], off.remedy) == ("off", "")
+    server.me["can_join_groups"] = False
+    (closed,) = [one for one in (await examine(settings(server))).findings if one.part == "telegram groups"]
+    assert (closed.verdict, "/setjoingroups" in closed.remedy) == ("warn", True)
+
+
+@pytest.mark.parametrize(
+    ("standing", "verdict", "words"),
+    [
+        ({"status": "member"}, None, ""),
+        ({"status": "restricted", "can_send_messages": True}, None, ""),
+        ({"status": "restricted", "can_send_messages": False}, "wrong", "may not write"),
+        ({"status": "left"}, "warn", "not in it"),
+        (None, "warn", "not in it"),
+    ],
+)
+async def test_rights_that_are_missing_in_a_group_are_named(
+    server: TelegramServer, standing: dict[str, Any] | None, verdict: str | None, words: str
+) -> None:
+    if standing is not None:
+        server.add_bot(-100, by=7, **standing)
+    made = settings(server).model_copy(update={"allow": ["1001", "-100"]})
+    found = [one for one in (await examine(made)).findings if one.part == "telegram group -100"]
+    assert [one.verdict for one in found] == ([verdict] if verdict else [])
+    assert all(words in one.found and one.remedy for one in found)
 
 
 async def test_a_token_that_is_refused_says_why_and_what_to_do(server: TelegramServer) -> None:
