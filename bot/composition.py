@@ -387,7 +387,7 @@ def gateway_deps(services: Services, channels: Mapping[str, Channel]) -> Gateway
             timezone=planned.timezone,
             limits=settings.delivery.limits,
             jobs=JobLimits(planned.max_per_chat, 60.0 * planned.min_minutes, 60.0 * planned.grace_minutes),
-            files=FileLimits(files.max_bytes, files.per_message),
+            files=FileLimits(files.max_bytes, files.max_packed_bytes, files.per_message),
             previewing=Previewing.of(settings.channels, lambda words: redact(redact.settled(words))),
         ),
         channels,

@@ -353,7 +353,9 @@ class Files(StrictModel):
     """Files that people send; those that hold text are read."""
 
     max_bytes: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000_000
-    """Bytes of one file; a larger one is not read."""
+    """Bytes of text in one file. A larger text file is not read; of an office file as much is."""
+    max_packed_bytes: Annotated[int, Field(ge=1, le=20_000_000)] = 5_000_000
+    """Bytes of one office file; a larger one is not read."""
     per_message: Annotated[int, Field(ge=0, le=50)] = 5
     """Files of one message, the first ones; with 0 none is read."""
 

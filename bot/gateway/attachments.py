@@ -7,7 +7,6 @@ a crash nothing is fetched again, and the model is told the same. What was not r
 from __future__ import annotations
 
 import asyncio
-import codecs
 import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from bot.contracts.channel import Channel, Files, Manifest
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.inbound import Attachment, Inbound, SeenFile
 from bot.contracts.journal import StepRecord, Steps
+from bot.gateway.file_text import Decoder, NoText
 
 NO_ROOM = "I am short of memory just now and cannot take files; please send it again later."
 REFUSED = SeenFile(why="memory was short", refused=True)
@@ -33,7 +33,7 @@ _KINDS = {
     "audio": "audio files",
     "voice": "voice notes",
     "sticker": "stickers",
-    "file": "files that are not text",
+    "file": "files of this kind",
 }
 
 
@@ -71,7 +71,7 @@ def cannot_open(attachments: Sequence[Attachment]) -> str:
     named = [_named(attachment) for attachment in attachments[:NAMED]]
     more = f" and {len(attachments) - NAMED} more" if len(attachments) > NAMED else ""
     kinds = " or ".join(dict.fromkeys(_KINDS[attachment.kind] for attachment in attachments))
-    return f"(I cannot open {kinds} yet, so I have not looked at {', '.join(named)}{more}.)"
+    return f"(I cannot open {kinds}, so I have not looked at {', '.join(named)}{more}.)"
 
 
 def _named(attachment: Attachment) -> str:
@@ -91,63 +91,18 @@ memory.
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _MOMENT = 10
 """The characters of a ULID that say when it was made."""
-_BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-_PDF = b"%PDF-"  # may be text from end to end, and says nothing so
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`most` bytes of a file, `count` files of a message, `seconds` for all files of a message."""
-
-    most: int = 1_000_000
-    count: int = 5
-    seconds: float = 45.0
-
-
-class NoText(Exception):
-    """These bytes are not text."""
-
-
-class Decoder:
-    """Bytes that come in pieces as text: UTF-8, or UTF-16 that says so, without a NUL. Raises `NoText` as soon as it is
-    none.
+    """`most` bytes of text in a file, `packed` bytes of one whose text is a part of it, `count` files of a message, `seconds` for
+    all files of a message.
     """
 
-    def __init__(self) -> None:
-        self._first = b""
-        self._decoder: codecs.IncrementalDecoder | None = None
-        self._parts: list[str] = []
-
-    def take(self, piece: bytes) -> None:
-        if self._decoder is not None:
-            self._decode(self._decoder, piece)
-            return
-        self._first += piece
-        if len(self._first) >= len(_PDF):
-            self._begin()
-
-    def end(self) -> str:
-        """The whole text."""
-        decoder = self._decoder or self._begin()
-        self._decode(decoder, b"", final=True)
-        return "".join(self._parts)
-
-    def _begin(self) -> codecs.IncrementalDecoder:
-        if self._first.startswith(_PDF):
-            raise NoText
-        name = next((name for bom, name in _BOMS.items() if self._first.startswith(bom)), "utf-8")
-        self._decoder = codecs.getincrementaldecoder(name)()
-        self._decode(self._decoder, self._first)
-        return self._decoder
-
-    def _decode(self, decoder: codecs.IncrementalDecoder, piece: bytes, *, final: bool = False) -> None:
-        try:
-            words = decoder.decode(piece, final)
-        except UnicodeError:
-            raise NoText from None
-        if "\0" in words:
-            raise NoText
-        self._parts.append(words)
+    most: int = 1_000_000
+    packed: int = 5_000_000
+    count: int = 5
+    seconds: float = 45.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +146,8 @@ class FileReader:
         self._clock = clock
         self._log = log
         self._limits = limits
-        self._room = asyncio.Semaphore(max(1, min(AT_ONCE, UNDER_WAY // limits.most)))
+        self._largest = max(limits.most, limits.packed)
+        self._room = asyncio.Semaphore(max(1, min(AT_ONCE, UNDER_WAY // self._largest)))
 
     @property
     def full(self) -> bool:
@@ -249,15 +205,17 @@ class FileReader:
 
     async def _fetched(self, file: _File, deadline: float) -> SeenFile:
         """Fetch a file, keep its text, and look at what is kept."""
+        decoder = Decoder(self._limits.most)
         try:
             async with asyncio.timeout_at(deadline), self._room:
-                await self._keep(await self._text(file), file)
-        except NoText:
-            self._write("a file holds no text", file, level="info")
-            return SeenFile()
+                await self._fetch(file, decoder)
+                await self._keep(decoder, file)
+        except NoText as error:
+            self._write("a file holds no text", file, level="info", cause=error.why or None)
+            return SeenFile(why=error.why)
         except errors.FileTooLarge as error:
             self._write("a file is too large", file, cause=str(error))
-            return SeenFile(why=f"it is larger than {size_in_words(self._limits.most)}")
+            return SeenFile(why=f"it is larger than {size_in_words(self._most(decoder))}")
         except (errors.FileFailed, errors.StorageError, TimeoutError) as error:
             self._write("a file was not read", file, cause=f"{type(error).__name__}: {error}")
             return SeenFile(
@@ -266,21 +224,22 @@ class FileReader:
         self._write("a file was read", file, level="info")
         return await self._kept(file) or SeenFile(why=errors.FileFailed.why)
 
-    async def _text(self, file: _File) -> str:
-        """The text of a file. What it is shows in its first piece, so of no other file is there more."""
+    async def _fetch(self, file: _File, decoder: Decoder) -> None:
+        """Hand the bytes of a file on. What it is shows in its first piece, so of one that holds no text there is no more."""
         # Its manifest says that it is one.
         channel, size = cast("Files", self._channels[file.inbound.channel]), file.attachment.size or 0
-        decoder = Decoder()
-        async with contextlib.aclosing(channel.fetch(file.attachment, most=self._limits.most)) as pieces:
+        async with contextlib.aclosing(channel.fetch(file.attachment, most=self._largest)) as pieces:
             async for piece in pieces:
                 decoder.take(piece)
-                if size > self._limits.most:
-                    raise errors.FileTooLarge(f"it is said to have {size} bytes")
-        return decoder.end()
+                if max(size, decoder.size) > self._most(decoder):
+                    raise errors.FileTooLarge(f"it has {max(size, decoder.size)} bytes")
 
-    async def _keep(self, words: str, file: _File) -> None:
+    def _most(self, decoder: Decoder) -> int:
+        return self._limits.packed if decoder.packed else self._limits.most
+
+    async def _keep(self, decoder: Decoder, file: _File) -> None:
         """Put a text away without our secrets. Interrupted, it is done before anything else is: a removal finds it."""
-        clean = await asyncio.to_thread(lambda: self._redact(text.clean(words)))
+        clean = await asyncio.to_thread(lambda: self._redact(text.clean(decoder.end())))
         putting = asyncio.ensure_future(
             self._artifacts.put(
                 clean,

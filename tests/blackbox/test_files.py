@@ -13,6 +13,7 @@ import pytest
 from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import reply, text, tool_use
 from tests.blackbox.conftest import ANN, World, eventually, whole
+from tests.unit.gateway.office_files import docx, xlsx
 
 LOG = "".join(f"{n:05} 日志 line {n} שורה\n" for n in range(8_000)).encode()
 NAME = "日志 1.log"
@@ -110,6 +111,32 @@ async def test_a_text_file_is_read_and_its_end_is_found(world: World, sender: Se
     assert not any(secret.encode() in disk for secret in world.process.env.values() if len(secret) > 12)
 
 
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("报告.docx", docx(), "Hello 世界\n"),
+        (
+            "表.csv",
+            xlsx('<row><c t="inlineStr"><is><t>数量</t></is></c><c><v>12</v></c></row>'),
+            "# Sheet: 销售\n数量\t12\n",
+        ),
+        ("旧.txt", "你好，这是旧的日志。".encode("gb18030"), "你好，这是旧的日志。"),
+        ("古い.log", "これは古いログです。".encode("shift_jis"), "これは古いログです。"),
+    ],
+)
+async def test_office_files_and_old_encodings_are_read_as_text(
+    world: World, sender: Sender, name: str, data: bytes, words: str
+) -> None:
+    await world.start()
+    world.model.script(lambda _: "read")
+    await sender.send("what does it say?", data, name)
+    assert await sender.heard(1) == ["read"]
+    row = held(world, 0)
+    assert (row["name"], row["text"]) == (name, words)
+    (kept,) = artifacts(world)
+    assert kept.endswith(words.encode())
+
+
 async def test_secrets_in_a_file_are_gone_before_anything_is_written(world: World, sender: Sender) -> None:
     await world.start()
     await sender.send("look", f"key = {KEY}\n".encode())
@@ -130,7 +157,7 @@ async def test_what_cannot_be_read_is_said_in_one_sentence(world: World, sender:
     assert '"why": "it is larger than 10 kB"' in world.model.bodies[-1]["messages"][-1]["content"][0]["text"]
     await sender.send("", b"%PDF-1.7\n\xe2\xe3\xcf\xd3", "report.pdf")
     assert (await sender.heard(2))[-1] == (
-        "(I cannot open files that are not text yet, so I have not looked at the file “report.pdf”.)"
+        "(I cannot open files of this kind, so I have not looked at the file “report.pdf”.)"
     )
     sender.server.fail("file", status=404)
     await sender.send("", b"text")

@@ -5,9 +5,23 @@ from __future__ import annotations
 import pytest
 
 from bot.contracts.inbound import Attachment
-from bot.gateway.attachments import Decoder, NoText, artifact_id, size_in_words
+from bot.gateway.attachments import artifact_id, size_in_words
+from bot.gateway.file_text import OLD_OFFICE, Decoder, NoText
+from tests.unit.gateway.office_files import docx
 
 TEXT = "日志 line one\nשורה two\n"
+CHINESE = "你好，这是用旧编码写的日志。\n第二行：错误 404，请稍后再试！\n"
+TRADITIONAL = "您好，這是舊的編碼。請稍後再試一次。"
+JAPANESE = "これは古い文字コードで書かれたログです。\n二行目：エラー４０４、しばらくしてから。\n"
+KOREAN = "이것은 오래된 인코딩으로 쓴 로그입니다. 다시 해 보세요.\n"
+WESTERN = "Größe: 3 µm – “déjà vu”, señor, façade, 5 €\n"
+
+
+def decoded(data: bytes, size: int) -> str:
+    decoder = Decoder(1_000_000)
+    for at in range(0, len(data), size):
+        decoder.take(data[at : at + size])
+    return decoder.end()
 
 
 @pytest.mark.parametrize(
@@ -17,48 +31,59 @@ TEXT = "日志 line one\nשורה two\n"
         (TEXT.encode("utf-8-sig"), TEXT),
         (TEXT.encode("utf-16"), TEXT),
         (b"\xfe\xff" + TEXT.encode("utf-16-be"), TEXT),
+        (TEXT.encode("utf-16-le"), TEXT),
+        (CHINESE.encode("utf-16-be"), CHINESE),
+        (CHINESE.encode("gb18030"), CHINESE),
+        (TRADITIONAL.encode("gb18030"), TRADITIONAL),
+        ("你好".encode("gb18030"), "你好"),
+        (JAPANESE.encode("cp932"), JAPANESE),
+        (KOREAN.encode("cp949"), KOREAN),
+        (WESTERN.encode("cp1252"), WESTERN),
+        ("Zürich".encode("latin-1"), "Zürich"),
+        ("a,b\nä,ö\n".encode("latin-1") * 9_000, "a,b\nä,ö\n" * 9_000),
+        (CHINESE.encode("gb18030") * 3_000, CHINESE * 3_000),
         (b"", ""),
         (b"a", "a"),
         (b"\xef\xbb\xbf", ""),
         (b"\x1b[31mred\x1b[0m\r\n", "\x1b[31mred\x1b[0m\r\n"),
         ("👨‍👩‍👧".encode(), "👨‍👩‍👧"),
+        (docx(), "Hello 世界\n"),
     ],
 )
 def test_bytes_that_are_text_are_read_however_they_are_cut(data: bytes, words: str) -> None:
-    for size in (1, 2, 3, 5, 7, 1_000):
-        decoder = Decoder()
-        for at in range(0, len(data), size):
-            decoder.take(data[at : at + size])
-        assert decoder.end() == words
+    for size in (1, 3, 7, 1_000) if len(data) < 2_000 else (1_000, 65_536):
+        assert decoded(data, size) == words
 
 
 @pytest.mark.parametrize(
     "data",
     [
         b"a\0b",
-        "Zürich".encode("latin-1"),
-        TEXT.encode("utf-16-le"),
         TEXT.encode("utf-32"),
         TEXT.encode("utf-16")[:-1],
-        TEXT.encode()[:2],
+        CHINESE.encode()[:-2],
+        CHINESE.encode() + b"\xff",
+        CHINESE.encode("gb18030") + b"\x01",
+        CHINESE.encode("gb18030")[:-3] + b"\xff\xff\n",
+        "привет, это журнал".encode("cp1251"),
         b"%PDF-1.7 and so on",
         b"PK\x03\x04\x14\0",
         b"\x89PNG\r\n\x1a\n",
         b"\xff\xfe\x00\xd8",
         b"\xed\xa0\x80",
+        bytes(range(256)) * 300,
     ],
 )
 def test_bytes_that_are_no_text_are_none_however_they_are_cut(data: bytes) -> None:
-    for size in (1, 2, 3, 5, 1_000):
-        decoder = Decoder()
-
-        def read(size: int = size, decoder: Decoder = decoder) -> str:
-            for at in range(0, len(data), size):
-                decoder.take(data[at : at + size])
-            return decoder.end()
-
+    for size in (1, 3, 1_000) if len(data) < 2_000 else (1_000, 65_536):
         with pytest.raises(NoText):
-            read()
+            decoded(data, size)
+
+
+def test_an_old_or_protected_office_file_is_told_as_such() -> None:
+    with pytest.raises(NoText) as caught:
+        decoded(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(1_000), 700)
+    assert caught.value.why == OLD_OFFICE
 
 
 def test_an_artifacts_name_is_a_ulid_of_its_messages_moment() -> None:

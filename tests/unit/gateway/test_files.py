@@ -82,7 +82,7 @@ async def test_a_file_without_a_word_is_a_message(bench: Bench) -> None:
     [
         (
             b"\0binary",
-            "(I cannot open files that are not text yet, so I have not looked at the file “f1.log”.)",
+            "(I cannot open files of this kind, so I have not looked at the file “f1.log”.)",
         ),
         (LONG.encode() * 4, "(I have not read the file “f1.log”: it is larger than 1 MB.)"),
         (errors.FileGone("gone"), "(I have not read the file “f1.log”: it is not there any more.)"),
@@ -133,7 +133,7 @@ async def test_a_file_alone_that_cannot_be_read_asks_no_model(bench: Bench) -> N
     (words,) = await bench.tele.until(1)
     assert words == (
         "(I have not read the file “f2.log”: it is not there any more.)\n"
-        "(I cannot open files that are not text yet, so I have not looked at the file “f1.log”.)"
+        "(I cannot open files of this kind, so I have not looked at the file “f1.log”.)"
     )
     await bench.idle()
     assert bench.agent.requests == []
@@ -162,7 +162,7 @@ async def test_photos_and_what_has_no_name_are_not_asked_for(bench: Bench) -> No
     photo = Attachment(kind="photo", ref="p1")
     assert await seen(bench, photo, file(ref=None)) == (SeenFile(), SeenFile())
     assert bench.tele.fetched == []
-    assert "I cannot open photos or files that are not text yet" in bench.tele.texts[0]
+    assert "I cannot open photos or files of this kind" in bench.tele.texts[0]
 
 
 async def test_only_the_first_files_of_a_message_are_read(bench: Bench) -> None:
@@ -180,7 +180,7 @@ async def test_where_none_is_to_be_read_none_is_asked_for(tmp_path: Path) -> Non
     bench = Bench(tmp_path, files=Limits(count=0))
     await bench.open()
     assert await seen(bench, file()) == (SeenFile(),)
-    assert "I cannot open files that are not text yet" in bench.tele.texts[0]
+    assert "I cannot open files of this kind" in bench.tele.texts[0]
     await bench.close()
 
 

@@ -188,9 +188,7 @@ async def test_the_note_on_attachments_stands_once_below_the_first_message(bench
     await bench.say("what is this?", attachments=(Attachment(kind="photo", name="a.jpg"),))
     await bench.idle()
     (said,) = bench.tele.texts
-    assert (
-        said == "re: what is this?\n\n(I cannot open photos yet, so I have not looked at the photo “a.jpg”.)"
-    )
+    assert said == "re: what is this?\n\n(I cannot open photos, so I have not looked at the photo “a.jpg”.)"
 
 
 async def test_a_notice_reaches_the_person_and_not_the_archive(bench: Bench) -> None:
