@@ -131,6 +131,7 @@ async def test_a_simple_command_runs_without_a_shell_and_a_missing_one_is_told(d
 
 @isolated
 async def test_at_its_limit_all_of_it_is_killed(desk: Desk) -> None:
+    said = ""
     for seconds in (2, 8, 32):  # a loaded machine needs some to start it at all
         said = await desk.failed(
             f"(setsid sleep {MARK} &) ; echo begun; sleep {MARK}", timeoutMs=seconds * 1_000
