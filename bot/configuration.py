@@ -42,6 +42,7 @@ def unpriced(llm: config.Llm) -> Iterator[str]:
     for key, model in (("llm.model", llm.model), ("llm.fastModel", llm.fast_model)):
         if prices.million(model) is None:
             yield (
-                f"{key}: found {model}, whose price is not known, so its cost is not shown, and budgets count it by the dearest one; "
+                f"{key}: found {model}, whose price is not known, so its cost is not shown, "
+                "and budgets and the limits of tasks count it by the dearest one; "
                 f"set it in llm.prices; the models with a price (of {AS_OF}) are {', '.join(prices.names)}"
             )

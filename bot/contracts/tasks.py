@@ -13,8 +13,8 @@ TaskEventKind = Literal["queued", "started", "model", "tool", "ended", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class TaskTotals:
-    """Totals of a task so far. `cost_usd` is without the `unpriced` calls; `seconds` count from its start, not from
-    when it was queued.
+    """Totals of a task so far. `cost_usd` is without the `unpriced` calls; `charged_usd`, which its limits count, has them by the
+    dearest known price. `seconds` count from its start, not from when it was queued.
     """
 
     model_calls: int = 0
@@ -22,6 +22,7 @@ class TaskTotals:
     usage: Usage = field(default_factory=Usage)
     cost_usd: float = 0.0
     unpriced: int = 0
+    charged_usd: float = 0.0
     seconds: float = 0.0
 
 

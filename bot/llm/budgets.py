@@ -59,7 +59,7 @@ class Account:
 
 class Spending:
     """The cost of each account of the newest day, in US dollars: what `load` was given, and each line of the log after that.
-    A call of unknown price counts with the dearest that is known: a budget holds whatever model was chosen.
+    A call of unknown price counts as `PriceTable.at_most` says.
     """
 
     def __init__(self, prices: PriceTable) -> None:
@@ -78,8 +78,8 @@ class Spending:
             return
         details = line["details"]
         usd, usage = details.get("costUsd"), details.get("usage")
-        if usd is None and usage is not None:
-            usd = self._prices.at_most(str(details.get("model")), usage_of(usage))
+        if usage is not None:
+            usd = self._prices.at_most(str(details.get("model")), usage_of(usage), usd)
         if usd:
             self._add(line["timestamp"][:10], line.get("chatKey"), details.get("person"), usd)
 

@@ -76,9 +76,11 @@ class PriceTable:
         price = self._price(model, prompt)
         return None if price is None else price.of(usage)
 
-    def at_most(self, model: str, usage: Usage) -> float:
-        """The price of one call; of a model whose price is unknown, what it would cost with the dearest that is known."""
-        cost = self.cost_usd(model, usage)
+    def at_most(self, model: str, usage: Usage, known_usd: float | None = None) -> float:
+        """The cost that budgets and limits count for one call: `known_usd`, else the model's price, else the dearest that is
+        known, so that they hold whatever model was chosen.
+        """
+        cost = self.cost_usd(model, usage) if known_usd is None else known_usd
         known = (
             one for prices in (self.own, PRICES) for price in prices.values() for one in (price, price.higher)
         )

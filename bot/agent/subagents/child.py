@@ -185,10 +185,10 @@ class Child:
         async with root.allowance.room(room) as bill:
             began = deps.clock.monotonic()
             reply = await self._stream(request)
-            bill.tokens, bill.usd = limits.tokens(reply.usage), reply.cost_usd or 0.0
+            bill.settle(deps.models.prices, request.model, reply)
         deps.models.learn(request, reply)
         root.tally.asked(reply.usage, reply.cost_usd)
-        self._report.answered(reply, deps.clock.monotonic() - began)
+        self._report.answered(reply, bill.usd, deps.clock.monotonic() - began)
         return reply
 
     async def _stream(self, request: ModelRequest) -> ModelReply:

@@ -21,7 +21,8 @@ LEAST_ANSWER = 256
 @dataclass(frozen=True, slots=True)
 class TaskLimits:
     """`calls` of the model, `tokens` (read and written, from the cache too), `usd` and `seconds` of one task; tokens and
-    US dollars of all tasks of a turn together. None: without limit. What has no known price costs nothing here.
+    US dollars of all tasks of a turn together. None: without limit. A call of unknown price counts as
+    `PriceTable.at_most` says.
     """
 
     calls: int = 30
@@ -56,14 +57,18 @@ class Room:
     tokens: int
     usd: float
 
+    def settle(self, prices: PriceTable, model: str, reply: ModelReply) -> None:
+        """Make it what an answer of the model did cost."""
+        self.tokens, self.usd = tokens(reply.usage), prices.at_most(model, reply.usage, reply.cost_usd)
+
 
 def tokens(usage: Usage) -> int:
     """All of them, whatever they cost."""
     return usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens
 
 
-def added(totals: TaskTotals, reply: ModelReply) -> TaskTotals:
-    """The totals with one more answer."""
+def added(totals: TaskTotals, reply: ModelReply, charged_usd: float) -> TaskTotals:
+    """The totals with one more answer, for which the limits count so many US dollars."""
     old, new = totals.usage, reply.usage
     return replace(
         totals,
@@ -76,13 +81,15 @@ def added(totals: TaskTotals, reply: ModelReply) -> TaskTotals:
         ),
         cost_usd=totals.cost_usd + (reply.cost_usd or 0.0),
         unpriced=totals.unpriced + (reply.cost_usd is None),
+        charged_usd=totals.charged_usd + charged_usd,
     )
 
 
 def expected(prices: PriceTable, model: str, prompt: int, answer: int) -> Room:
     """Return the cost of a call with so many tokens of input and output, none of them cached."""
-    usd = prices.cost_usd(model, Usage(cache_write_tokens=prompt, output_tokens=answer))
-    return Room(prompt + answer, usd or 0.0)
+    return Room(
+        prompt + answer, prices.at_most(model, Usage(cache_write_tokens=prompt, output_tokens=answer))
+    )
 
 
 def next_call(limits: TaskLimits, totals: TaskTotals, usd: float, prompt: int, most: int) -> tuple[int, str]:
@@ -94,14 +101,14 @@ def next_call(limits: TaskLimits, totals: TaskTotals, usd: float, prompt: int, m
         raise LimitReached(_calls(limits))
     if left < LEAST_ANSWER:
         raise LimitReached(_tokens(limits))
-    if limits.usd is not None and totals.cost_usd + usd > limits.usd:
+    if limits.usd is not None and totals.charged_usd + usd > limits.usd:
         raise LimitReached(_usd(limits.usd))
     last = ""
     if totals.model_calls + 1 >= limits.calls:
         last = _calls(limits)
     elif left < prompt + 2 * ANSWER_TOKENS:
         last = _tokens(limits)
-    elif limits.usd is not None and totals.cost_usd + 2 * usd > limits.usd:
+    elif limits.usd is not None and totals.charged_usd + 2 * usd > limits.usd:
         last = _usd(limits.usd)
     return min(most, left), last
 

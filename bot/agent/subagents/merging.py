@@ -117,7 +117,7 @@ async def _asked(results: Sequence[Result], allowance: Allowance, tally: Tally, 
     )
     async with allowance.room(room) as bill:
         reply = await _within(_stream(request, deps), deps)
-        bill.tokens, bill.usd = limits.tokens(reply.usage), reply.cost_usd or 0.0
+        bill.settle(deps.models.prices, request.model, reply)
     deps.models.learn(request, reply)
     tally.asked(reply.usage, reply.cost_usd)
     words = deps.redact(blocks.plain_text(reply.content)).strip()

@@ -71,9 +71,9 @@ class Report:
         self._log.write("task", "a task begins", mode=self._order.mode, tool_use_id=self._order.call_id)
         self._tell("started")
 
-    def answered(self, reply: ModelReply, seconds: float) -> None:
-        """The model has answered."""
-        self._totals = limits.added(self._totals, reply)
+    def answered(self, reply: ModelReply, charged_usd: float, seconds: float) -> None:
+        """The model has answered, for which the limits count so many US dollars."""
+        self._totals = limits.added(self._totals, reply, charged_usd)
         self._tell("model", seconds=seconds)
 
     def called(self, tool: str, seconds: float, *, failed: bool) -> None:

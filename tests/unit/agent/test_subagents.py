@@ -147,6 +147,27 @@ async def test_at_each_limit_it_ends_and_says_which_with_what_it_knows(
     assert len(dug.seen) <= len(model.children)
 
 
+UNPRICED = [
+    (TaskLimits(usd=1.05), "$1.05"),
+    (TaskLimits(usd=None, turn_usd=1.3), "$1.30 for all tasks of a turn"),
+]
+
+
+@pytest.mark.parametrize(("limit", "named"), UNPRICED)
+async def test_calls_of_unknown_price_count_by_the_dearest_that_is_known(
+    bench: Bench, work: Any, limit: TaskLimits, named: str
+) -> None:
+    model = work(
+        lambda _: priced(text("- so far"), tool_use("dig"), tokens=50_000, usd=None), Fake("dig"), tasks=limit
+    )
+    model.answers += [reply(tool_use("task", prompt="dig")), reply(text("ok"))]
+    await bench.say("go")
+    (result,) = told(bench)
+    assert f"(stopped at its limit of {named})" in result["content"]
+    assert len(model.children) == 2, "each costs $0.50"
+    assert events(bench).events[-1].totals.cost_usd == 0.0, "what people see has known costs alone"
+
+
 async def test_the_last_call_asks_for_the_summary(bench: Bench, work: Any) -> None:
     def script(request: ModelRequest) -> ModelReply:
         if wording.LAST_STEP in asked(request):

@@ -129,9 +129,9 @@ async def test_a_fast_model_that_takes_too_long_is_not_waited_for(bench: Bench, 
 
 
 async def test_it_keeps_to_the_budget_of_the_turn(bench: Bench, work: Any) -> None:
-    model: Routed = work(say(priced(text("all"))), tasks=TaskLimits(turn_usd=0.02))
+    model: Routed = work(say(priced(text("all"))), tasks=TaskLimits(turn_usd=1.0))
     several(model, 2)
-    model.script = lambda request: priced(text("- x"), usd=0.011)
+    model.script = lambda request: priced(text("- x"), usd=0.51)
     await bench.say("go")
     assert "limit" not in told(bench)[0]["content"]
     assert model.syntheses == []

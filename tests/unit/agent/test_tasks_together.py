@@ -18,7 +18,8 @@ async def test_twenty_at_once_work_side_by_side_and_their_results_stand_in_order
     bench: Bench, work: Any
 ) -> None:
     model = work(
-        lambda request: priced(text("- " + request.messages[0]["content"][-1]["text"]), tokens=10, usd=0.01)
+        lambda request: priced(text("- " + request.messages[0]["content"][-1]["text"]), tokens=10, usd=0.01),
+        tasks=TaskLimits(turn_usd=None),
     )
     model.gate = asyncio.Event()
     calls = [tool_use("task", prompt=f"part {n}", description=f"第{n}部") for n in range(20)]
