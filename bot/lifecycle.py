@@ -249,7 +249,13 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         beside = [task for task in (checking, watching) if task is not None]
         for task in beside:
             task.cancel()
-        await _close(gateway, beside)
+        closing = asyncio.create_task(_close(gateway, beside))
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            # Cut short, it would leave connections and files open.
+            await asyncio.wait([closing])
+            raise
 
 
 async def _check_model(gateway: Gateway, say: Say) -> None:

@@ -236,6 +236,12 @@ class Bot(telegram.Bot):
     objects: of the answer nothing is needed but the number, so the library's own objects would be made for nothing.
     """
 
+    async def shutdown(self) -> None:
+        """Close both clients. The library's own leaves them open where its `initialize` was cancelled before it ended."""
+        await super().shutdown()
+        for request in self._request:
+            await request.shutdown()
+
     async def say(self, message: Json) -> int:
         """Send a message, whose fields are those of `sendMessage`; returns its number. Raises a `TelegramError`."""
         found = await self._post("sendMessage", message)

@@ -173,6 +173,40 @@ async def test_a_channel_that_hangs_at_the_end_holds_nothing_up(
         task.cancel()
 
 
+async def test_an_end_that_is_cancelled_closes_everything_all_the_same(
+    house: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel, ending, go_on, stopped = house.channels["web"], asyncio.Event(), asyncio.Event(), asyncio.Event()
+    pause, stop = channel.pause, channel.stop
+
+    async def slow_pause() -> None:
+        ending.set()
+        await go_on.wait()
+        await pause()
+
+    async def noted_stop() -> None:
+        await stop()
+        stopped.set()
+
+    monkeypatch.setattr(serving_module, "PAUSE_SECONDS", 90.0)
+    monkeypatch.setattr(channel, "pause", slow_pause)
+    monkeypatch.setattr(channel, "stop", noted_stop)
+
+    async def live() -> None:
+        async with serving(house, lambda _: None, asyncio.Event()):
+            pass
+
+    life = asyncio.create_task(live())
+    async with asyncio.timeout(90):
+        await ending.wait()
+        life.cancel()
+        go_on.set()
+        await asyncio.wait([life])
+    assert life.cancelled()
+    assert stopped.is_set()
+    house.log.close()
+
+
 async def test_what_runs_is_looked_after_while_a_channel_cannot_be_reached(
     house: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:

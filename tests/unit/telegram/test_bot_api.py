@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections.abc import AsyncIterator
 
 import pytest
@@ -21,6 +23,22 @@ async def client() -> AsyncIterator[bot_api.HttpTransport]:
     await made.initialize()
     yield made
     await made.shutdown()
+
+
+async def test_a_bot_whose_start_was_cancelled_at_any_moment_leaves_nothing_open(bed: Bed) -> None:
+    with warnings.catch_warnings(record=True) as unclosed:
+        warnings.simplefilter("always")
+        for moment in range(8):
+            bot = await asyncio.to_thread(bot_api.connect, "123456:token", bed.server.url, 5.0)
+            starting = asyncio.create_task(bot.initialize())
+            for _ in range(moment):
+                await asyncio.sleep(0)
+            starting.cancel()
+            await asyncio.wait([starting])
+            await bot.shutdown()
+            del bot, starting
+        gc.collect()
+    assert [str(one.message) for one in unclosed if one.category is ResourceWarning] == []
 
 
 async def test_messages_do_not_wait_behind_signs_of_work(bed: Bed) -> None:
