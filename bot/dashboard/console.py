@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,9 +23,9 @@ from bot.dashboard.health import PartHealth
 from bot.dashboard.metrics import Figures
 from bot.history.archive import ChatInfo
 from bot.history.people import people_of
-from bot.history.trace import details_of, steps_of, total_of
-from bot.history.usage import By, UsageSums, UsageTotals
-from bot.telemetry.log_reader import LEVELS, Line, LineFilter, LogReader
+from bot.history.trace import steps_of, total_of
+from bot.history.usage import By, Level, UsageSums, UsageTotals
+from bot.telemetry.log_reader import LineFilter, LogReader
 
 PAGES = Path(__file__).with_name("pages")
 ROWS = 50
@@ -35,10 +34,6 @@ STEPS = 500
 """Of a turn that are shown."""
 LONGEST = 4_000
 """Characters of a message that are shown."""
-SCAN_SECONDS = 0.4
-"""Of looking through the log for errors; the page says how far it came."""
-CAUSES = 2_000
-"""That are told apart."""
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -48,10 +43,6 @@ _HEADERS = {
 _DAY = 86_400
 _PERIODS = {"1": "24 hours", "7": "7 days", "30": "30 days", "all": "all"}
 _GROUPS: Mapping[str, By] = {"day": "day", "person": "person", "chat": "chat", "model": "model"}
-_NEEDLES = {"error": (b'"error"',), "warn": (b'"error"', b'"warn"')}
-_VARIABLE = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\b[0-9a-f]{8,}\b|\d+(?:[.,]\d+)*")
-"""What differs between two lines of one cause: ids and numbers."""
-
 Found = dict[str, Any]
 
 
@@ -86,15 +77,6 @@ class ConsoleSources:
     logs: Path
     disk: Disk
     clock: Clock
-
-
-@dataclass(slots=True)
-class Cause:
-    """Lines of one cause, `last` the newest of them."""
-
-    last: Line
-    count: int = 0
-    chats: set[str] = field(default_factory=set)
 
 
 class Console:
@@ -230,33 +212,18 @@ class Console:
         }
 
     async def _errors(self, request: web.Request) -> Found:
-        level = "warn" if request.query.get("level") == "warn" else "error"
-        period = _period(request)
-        return await asyncio.to_thread(self._caused, level, period, _number(request, "page", 1))
-
-    def _caused(self, level: str, period: str, page: int) -> Found:
-        """Lines of a level by cause, the newest first, as far as there is time to look."""
-        ends = self._of.clock.monotonic() + SCAN_SECONDS
-        reader = LogReader(
-            self._of.logs, self._of.disk, LineFilter(level=LEVELS[level], since=_stamp(self._since(period)))
+        level: Level = "warn" if request.query.get("level") == "warn" else "error"
+        period, page = _period(request), _number(request, "page", 1)
+        counted = await asyncio.to_thread(
+            self._of.usage.causes, level, self._since(period), offset=(page - 1) * ROWS, limit=ROWS
         )
-        causes: dict[tuple[str, ...], Cause] = {}
-        at, cut = _stamp(self._of.clock.now()), False
-        for line in reader.backwards(*_NEEDLES[level], over=lambda: self._of.clock.monotonic() > ends):
-            at = str(line.get("timestamp"))
-            cause = causes.setdefault(_cause(line), Cause(line))
-            cause.count += 1
-            if line.get("chatKey"):
-                cause.chats.add(str(line["chatKey"]))
-            if cut := len(causes) > CAUSES:
-                break
-        found = list(causes.values())
+        causes, total = counted or ([], 0)
         return {
+            "counted": counted is not None,
             "level": level,
-            "causes": found[(page - 1) * ROWS : page * ROWS],
-            "reached": at if cut or reader.cut else "",
+            "causes": causes,
             "at": page,
-            "pages": _pages(len(found)),
+            "pages": _pages(total),
             "period": period,
             "periods": _PERIODS,
         }
@@ -275,12 +242,6 @@ class Console:
 
     def _since(self, period: str) -> float:
         return 0.0 if period == "all" else self._of.clock.now() - int(period) * _DAY
-
-
-def _cause(line: Line) -> tuple[str, ...]:
-    details = details_of(line)
-    told = str(details.get("error") or details.get("cause") or line.get("message"))
-    return str(line.get("level")), str(line.get("kind")), _VARIABLE.sub("#", told)
 
 
 def _number(request: web.Request, name: str, least: int) -> int:
@@ -329,10 +290,6 @@ def _environment(clock: Clock) -> jinja2.Environment:
 def _finished(value: Any) -> Any:
     """Words of others without control characters and marks that turn a line around; markup is Jinja's own."""
     return text.for_terminal(value) if type(value) is str else value
-
-
-def _stamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _time(milliseconds: float | None) -> str:

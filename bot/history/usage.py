@@ -1,7 +1,7 @@
-"""Sums of what calls of the model used and cost, counted from the operator's log: `.ship/usage.db`.
+"""Sums of what calls of the model used and cost, and of errors by cause, counted from the operator's log: `.ship/usage.db`.
 
 The log is the source: beside the sums stands how far each of its files is counted, in the same transaction, so that a kill leaves
-neither out nor twice. Sums are kept when the log of their day is removed.
+neither out nor twice. Sums of usage are kept when the log of their day is removed; causes go with it, as they have its words.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bot import errors
+from bot.contracts.base import Json
 from bot.contracts.environment import Disk
+from bot.history import causes
 from bot.telemetry.log import PACKED, day_files
 
 VERSION = 1
@@ -28,7 +30,7 @@ BUSY_SECONDS = 30.0
 READ = 1024 * 1024
 TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 _COUNTED = ("turns", "failed", "calls", *TOKENS, "costUsd", "unpriced")
-_NEEDLES = (b'"llm_response"', b'"turn_end"', b'"feedback"')
+_NEEDLES = (b'"llm_response"', b'"turn_end"', b'"feedback"', *causes.NEEDLES)
 _HOUR = 3_600
 _EPOCH = date(1970, 1, 1)
 _TABLES = f"""
@@ -59,6 +61,7 @@ _ADD = f"INSERT INTO usage VALUES ({_MARKS}) ON CONFLICT DO UPDATE SET {_MORE}" 
 _ADD_COUNT = "INSERT INTO {} VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count"
 
 _WHERE = " WHERE hour >= :hour AND (:chat IS NULL OR chat = :chat)"
+Level = Literal["error", "warn"]
 By = Literal["day", "person", "chat", "model"]
 _GROUPS: Mapping[By, str] = {
     "day": "date(hour * 3600, 'unixepoch')",
@@ -172,6 +175,7 @@ class UsageSums:
         """
         with self._opened() as db:
             days = {day for day, _, _ in day_files(self._logs, self._disk)}
+            self._count_causes(db)
             with _transaction(db):
                 for day in days:
                     _forget(db, day)
@@ -213,6 +217,17 @@ class UsageSums:
         with self._opened() as db:
             return list(self._grouped(db, ["chat", "person", "model"], _given(None, since)))
 
+    def causes(
+        self, level: Level, since: float, *, offset: int = 0, limit: int
+    ) -> tuple[list[causes.Cause], int] | None:
+        """Errors, or warnings too, by cause, from the hour of a time on: those with the newest lines first, and the number of all.
+        None where they are not counted yet.
+        """
+        with self._opened() as db:
+            if not causes.are_counted(db):
+                return None
+            return causes.newest(db, level, math.floor(since / _HOUR), offset, limit)
+
     def rows(self, person: str, chats: Collection[str]) -> list[dict[str, Any]]:
         """The sums of a person, and of chats."""
         with self._opened() as db:
@@ -220,16 +235,17 @@ class UsageSums:
 
     def erase(self, person: str, chats: Collection[str]) -> int:
         """Take the names of a person and of chats off the sums, which stay; how many rows had one. The log counts as counted as it
-        is now: lines were erased from it.
+        is now: lines were erased from it. Causes are counted anew.
         """
         with self._opened() as db:
-            db.execute("PRAGMA secure_delete = ON")
             count = 0
             with _transaction(db):
                 for table, add in (("usage", _ADD), *((one, _ADD_COUNT.format(one)) for one in _COUNTS)):
                     count += _unname(db, table, add, person, chats)
                 sizes = [(_name(path), self._size(path)) for _, _, path in day_files(self._logs, self._disk)]
                 db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?)", sizes)
+                db.execute("DROP TABLE IF EXISTS causes")
+            self._count_causes(db)
             db.execute("VACUUM")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return count
@@ -277,6 +293,7 @@ class UsageSums:
             db.execute("PRAGMA journal_mode=WAL")
             # What a power cut takes with it is counted again.
             db.execute("PRAGMA synchronous=NORMAL")
+            db.execute("PRAGMA secure_delete=ON")
             if db.execute("PRAGMA user_version").fetchone() != (VERSION,):
                 _make_anew(db)
             db.execute(_RATINGS)
@@ -288,8 +305,11 @@ class UsageSums:
     # ------------------------------------------------------------ the log
 
     def _count(self, db: sqlite3.Connection) -> None:
+        self._count_causes(db)
         files = day_files(self._logs, self._disk)
         with _transaction(db):
+            first = min((day for day, _, _ in files), default=date.max)
+            db.execute("DELETE FROM causes WHERE hour < ?", ((first - _EPOCH).days * 24,))
             # A power cut may have taken the end of a file that was counted. One that is gone was removed or compressed.
             for day in {day for day, _, path in files if 0 < self._size(path) < _counted(db, path)}:
                 _forget(db, day)
@@ -298,21 +318,45 @@ class UsageSums:
                 with _transaction(db):
                     self._count_file(db, path)
 
+    def _count_causes(self, db: sqlite3.Connection) -> None:
+        """Count the causes of all that is counted, where there is no table of them."""
+        if causes.are_counted(db):
+            return
+        with _transaction(db):
+            if causes.are_counted(db):
+                return  # by another process, meanwhile
+            db.execute(causes.TABLE)
+            for _, _, path in day_files(self._logs, self._disk):
+                found, done = causes.CauseCounts(), _counted(db, path)
+                for end, whole in self._whole_lines(path, 0):
+                    counted = whole[: max(0, done - end + len(whole) + 1)]
+                    for hour, line in _wanted(counted, causes.NEEDLES):
+                        found.take(line, hour)
+                found.add_to(db)
+
     def _count_file(self, db: sqlite3.Connection, path: Path) -> None:
         at = _counted(db, path)
         groups: dict[_Key, UsageTotals] = defaultdict(UsageTotals)
-        rest = b""
-        for piece in self._pieces(path, at):
-            whole, end, rest = (rest + piece).rpartition(b"\n")
-            at += len(whole) + len(end)
-            if any(needle in whole for needle in _NEEDLES):
-                for raw in whole.split(b"\n"):
-                    if any(needle in raw for needle in _NEEDLES):
-                        _take(groups, raw)
+        found = causes.CauseCounts()
+        for end, whole in self._whole_lines(path, at):
+            at = end
+            for hour, line in _wanted(whole, _NEEDLES):
+                _take(groups, line, hour)
+                found.take(line, hour)
         _add(db, groups)
+        found.add_to(db)
         # Nothing is added any more to a file that is compressed, be it damaged.
         done = self._size(path) if path.suffix == PACKED else at
         db.execute("INSERT OR REPLACE INTO files VALUES (?, ?)", (_name(path), done))
+
+    def _whole_lines(self, path: Path, at: int) -> Iterator[tuple[int, bytes]]:
+        """The whole lines of a file from a place on, many at once, with the place behind them."""
+        rest = b""
+        for piece in self._pieces(path, at):
+            whole, end, rest = (rest + piece).rpartition(b"\n")
+            if end:
+                at += len(whole) + 1
+                yield at, whole
 
     def _size(self, path: Path) -> int:
         """Bytes of a file, uncompressed."""
@@ -367,18 +411,25 @@ def _counted(db: sqlite3.Connection, path: Path) -> int:
 
 def _forget(db: sqlite3.Connection, day: date) -> None:
     first = (day - _EPOCH).days * 24
-    for table in ("usage", *_COUNTS):
+    for table in ("usage", *_COUNTS, "causes"):
         hours = f"DELETE FROM {table} WHERE hour >= ? AND hour < ?"  # noqa: S608 - constants
         db.execute(hours, (first, first + 24))
     db.execute("DELETE FROM files WHERE name GLOB ?", (f"{day.isoformat()}.*",))
 
 
-def _take(groups: Mapping[_Key, UsageTotals], raw: bytes) -> None:
-    try:
-        line = json.loads(raw)
-        hour = math.floor(datetime.fromisoformat(line["timestamp"]).timestamp() / _HOUR)
-    except (ValueError, TypeError, KeyError):
+def _wanted(lines: bytes, needles: Sequence[bytes]) -> Iterator[tuple[int, Json]]:
+    """The lines that hold one of these, with their hour."""
+    if not any(needle in lines for needle in needles):
         return
+    for raw in lines.split(b"\n"):
+        if any(needle in raw for needle in needles):
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                line = json.loads(raw)
+                hour = math.floor(datetime.fromisoformat(line["timestamp"]).timestamp() / _HOUR)
+                yield hour, line
+
+
+def _take(groups: Mapping[_Key, UsageTotals], line: Json, hour: int) -> None:
     if line.get("kind") not in {"llm_response", "turn_end", "feedback"}:
         return
     details = _details(line)

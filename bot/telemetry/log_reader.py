@@ -6,7 +6,7 @@ import contextlib
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -55,7 +55,6 @@ class LogReader:
     disk: Disk
     wanted: LineFilter = LineFilter()
     unreadable: int = 0
-    cut: bool = False
     _places: dict[str, int] = field(default_factory=dict)
     _whole: set[str] = field(default_factory=set)
     """Compressed files that were read: nothing comes there any more."""
@@ -100,17 +99,6 @@ class LogReader:
         if everywhere and not found:
             for _, path in files:
                 yield from self._of(path)
-
-    def backwards(self, *needles: bytes, over: Callable[[], bool]) -> Iterator[Line]:
-        """The wanted lines that hold one of these, the newest first, until there is no more time: then it is `cut`."""
-        first = (self.wanted.since or "")[:10]
-        for path in reversed([path for day, path in self._files() if day.isoformat() >= first]):
-            for raw in _backwards(path, None, needles, over):
-                if any(needle in raw for needle in needles) and (line := self._parsed(raw)) is not None:
-                    yield line[1]
-            if over():
-                self.cut = True
-                return
 
     def _files(self) -> list[tuple[date, Path]]:
         return [(day, path) for day, _, path in day_files(self.folder, self.disk)]
@@ -171,45 +159,27 @@ def _opened(path: Path) -> Any:
     return gzip.open(path, "rb") if path.suffix == PACKED else path.open("rb")
 
 
-def _backwards(
-    path: Path,
-    end: int | None,
-    needles: Sequence[bytes] = (b"",),
-    over: Callable[[], bool] = lambda: False,
-) -> Iterator[bytes]:
-    """The lines of a file, the last one first; of one that is not compressed those before `end`. Blocks that hold none of the
-    needles are left out; once it is `over`, so is what was not read, and a compressed file as a whole.
-    """
+def _backwards(path: Path, end: int) -> Iterator[bytes]:
+    """The lines of a file, the last one first; of one that is not compressed those before `end`."""
     if path.suffix == PACKED:
-        yield from reversed(_unpacked(path, needles, over))
+        blocks = list[bytes]()
+        with (
+            contextlib.suppress(FileNotFoundError, EOFError, gzip.BadGzipFile, zlib.error),
+            gzip.open(path) as file,
+        ):
+            while block := file.read(READ):
+                blocks.append(block)
+        yield from reversed(b"".join(blocks).split(b"\n"))
         return
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-        rest, end = b"", file.seek(0, 2) if end is None else end
-        while end and not over():
+        rest = b""
+        while end:
             begin = max(0, end - BLOCK)
             file.seek(begin)
             first, _, others = (file.read(end - begin) + rest).partition(b"\n")
-            if any(needle in others for needle in needles):
-                yield from reversed(others.split(b"\n"))
+            yield from reversed(others.split(b"\n"))
             rest, end = first, begin
-        if not end:
-            yield rest
-
-
-def _unpacked(path: Path, needles: Sequence[bytes], over: Callable[[], bool]) -> list[bytes]:
-    """The lines of a compressed file, but for blocks without a needle; [] where time is over before its end."""
-    found, rest = list[bytes](), b""
-    with (
-        contextlib.suppress(FileNotFoundError, EOFError, gzip.BadGzipFile, zlib.error),
-        gzip.open(path) as file,
-    ):
-        while block := file.read(READ):
-            if over():
-                return []
-            whole, end, rest = (rest + block).rpartition(b"\n")
-            if end and any(needle in whole for needle in needles):
-                found += (line for line in whole.split(b"\n") if any(needle in line for needle in needles))
-    return [*found, rest]
+        yield rest
 
 
 def day_of(request_id: str) -> date | None:

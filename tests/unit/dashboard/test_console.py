@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import gzip
 import html
 import json
 import re
@@ -19,11 +18,10 @@ import pytest
 from bot.access_list import PendingUser
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.dashboard.console import CAUSES, POLICY, ROWS, SCAN_SECONDS, STEPS, ActiveChat, Console
+from bot.dashboard.console import POLICY, ROWS, STEPS, ActiveChat, Console
 from bot.dashboard.server import Dashboard
 from bot.history.usage import UsageSums
 from bot.system import SystemClock, SystemDisk, UlidSource
-from bot.testing.clock import FakeClock
 from tests.unit.dashboard import pages
 
 KEY = ChatKey("telegram", "1")
@@ -169,6 +167,7 @@ async def test_words_of_others_are_no_markup_and_turn_no_line_around(tmp_path: P
         pending=[PendingUser("telegram", "9", 1_000, EVIL)],
         settings={"prompt.append": json.dumps(EVIL), "llm.apiKey": "[hidden]"},
     )
+    UsageSums(tmp_path, SystemDisk()).catch_up()
     told = [await show(console, path) for path in ("/conversations/telegram:chat:1", "/errors", "/waiting")]
     for page in told:
         assert "<script" not in page
@@ -231,45 +230,32 @@ async def test_errors_are_counted_by_cause_whatever_ids_and_numbers_are_in_them(
         logged(tmp_path, failed, {"level": "warn", "message": "slow"}, {"message": "fine"}, at=now - 60 + n)
     logged(tmp_path, {"level": "error", "message": "the disk is full", "requestId": "01J"})
     console = pages.console(tmp_path)
+    assert "The lines of the log are being counted" in await show(console, "/errors")
+    UsageSums(tmp_path, SystemDisk()).catch_up()
     told = words(await show(console, "/errors"))
     assert re.search(r"the disk is full 1 0 [\d: -]+ trace delivery refused after 2 s 3 3", told)
     assert "slow" not in told
     assert "long ago" not in told
     assert "error slow 3" in words(await show(console, "/errors?level=warn"))
     assert "long ago" in words(await show(console, "/errors?days=all"))
-    assert "There is more than" not in told
+    assert "being counted" not in told
 
 
-@pytest.mark.parametrize("packed", [False, True])
-async def test_a_log_too_long_to_look_through_shows_its_newest_part_and_says_so(
-    tmp_path: Path, show: Show, packed: bool
+async def test_causes_of_the_whole_log_are_shown_page_by_page_however_long_ago(
+    tmp_path: Path, show: Show
 ) -> None:
-    class Slow(FakeClock):
-        looks = 0
-
-        def monotonic(self) -> float:
-            self.looks += 1
-            return self.looks * SCAN_SECONDS / 5
-
-    for n in range(8):
-        logged(tmp_path, {"level": "error", "message": f"broken {'abcdefgh'[n]}"}, at=n * 86_400.0)
-    if packed:
-        for path in (tmp_path / "logs").iterdir():
-            path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
-            path.unlink()
-    told = words(await show(pages.console(tmp_path, clock=Slow(8 * 86_400.0)), "/errors?days=all"))
-    assert "There is more than could be looked through: these are the lines since 1970-01-0" in told
-    assert "broken h" in told
-    assert "broken a" not in told
-
-
-async def test_the_newest_of_too_many_causes_are_shown(tmp_path: Path, show: Show) -> None:
     letters = str.maketrans("0123456789", "ghijklmnop")
-    many = [{"level": "error", "message": f"broken {str(n).translate(letters)}"} for n in range(CAUSES + 9)]
-    logged(tmp_path, *many)
-    page = await show(pages.console(tmp_path), f"/errors?page={CAUSES // ROWS + 1}")
-    assert "There is more than could be looked through" in page
-    assert page.count('class="error"') == 1
+    for n in range(ROWS + 9):
+        failed = {"level": "error", "message": f"broken {str(n).translate(letters)}"}
+        logged(tmp_path, *[failed] * (n + 1), at=n * 86_400.0)
+    UsageSums(tmp_path, SystemDisk()).catch_up()
+    console = pages.console(tmp_path)
+    told = words(await show(console, "/errors?days=all"))
+    assert "broken lo 59" in told  # 58 is the newest
+    assert "broken g 1" not in told
+    page = await show(console, "/errors?days=all&page=2")
+    assert page.count('class="error"') == 9
+    assert "broken g 1 0 1970-01-01 00:00:00" in words(page)
 
 
 # ---------------------------------------------------------------- what is not there, and who may look
@@ -288,6 +274,7 @@ async def test_a_number_that_is_none_is_the_first_page_and_one_too_high_is_empty
     tmp_path: Path, show: Show, query: str
 ) -> None:
     logged(tmp_path, {"level": "error", "message": "broken"})
+    UsageSums(tmp_path, SystemDisk()).catch_up()
     told = words(await show(pages.console(tmp_path), f"/errors?{query}"))
     assert ("broken" in told) == (query != "page=7")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.history.usage import UsageSums
+from bot.history.usage import Level, UsageSums
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 
@@ -223,3 +225,77 @@ def test_a_person_and_their_chats_lose_their_names_and_the_sums_stay(home: Path,
     assert b"web:chat:2" not in data
     write(home, answer())
     assert cost(sums) == before.cost + 0.25
+
+
+# ---------------------------------------------------------------- errors by cause
+
+
+def failure(
+    message: str, at: str = NOON, level: str = "error", chat: str = "web:chat:1", **details: Any
+) -> str:
+    told = {"timestamp": at, "level": level, "kind": "delivery", "message": message, "chatKey": chat}
+    return json.dumps(told | {"requestId": "01J", "details": details}, ensure_ascii=False) + "\n"
+
+
+def told(sums: UsageSums, level: Level = "error", since: float = 0.0) -> list[tuple[int, int, str]]:
+    sums.catch_up()
+    found = sums.causes(level, since, limit=50)
+    assert found is not None
+    return [(one.count, one.chats, str(one.last["message"])) for one in found[0]]
+
+
+def test_lines_of_one_cause_are_one_in_whatever_hours_chats_and_pieces_they_come(
+    home: Path, sums: UsageSums
+) -> None:
+    lines = [failure(f"失敗 after {n} s", f"2027-01-15T1{n}:00:00.000Z", chat=f"c{n % 2}") for n in range(4)]
+    whole = "".join([*lines, failure("slow", level="warn"), failure("in the error", level="info")])
+    write(home, whole[:150])
+    sums.catch_up()
+    write(home, whole[150:] + failure("other", "2027-01-15T16:00:00.000Z", chat="", error="Timeout 3"))
+    assert told(sums) == [(1, 0, "other"), (4, 2, "失敗 after 3 s")]
+    assert told(sums, "warn")[-1] == (1, 1, "slow")
+    noon = 1_800_014_400.0
+    assert told(sums, since=noon) == [(1, 0, "other"), (2, 2, "失敗 after 3 s")]
+    found, total = sums.causes("error", 0.0, offset=1, limit=1) or ([], 0)
+    assert (found[0].last["requestId"], found[0].last["timestamp"], total) == (
+        "01J",
+        "2027-01-15T13:00:00.000Z",
+        2,
+    )
+
+
+def test_causes_go_with_the_log_of_their_day_and_sums_of_usage_stay(home: Path, sums: UsageSums) -> None:
+    path = write(home, answer() + failure("old"))
+    write(home, failure("new", "2027-02-01T12:00:00.000Z"), "2027-02-01.jsonl")
+    assert told(sums) == [(1, 1, "new"), (1, 1, "old")]
+    path.unlink()
+    assert told(sums) == [(1, 1, "new")]
+    assert cost(sums) == 0.25
+    assert b"old" not in (home / "usage.db").read_bytes()
+
+
+def test_the_log_that_an_earlier_version_has_counted_is_looked_through_for_causes_once(
+    home: Path, sums: UsageSums
+) -> None:
+    path = write(home, answer() + failure("before"))
+    path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    write(home, failure("today", "2027-01-16T12:00:00.000Z"), "2027-01-16.jsonl")
+    sums.catch_up()
+    with contextlib.closing(sqlite3.connect(home / "usage.db", isolation_level=None)) as db:
+        db.execute("DROP TABLE causes")
+    assert sums.causes("error", 0.0, limit=50) is None
+    write(home, failure("since", "2027-01-16T13:00:00.000Z"), "2027-01-16.jsonl")
+    assert told(sums) == told(sums) == [(1, 1, "since"), (1, 1, "today"), (1, 1, "before")]
+    assert cost(sums) == 0.25
+    assert sums.rebuild() == (2, 0)
+    assert told(sums) == [(1, 1, "since"), (1, 1, "today"), (1, 1, "before")]
+
+
+def test_after_an_erasure_causes_are_those_that_the_log_has_left(home: Path, sums: UsageSums) -> None:
+    path = write(home, failure("鯨 of Ann") + failure("of nobody", chat=""))
+    assert len(told(sums)) == 2
+    path.write_text(failure("of nobody", chat=""), encoding="utf-8")
+    sums.erase("web:ann", ["web:chat:1"])
+    assert told(sums) == [(1, 0, "of nobody")]
+    assert "鯨".encode() not in (home / "usage.db").read_bytes()
