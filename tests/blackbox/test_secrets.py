@@ -15,19 +15,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+
 from bot.history import requests
 from bot.system import SystemDisk
 from bot.telemetry.redaction import forms
 from bot.testing.anthropic_script import error, tool_use
-from tests.blackbox.conftest import PERSON, World, eventually
+from tests.blackbox.conftest import ANN, PERSON, World, eventually
 
 DASHBOARD = "dashboard token of 12 words"
 WEB = "web+token/with=signs&more"
+DIRECT = "D0ANN"
 SERVER = 'pass"wörd\\of{a}server'
 PAGES = (
     "/",
     "/conversations",
-    f"/conversations/telegram:chat:{PERSON}",
     "/costs?by=person",
     "/errors?level=warn",
     "/waiting",
@@ -86,7 +88,8 @@ class Everywhere:
 
     async def shown(self, address: str) -> list[tuple[str, bytes]]:
         found = []
-        for path in PAGES:
+        keys = {line["chatKey"] for line in self._world.archive()}
+        for path in [*PAGES, *(f"/conversations/{key}" for key in sorted(keys))]:
             headers = {"Authorization": f"Bearer {DASHBOARD}"}
             async with self._world.session.get(address + path, headers=headers) as answer:
                 assert answer.status == 200, path
@@ -97,6 +100,12 @@ class Everywhere:
         world = self._world
         yield "printed", "\n".join([*world.process.lines, world.process.stderr]).encode()
         yield "said in Telegram", "\n".join(world.texts()).encode()
+        replies = world.slack.replies(DIRECT)
+        yield "said in Slack", "\n".join(one.text for one in replies).encode()
+        yield (
+            "titles in Slack",
+            repr([world.slack.title_of(DIRECT, str(one.thread_ts)) for one in replies]).encode(),
+        )
         yield "asked of the model", json.dumps(world.model.bodies, ensure_ascii=False).encode()
 
 
@@ -112,8 +121,19 @@ async def command(root: Path, *given: str | Path) -> bytes:
     return out
 
 
-async def test_known_secrets_are_nowhere_plain_or_encoded(world: World, tmp_path_factory: Any) -> None:
-    world.only("telegram", "web")
+@pytest.mark.parametrize(("channel", "person"), [("telegram", str(PERSON)), ("slack", ANN)])
+async def test_known_secrets_are_nowhere_plain_or_encoded(
+    world: World, tmp_path_factory: Any, channel: str, person: str
+) -> None:
+    async def say(words: str, name: str = "Ann") -> None:
+        if channel == "telegram":
+            world.telegram.say(words, name=name)
+        else:
+            world.slack.add_user(ANN, name=name)
+            await world.slack.say(words, channel=DIRECT, user=ANN)
+
+    # The tokens of both are known in either case.
+    world.only(channel, "web")
     world.config["channels"]["web"] |= {"port": 0, "token": "${WEB_TOKEN}"}
     world.config["dashboard"] = {"port": 0, "token": "${DASHBOARD_TOKEN}"}
     server = {"command": sys.executable, "args": ["-c", ""], "env": {"PASSWORD": "${SERVER_PASSWORD}"}}
@@ -133,7 +153,7 @@ async def test_known_secrets_are_nowhere_plain_or_encoded(world: World, tmp_path
     address = world.process.ready_line.split()[-1]
     for turns, secret in enumerate(secrets, 1):
         words = "\n".join(f"- it is: {form} ({codecs.encode(form, 'rot13')})" for form in said(secret))
-        world.telegram.say(words, name=f"Ann {secret}"[:60])
+        await say(words, f"Ann {secret}"[:60])
         world.model.answer(
             tool_use("memory", {"command": "create", "path": "/memories/chat/n.md", "file_text": words}),
             tool_use("write_file", {"path": f"{turns}.txt", "content": words}),
@@ -141,7 +161,7 @@ async def test_known_secrets_are_nowhere_plain_or_encoded(world: World, tmp_path
         )
         world.model.answer(f"You said {words}, and I say it too.")
         await world.turns(turns)
-    world.telegram.say("What is wrong?")
+    await say("What is wrong?")
     world.model.then(error(400, "invalid_request_error", f"key {secrets[0]} for {SERVER!r}: {said(WEB)[3]}"))
     await world.turns(len(secrets) + 1)
     await world.sent()
@@ -150,7 +170,12 @@ async def test_known_secrets_are_nowhere_plain_or_encoded(world: World, tmp_path
     await command(world.root, "backup", file)
     everywhere = Everywhere(world, file)
     places = [*await everywhere.shown(address), *everywhere.told(), *everywhere.in_backup()]
-    commands = [("export", f"telegram:{PERSON}"), ("logs", "--full"), ("chats",), ("stats", "--by", "person")]
+    commands = [
+        ("export", f"{channel}:{person}"),
+        ("logs", "--full"),
+        ("chats",),
+        ("stats", "--by", "person"),
+    ]
     places += [(given[0], await command(world.root, *given)) for given in commands]
     await world.process.stop()
     places += [*everywhere.on_disk(), *everywhere.told()]
