@@ -38,7 +38,7 @@ _BROKEN = (
     expat.ExpatError,
     EOFError,
     LookupError,
-    NotImplementedError,
+    RuntimeError,  # locked with a password, or packed by a method that is not known
     ValueError,
 )
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from bot.contracts.base import Json
-from bot.testing import _slack_scopes, _slack_streams
+from bot.testing import _slack_streams, slack_scopes
 from bot.testing._slack_streams import TASK_STATES, Streams
 from bot.testing._slack_world import ApiError, Post, Room, World
 
@@ -48,7 +48,7 @@ class WebApi:
 
     def __init__(self, world: World, emit: Emit, posted: Callable[[Room, Post], Awaitable[None]]) -> None:
         self.world = world
-        self.scopes: set[str] = set(_slack_scopes.ALL)
+        self.scopes: set[str] = set(slack_scopes.ALL)
         self._emit = emit
         self._posted = posted
         self.streams = Streams(world)
@@ -77,7 +77,7 @@ class WebApi:
     async def call(self, method: str, params: Json) -> Json:
         if method not in self._methods:
             raise ApiError("unknown_method", req_method=method)
-        for scope in _slack_scopes.METHODS.get(method, ()):
+        for scope in slack_scopes.METHODS.get(method, ()):
             self._need(scope)
         return await self._methods[method](params)
 
@@ -298,7 +298,7 @@ class WebApi:
 
     def _readable(self, params: Json) -> Room:
         room = self.world.room(params.get("channel"))
-        self._need(_slack_scopes.HISTORY[room.kind])
+        self._need(slack_scopes.HISTORY[room.kind])
         return room
 
     async def _replies(self, params: Json) -> Json:
@@ -315,7 +315,7 @@ class WebApi:
 
     async def _info(self, params: Json) -> Json:
         room = self.world.room(params.get("channel"), member=False)
-        self._need(_slack_scopes.INFO[room.kind])
+        self._need(slack_scopes.INFO[room.kind])
         return {
             "channel": {
                 "id": room.id,
@@ -341,7 +341,7 @@ class WebApi:
         for kind in kinds:
             if kind is None:
                 raise ApiError("invalid_types")
-            self._need(_slack_scopes.INFO[kind])
+            self._need(slack_scopes.INFO[kind])
         user, world = str(params.get("user") or self.world.bot_user), self.world
         if user not in world.users:
             raise ApiError("user_not_found")

@@ -27,7 +27,7 @@ from aiohttp import web
 
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
-from bot.testing import _slack_scopes
+from bot.testing import slack_scopes
 from bot.testing._slack_api import WebApi, changed, deleted
 from bot.testing._slack_files import Filed
 from bot.testing._slack_link import Delivery, Link
@@ -36,7 +36,7 @@ from bot.testing._slack_world import ApiError, Post, Room, RoomKind, Tally, Worl
 BOT_TOKEN, APP_TOKEN = "xoxb-1-loopback", "xapp-1-loopback"
 _STOPPED = "agent_session_stopped"
 _JOINED = "member_joined_channel"
-SUBSCRIPTIONS = frozenset(_slack_scopes.EVENTS)
+SUBSCRIPTIONS = frozenset(slack_scopes.EVENTS)
 PING_SECONDS = 10.0
 MOST_ANSWERS = 5
 """Uses of the address by which one slash command or press is answered."""
@@ -522,4 +522,4 @@ class SlackServer(Filed):
     def _hears(self, event: str, room: Room) -> bool:
         """True where the app is told of an event: it is in the room, has subscribed, and has a scope for it."""
         inside = self.world.bot_user in room.members and event in self.subscriptions
-        return inside and _slack_scopes.of_event(event, room.kind) <= self.api.scopes
+        return inside and slack_scopes.of_event(event, room.kind) <= self.api.scopes

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.contracts.identity import ChatKey
-from bot.testing import _slack_scopes
+from bot.testing import slack_scopes
 from bot.testing.slack import SUBSCRIPTIONS
 from channels.slack import address, events
 from channels.slack.app_manifest import app_manifest
@@ -132,9 +132,9 @@ def test_the_scopes_that_the_app_asks_for_are_those_of_the_methods_and_events_th
     used = methods_used()
     assert {"chat.postMessage", "conversations.replies", "bots.info", "users.conversations"} <= used
     needed = set[str]().union(
-        *map(_slack_scopes.of_method, used),
-        *map(_slack_scopes.of_event, app["settings"]["event_subscriptions"]["bot_events"]),
-        {_slack_scopes.COMMANDS} if app["features"]["slash_commands"] else set(),
+        *map(slack_scopes.of_method, used),
+        *map(slack_scopes.of_event, app["settings"]["event_subscriptions"]["bot_events"]),
+        {slack_scopes.COMMANDS} if app["features"]["slash_commands"] else set(),
     )
     assert set(app["oauth_config"]["scopes"]["bot"]) == needed
 

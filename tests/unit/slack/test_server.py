@@ -11,7 +11,7 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.testing import _slack_scopes
+from bot.testing import slack_scopes
 from bot.testing.clock import FakeClock
 from bot.testing.slack import SlackServer
 
@@ -63,19 +63,19 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("method", [*_slack_scopes.METHODS, *_slack_scopes.BY_KIND])
+@pytest.mark.parametrize("method", [*slack_scopes.METHODS, *slack_scopes.BY_KIND])
 async def test_each_method_is_refused_without_its_scope(
     server: SlackServer, client: AsyncWebClient, method: str
 ) -> None:
-    for scope in _slack_scopes.METHODS.get(method, ()):
-        server.api.scopes = set(_slack_scopes.ALL - {scope})
+    for scope in slack_scopes.METHODS.get(method, ()):
+        server.api.scopes = set(slack_scopes.ALL - {scope})
         with pytest.raises(SlackApiError) as caught:
             await client.api_call(method, params=CALLS.get(method, {}))
         answer = caught.value.response
         provided = ",".join(sorted(server.api.scopes))
         assert (answer["error"], answer["needed"], answer["provided"]) == ("missing_scope", scope, provided)
         assert answer.headers["X-OAuth-Scopes"] == provided
-    if method in _slack_scopes.BY_KIND:
+    if method in slack_scopes.BY_KIND:
         server.api.scopes = {"channels:history" if method == "users.conversations" else "groups:history"}
         assert await refused(client.api_call(method, params=CALLS[method])) == "missing_scope"
 
