@@ -30,6 +30,7 @@ GAP = 64
 CUT = "\n[the rest is left out: the file holds more text than is read of one]\n"
 TOO_MUCH = "it is larger inside than what can be read"
 REFERENCE = "r:id"
+_LOCKED = 0x1
 _Attributes = Mapping[str, str]
 _BROKEN = (
     zipfile.BadZipFile,
@@ -38,7 +39,7 @@ _BROKEN = (
     expat.ExpatError,
     EOFError,
     LookupError,
-    RuntimeError,  # locked with a password, or packed by a method that is not known
+    RuntimeError,  # packed for a newer version than `zipfile` knows
     ValueError,
 )
 
@@ -65,8 +66,6 @@ def text_of(data: bytes, most: int) -> str:
         words.parts.append(CUT)
     except _BROKEN:
         raise NoText from None
-    except RuntimeError:
-        raise NoText("it is protected by a password") from None
     return "".join(words.parts)
 
 
@@ -99,6 +98,8 @@ class _Package:
 
     def read(self, name: str, most: int = PART) -> bytes:
         about = self._zip.getinfo(name)
+        if about.flag_bits & _LOCKED:
+            raise NoText("it is protected by a password")
         if about.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
             raise NoText
         with self._zip.open(about) as part:
