@@ -273,8 +273,8 @@ class OutboxWrites(Protocol):
         ...
 
     def update_outbox(self, row: OutboxRow) -> Awaitable[None]:
-        """Write what became of a row. Raises `errors.IllegalTransition` where it is not there, and where its state on file is none
-        of `outbound.OUTBOX_BEFORE`.
+        """Write what became of a row. Raises `errors.IllegalTransition` where it is not there, and where
+        `OutboxRow.update` does.
         """
         ...
 

@@ -82,16 +82,13 @@ class LiveForm:
 
 
 OutboxState = Literal["ready", "sending", "sent", "failed", "unknown"]
-OUTBOX_BEFORE: Mapping[OutboxState, tuple[OutboxState, ...]] = {
-    "ready": ("ready", "sending"),
-    "sending": ("ready", "sending"),
-    "sent": ("sending", "sent"),
-    "failed": ("ready", "sending", "failed"),
-    "unknown": ("sending", "unknown"),
+_NEXT: Mapping[OutboxState, frozenset[OutboxState]] = {
+    "ready": frozenset({"sending", "failed"}),
+    "sending": frozenset({"ready", "sent", "failed", "unknown"}),
+    "sent": frozenset(),
+    "failed": frozenset(),
+    "unknown": frozenset(),
 }
-"""The states from which a row on file may come to each. The same one again is legal: facts change beside it, and what a crash or a
-full disk interrupted is written once more.
-"""
 OutboxReason = errors.DeliveryCode | Literal["stopped", "not shown", "not found"]
 
 
@@ -158,48 +155,71 @@ class OutboxRow:
 
     def begin(self) -> OutboxRow:
         """Its send begins, or begins again."""
-        return self._to("sending", "ready", "sending")
+        return self if self.state == "sending" else self._to("sending")
 
     def refuse(self) -> OutboxRow:
         """The platform surely has not taken it; it may be sent again."""
-        return self._to("ready", "sending")
+        return self._to("ready")
 
     def lose_answer(self) -> OutboxRow:
         """A send has ended without an answer: it may be in the chat."""
-        return replace(self._to("sending", "sending"), attempts=self.attempts + 1)
+        return replace(self._while("sending"), attempts=self.attempts + 1)
 
     def put_off(self, until: float) -> OutboxRow:
         """It goes out later, by itself. What may be in the chat stays `sending`."""
-        return replace(self._to(self.state, "ready", "sending"), not_before=until)
+        return replace(self._while("ready", "sending"), not_before=until)
 
     def appear(self, message_id: str) -> OutboxRow:
         """A live message stands in the chat, and may still change."""
-        return replace(self._to("sending", "sending"), message_id=message_id)
+        return replace(self._while("sending"), message_id=message_id)
 
     def show(self, words: str) -> OutboxRow:
         """A live message that stands in the chat has these words from now on."""
-        return replace(self._to("sending", "sending"), text=words)
+        return replace(self._while("sending"), text=words)
 
     def arrive(self, message_id: str) -> OutboxRow:
         """It is in the chat, as it will stay."""
-        return replace(self._to("sent", "sending"), message_id=message_id)
+        return replace(self._to("sent"), message_id=message_id)
 
     def fail(self, reason: OutboxReason, *, untold: bool = False) -> OutboxRow:
         """It is not in the chat, and will not be."""
-        return replace(self._to("failed", "ready", "sending"), reason=reason, untold=untold)
+        return replace(self._to("failed"), reason=reason, untold=untold)
 
     def lose(self, reason: OutboxReason, *, untold: bool = False) -> OutboxRow:
         """It may be in the chat; nobody can tell, and nobody asks any more."""
-        return replace(self._to("unknown", "sending"), reason=reason, untold=untold)
+        return replace(self._to("unknown"), reason=reason, untold=untold)
 
     def tell(self) -> OutboxRow:
         """Its chat has heard that it will not arrive."""
-        return replace(self._to(self.state, "failed", "unknown"), untold=False)
+        return replace(self._while("failed", "unknown"), untold=False)
 
-    def _to(self, state: OutboxState, *before: OutboxState) -> OutboxRow:
-        if self.state not in before:
+    def update(self, row: OutboxRow) -> OutboxRow:
+        """What this row on file becomes by what was done to `row` meanwhile. The state that it has is legal too: facts change
+        beside it, and what a crash or a full disk interrupted is written once more.
+        """
+        return replace(
+            self if row.state == self.state else self._to(row.state),
+            text=row.text,
+            message_id=row.message_id,
+            reason=row.reason,
+            not_before=row.not_before,
+            attempts=row.attempts,
+            untold=row.untold,
+        )
+
+    def make_way(self) -> OutboxRow:
+        """A reply takes the place of its message: a preview that still stands there ends, any other row stays as it is."""
+        return self._to("sent") if (self.kind, self.state) == ("preview", "sending") else self
+
+    def _to(self, state: OutboxState) -> OutboxRow:
+        if state not in _NEXT.get(self.state, ()):
             raise errors.IllegalTransition(f"outbox row {self.id} is {self.state} and cannot become {state}")
         return replace(self, state=state)
+
+    def _while(self, *states: OutboxState) -> OutboxRow:
+        if self.state not in states:
+            raise errors.IllegalTransition(f"outbox row {self.id} is {self.state}, not {' or '.join(states)}")
+        return self
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import itertools
 import math
 import sqlite3
@@ -10,7 +9,7 @@ from asyncio import Future
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -28,7 +27,7 @@ from bot.contracts.journal import (
 )
 from bot.contracts.outbound import OutboxRow
 from bot.journal import outbox
-from bot.journal.table import JournalTable, clean, done, dumps, held, read_key
+from bot.journal.table import JournalTable, Moves, clean, done, dumps, held, illegal, read_key
 
 _RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload)
     VALUES (?, ?, ?, ?, ?, ?, 'queued', ?)"""
@@ -38,8 +37,7 @@ _TURN_STATUS = "SELECT state FROM turns WHERE id = ?"
 _MOVE_TURN = "UPDATE turns SET state = ?, ended_at = ? WHERE id = ?"
 _STATUS = "SELECT state, turn_id, merged_into, detail FROM inbox WHERE request_id = ?"
 _MOVE = "UPDATE inbox SET state = ?, turn_id = ?, merged_into = ?, detail = ?, changed_at = ? WHERE request_id = ?"
-_AMEND = """UPDATE inbox SET payload = ?, message_id = ?, user_id = ?, changed_at = ?
-    WHERE request_id = ? AND state IN ('queued', 'in_turn')"""
+_AMEND = "UPDATE inbox SET payload = ?, message_id = ?, user_id = ?, changed_at = ? WHERE request_id = ?"
 _RECORD = """SELECT request_id, payload, received_at, changed_at, state, turn_id, merged_into, detail
     FROM inbox"""
 _UNFINISHED = """SELECT inbox.request_id, inbox.payload, inbox.received_at, inbox.changed_at, inbox.state, inbox.turn_id,
@@ -63,8 +61,7 @@ _SAID_IN = f"{_RECORD} WHERE received_at >= ? AND received_at <= ? AND {_IN_CHAT
 _LISTEN = """INSERT INTO chats (chat_key, first_at, listening) VALUES (?, ?, ?)
     ON CONFLICT (chat_key) DO UPDATE SET listening = excluded.listening"""
 _KEEP_DEAD_LETTER = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
-_UNREADABLE = "UPDATE inbox SET state = 'dead', detail = 'unreadable', changed_at = ? WHERE request_id = ?"
-Status = TypeVar("Status", InboxStatus, TurnStatus)
+_UNREADABLE = InboxEnd("dead", "unreadable")
 
 
 class InboxWrites(JournalTable):
@@ -77,7 +74,7 @@ class InboxWrites(JournalTable):
 
         def work(db: sqlite3.Connection) -> errors.IllegalTransition | None:
             db.execute(_PUT_TURN, row)
-            return _illegal(begin.make(db) or join.make(db))
+            return illegal(begin.make(db) or join.make(db))
 
         return self._writer.run(work, hurry=False)
 
@@ -93,8 +90,8 @@ class InboxWrites(JournalTable):
     def stop_turn(self, turn_id: str) -> Future[None]:
         return self._make(_TurnMoves({turn_id: TurnStatus.stop}, self._clock.now(), where_begun=True))
 
-    def _make(self, moves: _Moves[Any]) -> Future[None]:
-        return self._writer.run(lambda db: _illegal(moves.make(db)), hurry=False)
+    def _make(self, moves: Moves[Any]) -> Future[None]:
+        return self._writer.run(lambda db: illegal(moves.make(db)), hurry=False)
 
     def end_turn(
         self,
@@ -122,7 +119,7 @@ class InboxWrites(JournalTable):
         def work(db: sqlite3.Connection) -> errors.IllegalTransition | None:
             troubles = [*turn.make(db), *moves.make(db)]
             db.executemany(outbox.PUT, words)
-            return _illegal(troubles)
+            return illegal(troubles)
 
         return self._writer.run(work, closes=members)
 
@@ -134,7 +131,11 @@ class InboxWrites(JournalTable):
         merges = _InboxMoves(dict.fromkeys(edits, merge), now)
 
         def work(db: sqlite3.Connection) -> bool | errors.IllegalTransition:
-            return db.execute(_AMEND, values).rowcount > 0 and (_illegal(merges.make(db)) or True)
+            row = db.execute(_STATUS, (values[-1],)).fetchone()
+            if row is None or not InboxStatus(*row).open:
+                return False
+            db.execute(_AMEND, values)
+            return illegal(merges.make(db)) or True
 
         return self._writer.run(work)
 
@@ -239,7 +240,7 @@ class SqliteInbox(InboxWrites):
         def work(db: sqlite3.Connection) -> None:
             for request_id, payload in rows:
                 db.execute(_KEEP_DEAD_LETTER, ("journal", request_id, payload, "its row cannot be read", now))
-                db.execute(_UNREADABLE, (now, request_id))
+                _InboxMoves({request_id: partial(InboxStatus.end, end=_UNREADABLE)}, now).make(db)
                 _TurnMoves({request_id: _ends_open("failed")}, now, where_begun=True).make(db)
 
         if not rows:
@@ -258,45 +259,7 @@ class SqliteInbox(InboxWrites):
         return True
 
 
-class _Moves(abc.ABC, Generic[Status]):
-    """Transitions of rows, by their ids, as a part of one operation. That may run again after a commit of unknown outcome:
-    then one that it has made before is no trouble, whatever became of its row since. A row that is missing is trouble, unless
-    they are made only `where_begun`.
-    """
-
-    def __init__(
-        self, moves: Mapping[str, Callable[[Status], Status]], now: float, *, where_begun: bool = False
-    ) -> None:
-        self._moves: dict[str, Callable[[Status], Status]] = {text.clean(name): moves[name] for name in moves}
-        self._now = now
-        self._where_begun = where_begun
-        self._made: set[str] = set()
-
-    def make(self, db: sqlite3.Connection) -> list[str]:
-        """Make each that the state of its row allows; the troubles with the others."""
-        troubles: list[str] = []
-        for name, move in self._moves.items():
-            before = self._read(db, name)
-            if before is None:
-                troubles += [] if self._where_begun else [f"{name} is missing"]
-                continue
-            try:
-                after = move(before)
-            except errors.IllegalTransition as error:
-                troubles += [] if name in self._made else [f"{name}: {error}"]
-                continue
-            self._made.add(name)
-            if after != before:
-                self._write(db, name, before, after)
-        return troubles
-
-    @abc.abstractmethod
-    def _read(self, db: sqlite3.Connection, name: str) -> Status | None: ...
-    @abc.abstractmethod
-    def _write(self, db: sqlite3.Connection, name: str, before: Status, after: Status) -> None: ...
-
-
-class _TurnMoves(_Moves[TurnStatus]):
+class _TurnMoves(Moves[TurnStatus]):
     """Transitions of turns."""
 
     def _read(self, db: sqlite3.Connection, name: str) -> TurnStatus | None:
@@ -307,7 +270,7 @@ class _TurnMoves(_Moves[TurnStatus]):
         db.execute(_MOVE_TURN, (after.state, None if after.open else self._now, name))
 
 
-class _InboxMoves(_Moves[InboxStatus]):
+class _InboxMoves(Moves[InboxStatus]):
     """Transitions of inbounds. The turn that one leaves for another ends."""
 
     def _read(self, db: sqlite3.Connection, name: str) -> InboxStatus | None:
@@ -332,11 +295,6 @@ def _ends(state: TurnEnd) -> Callable[[TurnStatus], TurnStatus]:
 def _ends_open(state: TurnEnd) -> Callable[[TurnStatus], TurnStatus]:
     """End a turn that has not ended yet."""
     return lambda turn: turn.end(state) if turn.open else turn
-
-
-def _illegal(troubles: Iterable[str]) -> errors.IllegalTransition | None:
-    told = "; ".join(filter(None, troubles))
-    return errors.IllegalTransition(told) if told else None
 
 
 def _clean_end(end: InboxEnd) -> InboxEnd:

@@ -10,20 +10,18 @@ from typing import Any
 from bot import text
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey
-from bot.contracts.outbound import OUTBOX_BEFORE, OutboxRow
-from bot.journal.table import JournalTable, clean, done, dumps, loads, read_key, transition
+from bot.contracts.outbound import OutboxRow
+from bot.journal.table import JournalTable, Moves, clean, done, dumps, illegal, loads, read_key
 
 PUT = """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces,
         repeat_of, not_before, attempts, untold, question_id, choices, created_at, changed_at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
-_REPLACED = """SELECT id FROM outbox
-    WHERE request_id = ? AND message_id = ? AND kind = 'preview' AND state = 'sending'"""
-_END = "UPDATE outbox SET state = ?, changed_at = ? WHERE id = ?"
-_UPDATE = """UPDATE outbox SET state = ?, text = ?, message_id = ?, reason = ?, not_before = ?, attempts = ?, untold = ?,
-    changed_at = ? WHERE id = ? AND state IN (?, ?, ?)"""
-_STATE = "SELECT state FROM outbox WHERE id = ?"
+_MOVE = """UPDATE outbox SET state = ?, text = ?, message_id = ?, reason = ?, not_before = ?, attempts = ?, untold = ?,
+    changed_at = ? WHERE id = ?"""
 _RECORD = """SELECT id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces, repeat_of,
     not_before, attempts, untold, question_id, choices, created_at, changed_at FROM outbox"""
+_ONE = f"{_RECORD} WHERE id = ?"
+_STANDING = f"{_RECORD} WHERE request_id = ? AND message_id = ?"
 _DELIVERIES = f"{_RECORD} WHERE request_id = ? ORDER BY rowid"
 _AT_WORK = "SELECT request_id FROM inbox WHERE state IN ('queued', 'in_turn')"
 _UNDELIVERED = (
@@ -54,25 +52,38 @@ class OutboxWrites(JournalTable):
         new = [values(row, now) for row in rows]
         replaced = [clean((row.request_id, row.replaces)) for row in rows if row.replaces is not None]
         written: list[object] = []
-        ended: list[object] = []
+        ended: list[OutboxRow] = []
 
         def work(db: sqlite3.Connection) -> None:
             written[:] = [row[0] for row in new if db.execute(PUT, row).rowcount]
-            ended[:] = [row[0] for names in replaced for row in db.execute(_REPLACED, names).fetchall()]
-            db.executemany(_END, [("sent", now, name) for name in ended])
+            ended.clear()
+            for names in replaced:
+                for before in _records(db.execute(_STANDING, names).fetchall()):
+                    if (after := before.make_way()) != before:
+                        ended.append(before)
+                        _move(db, after, now)
 
         def undo(db: sqlite3.Connection) -> None:
             # Whoever wanted to send them knows that they were refused: nobody may send them later.
             db.executemany("DELETE FROM outbox WHERE id = ?", [(name,) for name in written])
-            db.executemany(_END, [("sending", now, name) for name in ended])
+            for row in ended:
+                _move(db, row, now)
 
         return self._writer.run(work, undo=undo)
 
     def update_outbox(self, row: OutboxRow) -> Future[None]:
-        facts = (row.state, row.text, row.message_id, row.reason, row.not_before, row.attempts, row.untold)
-        before = (*OUTBOX_BEFORE.get(row.state, ()), None, None, None)[:3]
-        values = (*facts, self._clock.now(), row.id, *before)
-        return self._writer.run(transition(_UPDATE, values, row.state, _STATE, row.id))
+        moves = _OutboxMoves({row.id: lambda before: before.update(row)}, self._clock.now())
+        return self._writer.run(lambda db: illegal(moves.make(db)))
+
+
+class _OutboxMoves(Moves[OutboxRow]):
+    """Transitions of rows."""
+
+    def _read(self, db: sqlite3.Connection, name: str) -> OutboxRow | None:
+        return next(iter(_records(db.execute(_ONE, (name,)).fetchall())), None)
+
+    def _write(self, db: sqlite3.Connection, _: str, __: OutboxRow, after: OutboxRow) -> None:
+        _move(db, after, self._now)
 
 
 class SqliteOutbox(OutboxWrites):
@@ -138,6 +149,11 @@ def values(row: OutboxRow, now: float) -> list[object]:
             *(now, now),
         )
     )
+
+
+def _move(db: sqlite3.Connection, row: OutboxRow, now: float) -> None:
+    facts = (row.state, row.text, row.message_id, row.reason, row.not_before, row.attempts, row.untold)
+    db.execute(_MOVE, clean((*facts, now, row.id)))
 
 
 def _records(rows: Sequence[tuple[Any, ...]]) -> list[OutboxRow]:

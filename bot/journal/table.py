@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import abc
 import json
 import sqlite3
 from asyncio import Future
-from collections.abc import Awaitable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from bot import errors, text
 from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
-from bot.journal.database import Database, Work, Writer
+from bot.journal.database import Database, Writer
+
+Status = TypeVar("Status")
 
 
 class JournalTable:
@@ -44,26 +47,47 @@ class JournalTable:
         return rows[0] if rows else None
 
 
-def transition(statement: str, values: Sequence[object], state: str, looked_up: str, name: str) -> Work:
-    """Work that takes a row to `state` by a statement that names the states before it. Raises `errors.IllegalTransition` where the
-    row is in none of them, or is not there; `looked_up` gives its state.
-
-    It may run again after a commit of unknown outcome: then the row may be beyond that state, and it changes nothing.
+class Moves(abc.ABC, Generic[Status]):
+    """Transitions of rows, by their ids, as a part of one operation. That may run again after a commit of unknown outcome:
+    then one that it has made before is no trouble, whatever became of its row since. A row that is missing is trouble, unless
+    they are made only `where_begun`.
     """
-    bound, key = clean(values), clean((name,))
-    made = False
 
-    def work(db: sqlite3.Connection) -> None:
-        nonlocal made
-        if db.execute(statement, bound).rowcount:
-            made = True
-        elif not made:
-            row = db.execute(looked_up, key).fetchone()
-            raise errors.IllegalTransition(
-                f"{name} is {row[0] if row else 'missing'} and cannot become {state}"
-            )
+    def __init__(
+        self, moves: Mapping[str, Callable[[Status], Status]], now: float, *, where_begun: bool = False
+    ) -> None:
+        self._moves: dict[str, Callable[[Status], Status]] = {text.clean(name): moves[name] for name in moves}
+        self._now = now
+        self._where_begun = where_begun
+        self._made: set[str] = set()
 
-    return work
+    def make(self, db: sqlite3.Connection) -> list[str]:
+        """Make each that the state of its row allows; the troubles with the others."""
+        troubles: list[str] = []
+        for name, move in self._moves.items():
+            before = self._read(db, name)
+            if before is None:
+                troubles += [] if self._where_begun else [f"{name} is missing"]
+                continue
+            try:
+                after = move(before)
+            except errors.IllegalTransition as error:
+                troubles += [] if name in self._made else [f"{name}: {error}"]
+                continue
+            self._made.add(name)
+            if after != before:
+                self._write(db, name, before, after)
+        return troubles
+
+    @abc.abstractmethod
+    def _read(self, db: sqlite3.Connection, name: str) -> Status | None: ...
+    @abc.abstractmethod
+    def _write(self, db: sqlite3.Connection, name: str, before: Status, after: Status) -> None: ...
+
+
+def illegal(troubles: Iterable[str]) -> errors.IllegalTransition | None:
+    told = "; ".join(filter(None, troubles))
+    return errors.IllegalTransition(told) if told else None
 
 
 def clean(values: Sequence[object]) -> list[object]:

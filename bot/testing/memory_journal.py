@@ -29,7 +29,7 @@ from bot.contracts.journal import (
     TurnRecord,
     Unfinished,
 )
-from bot.contracts.outbound import OUTBOX_BEFORE, OutboundKind, OutboxRow, OutboxState
+from bot.contracts.outbound import OutboundKind, OutboxRow, OutboxState
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -362,32 +362,23 @@ class MemoryJournal:
             whole = dataclasses.replace(_as_written(row), created_at=now, changed_at=now)
             self._outbox.setdefault(whole.id, whole)
             for other in list(self._outbox.values()):
-                shown = (other.request_id, other.message_id, other.kind, other.state)
-                if whole.replaces is not None and shown == (
+                if whole.replaces is not None and (other.request_id, other.message_id) == (
                     whole.request_id,
                     whole.replaces,
-                    "preview",
-                    "sending",
                 ):
-                    self._outbox[other.id] = dataclasses.replace(other, state="sent", changed_at=now)
+                    self._set_row(other, other.make_way())
 
     @at_once
     def update_outbox(self, row: OutboxRow) -> None:
         fresh = _as_written(row)
         old = self._outbox.get(fresh.id)
-        if old is None or old.state not in OUTBOX_BEFORE.get(fresh.state, ()):
-            raise errors.IllegalTransition(f"{row.id} is {old.state if old else 'missing'}")
-        self._outbox[fresh.id] = dataclasses.replace(
-            old,
-            state=fresh.state,
-            text=fresh.text,
-            message_id=fresh.message_id,
-            reason=fresh.reason,
-            not_before=fresh.not_before,
-            attempts=fresh.attempts,
-            untold=fresh.untold,
-            changed_at=self._clock.now(),
-        )
+        if old is None:
+            raise errors.IllegalTransition(f"outbox row {row.id} is missing")
+        self._set_row(old, old.update(fresh))
+
+    def _set_row(self, before: OutboxRow, after: OutboxRow) -> None:
+        if after != before:
+            self._outbox[after.id] = dataclasses.replace(after, changed_at=self._clock.now())
 
     @at_once
     def deliveries(self, request_id: str) -> list[OutboxRow]:

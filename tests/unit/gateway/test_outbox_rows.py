@@ -10,12 +10,17 @@ import pytest
 
 from bot import errors
 from bot.contracts.agent import PriorReply
-from bot.contracts.outbound import OutboxRow, OutboxState
+from bot.contracts.outbound import OutboundKind, OutboxRow, OutboxState
 from bot.gateway.outbox.worker import in_order, prior_replies, seconds_left
 from tests.unit.gateway.outgoing import HERE
 
 ROW = OutboxRow("01OUT", "01REQ", HERE, {"chat": "77"}, "Hello.")
 Transition = Callable[[OutboxRow], OutboxRow]
+
+
+def update(state: OutboxState) -> Transition:
+    return lambda row: row.update(replace(ROW, state=state))
+
 
 TRANSITIONS: dict[str, tuple[Transition, dict[OutboxState, OutboxState]]] = {
     "begin": (OutboxRow.begin, {"ready": "sending", "sending": "sending"}),
@@ -28,6 +33,11 @@ TRANSITIONS: dict[str, tuple[Transition, dict[OutboxState, OutboxState]]] = {
     "fail": (lambda row: row.fail("gone"), {"ready": "failed", "sending": "failed"}),
     "lose": (lambda row: row.lose("uncertain"), {"sending": "unknown"}),
     "tell": (OutboxRow.tell, {"failed": "failed", "unknown": "unknown"}),
+    "update, ready": (update("ready"), {"ready": "ready", "sending": "ready"}),
+    "update, sending": (update("sending"), {"ready": "sending", "sending": "sending"}),
+    "update, sent": (update("sent"), {"sending": "sent", "sent": "sent"}),
+    "update, failed": (update("failed"), {"ready": "failed", "sending": "failed", "failed": "failed"}),
+    "update, unknown": (update("unknown"), {"sending": "unknown", "unknown": "unknown"}),
 }
 
 
@@ -41,6 +51,16 @@ def test_a_row_goes_where_its_state_lets_it_and_nowhere_else(name: str, state: O
     else:
         with pytest.raises(errors.IllegalTransition, match=f"01OUT is {state}"):
             transition(row)
+
+
+@pytest.mark.parametrize("state", get_args(OutboxState))
+@pytest.mark.parametrize("kind", get_args(OutboundKind))
+def test_a_preview_that_still_stands_makes_way_and_nothing_else_does(
+    kind: OutboundKind, state: OutboxState
+) -> None:
+    row = replace(ROW, kind=kind, state=state)
+    ends = (kind, state) == ("preview", "sending")
+    assert row.make_way() == (replace(row, state="sent") if ends else row)
 
 
 def test_what_became_of_a_row_is_in_its_columns() -> None:

@@ -112,7 +112,7 @@ async def test_dead_letters_hold_what_was_buried(make: Make) -> None:
 async def test_a_mark_that_hits_nothing_is_told_to_the_operator(make: Make, log: MemoryLog) -> None:
     journal = make()
     await journal.post.update_outbox(outbound(1, state="sent"))
-    missing = f"{outbound(1).id} is missing and cannot become sent"
+    missing = f"{outbound(1).id} is missing"
     assert [(entry.level, entry.message) for entry in log.entries] == [
         ("error", f"the journal was told what cannot follow: {missing}")
     ]

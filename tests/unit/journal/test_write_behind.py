@@ -129,7 +129,7 @@ async def test_behind_a_posted_write_that_is_refused_no_other_one_of_its_batch_i
     ("wrong", "told"),
     [
         (lambda post: post.put_outbox([outbound(2, state="no such state")]), "the journal cannot write this"),
-        (lambda post: post.update_outbox(outbound(2, state="sent")), "is missing and cannot become sent"),
+        (lambda post: post.update_outbox(outbound(2, state="sent")), f"{outbound(2).id} is missing"),
         (lambda post: post.suspend_turn("no turn"), "no turn is missing"),
         (lambda post: post.end_turn("no such turn", "done", {}), "no such turn is missing"),
         (lambda post: post.begin_turn(ONE, inbound(1).chat_key, ["begun"]), "begun is missing"),
