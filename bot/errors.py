@@ -7,9 +7,11 @@
     ├── IdentityInvalid             a text names no chat, or no person
     ├── ChannelError
     │   ├── ChannelRefused          the platform refuses the token: exit 78
+    │   │   └── RightMissing        it refuses one thing, for which the bot has no right
     │   ├── ChannelUnreachable      network down or 5xx: waited for
     │   ├── FileFailed              a file that came with a message was not fetched
     │   │   ├── FileGone            it is not there, or not for this bot
+    │   │   ├── FileForbidden       the bot has no right to read files
     │   │   ├── FileTooLarge        more bytes than were asked for, or than the platform gives
     │   │   └── FileUnreachable     not whole now; later it may be
     │   └── DeliveryFailed          a message did not reach the chat
@@ -105,6 +107,10 @@ class ChannelRefused(ChannelError):
     exit_code = 78
 
 
+class RightMissing(ChannelRefused):
+    """The platform refuses something for which the bot has no right."""
+
+
 class ChannelUnreachable(ChannelError):
     """The platform cannot be reached now."""
 
@@ -119,6 +125,12 @@ class FileGone(FileFailed):
     """The platform has no such file (any more), or does not give it to this bot."""
 
     why = "it is not there any more"
+
+
+class FileForbidden(FileFailed):
+    """The bot has no right to read files."""
+
+    why = "I have not been given the right to read files here"
 
 
 class FileTooLarge(FileFailed):

@@ -63,6 +63,12 @@ class Intake(Protocol):
         """Put an event that cannot be read among the dead letters; what stands behind it goes on."""
         ...
 
+    def lacks(self, channel: str, right: str, words: str) -> None:
+        """The platform has refused something for want of a right: operators are told in these `words`, once a day for each
+        `right`, over restarts too.
+        """
+        ...
+
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         """The newest `limit` lines of one conversation, in time order."""
         ...

@@ -67,7 +67,7 @@ class Quoted(Frozen):
     """A message of another author that came along: an earlier one of the thread, the one replied to, or (`brought`) one
     that the message itself passes on or sends instead of words. `user_id` is the person who put it here, and
     `origin` its author where that is another. `message_id` is its name in the chat, where known. `part` is the piece
-    of it that the reply picks out, `kind` its kind where it is no text (a poll, a place), `files` the names of its
+    of it that the reply picks out, `kind` its kind where it is no text of a person (a poll, a place, a bot's post), `files` the names of its
     files. `words_of` and `taint` are the provenance of its text; where `words_of` is None it may be anybody's.
     """
 

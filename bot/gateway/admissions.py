@@ -32,6 +32,10 @@ MOST_OPEN = 200
 
 STRANGER = "Hello. I cannot talk with you yet: the people who run me have to let you in first."
 ASKED = "I have asked them; you will hear from me here when they do."
+EXPIRED = (
+    "Nobody has decided yet whether I may talk with you, and many others have asked since. Write to me again tomorrow, and I "
+    "ask once more."
+)
 ADMITTED = "You can talk to me now. What can I do for you?"
 LOOK_EVERY = 2.0
 """Seconds between two looks for people who were let in, or kept out, in another way than through this process."""
@@ -124,7 +128,7 @@ class AdmissionService:
             for oldest in waiting[: max(0, len(waiting) + 1 - MOST_OPEN)]:
                 await self.settle(oldest, Verdict("expired"))
             asked = await self._asked(inbound)
-        if inbound.chat_type == "group" and not self._manifests[inbound.channel].whispers:
+        if inbound.chat_type == "group" and not self._whispers(inbound.channel):
             return ""  # all of the group would read it
         return f"{STRANGER} {ASKED}" if asked else STRANGER
 
@@ -189,11 +193,18 @@ class AdmissionService:
             self._waiting.pop(record.id, None)
         self._copies.close(record.id, ended)
         asked = await self._journal.inbound(record.id)
-        if verdict.ended == "approved" and asked is not None:
-            target = {
-                name: value for name, value in asked.inbound.target.items() if name not in {ONLY_TO, ABOUT}
-            }
-            await self._delivery.owe(replace(Address.of(asked.inbound), target=target), ADMITTED, "admitted")
+        if asked is None:
+            return
+        to = Address.of(asked.inbound)
+        if verdict.ended == "approved":
+            target = {name: value for name, value in to.target.items() if name not in {ONLY_TO, ABOUT}}
+            await self._delivery.owe(replace(to, target=target), ADMITTED, "admitted")
+        elif verdict.ended == "expired" and not (to.chat_type == "group" and not self._whispers(to.channel)):
+            await self._delivery.owe(to, EXPIRED, "expired")
+
+    def _whispers(self, channel: str) -> bool:
+        """True where one person of a group can be told something that the others do not see."""
+        return self._manifests[channel].whispers
 
     async def watch(self) -> None:
         """Let it count what the command line and the configuration say of people who wait."""

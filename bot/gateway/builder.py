@@ -364,7 +364,7 @@ def build_gateway(
         log=log,
     )
     receipts = Receipts(journal)
-    participation = Participation(journal)
+    participation = Participation(journal, services.questions)
     retries = Retries(
         journal=journal,
         archive=archive,

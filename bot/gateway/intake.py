@@ -21,7 +21,7 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.message_versions import on_file, withdrawn
-from bot.gateway.operations import OperatorAlerts
+from bot.gateway.operations import DAY, OperatorAlerts
 from bot.gateway.participation import Participation
 from bot.gateway.router import InboundRouter
 from bot.gateway.scheduler import InFlight
@@ -241,6 +241,9 @@ class GatewayIntake:
 
     async def overhears(self, chat: ChatKey) -> bool:
         return await self._participation.listening(chat) == "always"
+
+    def lacks(self, channel: str, right: str, words: str) -> None:
+        self._alerts.tell(f"right of {channel}: {right}", words, every=DAY)
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         return await self._archive.recent(chat_key, limit)

@@ -22,7 +22,8 @@ from bot.gateway.outbox.worker import Alert
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 EVERY = 3_600.0
-"""Seconds between two reports on the same subject, across restarts."""
+"""Seconds between two reports on the same subject, across restarts, where nothing else is said."""
+DAY = 24 * EVERY
 ASK_SECONDS = 5.0
 """The time for the journal to say when the last report was."""
 TELL_SECONDS = 30.0
@@ -71,9 +72,11 @@ class OperatorAlerts:
             alert = await self._raised.get()
             self.tell(alert.subject, alert.words)
 
-    def tell(self, subject: str, words: str) -> asyncio.Task[bool]:
-        """Tell operators, where this subject was not reported within the hour; the task says whether one was told."""
-        return self._start(self._tell(subject, words))
+    def tell(self, subject: str, words: str, *, every: float = EVERY) -> asyncio.Task[bool]:
+        """Tell operators, where this subject was not reported within `every` seconds, over restarts too; the task says whether
+        one was told.
+        """
+        return self._start(self._tell(subject, words, every))
 
     def begin(self, subject: str, words: str) -> bool:
         """A spell of trouble begins; it is told once, however often this is called. True where it is a new one."""
@@ -114,24 +117,24 @@ class OperatorAlerts:
                 "error", f"a report to operators failed: {type(error).__name__}: {error}", level="error"
             )
 
-    async def _tell(self, subject: str, words: str) -> bool:
-        return await self._due(subject) and await self._all(words)
+    async def _tell(self, subject: str, words: str, every: float) -> bool:
+        return await self._due(subject, every) and await self._all(words)
 
     async def _well(self, begun: asyncio.Task[bool], words: str) -> bool:
         await asyncio.wait([begun])
         told = not begun.cancelled() and begun.exception() is None and begun.result()
         return told and await self._all(words)
 
-    async def _due(self, subject: str) -> bool:
+    async def _due(self, subject: str, every: float) -> bool:
         """True where it is time for a report on this subject. A journal that is in trouble itself need not know."""
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                return await self._journal.once(f"report:{subject}", self._clock.now(), EVERY)
+                return await self._journal.once(f"report:{subject}", self._clock.now(), every)
         except (TimeoutError, errors.StorageError):
             now = self._clock.monotonic()
-            self._told = {known: at for known, at in self._told.items() if now - at < EVERY}
+            self._told = {known: until for known, until in self._told.items() if now < until}
             due = subject not in self._told
-            self._told.setdefault(subject, now)
+            self._told.setdefault(subject, now + every)
             return due
 
     async def _all(self, words: str) -> bool:

@@ -7,6 +7,7 @@ import asyncio
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import HEARD, Inbound, Listening
 from bot.contracts.journal import Journal
+from bot.gateway.questions import QuestionService
 
 MOST_KNOWN = 10_000
 """Conversations that the bot is known to take part in; of others the journal is asked."""
@@ -17,8 +18,9 @@ SKEW = 300.0
 class Participation:
     """Decides for each message whether it counts, and keeps what people say about that. Raises `errors.StorageError`."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, questions: QuestionService) -> None:
         self._journal = journal
+        self._questions = questions
         self._listening: dict[ChatKey, Listening] | None = None
         self._reading: asyncio.Future[dict[ChatKey, Listening]] | None = None
         self._asking: dict[ChatKey, asyncio.Future[bool]] = {}
@@ -70,7 +72,13 @@ class Participation:
             listening = await self.listening(inbound.chat_key)
             if listening in {"always", "never"}:
                 return listening == "always"
-            if inbound.addressed == "chat" or (listening == "mention" and inbound.addressed != "mention"):
+            if inbound.addressed == "chat":
+                return False
+            if (
+                listening == "mention"
+                and inbound.addressed != "mention"
+                and not self._questions.asks(inbound)
+            ):
                 return False
             if inbound.overheard and inbound.to_others:
                 return False

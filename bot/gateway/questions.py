@@ -82,6 +82,11 @@ class QuestionService:
         """True where the turn of a chat waits for an answer."""
         return chat_key in self._waiting
 
+    def asks(self, inbound: Inbound) -> bool:
+        """True where the person of an inbound is asked something in its conversation."""
+        waiting = self._waiting.get(inbound.chat_key)
+        return waiting is not None and waiting.first.person == inbound.person
+
     def answer(self, turn: Turn, inbound: Inbound) -> None:
         """Take what the person of a turn says as the answer that it waits for."""
         waiting = self._waiting.get(inbound.chat_key)

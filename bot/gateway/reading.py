@@ -24,6 +24,11 @@ from bot.gateway.message_versions import original, outdated
 
 CONTEXT_SECONDS = 20.0
 """The time for a platform to show the earlier messages of a thread; after that the turn begins without them."""
+FIRST_REST, LONGEST_REST = 60.0, 3_600.0
+"""Seconds for which a platform that has refused to show the messages of a chat is not asked again: doubled each time."""
+MOST_RESTING = 1_000
+NO_RIGHT = "(I could not see what was said before: I have not been given the right to read this chat.)"
+DAY = 24 * 3_600.0
 RECENT_SECONDS = 3_600.0
 """Age of the last exchange that a new conversation of a direct chat begins with, at the most."""
 _LOOKED_AT = 20
@@ -63,6 +68,8 @@ class Reading:
         self._alerts = alerts
         self._log = log
         self._tasks: dict[str, asyncio.Future[Any]] = {}
+        self._refused: dict[ChatKey, tuple[float, float]] = {}
+        """Chats that their platform does not show: until when it is left alone (monotonic), and for how long that was."""
 
     def cancel(self, turn: Turn) -> None:
         """A turn is stopped: read nothing more for it."""
@@ -72,7 +79,7 @@ class Reading:
     async def thread(self, turn: Turn) -> tuple[Quoted, ...]:
         """The earlier messages that a turn begins with; none where it was stopped meanwhile."""
         first = turn.first
-        context = await self._unless_stopped(turn, partial(self._context, first)) or ()
+        context = await self._unless_stopped(turn, partial(self._context, turn)) or ()
         if context and first.chat_type == "group":
             # Whose words they are is on file with it: they are found where their author is to be erased.
             self._journal.post.amend(first.model_copy(update={"quoted": (*first.quoted, *context)}))
@@ -119,11 +126,12 @@ class Reading:
             del self._tasks[name]
         return None if reading.cancelled() else reading.result()
 
-    async def _context(self, inbound: Inbound) -> tuple[Quoted, ...]:
+    async def _context(self, turn: Turn) -> tuple[Quoted, ...]:
         """The messages that a turn begins with, without those of strangers: what was said before, where the bot is new to a
         conversation or is mentioned in a group, or the last exchange of a direct chat; messages that were edited since their
         answer.
         """
+        inbound = turn.first
         known = bool((await self._agent.describe(inbound.chat_key)).messages)
         mentioned = inbound.chat_type == "group" and inbound.addressed == "mention"
         earlier: tuple[Quoted, ...] = ()
@@ -138,17 +146,41 @@ class Reading:
         except (TimeoutError, errors.ShipmateError) as error:
             why = f"{type(error).__name__}: {error}"
             self._log.write("inbound", f"the earlier messages cannot be read: {why}", level="warn")
-            if isinstance(error, errors.ChannelRefused):
+            if isinstance(error, errors.RightMissing):
+                await self._tell(turn)  # operators have it from the channel
+            elif isinstance(error, errors.ChannelRefused):
                 self._alerts.tell(
                     f"history of {inbound.channel}",
                     f"I cannot see what was said before I am mentioned on {inbound.channel}: {error}. I answer without it.",
                 )
         return self._cleaner.admitted(inbound, earlier)
 
+    async def _tell(self, turn: Turn) -> None:
+        """Tell the people of a chat once a day, below the answer, that its messages may not be read."""
+        key = f"unread:{turn.first.chat_key.chat}"
+        if await self._journal.once(key, self._clock.now(), DAY):
+            turn.below.append(NO_RIGHT)
+
+    async def _shown(self, inbound: Inbound) -> tuple[Quoted, ...]:
+        """The messages that a platform shows of before an inbound; () while it is left alone after a refusal."""
+        chat, now = inbound.chat_key.chat, self._clock.monotonic()
+        until, rest = self._refused.pop(chat, (0.0, FIRST_REST / 2))
+        if now < until:
+            self._refused[chat] = until, rest
+            return ()
+        try:
+            return await self._channels[inbound.channel].context(inbound)
+        except errors.ChannelRefused:
+            rest = min(rest * 2, LONGEST_REST)
+            self._refused[chat] = now + rest, rest
+            if len(self._refused) > MOST_RESTING:
+                del self._refused[next(iter(self._refused))]
+            raise
+
     async def _around(self, inbound: Inbound, *, known: bool) -> tuple[Quoted, ...]:
         """Collect messages from before an inbound, by its channel and by what was heard; in a `known` conversation since its last turn."""
         quoted = {one.message_id for one in inbound.quoted}
-        told = await self._channels[inbound.channel].context(inbound)
+        told = await self._shown(inbound)
         told = tuple(one for one in told if one.message_id is None or one.message_id not in quoted)
         shown = quoted | {one.message_id for one in told}
         if inbound.addressed == "mention":

@@ -36,6 +36,8 @@ class RecordingIntake:
         self.offered: list[Inbound] = []
         self.accepted: list[Inbound] = []
         self.dead_letters: list[DeadLetter] = []
+        self.lacking: dict[str, str] = {}
+        """What operators were told of missing rights, by right."""
         self.failure: Exception | None = None
         self.lines: dict[ChatKey, list[ArchiveLine]] = defaultdict(list)
         self.open: dict[ChatKey, list[OpenQuestion]] = defaultdict(list)
@@ -71,6 +73,9 @@ class RecordingIntake:
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
         self.dead_letters.append(DeadLetter(channel, key, raw, reason))
         await self._tell()
+
+    def lacks(self, _channel: str, right: str, words: str) -> None:
+        self.lacking[right] = words
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         return self.lines[chat_key][-limit:] if limit > 0 else []

@@ -238,6 +238,7 @@ class Service(Loopback):
 
     async def _send_message(self, args: rules.Args) -> Json:
         chat = self._chat_of(args)
+        self._check_rights(chat)
         text, entities = _text_of(args)
         message = self._message(chat, self.me, chat.last_id + 1) | {"text": text}
         if entities:
@@ -262,6 +263,13 @@ class Service(Loopback):
         self._check_place(chat, args, {})
         chat.drafts[args.integer("draft_id")] = (text, self.clock.now() + DRAFT_SECONDS)
         return True
+
+    def _check_rights(self, chat: world.Chat) -> None:
+        standing = chat.members.get(self.me["id"])
+        if standing in {"left", "kicked"}:
+            raise rules.Refused(403, "Forbidden: bot is not a member of the supergroup chat")
+        if standing == "restricted" and not chat.rights.get("can_send_messages"):
+            raise rules.bad("not enough rights to send text messages to the chat")
 
     def _check_place(self, chat: world.Chat, args: rules.Args, message: Json) -> None:
         if args.has("message_thread_id"):

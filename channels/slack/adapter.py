@@ -36,6 +36,7 @@ from channels.slack.socket_mode import EnvelopeHandler, EventAcknowledger, Libra
 from channels.slack.streams import Streams, begun_as
 from channels.slack.typing_indicator import TypingIndicator
 from channels.slack.user_names import UserNames
+from channels.slack.web_client import WebClient
 
 CALL_SECONDS = 20.0
 HELLO_SECONDS = 15.0
@@ -44,6 +45,8 @@ IDLE_SECONDS = 4.0
 PING_SECONDS = 10.0
 CONTEXT_MESSAGES = 50
 CHANNEL_MESSAGES = 30
+CHANNEL_POSTS = 100
+"""Messages of a channel that are asked for, so that posts of bots take no places of people."""
 CHANNEL_SECONDS = 86_400
 """Age of a message outside of threads that a mention brings along, at the most: a later deletion is looked for as far back."""
 _PAGE = 200
@@ -112,7 +115,8 @@ class SlackChannel:
             connector=aiohttp.TCPConnector(keepalive_timeout=IDLE_SECONDS * self._outside.pace),
             timeout=aiohttp.ClientTimeout(total=self._call_seconds, connect=self._call_seconds / 2),
         )
-        self._client = AsyncWebClient(
+        self._client = WebClient(
+            lacks=self._lacks,
             token=self._settings.bot_token,
             base_url=self._settings.base_url,
             session=self._session,
@@ -124,6 +128,10 @@ class SlackChannel:
             # The library takes a proxy from the environment and does not read NO_PROXY.
             self._client.proxy = None
         return self._client
+
+    def _lacks(self, right: str, words: str) -> None:
+        if self._intake is not None:
+            self._intake.lacks(self.name, right, words)
 
     async def _who_am_i(self, client: AsyncWebClient) -> incoming.BotIdentity:
         answer = await client.auth_test()
@@ -289,8 +297,7 @@ class SlackChannel:
             unknown = [user for user in people if not self._names.has_asked(user)][:MOST_MENTIONED]
             await asyncio.gather(*(self._names.learn(user, client) for user in unknown))
         except failures.CALL_ERRORS as error:
-            kind = errors.ChannelUnreachable if failures.may_pass(error) else errors.ChannelRefused
-            raise kind(f"Slack does not show it: {failures.name(error)}") from None
+            raise failures.history_error(error) from None
         named = self._names.get
         return tuple(one.model_copy(update={"user_name": named(one.user_id)}) for one in said)
 
@@ -300,9 +307,10 @@ class SlackChannel:
         """The newest messages of a channel in a day, outside of threads. Slack gives those first."""
         oldest = f"{max(0, int(before.partition('.')[0]) - CHANNEL_SECONDS)}.000000"
         answer = await client.conversations_history(
-            channel=channel, latest=before, oldest=oldest, limit=CHANNEL_MESSAGES
+            channel=channel, latest=before, oldest=oldest, limit=CHANNEL_POSTS
         )
-        return incoming.read_thread(answer.get("messages"), me, before, self._names.get)[-CHANNEL_MESSAGES:]
+        said = incoming.read_thread(answer.get("messages"), me, before, self._names.get)
+        return incoming.newest(said, CHANNEL_MESSAGES)
 
     async def _earlier(
         self, client: AsyncWebClient, me: incoming.BotIdentity, channel: str, root: str, before: str

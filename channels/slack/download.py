@@ -69,7 +69,10 @@ async def _described(client: AsyncWebClient, name: str) -> dict[str, Any]:
     try:
         file = (await client.files_info(file=name)).get("file")
     except failures.CALL_ERRORS as error:
-        kind = errors.FileUnreachable if failures.may_pass(error) else errors.FileGone
+        kind: type[errors.FileFailed] = (
+            errors.FileForbidden if failures.lacks_right(error) else errors.FileGone
+        )
+        kind = errors.FileUnreachable if failures.may_pass(error) else kind
         raise kind(f"Slack does not tell of the file: {failures.name(error)}") from None
     if not isinstance(file, dict):
         raise errors.FileUnreachable("Slack's answer names no file")

@@ -103,6 +103,21 @@ def connect_error(error: BaseException) -> errors.ChannelError:
     return errors.ChannelRefused(f"Slack refuses the connection: {name(error)}")
 
 
+def lacks_right(error: BaseException) -> bool:
+    """True where Slack refuses a call because the app lacks a scope."""
+    return error_code(error) == "missing_scope"
+
+
+def history_error(error: BaseException) -> errors.ChannelError:
+    """The failure of a look at what was said before: `ChannelUnreachable` for what may pass, `ChannelRefused` for good,
+    `RightMissing` where the app lacks a right.
+    """
+    words = f"Slack does not show it: {name(error)}"
+    if may_pass(error):
+        return errors.ChannelUnreachable(words)
+    return errors.RightMissing(words) if lacks_right(error) else errors.ChannelRefused(words)
+
+
 def send_error(error: BaseException) -> errors.DeliveryFailed:
     """The failure of a post, which says how sure it is that nothing was posted."""
     if is_rate_limited(error):

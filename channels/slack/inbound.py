@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -26,6 +27,10 @@ Label = Annotated[str, Field(pattern=r"^[!-~]{1,300}$")]
 
 _LEAD = " \t\r\n\u200b\ufeff"
 _COMMAND = re.compile(r"!([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
+
+
+BOTS = "post of a bot"
+"""The kind of a quote that no person wrote."""
 
 
 class Unreadable(ValueError):
@@ -266,13 +271,28 @@ def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = ment
         who = post.user or post.bot_id
         if post.words.strip():
             words = mentions.readable(post.source, me.named(names), me.user)
-            quoted = Quoted(user_id=who, text=words, ts=ts, from_self=me.wrote(post), message_id=post.ts)
+            kind = BOTS if _of_bot(post) and not me.wrote(post) else None
+            quoted = Quoted(
+                user_id=who, text=words, ts=ts, from_self=me.wrote(post), message_id=post.ts, kind=kind
+            )
             found.append((_micro(post.ts), quoted))
         for share in shared_messages.read(post.attachments, by=who, channel=None, ours=me.ids):
             # Shared by somebody earlier on: this message does not bring it.
             shared = share.quoted.model_copy(update={"message_id": post.ts, "brought": False})
             found.append((_micro(post.ts), shared))
     return [quoted for _, quoted in sorted(found, key=lambda each: each[0])]
+
+
+def _of_bot(post: _Post) -> bool:
+    return post.bot_id is not None or post.subtype == "bot_message"
+
+
+def newest(said: Sequence[Quoted], most: int) -> list[Quoted]:
+    """The newest messages of people, and as many posts of bots, which take no place of theirs; oldest first."""
+    kinds = (
+        [at for at, one in enumerate(said) if (one.kind == BOTS) is bots][-most:] for bots in (False, True)
+    )
+    return [said[at] for at in sorted(itertools.chain(*kinds))]
 
 
 def _micro(ts: str) -> int:
@@ -461,7 +481,7 @@ def _inbound(
         text=words,
         command=command,
         message_id=post.ts,
-        from_bot=post.bot_id is not None or post.subtype == "bot_message",
+        from_bot=_of_bot(post),
         attachments=(
             *(attachments(post.files) if kind != "delete" else ()),
             *(file for share in shared for file in share.files),

@@ -60,6 +60,7 @@ COMMANDS = {
     "receipt": "Show the path of my last answer",
     "whoami": "Show your id",
 }
+NO_RIGHT = "In the Telegram group {chat} I may not write, so nobody there gets an answer: give me the right to send messages."
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
 
 
@@ -75,6 +76,7 @@ class TelegramChannel:
         self._around = around
         self._patience = patience
         self._bot: bot_api.Bot | None = None
+        self._intake: Intake | None = None
         self._verified = bot_api.VerifiedConnections(
             self._token, self._base_url, patience=patience, pace=around.pace
         )
@@ -88,6 +90,7 @@ class TelegramChannel:
     async def start(self, intake: Intake) -> None:
         if _TOKEN.fullmatch(self._token) is None:
             raise errors.ChannelRefused("the Telegram bot token is not of the form 123456:ABC…")
+        self._intake = intake
         await self._migrations.load()
         bot = await asyncio.to_thread(
             bot_api.connect, self._token, self._base_url, self._patience, self._around.pace
@@ -354,6 +357,9 @@ class TelegramChannel:
     def _undelivered(self, exc: TelegramError, target: Mapping[str, str]) -> errors.DeliveryFailed:
         """The failure for the gateway. After a flood wait, signs of work stay off: they would prolong it."""
         failure = bot_api.delivery_error(exc)
+        if bot_api.lacks_right(exc) and self._intake is not None:
+            chat = target["chat_id"]
+            self._intake.lacks(self.name, f"write in {chat}", NO_RIGHT.format(chat=chat))
         if isinstance(exc, bot_api.TooManyRequests):
             now = self._around.clock.monotonic()
             self._frozen = {chat: until for chat, until in self._frozen.items() if until > now}

@@ -43,14 +43,12 @@ GONE = (
     "chat not found",
     "chat was deactivated",
     "peer_id_invalid",
-    "not enough rights",
-    "have no rights",
-    "chat_write_forbidden",
-    "need administrator rights",
 )
 """Parts of a 400's description of a chat that cannot be reached. A closed topic is not among them: the chat's other
 topics are open.
 """
+NO_RIGHT = ("not enough rights", "have no rights", "chat_write_forbidden", "need administrator rights")
+"""Parts of a 400's description where the bot lacks a right in a chat."""
 
 CONNECTIONS = 64
 """Requests at once. The service takes some thirty messages a second of one bot; a file may take longer."""
@@ -354,6 +352,11 @@ def _tls() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
+def lacks_right(exc: TelegramError) -> bool:
+    """True where Telegram refuses a call because the bot lacks a right in a chat."""
+    return any(part in exc.message.lower() for part in NO_RIGHT)
+
+
 def delivery_error(exc: TelegramError) -> errors.DeliveryFailed:
     """The failure of a send, which says how sure it is that nothing was sent."""
     match exc:
@@ -366,6 +369,7 @@ def delivery_error(exc: TelegramError) -> errors.DeliveryFailed:
         case ChatMigrated():
             sentence = f"the group became the supergroup {exc.new_chat_id}"
             return errors.TargetGone(sentence)
-    if isinstance(exc, Forbidden) or any(part in exc.message.lower() for part in GONE):
+    said = exc.message.lower()
+    if isinstance(exc, Forbidden) or lacks_right(exc) or any(part in said for part in GONE):
         return errors.TargetGone(f"Telegram: {exc}")
     return errors.DeliveryFailed(f"Telegram: {type(exc).__name__}: {exc}")

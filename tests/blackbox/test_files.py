@@ -266,3 +266,29 @@ async def test_a_deleted_message_takes_what_was_read_along(world: World) -> None
     await sender.say("and now?", thread=root)
     await sender.heard(2)
     assert "日志 line 3" not in json.dumps(world.model.bodies[-1], ensure_ascii=False)
+
+
+async def test_without_the_right_to_read_files_people_hear_it_each_time_and_operators_once(
+    world: World,
+) -> None:
+    world.only("slack", "telegram")
+    world.config["operators"] = ["telegram:1001"]
+    world.telegram.chat(1001)
+    world.slack.api.scopes -= {"files:read"}
+    await world.start()
+    sender = Sender(world, "slack")
+    await sender.send("what does it say?", b"hello\n", "a.txt")
+    await sender.heard(1)
+    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.sent()
+    await world.process.kill()
+    await world.start()
+    await sender.send("and now?", b"hello\n", "b.txt")
+    first, second = await sender.heard(2)
+    for name, answer in (("a.txt", first), ("b.txt", second)):
+        assert (
+            f"(I have not read the file “{name}”: I have not been given the right to read files here.)"
+            in answer
+        )
+    await world.sent()
+    assert [one[:50] for one in world.texts()] == ["On Slack I cannot read files that people send: the"]

@@ -138,13 +138,21 @@ async def test_in_slack_a_mention_brings_what_was_said_before_it_and_forgets_wha
     await world.turns(2)
     assert "7731" not in json.dumps(world.model.bodies[-1]["messages"])
     world.slack.api.scopes.discard("channels:history")
-    for number in (1, 2):
+    answers = []
+    for number in (1, 2, 3):
         root = await world.slack.say(f"{ME} {number}?", channel=ROOM, user=ANN)
         await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 1)  # noqa: B023 - awaited here
-    direct = "D0ANN"
-    await world.slack.until(lambda: bool(world.slack.visible(direct)), START_SECONDS)
-    (said_once,) = [one.text for one in world.slack.visible(direct)]
-    assert "missing_scope" in said_once
+        answers.append(world.slack.replies(ROOM, root)[0].text)
+        if number == 2:
+            await world.slack.until(lambda: bool(world.slack.visible("D0ANN")), START_SECONDS)
+            await world.sent()
+            await world.process.kill()
+            await world.start()
+    assert ["I have not been given the right" in one for one in answers] == [True, False, False]
+    (said_once,) = [one.text for one in world.slack.visible("D0ANN")]
+    assert said_once.startswith(
+        "On Slack I cannot hear and read channels: the app lacks the scope channels:history"
+    )
 
 
 async def test_in_telegram_a_mention_brings_what_was_heard_before_it_and_the_archive_has_nothing_of_that(

@@ -61,6 +61,17 @@ class Chat:
     def preview(self, words: Callable[[], str]) -> None: ...
 
 
+class Watched(Chat):
+    """A chat that keeps what is `shown` in it while it comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: list[str] = []
+
+    def preview(self, words: Callable[[], str]) -> None:
+        self.shown.append(words())
+
+
 class Written:
     """`contracts.agent.Reply` around another one; its outbox has the ids that `written` gives."""
 

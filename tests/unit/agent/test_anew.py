@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,19 +11,8 @@ from bot.contracts.agent import NoArrivals, TurnOutcome, TurnRequest
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ToolInputDelta
 from bot.testing.model import reply, text, tool_use
-from tests.unit.agent.conftest import KEY, Bench, Chat, words
+from tests.unit.agent.conftest import KEY, Bench, Watched, words
 from tests.unit.gateway.outgoing import until
-
-
-class Watched(Chat):
-    """A chat that keeps what is `shown` in it while it comes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shown: list[str] = []
-
-    def preview(self, words: Callable[[], str]) -> None:
-        self.shown.append(words())
 
 
 class Adding(NoArrivals):

@@ -19,7 +19,7 @@ from bot.contracts.model import ModelReply, TextDelta
 from bot.contracts.outbound import Sent
 from bot.contracts.tools import Effect
 from bot.testing.model import reply, text, tool_use
-from tests.unit.agent.conftest import KEY, Added, Bench, Chat, each, words
+from tests.unit.agent.conftest import KEY, Added, Bench, Chat, Watched, each, words
 
 
 class Nothing(BaseModel):
@@ -480,6 +480,14 @@ async def test_words_that_were_not_said_to_the_bot_may_stay_without_an_answer(
     assert "your whole answer is [silent]" in str(bench.sent[0]["content"][0]["text"])
     await overheard(bench)
     assert bench.chat.seen == ["echo: lunch at one?"]
+
+
+async def test_what_is_said_beside_a_call_of_a_turn_that_ends_silent_is_neither_shown_nor_sent(
+    bench: Bench,
+) -> None:
+    bench.chat = chat = Watched()
+    bench.model.answers += [reply(text("Let me look."), tool_use("look", lines=1)), reply(text("[silent]"))]
+    assert (await overheard(bench), chat.seen, chat.shown) == (TurnOutcome("done"), [], [])
 
 
 async def test_an_answer_that_did_not_fit_is_no_silence(bench: Bench) -> None:

@@ -15,7 +15,7 @@ from bot.access_list import AccessList
 from bot.contracts.approvals import ApprovalRecord, QuestionButtons, Verdict
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
-from bot.contracts.outbound import Outbound
+from bot.contracts.outbound import ONLY_TO, Outbound
 from bot.gateway import admissions
 from bot.system import SystemDisk
 from tests.unit.gateway.conftest import Bench, killed, never
@@ -258,9 +258,28 @@ async def test_the_oldest_request_gives_way_and_says_so(door: Door, monkeypatch:
     assert {one.text.split(" ")[0] for one in door.edits.values()} == {"tele:900"}
     assert {one.user_id for one in door.lists.pending()} == {"903", "902", "901"}
     assert door.decisions() == [("expired", "")]
+    await door.idle()
+    assert door.told("900") == [f"{admissions.STRANGER} {admissions.ASKED}", admissions.EXPIRED]
+    assert admissions.EXPIRED not in door.told("901")
     door.clock.jump(admissions.EVERY)
     await ask_at_once(door, "900")
     assert {one.user_id for one in door.lists.pending()} == {"900", "903", "902"}
+
+
+async def test_in_a_group_the_one_whose_request_gave_way_is_told_alone_or_not_at_all(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admissions, "MOST_OPEN", 1)
+    group = {"chat_id": "-7", "chat_key": "tele:chat:-7", "chat_type": "group", "target": {"chat": "-7"}}
+    for user in ("900", "901"):
+        await door.say("hi", user_id=user, addressed="mention", **group)
+    await door.idle()
+    assert door.told("-7") == []
+    door.manifests["tele"] = replace(door.manifests["tele"], whispers=True)
+    await door.say("hi", user_id="902", addressed="mention", **group)
+    await until(lambda: admissions.EXPIRED in door.told("-7"))
+    (told,) = [one for one in door.tele.sent if one.text == admissions.EXPIRED]
+    assert told.target[ONLY_TO] == "901"
 
 
 async def test_no_other_command_takes_a_request_for_a_call(door: Door) -> None:

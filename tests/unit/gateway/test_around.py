@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Command, Inbound, Origin, Quoted
 from bot.contracts.provenance import ANYBODYS
 from bot.gateway import heard_messages, removals
+from bot.gateway.reading import FIRST_REST, LONGEST_REST, NO_RIGHT
 from bot.journal.personal import of_person
 from tests.unit.gateway.conftest import SECRET, Bench, killed, manifest
 from tests.unit.gateway.outgoing import until
@@ -114,6 +116,7 @@ async def test_a_history_that_the_platform_refuses_is_told_to_operators_once_and
     monkeypatch.setattr(bench.tele, "context", refused)
     for _ in range(2):
         assert await mention(bench) == []
+        await bench.clock.advance(FIRST_REST)
     await until(lambda: "1" in [one.chat_key.chat_id for one in bench.tele.sent])
     assert [one.text for one in bench.tele.sent if one.chat_key.chat_id == "1"] == [
         "I cannot see what was said before I am mentioned on tele: missing_scope. I answer without it."
@@ -265,3 +268,51 @@ async def test_behind_any_number_of_messages_what_is_deleted_goes(
     await bench.say("", **(GROUP | gone), addressed="chat", kind="delete")
     await bench.idle()
     assert bench.agent.forgot == [ChatKey.parse(place["chat_key"])]
+
+
+async def test_a_history_that_is_refused_is_asked_for_less_and_less_until_it_is_shown(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = (Quoted(user_id="77", text="shown", message_id="30", ts=1),)
+    answers: list[errors.ChannelRefused | tuple[Quoted, ...]] = []
+    calls: list[float] = []
+
+    async def asked(_: Inbound) -> tuple[Quoted, ...]:
+        calls.append(bench.clock.monotonic())
+        answer = answers.pop(0)
+        if isinstance(answer, errors.ChannelRefused):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(bench.tele, "context", asked)
+    answers += [errors.ChannelRefused("not_in_channel")] * 8 + [shown, shown]
+    rests = []
+    while len(answers) > 1:
+        before = len(calls)
+        await mention(bench)
+        if len(calls) > before:
+            rests.append(calls[-1])
+        await bench.clock.advance(FIRST_REST)
+    pauses = [round(later - earlier) for earlier, later in itertools.pairwise(rests)]
+    assert pauses[:6] == [60, 120, 240, 480, 960, 1920]
+    assert max(pauses) == LONGEST_REST
+    assert await mention(bench) == ["shown"], "once it is shown, nothing is waited for"
+
+
+async def test_a_missing_right_is_told_to_people_once_a_day_over_restarts_too(tmp_path: Path) -> None:
+    async def lacking(_: Inbound) -> tuple[Quoted, ...]:
+        raise errors.RightMissing("missing_scope")
+
+    said: list[str] = []
+    count = itertools.count()
+    for _ in range(2):
+        bench = Bench(tmp_path)
+        await bench.open()
+        bench.tele.context = lacking  # type: ignore[assignment, method-assign]
+        for chat in ("-100", "-101"):
+            for _ in range(2):
+                await mention(bench, chat_id=chat, chat_key=f"tele:chat:{chat}", keys=(f"key {next(count)}",))
+        said += [one.text for one in bench.tele.sent]
+        await bench.close()
+    assert [one.count(NO_RIGHT) for one in said] == [1, 0, 1, 0, 0, 0, 0, 0]
+    assert said[0].startswith("re: so?\n\n")

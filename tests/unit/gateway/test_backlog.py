@@ -283,7 +283,7 @@ class TestIntake:
             return True
 
         monkeypatch.setattr(bench.journal, "knows", knows)
-        known = participation.Participation(bench.journal)
+        known = participation.Participation(bench.journal, bench.questions)
         for number in range(6):
             known.joined(ChatKey("tele", str(number)))
         for number in (5, 4, 3, 0):

@@ -60,6 +60,21 @@ async def test_the_next_words_of_whom_was_asked_are_the_answer(asks: Asks) -> No
     assert asks.tele.texts[1] == "answered 四"
 
 
+async def test_where_only_mentions_are_listened_to_the_answer_counts_all_the_same(asks: Asks) -> None:
+    thread = {**GROUP, "chat_key": "tele:chat:-100:thread:1"}
+    await asks.press("listen", "mention")
+    await until(lambda: len(asks.tele.texts) == 1)
+    asks.tele.sent.clear()
+    await asks.say("work", user_id=MEMBER, addressed="mention", **thread)
+    await until(lambda: asks.tele.texts == ["How many?"])
+    assert not await asks.say("five", user_id="78", addressed="thread", **thread)
+    assert not await asks.say("<@78> six?", user_id=MEMBER, addressed="thread", to_others=True, **thread)
+    assert await asks.say("四", user_id=MEMBER, addressed="thread", **thread)
+    await asks.idle()
+    assert asks.answers == [Answer("answered", "四")]
+    assert not await asks.say("and more", user_id=MEMBER, addressed="thread", **thread)
+
+
 async def test_what_is_forwarded_answers_nothing(asks: Asks) -> None:
     await asks.begun()
     passed_on = Quoted(user_id=MEMBER, text="nine", origin=Origin(how="forwarded", name="Eve"), brought=True)

@@ -118,7 +118,7 @@ async def test_the_page_for_signing_in_is_no_file(rig: SlackRig) -> None:
 async def test_a_right_that_is_missing_is_named_to_the_operator(rig: SlackRig) -> None:
     file = rig.server.add_file("a.txt", DATA)
     rig.server.api.scopes.discard("files:read")
-    assert "missing_scope" in await refused(rig, file, errors.FileGone)
+    assert "missing_scope" in await refused(rig, file, errors.FileForbidden)
 
 
 async def test_what_slack_cannot_tell_now_it_may_tell_later(rig: SlackRig) -> None:

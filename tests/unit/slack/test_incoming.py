@@ -434,6 +434,24 @@ async def test_a_message_that_opens_its_thread_has_no_context(stage: Any) -> Non
     assert not stage.server.called("conversations.history")
 
 
+async def test_posts_of_other_bots_come_as_such_and_take_no_place_of_people(stage: Any) -> None:
+    server, channel = stage.server, stage.channel
+    for number in range(31):
+        await server.say(f"said {number}", channel=channel, user=stage.grace)
+        await server.say(f"built {number}", channel=channel, user="U0BUILD", bot_id="B0BUILD")
+        await server.say(
+            f"hooked {number}", channel=channel, user=None, bot_id="B0HOOK", subtype="bot_message"
+        )
+    await server.say("<@U0SHIP> so?", channel=channel, user=stage.ada)
+    (message,) = [one for one in await stage.arrived() if one.addressed == "mention"]
+    found = await stage.slack.context(message)
+    people = [one.text for one in found if one.kind is None]
+    assert people == [f"said {number}" for number in range(1, 31)]
+    assert {one.kind for one in found} == {None, "post of a bot"}
+    bots = [one.text for one in found if one.kind is not None]
+    assert bots == [f"{how} {number}" for number in range(16, 31) for how in ("built", "hooked")]
+
+
 async def test_a_mention_in_a_channel_brings_the_thirty_messages_before_it(stage: Any, out: Any) -> None:
     server, channel = stage.server, stage.channel
     await server.say("the day before", channel=channel, user=stage.grace)
@@ -471,8 +489,12 @@ async def test_a_thread_that_cannot_be_read_says_why(stage: Any) -> None:
     await stage.server.say("<@U0SHIP>?", channel=stage.channel, user=stage.ada, thread_ts=root)
     (message,) = await stage.arrived()
     stage.server.api.scopes.discard("channels:history")
-    with pytest.raises(errors.ChannelRefused, match="missing_scope"):
+    with pytest.raises(errors.RightMissing, match="missing_scope"):
         await stage.slack.context(message)
+    assert stage.intake.lacking == {
+        "channels:history": "On Slack I cannot hear and read channels: the app lacks the scope channels:history. Add it in "
+        '"OAuth & Permissions" of the app at https://api.slack.com/apps, then install the app again.'
+    }
     stage.server.api.scopes.add("channels:history")
     stage.server.limit("conversations.replies")
     with pytest.raises(errors.ChannelUnreachable, match="ratelimited"):

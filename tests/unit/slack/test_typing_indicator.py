@@ -50,6 +50,17 @@ async def test_an_app_without_the_right_gives_no_titles_and_says_so_once(
         await stage.slack.entitle(target, "Plans")
     assert len(stage.server.called("assistant.threads.setTitle")) == 1
     assert stage.log.text.count("no titles") == 1
+    assert set(stage.intake.lacking) == {"assistant:write"}
+
+
+async def test_an_event_that_the_app_does_not_hear_is_told_to_operators(
+    stage: Any, target: dict[str, str]
+) -> None:
+    await stage.slack.indicate(target, working=True)
+    assert stage.intake.lacking == {}
+    stage.server.subscriptions.discard("agent_session_stopped")
+    await stage.slack.indicate(target, working=True)
+    assert "Event Subscriptions" in stage.intake.lacking["agent_session_stopped"]
 
 
 async def test_other_trouble_with_a_title_is_reported(stage: Any, target: dict[str, str]) -> None:

@@ -103,6 +103,22 @@ async def test_a_refusal_that_stays_is_a_failure(chat: Bed, description: str) ->
     assert len(chat.server.called("sendMessage")) <= 3
 
 
+async def test_in_a_group_where_it_may_not_write_operators_hear_of_the_right_that_is_missing(
+    chat: Bed,
+) -> None:
+    chat.server.add_bot(GROUP, status="restricted", can_send_messages=False)
+    with pytest.raises(errors.TargetGone, match="Not enough rights"):
+        await chat.channel.send(message("hello", {"chat_id": str(GROUP)}))
+    (told,) = chat.intake.lacking.values()
+    assert told.startswith(f"In the Telegram group {GROUP} I may not write")
+    chat.server.add_bot(GROUP, status="restricted", can_send_messages=True)
+    await chat.channel.send(message("hello", {"chat_id": str(GROUP)}))
+    chat.server.add_bot(GROUP, status="left")
+    with pytest.raises(errors.TargetGone, match="not a member"):
+        await chat.channel.send(message("hello", {"chat_id": str(GROUP)}))
+    assert len(chat.intake.lacking) == 1
+
+
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
