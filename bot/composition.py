@@ -275,6 +275,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         skills=tuple(settings.root / one for one in settings.skills.paths),
     )
     lasting = ReservedDisk(disk, reserve)
+    artifacts = ArtifactStore(home / "artifacts", disk=disk, ids=environment.ids, clock=clock, log=log)
     return Services(
         settings,
         environment,
@@ -291,9 +292,9 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         ),
         Transcript(home / "transcripts", disk=lasting, ids=environment.ids, clock=clock, log=log),
         RequestLog(home / "transcripts", disk=disk, log=log),
-        ArtifactStore(home / "artifacts", disk=disk, ids=environment.ids, clock=clock, log=log),
+        artifacts,
         NoteStore(home / "memory", disk=disk, redact=redact),
-        build_model(settings, environment, log),
+        build_model(settings, environment, log, artifacts),
         learned,
         build_windows(llm, learned, log),
         lists,
@@ -311,7 +312,9 @@ def build_windows(llm: config.Llm, learned: LearnedFile, log: JsonlLog) -> Conte
     )
 
 
-def build_model(settings: config.Settings, environment: Environment, log: JsonlLog) -> WatchedModel:
+def build_model(
+    settings: config.Settings, environment: Environment, log: JsonlLog, artifacts: ArtifactStore
+) -> WatchedModel:
     llm = settings.llm
     model = factory.build_model(
         provider=llm.provider,
@@ -325,6 +328,7 @@ def build_model(settings: config.Settings, environment: Environment, log: JsonlL
         log_payload=llm.log_payload,
         prices=configuration.prices_of(llm),
         pace=environment.pace,
+        artifacts=artifacts,
     )
     return WatchedModel(model, clock=environment.clock)
 
@@ -387,7 +391,9 @@ def gateway_deps(services: Services, channels: Mapping[str, Channel]) -> Gateway
             timezone=planned.timezone,
             limits=settings.delivery.limits,
             jobs=JobLimits(planned.max_per_chat, 60.0 * planned.min_minutes, 60.0 * planned.grace_minutes),
-            files=FileLimits(files.max_bytes, files.max_packed_bytes, files.per_message),
+            files=FileLimits(
+                files.max_bytes, files.max_packed_bytes, files.per_message, pictures=files.pictures
+            ),
             previewing=Previewing.of(settings.channels, lambda words: redact(redact.settled(words))),
         ),
         channels,

@@ -226,7 +226,7 @@ class AgentRuntime:
         deps, store = self._deps, self.store
         whole = deps.models.estimator.messages(deps.models.name, store.messages())
         kept = set(store.masked)
-        results = [one for one in store.messages() if not kept.isdisjoint(blocks.result_ids(one))]
+        results = [one for one in store.messages() if not kept.isdisjoint(blocks.maskable(one))]
         shown = [blocks.masked(one, store.masked) for one in results]
         hidden = deps.models.estimator.messages(deps.models.name, results) - deps.models.estimator.messages(
             deps.models.name, shown

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from bot import tags, text
 from bot.context import quotes
 from bot.contracts.base import Message
+from bot.contracts.model import ATTACHED
 
 SHOWN = 2_000
 """Characters."""
@@ -52,8 +53,8 @@ def _lines(message: Message) -> Iterator[str]:
             yield f"I use {block['name']}: {json.dumps(block['input'], ensure_ascii=False)}"
         elif block["type"] == "tool_result":
             yield f"Result: {_plain(block.get('content'))}"
-        elif block["type"] == "image":
-            yield f"{who}: [image]"
+        elif block["type"] == ATTACHED:
+            yield f"{who}: [file]"
 
 
 def _plain(content: object) -> str:

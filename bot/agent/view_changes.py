@@ -136,6 +136,8 @@ class ViewChanges:
             other = before is not None and before.model != model
             change = replace(in_words(self.store.head), frame=self.frame)
             self.apply("model_change" if other else "instructions", change)
+        elif masking.crowded(self._shown()):
+            self.mask_old("size", above=0)
         elif self.cold:
             self.mask_old("cold_cache", hides=COLD_HIDES)
         else:
@@ -292,7 +294,7 @@ class ViewChanges:
             frame = self._frame_tokens if change.frame is not None else 0
         elif isinstance(change, Mask):
             calls = change.results.keys()
-            places = (at for at, one in enumerate(shown) if not calls.isdisjoint(blocks.result_ids(one)))
+            places = (at for at, one in enumerate(shown) if not calls.isdisjoint(blocks.maskable(one)))
             first = next(places, len(shown))
         else:
             first = len(self.store.view())

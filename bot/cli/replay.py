@@ -222,6 +222,7 @@ async def _again(
 
     from bot.agent.rerunning import rerun
     from bot.configuration import prices_of
+    from bot.history.artifacts import ArtifactStore
     from bot.llm.factory import build_model
     from bot.system import SystemClock, SystemDisk, UlidSource
     from bot.telemetry import JsonlLog, LogRedactor, Redactor, turn_scope
@@ -244,6 +245,9 @@ async def _again(
             log_messages=config.llm.log_messages,
             log_payload=config.llm.log_payload,
             prices=prices_of(config.llm),
+            artifacts=ArtifactStore(
+                root / HOME / "artifacts", disk=SystemDisk(), ids=ids, clock=clock, log=log
+            ),
         )
         with turn_scope(chat_key=ChatKey.parse(found.chat_key), request_id=found.request_id):
             try:

@@ -356,6 +356,8 @@ class Files(StrictModel):
     """Bytes of text in one file. A larger text file is not read; of an office file as much is."""
     max_packed_bytes: Annotated[int, Field(ge=1, le=20_000_000)] = 5_000_000
     """Bytes of one office file; a larger one is not read."""
+    pictures: bool = True
+    """Show pictures to the model. Turn it off where the model cannot see any."""
     per_message: Annotated[int, Field(ge=0, le=50)] = 5
     """Files of one message, the first ones; with 0 none is read."""
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from bot import text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Redact
+from bot.contracts.inbound import Shown
+from bot.contracts.model import ATTACHED
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
@@ -91,17 +93,47 @@ def result_ids(message: Message) -> set[str]:
     return {block["tool_use_id"] for block in message["content"] if block.get("type") == "tool_result"}
 
 
-def masked(message: Message, words: Mapping[str, str]) -> Message:
-    """The message with other `words`, by id of the call, in place of what tools returned."""
-    if words.keys().isdisjoint(result_ids(message)):
-        return message
-    content = [
-        {**block, "content": words[block["tool_use_id"]]}
-        if block.get("type") == "tool_result" and block["tool_use_id"] in words
-        else block
+def attached(shown: Shown) -> Json:
+    """The block that stands for a file which the model is shown."""
+    return {
+        "type": ATTACHED,
+        "artifact": shown.artifact,
+        "media": shown.type,
+        "size": shown.size,
+        "tokens": shown.tokens,
+    }
+
+
+def attached_bytes(messages: Iterable[Message]) -> int:
+    """Bytes of the files in these messages as they are sent."""
+    return sum(
+        -(-int(block["size"]) // 3) * 4
+        for message in messages
         for block in message["content"]
-    ]
-    return {**message, "content": content}
+        if isinstance(block, dict) and block.get("type") == ATTACHED
+    )
+
+
+def maskable(message: Message) -> set[str]:
+    """The ids of what can be masked in a message: the calls that it answers, and the artifacts of files that it shows."""
+    return result_ids(message) | {
+        str(block["artifact"]) for block in message["content"] if block.get("type") == ATTACHED
+    }
+
+
+def masked(message: Message, words: Mapping[str, str]) -> Message:
+    """The message with other `words`, by the ids of `maskable`, in place of what tools returned and of files."""
+    if words.keys().isdisjoint(maskable(message)):
+        return message
+    return {**message, "content": [_masked(block, words) for block in message["content"]]}
+
+
+def _masked(block: Json, words: Mapping[str, str]) -> Json:
+    if block.get("type") == "tool_result" and block["tool_use_id"] in words:
+        return {**block, "content": words[block["tool_use_id"]]}
+    if block.get("type") == ATTACHED and block["artifact"] in words:
+        return {"type": "text", "text": words[block["artifact"]]}
+    return block
 
 
 def interrupted_results(message: Message, reason: str) -> Message:

@@ -14,7 +14,7 @@ from typing import Any
 
 from bot.context import blocks
 from bot.contracts.base import Json, Message
-from bot.contracts.model import Learned, ModelRequest, Usage
+from bot.contracts.model import ATTACHED, Learned, ModelRequest, Usage
 from bot.identity_cache import IdentityCache
 
 ASCII_PER_TOKEN = 3.3
@@ -91,6 +91,7 @@ _COUNTS: dict[str, Callable[[Json], float]] = {
     "compaction": lambda block: text_tokens(str(block.get("content") or "")),
     "redacted_thinking": lambda block: len(str(block.get("data") or "")) / OPAQUE_PER_TOKEN,
     "image": lambda _: IMAGE_TOKENS,
+    ATTACHED: lambda block: float(block["tokens"]),
 }
 
 

@@ -17,8 +17,8 @@ _ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 
 
 def tag(files: Iterable[tuple[Attachment, SeenFile]], nonce: str) -> tags.Tag:
-    """The tag of those that were read."""
-    rows = [_row(*one) for one in files if one[1].artifact is not None]
+    """The tag of those that were read, or are shown behind it."""
+    rows = [_row(*one) for one in files if one[1].read]
     return tags.Tag(tags.FILES, tags.lines(rows), _NOTE, nonce)
 
 
@@ -27,6 +27,8 @@ def pointers(message: Message) -> Iterator[tuple[str, int]]:
     for told in tags.of(message):
         for row in told.rows if told is not None and told.name == tags.FILES and told.note == _NOTE else ():
             artifact = row.get("artifact")
+            if artifact is None:
+                continue
             if not isinstance(artifact, str) or _ID.fullmatch(artifact) is None:
                 break  # a person may have written what looks so, where there were no nonces
             yield artifact, int(row["lines"]) if isinstance(row.get("lines"), int) else 0
@@ -34,6 +36,10 @@ def pointers(message: Message) -> Iterator[tuple[str, int]]:
 
 def _row(file: Attachment, seen: SeenFile) -> Json:
     facts = {"name": file.name, "size": file.size, "artifact": seen.artifact}
+    if seen.shown is not None:
+        facts |= {"type": seen.shown.type, "shown": "below, in the order of these lines"}
+    if seen.artifact is None:
+        return {key: value for key, value in facts.items() if value is not None}
     shown = "text" if len(seen.head) == seen.characters else "beginning"
     kept = {key: value for key, value in facts.items() if value is not None}
     return kept | {"characters": seen.characters, "lines": seen.lines, shown: seen.head}

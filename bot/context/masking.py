@@ -11,10 +11,18 @@ from typing import NamedTuple
 
 from bot.context import blocks, estimate
 from bot.contracts.base import Json, Message
+from bot.contracts.model import ATTACHED
 
 PREFIX = "[observation masked —"
 LEAST_KEPT = 3
 """However little is to be kept, so many observations are."""
+KEPT_FILES = 4
+"""So many of the newest files stay that the model is shown as they are."""
+KEPT_BYTES = 8_000_000
+"""As long as they are no more than this together."""
+CROWD = 12
+"""More of them in view than this are too many; the provider takes twenty in any size."""
+GONE = "[a file was shown here ({}); it is not shown any more]"
 KEPT_TOKENS = 2_000
 """Observations stay beyond their number as long as all of them together are no more than this."""
 
@@ -60,6 +68,24 @@ def masks(
         words = placeholder(block, pointer)
         if estimate.text_tokens(words) < estimate.block_tokens(block):
             found[call] = words
+    return found | _old_files(messages)
+
+
+def crowded(messages: Sequence[Message]) -> bool:
+    """True if more files are shown than a request should have."""
+    shown = [block["size"] for _, block in _newest_first(messages, ATTACHED)]
+    return len(shown) > CROWD or sum(shown) > KEPT_BYTES
+
+
+def _old_files(messages: Sequence[Message]) -> dict[str, str]:
+    """The masks for all but the newest files, by their artifacts. Those that no answer has followed stay."""
+    answered = max((at for at, one in enumerate(messages) if one["role"] == "assistant"), default=-1)
+    found: dict[str, str] = {}
+    count = size = 0
+    for at, block in _newest_first(messages, ATTACHED):
+        count, size = count + 1, size + int(block["size"])
+        if at < answered and (count > KEPT_FILES or size > KEPT_BYTES):
+            found[str(block["artifact"])] = GONE.format(block["media"])
     return found
 
 
@@ -88,9 +114,9 @@ def _last_round(messages: Sequence[Message]) -> int:
     return next((at for at in reversed(range(len(messages))) if blocks.result_ids(messages[at])), -1)
 
 
-def _newest_first(messages: Sequence[Message]) -> Iterator[tuple[int, Json]]:
-    """Every tool result with the place of its message."""
+def _newest_first(messages: Sequence[Message], kind: str = "tool_result") -> Iterator[tuple[int, Json]]:
+    """Every block of a kind with the place of its message."""
     for at in reversed(range(len(messages))):
         for block in reversed(messages[at]["content"]):
-            if block.get("type") == "tool_result":
+            if block.get("type") == kind:
                 yield at, block

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bot import tags, text
-from bot.context import files_read, quotes
+from bot.context import blocks, files_read, quotes
 from bot.contracts.agent import SILENT, TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
@@ -110,7 +110,7 @@ def _attachment(attachment: Attachment, seen: SeenFile) -> Json:
         "size": attachment.size,
         "mime": attachment.mime,
     }
-    read = {"readable": seen.artifact is not None} | ({"why": seen.why} if seen.why else {})
+    read = {"readable": seen.read} | ({"why": seen.why} if seen.why else {})
     return {key: value for key, value in facts.items() if value is not None} | read
 
 
@@ -191,8 +191,9 @@ def user_message(
     quoted = (*request.context, *(inbound.quoted if inbound is not None else ()))
     if quoted:
         content.append(quotes.block(quoted, iso, nonce))
-    if any(seen.artifact is not None for _, seen in attached):
+    if any(seen.read for _, seen in attached):
         content.append(files_read.tag(attached, nonce).block)
+        content += [blocks.attached(seen.shown) for _, seen in attached if seen.shown is not None]
     if words.strip():
         content.append(_block(words))
     return {"role": "user", "content": content}

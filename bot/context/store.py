@@ -103,7 +103,7 @@ class RunningTurn:
     def change(self, event: Boundary | Mask) -> None:
         """Follow a change of what stands before its messages, or of one of them."""
         if isinstance(event, Mask):
-            own = {call for entry in self.entries for call in blocks.result_ids(entry.message)}
+            own = {one for entry in self.entries for one in blocks.maskable(entry.message)}
             found = bool(event.results.keys() - own)
             self.entries = stripped_behind(self.entries, event.results, found=found)[0]
         else:
@@ -302,8 +302,8 @@ class AgentContextStore:
         self.running = self._current = None
 
     def _unmask(self, message: Message) -> None:
-        for call in blocks.result_ids(message):
-            self.masked.pop(call, None)
+        for one in blocks.maskable(message):
+            self.masked.pop(one, None)
 
 
 def _goes(entry: Entry, gone: Container[str]) -> bool:
@@ -375,7 +375,7 @@ def stripped_behind(
     kept: list[Entry] = []
     for entry in entries:
         kept += without_thinking([entry]) if found else [entry]
-        found = found or any(call in calls for call in blocks.result_ids(entry.message))
+        found = found or any(one in calls for one in blocks.maskable(entry.message))
     return tuple(kept), found
 
 

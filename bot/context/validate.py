@@ -14,12 +14,12 @@ from typing import Any
 from bot import errors
 from bot.context import blocks, breakpoints
 from bot.contracts.base import Json, Message
-from bot.contracts.model import ModelRequest
+from bot.contracts.model import ATTACHED, ModelRequest
 from bot.identity_cache import IdentityCache
 
 MAX_MESSAGES = 100_000
 MAX_BYTES = 32 * 1024 * 1024
-USER_ONLY = frozenset({"tool_result", "image", "document", "search_result"})
+USER_ONLY = frozenset({"tool_result", "image", "document", "search_result", ATTACHED})
 ASSISTANT_ONLY = frozenset({"tool_use", "server_tool_use", "mcp_tool_use", *blocks.THINKING})
 SERVER_CALLS = blocks.SERVER_CALLS
 
@@ -290,5 +290,6 @@ def _sized(request: ModelRequest) -> None:
         raise errors.RequestInvalid(
             f"the request cannot be written as JSON ({type(error).__name__})"
         ) from None
+    size += blocks.attached_bytes(request.messages)
     if size > MAX_BYTES:
         raise errors.RequestTooLarge(f"the request has {size} bytes, at most {MAX_BYTES} are allowed")

@@ -35,10 +35,20 @@ class Attachment(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """A file that the model is shown as it is. The artifact holds its bytes in base64; `type` is its MIME type by what it holds."""
+
+    artifact: str
+    type: str
+    size: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class SeenFile:
     """The result of reading a file of a message. Its text is the artifact `artifact`, redacted, and `head` the
-    beginning of that; where it is None, `why` is the reason in plain words, "" where the file holds no text. `refused`:
-    memory was short, and nothing of its message was fetched.
+    beginning of that; what has none may be `shown`. Where it is neither, `why` is the reason in plain words, "" where the file
+    is of a kind that is not read. `refused`: memory was short, and nothing of its message was fetched.
     """
 
     artifact: str | None = None
@@ -47,6 +57,12 @@ class SeenFile:
     head: str = ""
     why: str = ""
     refused: bool = False
+    shown: Shown | None = None
+
+    @property
+    def read(self) -> bool:
+        """True if the model gets something of it."""
+        return self.artifact is not None or self.shown is not None
 
 
 class Origin(Frozen):

@@ -8,10 +8,17 @@ from typing import Protocol
 
 from bot.contracts.base import Json, Message
 
+ATTACHED = "attached"
+"""The type of a block that stands for a file which is shown as it is: `artifact` has its bytes in base64, `media` is its MIME type,
+`size` its bytes, `tokens` an estimate.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call of the model, in the shapes of the Messages API. Equal requests make equal bytes."""
+    """One call of the model, in the shapes of the Messages API, but for blocks of the type `ATTACHED`. Equal requests make equal
+    bytes.
+    """
 
     model: str
     max_tokens: int

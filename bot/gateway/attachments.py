@@ -1,4 +1,4 @@
-"""Files that people send: what of them holds text becomes an artifact, and its beginning goes to the model.
+"""Files that people send: what of them holds text becomes an artifact, and its beginning goes to the model; pictures are shown to it.
 
 A file has its artifact under an id that follows from its message, and what became of it is a step of that message. So after
 a crash nothing is fetched again, and the model is told the same. What was not read is said below the next answer.
@@ -7,22 +7,26 @@ a crash nothing is fetched again, and the model is told the same. What was not r
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
 from bot import errors, text
-from bot.contracts.artifacts import Artifacts
+from bot.contracts.artifacts import ArtifactPage, Artifacts
 from bot.contracts.base import Json, Level
 from bot.contracts.channel import Channel, Files, Manifest
 from bot.contracts.environment import Clock, Log, Redact
-from bot.contracts.inbound import Attachment, Inbound, SeenFile
+from bot.contracts.inbound import Attachment, Inbound, SeenFile, Shown
 from bot.contracts.journal import StepRecord, Steps
 from bot.gateway.file_text import Decoder, NoText
+from bot.gateway.pictures import MOST_BYTES, SIDE, Picture, picture_of
 
 NO_ROOM = "I am short of memory just now and cannot take files; please send it again later."
+GONE = SeenFile(why=errors.FileGone.why)
 REFUSED = SeenFile(why="memory was short", refused=True)
 """A file of a message of which nothing was fetched."""
 NAMED = 10
@@ -37,9 +41,9 @@ _KINDS = {
 }
 
 
-def may_hold_text(attachment: Attachment) -> bool:
-    """True where its bytes are worth a look: what a platform calls a photo, say, never holds text."""
-    return attachment.kind == "file" and attachment.ref is not None
+def may_be_read(attachment: Attachment) -> bool:
+    """True where its bytes are worth a look: what a platform calls a video, say, never holds text."""
+    return attachment.kind in {"file", "photo"} and attachment.ref is not None
 
 
 def unseen(attachments: Sequence[Attachment], *, full: bool, log: Log) -> str:
@@ -60,7 +64,7 @@ def unread(attachments: Sequence[Attachment], seen: Sequence[SeenFile]) -> str:
     failed = [f"{_named(file)}: {one.why}" for file, one in both if one.why]
     more = f"; and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
     words = f"(I have not read {'; '.join(failed[:NAMED])}{more}.)" if failed else ""
-    never = cannot_open([file for file, one in both if one.artifact is None and not one.why])
+    never = cannot_open([file for file, one in both if not one.read and not one.why])
     return "\n".join(filter(None, (words, never)))
 
 
@@ -83,6 +87,11 @@ STEP = "attachment"
 """The name of the step, and what the artifact says of who has made it."""
 HEAD = 2_000
 """Characters of a file that the model is shown."""
+TOGETHER = 10_000_000
+"""Bytes of the pictures of one message."""
+_AT_ONCE = 262_144
+_OVERLAP = 4_096
+"""Bytes of a picture in which secrets are looked for at once, and those of the next that are looked at with them."""
 AT_ONCE = 16
 UNDER_WAY = 32_000_000
 """Files under way at the same time, of all chats, and what they may have together: each takes some times its bytes of
@@ -103,15 +112,19 @@ class Limits:
     packed: int = 5_000_000
     count: int = 5
     seconds: float = 45.0
+    pictures: bool = True
+    """Whether pictures are shown to the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file of a message; `name` is the id of its artifact and of its step."""
+    """A file of a message; `name` is the id of the artifact with its text and of its step."""
 
     inbound: Inbound
     attachment: Attachment
     name: str
+    picture: str
+    """The id of the artifact with its bytes, where it is a picture."""
 
 
 class Memory(Protocol):
@@ -146,7 +159,7 @@ class FileReader:
         self._clock = clock
         self._log = log
         self._limits = limits
-        self._largest = max(limits.most, limits.packed)
+        self._largest = max(limits.most, limits.packed, MOST_BYTES)
         self._room = asyncio.Semaphore(max(1, min(AT_ONCE, UNDER_WAY // self._largest)))
 
     @property
@@ -157,7 +170,7 @@ class FileReader:
     async def read(self, inbound: Inbound) -> tuple[SeenFile, ...]:
         """The outcome of each file of a message, in their order."""
         files, limits = inbound.attachments, self._limits
-        text_at = [at for at, one in enumerate(files) if may_hold_text(one)]
+        text_at = [at for at, one in enumerate(files) if may_be_read(one)]
         if not limits.count or not self._manifests[inbound.channel].files:
             text_at = []
         known = await self._known(inbound.request_id) if text_at else {}
@@ -165,10 +178,12 @@ class FileReader:
         seen = [REFUSED if full else SeenFile() for _ in files]
         deadline = asyncio.get_running_loop().time() + limits.seconds
         for number, at in enumerate(text_at, 1):
-            file = _File(inbound, files[at], artifact_id(inbound.request_id, at, files[at]))
+            name, picture = (artifact_id(inbound.request_id, at, files[at], kind) for kind in ("", "shown"))
+            file = _File(inbound, files[at], name, picture)
             more = SeenFile(why=f"only {limits.count} files of a message are read")
             unfetched = REFUSED if full else more if number > limits.count else None
-            seen[at] = await self._one(file, known.get(file.name), unfetched, deadline)
+            room = TOGETHER - sum(one.shown.size for one in seen if one.shown is not None)
+            seen[at] = await self._one(file, known.get(file.name), unfetched, deadline, room)
         return tuple(seen)
 
     def _refused(self, inbound: Inbound) -> bool:
@@ -189,27 +204,31 @@ class FileReader:
     # ------------------------------------------------------------ one file
 
     async def _one(
-        self, file: _File, known: SeenFile | None, unfetched: SeenFile | None, deadline: float
+        self, file: _File, known: SeenFile | None, unfetched: SeenFile | None, deadline: float, room: int
     ) -> SeenFile:
-        """Read one file. `known` is what became of it before a restart, `unfetched` what becomes of one that is not fetched."""
-        if known is not None and known.artifact is None:
+        """Read one file. `known` is what became of it before a restart, `unfetched` what becomes of one that is not fetched,
+        `room` the bytes of pictures that the message may still have.
+        """
+        if known is not None and not known.read:
             return known
+        if known is not None and known.shown is not None:
+            return known if await self._page(file, known.shown.artifact) is not None else GONE
         if (kept := await self._kept(file)) is not None:
             return kept
         if known is not None:
-            return SeenFile(why=errors.FileGone.why)  # what was kept of it has gone since
+            return GONE  # what was kept of it has gone since
         began = self._clock.monotonic()
-        seen = unfetched or await self._fetched(file, deadline)
+        seen = unfetched or await self._fetched(file, deadline, room)
         await self._record(file, self._clock.monotonic() - began, seen)
         return seen
 
-    async def _fetched(self, file: _File, deadline: float) -> SeenFile:
-        """Fetch a file, keep its text, and look at what is kept."""
+    async def _fetched(self, file: _File, deadline: float, room: int) -> SeenFile:
+        """Fetch a file, keep its text or the picture that it is, and look at what is kept."""
         decoder = Decoder(self._limits.most)
         try:
             async with asyncio.timeout_at(deadline), self._room:
                 await self._fetch(file, decoder)
-                await self._keep(decoder, file)
+                shown = await self._keep(decoder, file, room)
         except NoText as error:
             self._write("a file holds no text", file, level="info", cause=error.why or None)
             return SeenFile(why=error.why)
@@ -222,6 +241,8 @@ class FileReader:
                 why=error.why if isinstance(error, errors.FileFailed) else errors.FileUnreachable.why
             )
         self._write("a file was read", file, level="info")
+        if shown is not None:
+            return SeenFile(shown=shown)
         return await self._kept(file) or SeenFile(why=errors.FileFailed.why)
 
     async def _fetch(self, file: _File, decoder: Decoder) -> None:
@@ -235,19 +256,47 @@ class FileReader:
                     raise errors.FileTooLarge(f"it has {max(size, decoder.size)} bytes")
 
     def _most(self, decoder: Decoder) -> int:
+        if decoder.pictured:
+            return MOST_BYTES
         return self._limits.packed if decoder.packed else self._limits.most
 
-    async def _keep(self, decoder: Decoder, file: _File) -> None:
-        """Put a text away without our secrets. Interrupted, it is done before anything else is: a removal finds it."""
-        clean = await asyncio.to_thread(lambda: self._redact(text.clean(decoder.end())))
+    async def _keep(self, decoder: Decoder, file: _File, room: int) -> Shown | None:
+        """Put a text away without our secrets, or a picture that has none of them."""
+        if decoder.pictured:
+            picture = await asyncio.to_thread(self._picture, decoder.data, room)
+            await self._put(base64.b64encode(decoder.data).decode(), file, file.picture)
+            return Shown(file.picture, picture.type, decoder.size, picture.tokens)
+        await self._put(
+            await asyncio.to_thread(lambda: self._redact(text.clean(decoder.end()))), file, file.name
+        )
+        return None
+
+    def _picture(self, data: bytes, room: int) -> Picture:
+        """The picture that can be shown of a file. Raises `NoText`."""
+        picture = picture_of(data)
+        if picture is None or not self._limits.pictures:
+            raise NoText
+        if max(picture.width, picture.height) > SIDE:
+            raise NoText(f"it has more than {SIDE:,} pixels on a side")
+        if len(data) > room:
+            raise NoText(f"the pictures of one message may have {size_in_words(TOGETHER)} together")
+        for at in range(0, len(data), _AT_ONCE):
+            # What the file says beside what it shows.
+            words = data[at : at + _AT_ONCE + _OVERLAP].decode("latin-1")
+            if self._redact(words) != words:
+                raise NoText("it holds one of my own secrets")
+        return picture
+
+    async def _put(self, words: str, file: _File, name: str) -> None:
+        """Keep an artifact. Interrupted, it is done before anything else is: a removal finds it."""
         putting = asyncio.ensure_future(
             self._artifacts.put(
-                clean,
+                words,
                 chat_key=file.inbound.chat_key,
                 request_id=file.inbound.request_id,
                 tool=STEP,
                 tool_use_id=file.name,
-                artifact_id=file.name,
+                artifact_id=name,
             )
         )
         try:
@@ -257,12 +306,15 @@ class FileReader:
             raise
 
     async def _kept(self, file: _File) -> SeenFile | None:
-        """The part of a file that is kept; None where nothing is."""
+        """The part of a file's text that is kept; None where nothing is."""
+        page = await self._page(file, file.name)
+        return SeenFile(file.name, page.characters, page.lines, page.text) if page is not None else None
+
+    async def _page(self, file: _File, artifact: str) -> ArtifactPage | None:
         try:
-            page = await self._artifacts.read(file.name, file.inbound.chat_key, offset=0, limit=HEAD)
+            return await self._artifacts.read(artifact, file.inbound.chat_key, offset=0, limit=HEAD)
         except (errors.ToolError, errors.StorageError):
             return None
-        return SeenFile(file.name, page.characters, page.lines, page.text)
 
     # ------------------------------------------------------------ what is on file
 
@@ -277,7 +329,8 @@ class FileReader:
 
     async def _record(self, file: _File, took: float, seen: SeenFile) -> None:
         refused = {"refused": True} if seen.refused else {}
-        result = {"read": True} if seen.artifact is not None else {"read": False, "why": seen.why} | refused
+        shown = {"shown": dataclasses.asdict(seen.shown)} if seen.shown is not None else {}
+        result = {"read": True} | shown if seen.read else {"read": False, "why": seen.why} | refused
         now = self._clock.now()
         step = StepRecord(file.inbound.request_id, file.name, "tool", STEP, now - took, now, result)
         try:
@@ -301,9 +354,10 @@ class FileReader:
         )
 
 
-def artifact_id(request_id: str, at: int, attachment: Attachment) -> str:
-    """The id of a file's artifact: a ULID of the moment of its message, always the same."""
-    number = int.from_bytes(hashlib.sha256(f"{request_id} {at} {attachment.ref}".encode()).digest()[:_MOMENT])
+def artifact_id(request_id: str, at: int, attachment: Attachment, kind: str = "") -> str:
+    """The id of a file's artifact of a kind: a ULID of the moment of its message, always the same."""
+    named = f"{request_id} {at} {attachment.ref}{kind and ' '}{kind}"
+    number = int.from_bytes(hashlib.sha256(named.encode()).digest()[:_MOMENT])
     tail = "".join(_CROCKFORD[number >> shift & 31] for shift in range(75, -1, -5))
     return request_id[:_MOMENT] + tail
 
@@ -316,9 +370,10 @@ def size_in_words(size: int) -> str:
 
 
 def _recorded(name: str, result: Json) -> SeenFile:
-    """The outcome that a step tells; of a file that was read, its name alone."""
+    """The outcome that a step tells; of a file whose text was read, its name alone."""
     if result.get("read"):
-        return SeenFile(name)
+        shown = result.get("shown")
+        return SeenFile(shown=Shown(**shown)) if isinstance(shown, dict) else SeenFile(name)
     why = str(result.get("why") or "")
     # Steps of earlier versions say it by the sentence alone.
     return SeenFile(why=why, refused=bool(result.get("refused")) or why == "memory was short")

@@ -8,10 +8,13 @@ from collections.abc import Callable, Mapping
 
 from bot.gateway import office_text
 from bot.gateway.office_text import NoText
+from bot.gateway.pictures import is_picture
 from bot.tools import text_encoding
 
 __all__ = ["Decoder", "NoText"]
 
+_MARK = 16
+"""Bytes by which a picture is known."""
 LOOKED_AT = 65_536
 """Bytes by which a file is told: its first piece."""
 _PDF = b"%PDF-"  # may be text from end to end, and says nothing so
@@ -39,6 +42,15 @@ class Decoder:
         return self._bytes.startswith(office_text.MAGIC)
 
     @property
+    def pictured(self) -> bool:
+        """True if it is a picture, which has no text."""
+        return is_picture(bytes(self._bytes[:_MARK]))
+
+    @property
+    def data(self) -> bytes:
+        return bytes(self._bytes)
+
+    @property
     def size(self) -> int:
         """The bytes so far."""
         return len(self._bytes)
@@ -52,6 +64,8 @@ class Decoder:
         """The whole text. Takes long: not for the event loop's thread."""
         self._look()
         data = bytes(self._bytes)
+        if self.pictured:
+            raise NoText
         return office_text.text_of(data, self._most) if self.packed else _decoded(data)
 
     def _look(self) -> None:
@@ -59,7 +73,7 @@ class Decoder:
         head = bytes(self._bytes[:LOOKED_AT])
         if head.startswith(_OLE):
             raise NoText(OLD_OFFICE)
-        if self.packed:
+        if self.packed or self.pictured:
             return
         if head.startswith(_PDF) or text_encoding.no_text(head[: text_encoding.SNIFF]) not in {
             None,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Inbox, InboxRecord
-from bot.gateway.attachments import may_hold_text
+from bot.gateway.attachments import may_be_read
 
 
 def plain(inbound: Inbound) -> bool:
@@ -37,7 +37,7 @@ def joins(other: Inbound, running: Inbound) -> bool:
     are told of below an answer of their own.
     """
     files = other.attachments
-    if files and (other.kind != "message" or not all(map(may_hold_text, files))):
+    if files and (other.kind != "message" or not all(map(may_be_read, files))):
         return False
     return follows(other, running) and bool(files or other.says)
 

@@ -89,7 +89,7 @@ class Reading:
         """Read the files of all its messages; whether these say anything then, or did before a crash."""
         for inbound in (one for one in turn.all if one.attachments):
             await self._unless_stopped(turn, partial(self.seen, turn, inbound))
-        read = [one.artifact for inbound in turn.left for one in turn.seen.get(inbound.request_id, ())]
+        read = [one.read for inbound in turn.left for one in turn.seen.get(inbound.request_id, ())]
         if any(read) or any(inbound.says for inbound in turn.left):
             return True
         return turn.first.request_id in await self._agent.cut_off(turn.first.chat_key)

@@ -16,7 +16,7 @@ from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.journal import ANSWERED, FAILED, STOPPED, InboxEnd, InboxWrites, Journal
 from bot.contracts.outbound import Address
 from bot.gateway.approvals import ApprovalService
-from bot.gateway.attachments import FileReader, may_hold_text, unseen
+from bot.gateway.attachments import FileReader, may_be_read, unseen
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.commands import CUT_OFF, Commands
 from bot.gateway.conversation import (
@@ -246,7 +246,7 @@ class TurnRunner:
         if first.kind == "edit":
             return Ending(CAME_TOO_LATE)
         attachments = [one for inbound in turn.plan.all for one in inbound.attachments]
-        if any(map(may_hold_text, attachments)):
+        if any(map(may_be_read, attachments)):
             return await self._turn(turn)
         return _unanswered(turn, unseen(attachments, full=self._files.full, log=self._log))
 

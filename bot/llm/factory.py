@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 
 from bot import errors
+from bot.contracts.artifacts import Artifacts
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.model import Model
+from bot.llm.attached import AttachedFiles
 from bot.llm.log import LoggedModel
 from bot.llm.prices import PriceTable
 from bot.llm.retry import RetryingModel
@@ -32,8 +34,10 @@ def build_model(
     log_payload: bool = False,
     prices: PriceTable | None = None,
     pace: float = 1.0,
+    artifacts: Artifacts | None = None,
 ) -> Model:
-    """The model of `llm` in ship.json: logged, and asked again where that helps. Raises `errors.ConfigError`.
+    """The model of `llm` in ship.json: logged, and asked again where that helps. `artifacts` has files that it is shown. Raises
+    `errors.ConfigError`.
 
     Building Anthropic's imports its library, which takes seconds: not on a running event loop.
     """
@@ -45,6 +49,8 @@ def build_model(
         prices=prices,
         pace=pace,
     )
+    if artifacts is not None:
+        model = AttachedFiles(model, artifacts)
     logged = LoggedModel(model, log=log, ids=ids, clock=clock, messages=log_messages, payload=log_payload)
     return RetryingModel(logged, clock=clock, rng=rng, log=log)
 

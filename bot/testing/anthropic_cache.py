@@ -27,6 +27,10 @@ def plain(value: Any) -> str:
     return _written(unmarked(value)) if '"cache_control"' in words else words
 
 
+IMAGE_TOKENS = 1_600
+"""However many bytes it has."""
+
+
 def count_characters(words: str) -> int:
     """Four characters are a token; a block is one at least."""
     return max(1, len(words) // 4)
@@ -66,7 +70,7 @@ def parts_of(body: Json, count: Callable[[str], int]) -> list[Part]:
     for prefix, block, may in _raw_parts(body):
         words = plain(block)
         digest = hashlib.sha256(f"{digest}\n{prefix}\n{words}".encode("utf-8", "replace")).hexdigest()
-        end += count(words)
+        end += _tokens(block, words, count)
         parts.append(Part(digest, end, _ttl(block)))
         last = len(parts) - 1 if may else last
     automatic = body.get("cache_control")
@@ -85,7 +89,11 @@ def _ttl(block: Json) -> str | None:
 
 
 def tokens_of(body: Json, count: Callable[[str], int]) -> int:
-    return sum(count(plain(block)) for _, block, _ in _raw_parts(body))
+    return sum(_tokens(block, plain(block), count) for _, block, _ in _raw_parts(body))
+
+
+def _tokens(block: Json, words: str, count: Callable[[str], int]) -> int:
+    return IMAGE_TOKENS if block.get("type") == "image" else count(words)
 
 
 class PromptCache:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,17 @@ _BLOCK_FIELDS: Mapping[str, frozenset[str]] = {
     "search_result": frozenset({"type", "source", "title", "content", "citations", "cache_control"}),
     "tool_reference": frozenset({"type", "tool_name", "cache_control"}),
 }
+MAX_IMAGE = 5 * 1024 * 1024
+_MEDIA: Mapping[str, Mapping[str, bytes]] = {
+    "image": {
+        "image/png": b"\x89PNG\r\n\x1a\n",
+        "image/jpeg": b"\xff\xd8\xff",
+        "image/gif": b"GIF8",
+        "image/webp": b"RIFF",
+    },
+    "document": {"application/pdf": b"%PDF-"},
+}
+"""What is shown as it is: its kinds, and how each begins."""
 _USER_ONLY = frozenset({"tool_result", "image", "document", "search_result"})
 _ASSISTANT_ONLY = frozenset({"tool_use", "thinking", "redacted_thinking"})
 _CONTENT_FIELDS = frozenset({"role", "content"})
@@ -254,8 +266,28 @@ def _block(place: str, block: Any, leave: Leave) -> None:
         _call(place, block)
     elif kind == "tool_result":
         _result(place, block, leave)
+    elif kind in _MEDIA:
+        _media(place, kind, block.get("source"))
     elif kind == "thinking" and not (isinstance(block.get("thinking"), str) and block.get("signature")):
         raise Refused(f"{place}.thinking.signature: Field required")
+
+
+def _media(place: str, kind: str, source: Any) -> None:
+    if not isinstance(source, dict) or source.get("type") != "base64":
+        raise Refused(f"{place}.{kind}.source: Field required")
+    if source.get("media_type") not in _MEDIA[kind]:
+        raise Refused(f"{place}.{kind}.source.base64.media_type: Input should be {_MEDIA[kind]}")
+    data = str(source.get("data"))
+    if kind == "image" and len(data) > MAX_IMAGE:
+        raise Refused(
+            f"{place}.{kind}.source.base64: image exceeds 5 MB maximum: {len(data)} bytes > {MAX_IMAGE} bytes"
+        )
+    try:
+        raw = base64.b64decode(data, validate=True)
+    except ValueError:
+        raise Refused(f"{place}.{kind}.source.base64.data: invalid base64 data") from None
+    if not raw.startswith(_MEDIA[kind][source["media_type"]]):
+        raise Refused("Could not process image")
 
 
 def _call(place: str, block: Json) -> None:

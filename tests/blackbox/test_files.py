@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import signal
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import reply, text, tool_use
 from tests.blackbox.conftest import ANN, World, eventually, whole
 from tests.unit.gateway.office_files import docx, xlsx
+from tests.unit.gateway.picture_files import png
 
 LOG = "".join(f"{n:05} 日志 line {n} שורה\n" for n in range(8_000)).encode()
 NAME = "日志 1.log"
@@ -35,6 +37,14 @@ class Sender:
             return ts
         sent = self.server.say(words, media="document", data=data, file_name=name)
         return str(sent["message"]["message_id"])
+
+    async def show(self, words: str, data: bytes) -> str:
+        """A picture, as each platform sends one."""
+        if self.channel == "slack":
+            file = self.server.add_file("照片.png", data)
+            ts: str = await self.server.say(words, channel="D0ANN", user=ANN, files=[file])
+            return ts
+        return str(self.server.say(words, media="photo", data=data)["message"]["message_id"])
 
     async def say(self, words: str, *, thread: str) -> None:
         if self.channel == "slack":
@@ -292,3 +302,59 @@ async def test_without_the_right_to_read_files_people_hear_it_each_time_and_oper
         )
     await world.sent()
     assert [one[:50] for one in world.texts()] == ["On Slack I cannot read files that people send: the"]
+def pictures(body: Any) -> list[bytes]:
+    """The pictures that the model was shown, as it got them."""
+    found = (
+        block for message in body["messages"] for block in message["content"] if block["type"] == "image"
+    )
+    return [base64.b64decode(block["source"]["data"]) for block in found]
+
+
+async def test_a_picture_is_shown_to_the_model_as_it_is_and_again_in_the_next_turn(
+    world: World, sender: Sender
+) -> None:
+    data = png(640, 480, more=b"\xff" * 200_000)
+    await world.start()
+    world.model.script(lambda body: f"{len(pictures(body))} seen")
+    root = await sender.show("what is this?", data)
+    assert await sender.heard(1) == ["1 seen"]
+    assert pictures(world.model.bodies[0]) == [data]
+    await sender.say("and its colour?", thread=root)
+    assert (await sender.heard(2))[-1] == "1 seen"
+    assert pictures(world.model.bodies[-1]) == [data]
+    assert sender.fetched() == 1
+    first, second = world.model.bodies[0]["messages"], world.model.bodies[-1]["messages"]
+    assert unmarked(second[0]) == unmarked(first[0])
+    transcripts = (world.root / ".ship" / "transcripts").glob("*/*.jsonl")
+    assert sum(path.stat().st_size for path in transcripts) < 100_000
+
+
+def unmarked(message: Any) -> Any:
+    return [{key: one[key] for key in one if key != "cache_control"} for one in message["content"]]
+
+
+async def test_a_picture_outlives_a_kill_and_goes_with_its_message(world: World) -> None:
+    world.only("slack")
+    sender = Sender(world, "slack")
+    await world.start()
+    gate = asyncio.Event()
+
+    async def slow(_: Any) -> str:
+        await gate.wait()
+        return "too late"
+
+    world.model.script(slow)
+    root = await sender.show("look", png(64, 48))
+    await world.model.until(lambda: len(world.model.requests) == 1)
+    transcripts = world.root / ".ship" / "transcripts"
+    await eventually(lambda: any(b'"attached"' in one.read_bytes() for one in transcripts.glob("*/*.jsonl")))
+    await world.process.kill()
+    gate.set()
+    world.model.script(lambda body: f"{len(pictures(body))} seen")
+    await world.start()
+    assert await sender.heard(1) == ["1 seen"]
+    assert sender.fetched() == 1
+    await world.slack.delete("D0ANN", root)
+    await eventually(lambda: not artifacts(world))
+    await sender.say("and now?", thread=root)
+    assert (await sender.heard(2))[-1] == "0 seen"

@@ -9,16 +9,20 @@ from typing import Any
 
 from bot.agent import reattach, showing
 from bot.agent.reattach import DroppedMessages
+from bot.context import blocks, masking
 from bot.context.deletions import REMOVED
 from bot.contracts.agent import TurnRequest
-from bot.contracts.inbound import Attachment, Inbound, SeenFile
+from bot.contracts.inbound import Attachment, Inbound, SeenFile, Shown
+from bot.contracts.provenance import Taint
 from bot.testing.model import reply, tool_use
+from bot.tools.permissions import taint
 from tests.unit.agent.conftest import KEY, Added, Bench
 from tests.unit.agent.test_deletions import remove
 from tests.unit.agent.test_recording import again
 from tests.unit.agent.test_resume import killed_while_asking
 
 FILE = Attachment(kind="file", name="日志.log", size=20, ref="f1")
+PICTURE = SeenFile(shown=Shown("01ARZ3NDEKTSV4RRFFQ69G5FAW", "image/png", 4_000, 1_234))
 SEEN = SeenFile("01ARZ3NDEKTSV4RRFFQ69G5FAV", 9_000, 40, "error 42 in line 7")
 
 
@@ -40,7 +44,7 @@ class Files:
 
 
 def request(bench: Bench, files: Files, words: str = "what is this?", **more: Any) -> TurnRequest:
-    inbound = bench.inbound(words, attachments=(FILE,))
+    inbound = bench.inbound(words, attachments=(FILE,) * len(files.seen))
     return TurnRequest(
         inbound.request_id, KEY, inbound=inbound, reply=bench.chat, arrivals=Added(files=files), **more
     )
@@ -163,3 +167,84 @@ async def test_what_a_person_said_is_told_without_what_their_files_hold(bench: B
     await bench.pool.run(request(bench, Files()))
     assert showing.said(bench.model.requests[0].messages[0]) == "what is this?"
     assert SEEN.head in await bench.pool.history(KEY)
+
+
+# ------------------------------------------------------------ pictures
+
+
+def pictures(messages: Any) -> int:
+    return sum(block["type"] == "attached" for message in messages for block in message["content"])
+
+
+async def test_a_picture_stands_between_what_came_with_it_and_the_persons_words(bench: Bench) -> None:
+    await bench.pool.run(request(bench, Files(PICTURE)))
+    facts, held, picture, words = bench.model.requests[0].messages[0]["content"]
+    assert '"readable": true' in facts["text"]
+    row = json.loads(held["text"].split("\n")[1])
+    assert row == {
+        "name": "日志.log",
+        "size": 20,
+        "type": "image/png",
+        "shown": "below, in the order of these lines",
+    }
+    assert picture == blocks.attached(PICTURE.shown)  # type: ignore[arg-type]
+    assert words["text"] == "what is this?"
+    estimator, model = bench.deps.models.estimator, bench.deps.models.name
+    with_it = estimator.messages(model, bench.model.requests[0].messages[:1])
+    assert with_it > 1_234
+
+
+async def test_a_picture_is_foreign(bench: Bench) -> None:
+    await bench.pool.run(request(bench, Files(PICTURE)))
+    assert taint.seen(bench.model.requests[0].messages).taint == Taint.FOREIGN
+
+
+async def test_after_a_crash_a_picture_is_in_the_same_request_and_in_a_replay(bench: Bench) -> None:
+    files = Files(PICTURE)
+    asked = request(bench, files)
+    await killed_while_asking(bench, asked, 1)
+    assert (await bench.pool.run(asked)).status == "done"
+    assert bench.model.requests[0].messages == bench.model.requests[1].messages
+    assert len(files.asked) == 1
+    await bench.pool.flush()
+    found = await again(bench, asked.request_id)
+    assert all(call.exact for call in found.calls)
+
+
+async def test_a_removed_message_takes_its_picture_along(bench: Bench) -> None:
+    asked = request(bench, Files(PICTURE))
+    await bench.pool.run(asked)
+    assert asked.inbound is not None
+    assert asked.inbound.message_id is not None
+    await remove(bench, asked.inbound.message_id, asked.request_id)
+    await bench.say("and now?")
+    assert pictures(bench.model.requests[-1].messages) == 0
+
+
+async def test_of_many_pictures_the_newest_stay_in_view_over_a_restart(bench: Bench) -> None:
+    for number in range(masking.CROWD + 2):
+        one = Shown(f"01ARZ3NDEKTSV4RRFFQ69G5F{number:02}", "image/png", 4_000, 100)
+        await bench.pool.run(request(bench, Files(SeenFile(shown=one))))
+        assert pictures(bench.model.requests[-1].messages) <= masking.CROWD + 1
+    shown = pictures(bench.model.requests[-1].messages)
+    assert shown == masking.KEPT_FILES + 1
+    last = bench.model.requests[-1].messages
+    gone = masking.GONE.format("image/png")
+    assert json.dumps(last).count(gone) == masking.CROWD + 2 - shown
+    bench.restart()
+    await bench.say("and now?")
+    both = (bench.model.requests[-1].messages[: len(last) - 1], last[:-1])
+    before, after = ([[*map(blocks.unmarked, one["content"])] for one in messages] for messages in both)
+    assert before == after
+
+
+async def test_a_compacted_history_has_no_picture_and_no_pointer_to_one(bench: Bench) -> None:
+    await bench.pool.run(request(bench, Files(PICTURE, SEEN)))
+    dropped = bench.model.requests[0].messages
+    (words,) = reattach.attached(DroppedMessages(dropped, []), bench.deps)
+    assert str(PICTURE.shown.artifact) not in words  # type: ignore[union-attr]
+
+
+async def test_a_picture_is_told_to_people_as_a_file(bench: Bench) -> None:
+    await bench.pool.run(request(bench, Files(PICTURE)))
+    assert "Person: [file]" in await bench.pool.history(KEY)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bot.context import blocks, estimate, masking
 from bot.context.masking import KEPT_TOKENS, Pointer, masks, placeholder
 from bot.contracts.base import Json, Message
+from bot.contracts.inbound import Shown
 from tests.shares import examples
 
 LONG = "\n".join(f"Zeile {number} 見た 👀" for number in range(60))
@@ -144,3 +145,33 @@ def test_only_contents_of_old_results_that_age_change_and_the_rest_stays_byte_fo
             assert {**result["content"][0], "content": ""} == {**plain["content"][0], "content": ""}
         else:
             assert result == plain
+
+
+def shown(number: int, size: int = 1_000) -> list[Message]:
+    """A message with a picture, and its answer."""
+    picture = blocks.attached(Shown(f"A{number}", "image/png", size, 100))
+    return [
+        {"role": "user", "content": [picture, {"type": "text", "text": "look"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "seen"}]},
+    ]
+
+
+def test_pictures_go_but_the_newest_and_those_without_an_answer() -> None:
+    messages = [one for number in range(6) for one in shown(number)]
+    gone = masking.GONE.format("image/png")
+    assert old(messages) == {"A0": gone, "A1": gone}
+    assert old(messages[:-1]) == {"A0": gone, "A1": gone}
+    unanswered = [one for number in range(6) for one in shown(number)[:1]]
+    assert old(unanswered) == {}
+    masked = [blocks.masked(one, old(messages)) for one in messages]
+    assert masked[0]["content"][0] == {"type": "text", "text": gone}
+    assert masked[4] is messages[4]
+    assert old(masked) == {}
+
+
+def test_large_pictures_go_before_small_ones() -> None:
+    messages = [*shown(0), *shown(1, masking.KEPT_BYTES), *shown(2)]
+    assert sorted(old(messages)) == ["A0", "A1"]
+    assert masking.crowded(messages)
+    assert not masking.crowded(shown(0) * masking.CROWD)
+    assert masking.crowded(shown(0) * (masking.CROWD + 1))

@@ -158,11 +158,11 @@ async def test_what_turns_out_to_be_no_text_later_on_is_not_kept(bench: Bench) -
     )
 
 
-async def test_photos_and_what_has_no_name_are_not_asked_for(bench: Bench) -> None:
-    photo = Attachment(kind="photo", ref="p1")
-    assert await seen(bench, photo, file(ref=None)) == (SeenFile(), SeenFile())
+async def test_videos_and_what_has_no_name_are_not_asked_for(bench: Bench) -> None:
+    video = Attachment(kind="video", ref="p1")
+    assert await seen(bench, video, file(ref=None)) == (SeenFile(), SeenFile())
     assert bench.tele.fetched == []
-    assert "I cannot open photos or files of this kind" in bench.tele.texts[0]
+    assert "I cannot open videos or files of this kind" in bench.tele.texts[0]
 
 
 async def test_only_the_first_files_of_a_message_are_read(bench: Bench) -> None:

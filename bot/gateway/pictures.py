@@ -1,0 +1,105 @@
+"""Pictures that a model can be shown, told by their first bytes, with their size in pixels. Nothing is unpacked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+MOST_BYTES = 3_750_000
+"""Bytes of one picture: in base64 they are 5 MB, which is what the provider takes."""
+SIDE = 8_000
+"""Pixels of a side, at the most."""
+_SHRUNK = 1_568
+"""The provider makes the longer side as small as this."""
+_PIXELS_PER_TOKEN = 750
+_MOST_TOKENS = 1_600
+_START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
+"""Marks of a JPEG without a length behind them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    type: str
+    width: int
+    height: int
+
+    @property
+    def tokens(self) -> int:
+        """What it takes of a request."""
+        scale = min(1.0, _SHRUNK / max(self.width, self.height))
+        return min(_MOST_TOKENS, round(self.width * scale * self.height * scale / _PIXELS_PER_TOKEN) + 1)
+
+
+def is_picture(head: bytes) -> bool:
+    """True if bytes are the beginning of a picture of a kind that can be shown."""
+    return _kind(head) is not None
+
+
+def picture_of(data: bytes) -> Picture | None:
+    """The picture that these bytes are; None where they are none, or damaged at their beginning."""
+    kind = _kind(data)
+    sides = _SIDES[kind](data) if kind is not None else None
+    if kind is None or sides is None or min(sides) < 1:
+        return None
+    return Picture(kind, *sides)
+
+
+def _kind(head: bytes) -> str | None:
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if head.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else None
+
+
+def _png(data: bytes) -> tuple[int, int] | None:
+    if data[12:16] != b"IHDR" or len(data) < 24:
+        return None
+    return int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
+
+
+def _gif(data: bytes) -> tuple[int, int] | None:
+    return (
+        (int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little"))
+        if len(data) > 10
+        else None
+    )
+
+
+def _webp(data: bytes) -> tuple[int, int] | None:
+    if len(data) < 30:
+        return None
+    if data[12:16] == b"VP8X":
+        return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
+    if data[12:16] == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if data[12:16] == b"VP8 ":
+        return int.from_bytes(data[26:28], "little") & 0x3FFF, int.from_bytes(data[28:30], "little") & 0x3FFF
+    return None
+
+
+def _jpeg(data: bytes) -> tuple[int, int] | None:
+    at = 2
+    while at + 9 < len(data):
+        if data[at] != 0xFF:
+            return None
+        mark = data[at + 1]
+        if mark in _START_OF_FRAME:
+            return int.from_bytes(data[at + 7 : at + 9]), int.from_bytes(data[at + 5 : at + 7])
+        # Before a mark any number of the first byte may stand.
+        at += (
+            1 if mark == 0xFF else 2 if mark in _ALONE else 2 + max(2, int.from_bytes(data[at + 2 : at + 4]))
+        )
+    return None
+
+
+_SIDES: Mapping[str, Callable[[bytes], tuple[int, int] | None]] = {
+    "image/png": _png,
+    "image/jpeg": _jpeg,
+    "image/gif": _gif,
+    "image/webp": _webp,
+}
