@@ -302,6 +302,8 @@ async def test_without_the_right_to_read_files_people_hear_it_each_time_and_oper
         )
     await world.sent()
     assert [one[:50] for one in world.texts()] == ["On Slack I cannot read files that people send: the"]
+
+
 def pictures(body: Any) -> list[bytes]:
     """The pictures that the model was shown, as it got them."""
     found = (
