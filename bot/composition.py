@@ -392,7 +392,11 @@ def gateway_deps(services: Services, channels: Mapping[str, Channel]) -> Gateway
             limits=settings.delivery.limits,
             jobs=JobLimits(planned.max_per_chat, 60.0 * planned.min_minutes, 60.0 * planned.grace_minutes),
             files=FileLimits(
-                files.max_bytes, files.max_packed_bytes, files.per_message, pictures=files.pictures
+                files.max_bytes,
+                files.max_packed_bytes,
+                files.per_message,
+                pictures=files.pictures,
+                pages=files.pdf_pages,
             ),
             previewing=Previewing.of(settings.channels, lambda words: redact(redact.settled(words))),
         ),

@@ -355,9 +355,11 @@ class Files(StrictModel):
     max_bytes: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000_000
     """Bytes of text in one file. A larger text file is not read; of an office file as much is."""
     max_packed_bytes: Annotated[int, Field(ge=1, le=20_000_000)] = 5_000_000
-    """Bytes of one office file; a larger one is not read."""
+    """Bytes of one office file or PDF; a larger one is not read."""
     pictures: bool = True
     """Show pictures to the model. Turn it off where the model cannot see any."""
+    pdf_pages: Annotated[int, Field(ge=0, le=100)] = 20
+    """Pages of a PDF that the model is shown as it is; of a longer one it gets the text alone. With 0 none is shown."""
     per_message: Annotated[int, Field(ge=0, le=50)] = 5
     """Files of one message, the first ones; with 0 none is read."""
 

@@ -22,6 +22,7 @@ from bot.contracts.channel import Channel, Files, Manifest
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.inbound import Attachment, Inbound, SeenFile, Shown
 from bot.contracts.journal import StepRecord, Steps
+from bot.gateway import pdf
 from bot.gateway.file_text import Decoder, NoText
 from bot.gateway.pictures import MOST_BYTES, SIDE, Picture, picture_of
 
@@ -87,8 +88,9 @@ STEP = "attachment"
 """The name of the step, and what the artifact says of who has made it."""
 HEAD = 2_000
 """Characters of a file that the model is shown."""
+SECRETIVE = "it holds one of my own secrets"
 TOGETHER = 10_000_000
-"""Bytes of the pictures of one message."""
+"""Bytes of the pictures and PDFs of one message."""
 _AT_ONCE = 262_144
 _OVERLAP = 4_096
 """Bytes of a picture in which secrets are looked for at once, and those of the next that are looked at with them."""
@@ -114,6 +116,8 @@ class Limits:
     seconds: float = 45.0
     pictures: bool = True
     """Whether pictures are shown to the model."""
+    pages: int = 20
+    """Pages of a PDF that is shown to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +215,10 @@ class FileReader:
         """
         if known is not None and not known.read:
             return known
-        if known is not None and known.shown is not None:
-            return known if await self._page(file, known.shown.artifact) is not None else GONE
-        if (kept := await self._kept(file)) is not None:
-            return kept
+        kept = await self._kept(file) if known is None or known.artifact is not None else SeenFile()
+        shown = known.shown if known is not None else None
+        if kept is not None and (shown is None or await self._page(file, shown.artifact) is not None):
+            return dataclasses.replace(kept, shown=shown)
         if known is not None:
             return GONE  # what was kept of it has gone since
         began = self._clock.monotonic()
@@ -241,9 +245,10 @@ class FileReader:
                 why=error.why if isinstance(error, errors.FileFailed) else errors.FileUnreachable.why
             )
         self._write("a file was read", file, level="info")
-        if shown is not None:
-            return SeenFile(shown=shown)
-        return await self._kept(file) or SeenFile(why=errors.FileFailed.why)
+        kept = await self._kept(file)
+        if kept is None and shown is None:
+            return SeenFile(why=errors.FileFailed.why)
+        return dataclasses.replace(kept or SeenFile(), shown=shown)
 
     async def _fetch(self, file: _File, decoder: Decoder) -> None:
         """Hand the bytes of a file on. What it is shows in its first piece, so of one that holds no text there is no more."""
@@ -258,18 +263,37 @@ class FileReader:
     def _most(self, decoder: Decoder) -> int:
         if decoder.pictured:
             return MOST_BYTES
-        return self._limits.packed if decoder.packed else self._limits.most
+        return self._limits.packed if decoder.packed or decoder.documented else self._limits.most
 
     async def _keep(self, decoder: Decoder, file: _File, room: int) -> Shown | None:
         """Put a text away without our secrets, or a picture that has none of them."""
         if decoder.pictured:
             picture = await asyncio.to_thread(self._picture, decoder.data, room)
-            await self._put(base64.b64encode(decoder.data).decode(), file, file.picture)
-            return Shown(file.picture, picture.type, decoder.size, picture.tokens)
+            return await self._shown(file, decoder.data, picture.type, picture.tokens)
+        if decoder.documented:
+            return await self._keep_pdf(decoder.data, file, room)
         await self._put(
             await asyncio.to_thread(lambda: self._redact(text.clean(decoder.end()))), file, file.name
         )
         return None
+
+    async def _keep_pdf(self, data: bytes, file: _File, room: int) -> Shown | None:
+        """Put the text of a PDF away; one that is short is shown too. Raises `NoText` where it would be neither."""
+        found = await pdf.read(data, self._limits.most)
+        words = await asyncio.to_thread(lambda: self._redact(text.clean(found.text)))
+        fits = found.pages <= self._limits.pages and len(data) <= min(room, pdf.SHOWN_BYTES)
+        # Its text is packed: a secret in it shows only here.
+        clean = words == found.text and await asyncio.to_thread(self._clean, data)
+        if not words.strip() and not (fits and clean):
+            raise NoText(SECRETIVE if fits else f"it has {found.pages} pages and no text that could be read")
+        shown = await self._shown(file, data, "application/pdf", found.tokens) if fits and clean else None
+        if words.strip():
+            await self._put(words, file, file.name)
+        return shown
+
+    async def _shown(self, file: _File, data: bytes, kind: str, tokens: int) -> Shown:
+        await self._put(base64.b64encode(data).decode(), file, file.picture)
+        return Shown(file.picture, kind, len(data), tokens)
 
     def _picture(self, data: bytes, room: int) -> Picture:
         """The picture that can be shown of a file. Raises `NoText`."""
@@ -280,12 +304,16 @@ class FileReader:
             raise NoText(f"it has more than {SIDE:,} pixels on a side")
         if len(data) > room:
             raise NoText(f"the pictures of one message may have {size_in_words(TOGETHER)} together")
-        for at in range(0, len(data), _AT_ONCE):
-            # What the file says beside what it shows.
-            words = data[at : at + _AT_ONCE + _OVERLAP].decode("latin-1")
-            if self._redact(words) != words:
-                raise NoText("it holds one of my own secrets")
+        if not self._clean(data):
+            raise NoText(SECRETIVE)
         return picture
+
+    def _clean(self, data: bytes) -> bool:
+        """True if bytes hold no secret of ours, as what a file says beside what it shows may."""
+        pieces = (
+            data[at : at + _AT_ONCE + _OVERLAP].decode("latin-1") for at in range(0, len(data), _AT_ONCE)
+        )
+        return all(self._redact(words) == words for words in pieces)
 
     async def _put(self, words: str, file: _File, name: str) -> None:
         """Keep an artifact. Interrupted, it is done before anything else is: a removal finds it."""
@@ -329,7 +357,9 @@ class FileReader:
 
     async def _record(self, file: _File, took: float, seen: SeenFile) -> None:
         refused = {"refused": True} if seen.refused else {}
-        shown = {"shown": dataclasses.asdict(seen.shown)} if seen.shown is not None else {}
+        shown: Json = {}
+        if seen.shown is not None:
+            shown = {"shown": dataclasses.asdict(seen.shown), "text": seen.artifact is not None}
         result = {"read": True} | shown if seen.read else {"read": False, "why": seen.why} | refused
         now = self._clock.now()
         step = StepRecord(file.inbound.request_id, file.name, "tool", STEP, now - took, now, result)
@@ -373,7 +403,9 @@ def _recorded(name: str, result: Json) -> SeenFile:
     """The outcome that a step tells; of a file whose text was read, its name alone."""
     if result.get("read"):
         shown = result.get("shown")
-        return SeenFile(shown=Shown(**shown)) if isinstance(shown, dict) else SeenFile(name)
+        if not isinstance(shown, dict):
+            return SeenFile(name)
+        return SeenFile(name if result.get("text") else None, shown=Shown(**shown))
     why = str(result.get("why") or "")
     # Steps of earlier versions say it by the sentence alone.
     return SeenFile(why=why, refused=bool(result.get("refused")) or why == "memory was short")

@@ -17,7 +17,7 @@ _MARK = 16
 """Bytes by which a picture is known."""
 LOOKED_AT = 65_536
 """Bytes by which a file is told: its first piece."""
-_PDF = b"%PDF-"  # may be text from end to end, and says nothing so
+_PDF = b"%PDF-"
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 OLD_OFFICE = "it is protected, or in an old Office format"
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
@@ -47,6 +47,11 @@ class Decoder:
         return is_picture(bytes(self._bytes[:_MARK]))
 
     @property
+    def documented(self) -> bool:
+        """True if it is a PDF, which is read elsewhere (`bot.gateway.pdf`)."""
+        return self._bytes.startswith(_PDF)
+
+    @property
     def data(self) -> bytes:
         return bytes(self._bytes)
 
@@ -64,7 +69,7 @@ class Decoder:
         """The whole text. Takes long: not for the event loop's thread."""
         self._look()
         data = bytes(self._bytes)
-        if self.pictured:
+        if self.pictured or self.documented:
             raise NoText
         return office_text.text_of(data, self._most) if self.packed else _decoded(data)
 
@@ -73,9 +78,9 @@ class Decoder:
         head = bytes(self._bytes[:LOOKED_AT])
         if head.startswith(_OLE):
             raise NoText(OLD_OFFICE)
-        if self.packed or self.pictured:
+        if self.packed or self.pictured or self.documented:
             return
-        if head.startswith(_PDF) or text_encoding.no_text(head[: text_encoding.SNIFF]) not in {
+        if text_encoding.no_text(head[: text_encoding.SNIFF]) not in {
             None,
             "binary file",
         }:

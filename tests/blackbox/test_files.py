@@ -15,7 +15,7 @@ from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import reply, text, tool_use
 from tests.blackbox.conftest import ANN, World, eventually, whole
 from tests.unit.gateway.office_files import docx, xlsx
-from tests.unit.gateway.picture_files import png
+from tests.unit.gateway.picture_files import pdf, png
 
 LOG = "".join(f"{n:05} 日志 line {n} שורה\n" for n in range(8_000)).encode()
 NAME = "日志 1.log"
@@ -360,3 +360,17 @@ async def test_a_picture_outlives_a_kill_and_goes_with_its_message(world: World)
     await eventually(lambda: not artifacts(world))
     await sender.say("and now?", thread=root)
     assert (await sender.heard(2))[-1] == "0 seen"
+
+
+async def test_a_pdf_is_shown_to_the_model_and_its_text_is_at_hand(world: World, sender: Sender) -> None:
+    data = pdf("first words", "second words")
+    await world.start()
+    world.model.script(lambda _: "seen")
+    await sender.send("what is this?", data, "报告.pdf")
+    assert await sender.heard(1) == ["seen"]
+    (shown,) = (one for one in world.model.bodies[0]["messages"][-1]["content"] if one["type"] == "document")
+    assert shown["source"]["media_type"] == "application/pdf"
+    assert base64.b64decode(shown["source"]["data"]) == data
+    row = held(world, 0)
+    assert row["text"] == "# Page 1\nfirst words\n\n# Page 2\nsecond words\n\n"
+    assert (row["name"], row["type"]) == ("报告.pdf", "application/pdf")

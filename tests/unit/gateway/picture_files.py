@@ -1,4 +1,4 @@
-"""Pictures of any size in few bytes."""
+"""Pictures of any size in few bytes, and PDFs of any number of pages."""
 
 from __future__ import annotations
 
@@ -41,3 +41,35 @@ def webp(kind: bytes, width: int, height: int) -> bytes:
         body = bytes(6) + struct.pack("<HH", width, height)
     data = b"WEBP" + kind + struct.pack("<I", len(body)) + body
     return b"RIFF" + struct.pack("<I", len(data)) + data
+
+
+def pdf(*pages: str, more: bytes = b"") -> bytes:
+    """A PDF with this text on its pages; `more` stands in it as a comment."""
+    count = len(pages)
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        f"<</Type/Pages/Count {count}/Kids[{' '.join(f'{4 + 2 * at} 0 R' for at in range(count))}]>>".encode(),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+    ]
+    for at, words in enumerate(pages):
+        shown = f"BT /F 12 Tf 20 20 Td ({words}) Tj ET".encode() if words else b""
+        objects += [
+            f"<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 200]/Resources<</Font<</F 3 0 R>>>>/Contents {5 + 2 * at} 0 R>>".encode(),
+            b"<</Length %d>>stream\n%s\nendstream" % (len(shown), shown),
+        ]
+    data, places = b"%PDF-1.4\n" + (b"%" + more + b"\n" if more else b""), []
+    for number, one in enumerate(objects, 1):
+        places.append(len(data))
+        data += b"%d 0 obj\n%s\nendobj\n" % (number, one)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    size = len(objects) + 1
+    return (
+        data
+        + b"xref\n0 %d\n0000000000 65535 f \n%strailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF"
+        % (
+            size,
+            table,
+            size,
+            len(data),
+        )
+    )

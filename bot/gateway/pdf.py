@@ -1,0 +1,56 @@
+"""PDFs that people send: how many pages they have, and their text."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.gateway.file_text import NoText
+
+SHOWN_BYTES = 7_000_000
+"""Bytes of one that is shown: in base64 they fit into an artifact."""
+PROTECTED = "it is protected by a password"
+_SECONDS = 30.0
+_PAGE_TOKENS = 1_600
+"""Each page is shown as a picture too."""
+_CHARACTERS_PER_TOKEN = 3
+_READER = Path(__file__).with_name("pdf_reader.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Pdf:
+    pages: int
+    text: str
+
+    @property
+    def tokens(self) -> int:
+        """What it takes of a request where it is shown."""
+        return self.pages * _PAGE_TOKENS + len(self.text) // _CHARACTERS_PER_TOKEN
+
+
+async def read(data: bytes, most: int) -> Pdf:
+    """Pages and text of a PDF, of the text `most` characters. Raises `NoText` where it cannot be read."""
+    reader = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-B", str(_READER), str(most), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}
+    )
+    try:
+        async with asyncio.timeout(_SECONDS):
+            told, _ = await reader.communicate(data)
+    except TimeoutError:
+        raise NoText from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            reader.kill()
+        await reader.wait()
+    head, _, words = told.decode("utf-8", "replace").partition("\n")
+    if not head:
+        raise NoText
+    facts = json.loads(head)
+    if facts.get("protected"):
+        raise NoText(PROTECTED)
+    return Pdf(facts["pages"], words)

@@ -1,0 +1,59 @@
+"""Pages and text of a PDF, read in a process of its own: run as a program, since the parser may take any time and memory.
+
+Standard input is the file. The first line of the output is JSON, `{"pages": n}` or `{"protected": true}`; behind it comes the text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+from typing import TextIO
+
+PAGES = 500
+"""Pages whose text is read."""
+_CPU_SECONDS = 20
+_BYTES = 1_000_000_000
+
+
+def limit() -> None:
+    """Bound what this process may take."""
+    import resource
+
+    for what, most in (
+        (resource.RLIMIT_CPU, _CPU_SECONDS),
+        (resource.RLIMIT_AS, _BYTES),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        with contextlib.suppress(
+            ValueError, OSError
+        ):  # where the system knows no such limit, or has a lower one
+            resource.setrlimit(what, (most, most))
+
+
+def tell(data: bytes, most: int, out: TextIO) -> None:
+    """Write what there is of a PDF, of its text `most` characters. Raises what the parser raises."""
+    import pypdf
+
+    reader = pypdf.PdfReader(io.BytesIO(data))
+    if reader.is_encrypted:
+        out.write('{"protected": true}\n')
+        return
+    out.write(json.dumps({"pages": len(reader.pages)}) + "\n")
+    out.flush()  # whatever becomes of the text
+    for number, page in zip(range(1, PAGES + 1), reader.pages, strict=False):
+        words = page.extract_text().strip()
+        if words:
+            words = f"# Page {number}\n{words}\n\n"
+            out.write(words[:most])
+            most -= len(words)
+        if most <= 0:
+            break
+    out.flush()
+
+
+if __name__ == "__main__":
+    limit()
+    tell(sys.stdin.buffer.read(), int(sys.argv[1]), io.TextIOWrapper(sys.stdout.buffer, "utf-8", "replace"))
