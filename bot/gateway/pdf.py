@@ -15,11 +15,11 @@ from bot.gateway.file_text import NoText
 SHOWN_BYTES = 7_000_000
 """Bytes of one that is shown: in base64 they fit into an artifact."""
 PROTECTED = "it is protected by a password"
-_SECONDS = 30.0
+SECONDS = 30.0
 _PAGE_TOKENS = 1_600
 """Each page is shown as a picture too."""
 _CHARACTERS_PER_TOKEN = 3
-_READER = Path(__file__).with_name("pdf_reader.py")
+READER = Path(__file__).with_name("pdf_reader.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +33,22 @@ class Pdf:
         return self.pages * _PAGE_TOKENS + len(self.text) // _CHARACTERS_PER_TOKEN
 
 
-async def read(data: bytes, most: int) -> Pdf:
-    """Pages and text of a PDF, of the text `most` characters. Raises `NoText` where it cannot be read."""
-    reader = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-B", str(_READER), str(most), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}
+async def read(data: bytes, most: int, *, reader: Path = READER, seconds: float = SECONDS) -> Pdf:
+    """Pages and text of a PDF, of the text `most` characters, by the program `reader`. Raises `NoText` where it cannot be read, or
+    not in that time.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-B", str(reader), str(most), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}
     )
     try:
-        async with asyncio.timeout(_SECONDS):
-            told, _ = await reader.communicate(data)
+        async with asyncio.timeout(seconds):
+            told, _ = await process.communicate(data)
     except TimeoutError:
         raise NoText from None
     finally:
         with contextlib.suppress(ProcessLookupError):
-            reader.kill()
-        await reader.wait()
+            process.kill()
+        await process.wait()
     head, _, words = told.decode("utf-8", "replace").partition("\n")
     if not head:
         raise NoText

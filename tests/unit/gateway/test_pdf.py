@@ -55,23 +55,20 @@ async def test_what_cannot_be_read_is_none(data: bytes, why: str) -> None:
     assert caught.value.why == why
 
 
-async def test_a_parser_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_parser_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     endless = tmp_path / "endless.py"
     endless.write_text("while True: pass")
-    monkeypatch.setattr(pdf, "_READER", endless)
-    monkeypatch.setattr(pdf, "_SECONDS", 0.2)
     with pytest.raises(NoText):
-        await pdf.read(TWO, 1_000)
+        await pdf.read(TWO, 1_000, reader=endless, seconds=0.2)
 
 
-async def test_a_stop_ends_the_parser(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_stop_ends_the_parser(tmp_path: Path) -> None:
     begun, endless = tmp_path / "begun", tmp_path / "endless.py"
     os.mkfifo(begun)
     endless.write_text(
         f"import os\nwith open({str(begun)!r}, 'w') as told: told.write(str(os.getpid()))\nwhile True: pass"
     )
-    monkeypatch.setattr(pdf, "_READER", endless)
-    reading = asyncio.create_task(pdf.read(TWO, 1_000))
+    reading = asyncio.create_task(pdf.read(TWO, 1_000, reader=endless))
     process = int(await asyncio.to_thread(begun.read_text))
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
