@@ -395,7 +395,7 @@ def _fitting(part: str, *, measured: bool) -> list[str]:
 
 def _shown(message: Outbound) -> render.Rendered:
     """A message as people see it. Raises `errors.DeliveryFailed` where there is nothing to see, or nowhere."""
-    shown = render.render(message.text)
+    shown = render.render(message.text, goes_on=message.goes_on)
     if text.utf16_len(shown.text) > LIMIT:
         shown = render.without_markup(message.text)
     if not render.visible(shown.text) or not address.valid_id(message.target.get("chat_id", "")):

@@ -56,8 +56,8 @@ MANIFEST = Manifest(
     claim=Claim(_invite, _look),
     connect=lambda _: "For Telegram, write /newbot to @BotFather and take the token that it gives you.",
     rules=(
-        "Telegram shows Markdown: **bold**, *italics*, ~~strikethrough~~, `code`, fenced code with its "
-        "language, [links](https://…), lists, > quotes. Headings become bold lines, tables monospaced text; "
+        "Telegram shows Markdown: **bold**, *italics*, ~~strikethrough~~, ||spoilers||, `code`, fenced code with its "
+        "language, [links](https://…), lists, tasks (- [x]), > quotes. Headings become bold lines, tables monospaced text; "
         "images are not shown. A message holds about 4,000 characters, longer ones are split: keep it short."
     ),
 )

@@ -14,6 +14,9 @@ from channels.markdown import parse
 from channels.telegram import table
 
 STYLES = {"em": "italic", "strong": "bold", "s": "strikethrough"}
+SPOILER = "spoiler"
+_SPOILER = re.compile(r"(?<!\|)\|\|(?!\|)")
+_BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 BULLETS = ("• ", "◦ ", "▪ ")
 RULE = "———"
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
@@ -60,19 +63,22 @@ def without_markup(said: str) -> Rendered:
 
 
 @lru_cache(maxsize=128)
-def render(markdown: str) -> Rendered:
-    """Render Markdown; as plain text where parsing would take too long or lose something."""
+def render(markdown: str, *, goes_on: bool = False) -> Rendered:
+    """Render Markdown; as plain text where parsing would take too long or lose something. What is hidden in a text that `goes_on` is
+    hidden before its end is there.
+    """
     bare = without_markup(markdown)
     if (tokens := parse(bare.text)) is None:
         return bare
-    rendered = _Writer().write(tokens)
+    rendered = _Writer(goes_on=goes_on).write(tokens)
     return rendered if visible(rendered.text) else bare
 
 
 class _Writer:
     """Goes through the parser's tokens once and writes text and entities."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, goes_on: bool) -> None:
+        self._goes_on = goes_on
         self._pieces: list[str] = []
         self._at = 0
         self._entities: list[Entity] = []
@@ -80,6 +86,7 @@ class _Writer:
         self._link: tuple[str, int, int] | None = None
         self._items: list[str] = []
         self._prefix = ""
+        self._box = ""
         self._line = -1
         self._quotes = 0
         self._blocks: dict[str, Callable[[Token], None]] = {
@@ -108,6 +115,8 @@ class _Writer:
         at = 0
         while at < len(tokens):
             token = tokens[at]
+            if token.type == "list_item_open":
+                self._box = _box(tokens[at : at + 3])
             if token.type == "table_open":
                 end = next(i for i in range(at, len(tokens)) if tokens[i].type == "table_close")
                 self._table(token, tokens[at:end])
@@ -124,7 +133,8 @@ class _Writer:
         found: list[Entity] = []
         for entity in self._entities:
             kept = replace(entity, length=min(entity.end, end) - entity.offset)
-            found += _around(kept, verbatim) if kept.type in STYLES.values() else [kept]
+            styled = kept.type in STYLES.values() or kept.type == SPOILER
+            found += _around(kept, verbatim) if styled else [kept]
         found = [entity for entity in found if entity.length > 0]
         return Rendered(shown, tuple(sorted(found, key=lambda entity: (entity.offset, -entity.length))))
 
@@ -165,8 +175,27 @@ class _Writer:
             self._begin(style)
 
     def _inline_block(self, token: Token) -> None:
-        for child in token.children or ():
-            self._inline(child)
+        children = token.children or []
+        hidden = _spoilers(children, goes_on=self._goes_on)
+        for at, child in enumerate(children):
+            if at in hidden:
+                self._hide(child.content, hidden[at])
+            else:
+                self._inline(child)
+        if any(kind == SPOILER for kind, _ in self._open):
+            self._end(SPOILER)
+
+    def _hide(self, content: str, marks: Sequence[int]) -> None:
+        """Write a text with marks at which what is hidden begins or ends."""
+        done, self._box = 4 if self._box else 0, ""
+        for mark in marks:
+            self._put(content[done:mark])
+            done = mark + 2
+            if any(kind == SPOILER for kind, _ in self._open):
+                self._end(SPOILER)
+            else:
+                self._begin(SPOILER)
+        self._put(content[done:])
 
     def _verbatim(self, token: Token) -> None:
         begun = bool(self._prefix)
@@ -189,13 +218,16 @@ class _Writer:
 
     def _table(self, opening: Token, tokens: Sequence[Token]) -> None:
         rows: list[list[str]] = []
+        sides: list[str] = []
         for token in tokens:
             if token.type == "tr_open":
                 rows.append([])
+            elif token.type == "th_open":
+                sides.append(str(token.attrGet("style") or "").removeprefix("text-align:"))
             elif token.type == "inline":
                 rows[-1].append(_words(token.children or ()))
         self._start_line(opening, indent=False)
-        self._pre(table.aligned(rows))
+        self._pre(table.aligned(rows, sides))
 
     def _quote_open(self, token: Token) -> None:
         self._quotes += 1
@@ -212,6 +244,8 @@ class _Writer:
     def _item_open(self, token: Token) -> None:
         level = len(self._items)
         mark = f"{token.info}{token.markup} " if token.info else BULLETS[min(level, len(BULLETS) - 1)]
+        if self._box:
+            mark = f"{mark}{self._box}" if token.info else self._box
         self._prefix += mark if self._prefix else "  " * level + mark
         self._items.append(mark)
 
@@ -233,7 +267,9 @@ class _Writer:
             self._inlines.get(token.type, self._text)(token)
 
     def _text(self, token: Token) -> None:
-        self._put(token.content if self._link is None else text.without_direction(token.content))
+        content = token.content[4:] if self._box else token.content
+        self._box = ""
+        self._put(content if self._link is None else text.without_direction(content))
 
     def _break(self, _: Token) -> None:
         self._put("\n" + "  " * len(self._items))
@@ -287,6 +323,38 @@ def _words(tokens: Sequence[Token]) -> str:
         else:
             words.append(token.content)
     return "".join(words)
+
+
+def _box(tokens: Sequence[Token]) -> str:
+    """The box of a task, where an item of a list begins with one; else ""."""
+    inline = tokens[2].children if len(tokens) > 2 and tokens[2].type == "inline" else None
+    first = inline[0].content if inline and inline[0].type == "text" else ""
+    return _BOXES.get(first[:4], "") if inline and (len(first) > 4 or len(inline) > 1) else ""
+
+
+def _spoilers(children: Sequence[Token], *, goes_on: bool) -> dict[int, list[int]]:
+    """The places of the marks around what is hidden, by the number of their piece: two at one level, the first before a word and
+    the second behind one.
+    """
+    found: dict[int, list[int]] = {}
+    begun: list[tuple[int, int] | None] = [None]
+    for at, child in enumerate(children):
+        if child.nesting:
+            begun = [*begun, None] if child.nesting > 0 else begun[:-1]
+        if child.type != "text":
+            continue
+        for mark in _SPOILER.finditer(child.content):
+            before, after = child.content[: mark.start()], child.content[mark.end() :]
+            if (first := begun[-1]) is None:
+                if after[:1].strip() or (not after and at + 1 < len(children)):
+                    begun[-1] = (at, mark.start())
+            elif before[-1:].strip() or (not before and at):
+                for piece, place in (first, (at, mark.start())):
+                    found.setdefault(piece, []).append(place)
+                begun[-1] = None
+    if goes_on and (first := begun[0]) is not None:
+        found.setdefault(first[0], []).append(first[1])
+    return {piece: sorted(places) for piece, places in found.items()}
 
 
 def _around(entity: Entity, holes: Sequence[Entity]) -> list[Entity]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 
 from bot import text
 
@@ -10,8 +11,8 @@ WIDEST = 100
 """Columns in cells; a wider table is not padded, since its lines would wrap anyway."""
 
 
-def aligned(rows: list[list[str]]) -> str:
-    """Rows of cells (the first is the head) with their columns under each other."""
+def aligned(rows: list[list[str]], sides: Sequence[str] = ()) -> str:
+    """Rows of cells (the first is the head) with their columns under each other, each at its side: `right`, `center`, or left."""
     columns = max(map(len, rows))
     rows = [row + [""] * (columns - len(row)) for row in rows]
     widths = [max(width(row[at]) for row in rows) for at in range(columns)]
@@ -20,7 +21,8 @@ def aligned(rows: list[list[str]]) -> str:
         rule: list[str] = []
     else:
         rule = ["-+-".join("-" * size for size in widths)]
-    lines = [" | ".join(_padded(cell, size) for cell, size in zip(row, widths, strict=True)) for row in rows]
+    at_sides = [*sides, *("" for _ in range(columns - len(sides)))][:columns]
+    lines = [" | ".join(map(_padded, row, widths, at_sides)) for row in rows]
     return "\n".join(line.rstrip() for line in [lines[0], *rule, *lines[1:]])
 
 
@@ -35,5 +37,7 @@ def _wide(shown: str) -> bool:
     return unicodedata.east_asian_width(shown[0]) in {"W", "F"} or "\ufe0f" in shown
 
 
-def _padded(cell: str, size: int) -> str:
-    return cell + " " * (size - width(cell))
+def _padded(cell: str, size: int, side: str) -> str:
+    room = max(0, size - width(cell))
+    before = {"right": room, "center": room // 2}.get(side, 0)
+    return " " * before + cell + " " * (room - before)

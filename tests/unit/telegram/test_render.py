@@ -50,6 +50,23 @@ def shown(markdown: str) -> tuple[str, list[tuple[str, str]]]:
         ("[![](https://a.b/i)](https://c.d)", "https://a.b/i", [("text_link", "https://a.b/i")]),
         ("![]()", "![]()", []),
         ("**a " * 80 + "b**" * 80, "a " * 80 + "b" * 80, [("bold", "a " * 80 + "b" * 80)]),
+        (
+            "a ||hidden **b** `c`|| d",
+            "a hidden b c d",
+            [("spoiler", "hidden b "), ("bold", "b"), ("code", "c")],
+        ),
+        ("||[a](https://a.b)||", "a", [("text_link", "a"), ("spoiler", "a")]),
+        ("||*a*|| **||b||**", "a b", [("italic", "a"), ("spoiler", "a"), ("spoiler", "b"), ("bold", "b")]),
+        ("||剧透 🎉|| 和 ||二||", "剧透 🎉 和 二", [("spoiler", "剧透 🎉"), ("spoiler", "二")]),
+        ("a || b || c", "a || b || c", []),
+        ("*a ||b* c||", "a ||b c||", [("italic", "a ||b")]),
+        ("||a", "||a", []),
+        ("a|||b|||c", "a|||b|||c", []),
+        ("`||a||`", "||a||", [("code", "||a||")]),
+        ("- [ ] a\n- [x] **b**\n  - [X] c", "☐ a\n☑ b\n  ☑ c", [("bold", "b")]),
+        ("1. [x] ||a||\n2. b", "1. ☑ a\n2. b", [("spoiler", "a")]),
+        ("- [ ]\n- [a] b\n- [x](https://a.b)", "• [ ]\n• [a] b\n• x", [("text_link", "x")]),
+        ("[ ] a", "[ ] a", []),
         ("# Title\ntext", "Title\ntext", [("bold", "Title")]),
         ("# A **b**", "A b", [("bold", "A b")]),
         ("Title\n=====", "Title", [("bold", "Title")]),
@@ -120,12 +137,12 @@ def test_a_table_is_aligned_whatever_its_script() -> None:
     ]
     table = "\n".join(rows)
     lines = [
-        "name | 价格",
+        "name |            价格",
         "-----+----------------",
-        "你好 | 1",
+        "你好 |               1",
         "b    | x (https://a.b)",
         "c    |",
-        "☺️   | https://a",
+        "☺️   |       https://a",
     ]
     assert shown(table) == ("\n".join(lines), [("pre", "\n".join(lines))])
 
@@ -282,3 +299,28 @@ def test_text_without_marks_is_shown_unchanged(said: str) -> None:
 
 def test_lengths_are_counted_in_utf16_units() -> None:
     assert text.utf16_len("a你👍") == 4
+
+
+def test_columns_of_a_table_stand_at_their_side() -> None:
+    words, _ = shown("| 名 | n | mid |\n|:--|--:|:-:|\n| a | 1 | x |\n| bb | 200 | 日 |\n| c |")
+    assert words.split("\n") == [
+        "名 |   n | mid",
+        "---+-----+----",
+        "a  |   1 |  x",
+        "bb | 200 | 日",
+        "c  |     |",
+    ]
+
+
+def test_what_is_hidden_is_hidden_before_its_end_is_there() -> None:
+    """A preview of a text that goes on must not show what its last form hides."""
+    said = "Answer: ||the butler *did* it|| and so on"
+    hidden = "the butler did it"
+    for end in range(len(said) + 1):
+        rendered = render.render(said[:end], goes_on=True)
+        raw = rendered.text.encode("utf-16-le")
+        spoilers = [one for one in rendered.entities if one.type == "spoiler"]
+        covered = "".join(raw[one.offset * 2 : one.end * 2].decode("utf-16-le") for one in spoilers)
+        if end >= said.index("the") + 1 and "*" not in said[:end].replace("*did*", ""):
+            assert covered.startswith(rendered.text.removeprefix("Answer: ")[: len(hidden)].rstrip("|"))
+    assert "spoiler" not in {one.type for one in render.render(said[:20]).entities}
