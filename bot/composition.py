@@ -491,6 +491,7 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spe
                 steps=services.journal,
                 memories=Memories(settings.home / "memory", disk=environment.disk),
                 artifacts=services.artifacts,
+                retention=Retention(settings.home, settings.history.keep_days, environment.disk),
             ),
             limits=view_limits(settings),
             registry=registry,

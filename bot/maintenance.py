@@ -276,6 +276,7 @@ class MaintenanceJobs:
                 days=one.days,
                 lines=one.lines,
                 sessions=one.sessions,
+                told=one.told,
                 requests=one.requests,
             )
 

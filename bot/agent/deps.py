@@ -24,6 +24,7 @@ from bot.contracts.tasks import TaskEvents, Unwatched
 from bot.contracts.tools import Skills
 from bot.history.memories import Memories
 from bot.history.requests import RequestLog
+from bot.history.retention import Retention
 from bot.history.transcript import Transcript
 from bot.llm.prices import PriceTable
 from bot.llm.windows import ContextWindows
@@ -84,6 +85,8 @@ class HistoryDeps:
     """Session memories by chat; None if memory is off."""
     artifacts: Artifacts | None = None
     """Store of task transcripts; None if they are not kept."""
+    retention: Retention | None = None
+    """Days for which chats are kept; None without end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,8 +290,17 @@ class AgentRuntime:
             )
             self._ended = replay.ended(lines)
             self._filled = True
-            if await self._deletions.attempt() | self.view_changes.within_cap(self.compactor.cut):
+            changed = await self._deletions.attempt() | self._let_old_turns_go()
+            if changed | self.view_changes.within_cap(self.compactor.cut):
                 await self._ledger.flush()
+
+    def _let_old_turns_go(self) -> bool:
+        """Let turns go that are older than the days of the chat."""
+        retention = self._deps.history.retention
+        if retention is None:
+            return False
+        since = retention.since(self.chat_key, self._deps.clock.now())
+        return self.view_changes.within_days(since, self.compactor.cut)
 
     async def cut_off(self) -> tuple[str, ...]:
         """The requestIds that the turn which a crash cut off was answering; () where none was."""

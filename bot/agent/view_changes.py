@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
@@ -23,6 +26,7 @@ from bot.contracts.transcript import (
     TurnEnd,
     TurnStart,
 )
+from bot.history import names
 from bot.llm import body
 from bot.tools import excerpt
 
@@ -44,6 +48,7 @@ Reason = Literal[
     "repair",
     "continuation",
     "summary_refused",
+    "retention",
 ]
 _TOLD = {
     "boundary": ("compaction", "history cut"),
@@ -54,7 +59,17 @@ _TOLD = {
 }
 _BAD = frozenset({"overflow", "thinking", "repair", "summary_refused"})
 _ANEW = frozenset(
-    {"message_cap", "idle", "size", "compact", "instructions", "model_change", "undo", "deletion"}
+    {
+        "message_cap",
+        "idle",
+        "size",
+        "compact",
+        "instructions",
+        "model_change",
+        "undo",
+        "deletion",
+        "retention",
+    }
 )
 """After these the whole history is written to the cache anew: what is old in it can be masked for nothing."""
 COLD_HIDES = 2_000
@@ -65,6 +80,12 @@ WARM_HIDES = 0.5
 """The part of what is shown that masks must hide in a warm chat to be worth that."""
 COLD_AFTER = 300.0
 """Seconds from the start of a request after which the provider's cache of it has surely expired."""
+_ULID = re.compile(rf"[{names.CROCKFORD}]{{26}}")
+
+
+def _began(request_id: str) -> float:
+    """The time of a turn (epoch seconds); that of one of another making is not known, and counts as now."""
+    return names.made_at(request_id) if _ULID.fullmatch(request_id) else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +264,13 @@ class ViewChanges:
         """Let go what is over the cap of messages, as after a turn, a fork or a crash; whether anything is."""
         if over := self.store.over_cap():
             self.apply("message_cap", cut(over))
+        return bool(over)
+
+    def within_days(self, since: float, cut: Callable[[Sequence[str]], Boundary]) -> bool:
+        """Let the oldest turns go that began before a time (epoch seconds); whether any does."""
+        old = itertools.takewhile(lambda turn: _began(turn.request_id) < since, self.store.turns)
+        if over := [entry.uuid for turn in old for entry in turn.entries]:
+            self.apply("retention", cut(over))
         return bool(over)
 
     def note_read(self) -> None:

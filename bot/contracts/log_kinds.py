@@ -438,6 +438,7 @@ KINDS: Mapping[str, LogKind] = {
             "days": "integer: of this chat",
             "lines": "integer: of the archive",
             "sessions": "integer: of the transcript",
+            "told": "integer: lines of sessions that go on",
             "requests": "integer: files of recorded requests",
             "cause": _CAUSE,
         },

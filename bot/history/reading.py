@@ -26,6 +26,7 @@ _HEAD = re.compile(
     rb'\{"v":\d+,"uuid":"[^"]*","parentUuid":(?:null|"[^"]*"),"type":"([a-z_]+)","ts":-?\d+,"chatKey":"(?:[^"\\]|\\.)*",'
     rb'"sessionId":"[^"]*"(?:,"requestId":"([^"\\]*)")?[,}]'
 )
+_TS = re.compile(rb'\{"v":\d+,"uuid":"[^"]*","parentUuid":(?:null|"[^"]*"),"type":"[a-z_]+","ts":(-?\d+)')
 _TOLD_BY = frozenset({b"turn_start", b"user", b"assistant"})
 _MORE = (b'"sources"', b"quoted_messages")
 
@@ -213,6 +214,28 @@ def telling(
             line = parsed(raw)
             if line is not None and counts(line):
                 found.append(line)
+    return found
+
+
+def expired(file: OpenFile, before: int) -> list[tuple[int, int]]:
+    """Return the ranges of the lines that are older than a time (ms), stand before the newest boundary that tells what it leaves, and are
+    not named by it: without them `newest` returns the same. [] where no boundary tells.
+    """
+    if not _has_boundary(file, file.size) or (loaded := newest(file)).base is None:
+        return []
+    needed = {line.uuid for line in loaded.lines} | loaded.segment.keys()
+    found: list[tuple[int, int]] = []
+    end, goes = 0, True
+    for raw in pieces.lines(file):
+        begin, end = end, end + len(raw) + 1
+        uuid = uuid_of(raw)
+        if uuid == loaded.base.uuid:
+            break
+        if (ts := _TS.match(raw)) is not None:  # one that cannot be read goes with those before it
+            goes = int(ts[1]) < before and uuid not in needed
+        if goes:
+            begin = found.pop()[0] if found and found[-1][1] == begin else begin
+            found.append((begin, end))
     return found
 
 

@@ -1,7 +1,8 @@
 """Removes what is older than the days for which a chat is kept: lines of the archive, sessions of the transcript, recorded requests.
 
-Files change under the locks of their folders, each whole, so a kill leaves what the next run removes. The current session of a chat
-stays until the chat has been quiet for its days: the model's view is built on it. Everything here blocks.
+Files change under the locks of their folders, each whole, so a kill leaves what the next run removes. A session that goes on loses its
+old lines but for those that the model's view is built on; a conversation that comes back from the disk lets older turns go
+(`Retention.since`), so that there are none. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -15,23 +16,25 @@ from pathlib import Path
 from bot import errors
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.history import jsonl, names, pieces, requests, rotation, sessions
+from bot.history import jsonl, names, pieces, reading, requests, rotation, sessions
 
 EVERY = "*"
 """In the place of a chatKey: all chats that are not named."""
 _DAY = 86_400.0
+_PIECE = 1 << 20  # bytes of a session that are copied at once
 _SESSION = re.compile(rf"[{names.CROCKFORD}]{{26}}")
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The files and lines of one chat that went. `name` is that of its files."""
+    """The files and lines of one chat that went: `told` are lines of sessions that go on. `name` is that of its files."""
 
     chat_key: ChatKey
     name: str
     days: int
     lines: int
     sessions: int
+    told: int
     requests: int
 
 
@@ -55,6 +58,11 @@ class Retention:
         found = (self._days.get(str(key)) for key in (chat_key, whole))
         return next((days for days in found if days is not None), self._days.get(EVERY))
 
+    def since(self, chat_key: ChatKey, now: float) -> float:
+        """The time (epoch seconds) of what is kept of a chat; 0.0 without end."""
+        days = self.days(chat_key)
+        return 0.0 if days is None else now - days * _DAY
+
     def expire(self, now: float, holds: Callable[[ChatKey], bool]) -> Iterator[Expired]:
         """Remove what is too old, chat by chat. `holds` tells whether a conversation is in memory: of such a one the current session
         stays. Raises OSError.
@@ -66,9 +74,9 @@ class Retention:
                 continue
             before = int((now - days * _DAY) * 1000)
             lines = self._expire_archive(name, before)
-            gone, records = self._expire_transcripts(name, before, current=not holds(chat_key))
-            if lines or gone or records:
-                yield Expired(chat_key, name, days, lines, gone, records)
+            gone, told, records = self._expire_transcripts(name, before, current=not holds(chat_key))
+            if lines or gone or told or records:
+                yield Expired(chat_key, name, days, lines, gone, told, records)
 
     def _key(self, name: str) -> ChatKey | None:
         paths = [self._archives.archive(name, number) for number in self._archives.numbers(name)]
@@ -108,9 +116,9 @@ class Retention:
             self._disk.remove(path)
         return gone if young else count
 
-    def _expire_transcripts(self, name: str, before: int, *, current: bool) -> tuple[int, int]:
-        """Remove sessions and files of requests whose last line is older. The current session, and the newest, by which it is
-        told which that is, go last: with all others, where `current` may go.
+    def _expire_transcripts(self, name: str, before: int, *, current: bool) -> tuple[int, int, int]:
+        """Remove sessions and files of requests whose last line is older, and of other sessions the old lines. The current session,
+        and the newest, by which it is told which that is, go last: with all others, where `current` may go.
         """
         home = self._transcripts / name
         with jsonl.locked(self._transcripts):
@@ -124,6 +132,8 @@ class Retention:
                 self._disk.remove(home / f"{one}.jsonl")
             if old and old == known:
                 self._disk.remove(home / sessions.POINTER)
+            jsonl.tidy(self._disk, home)
+            told = sum(self._cut(home, one, before) for one in known if one not in old)
         records = [
             path
             for path in requests.files_of(self._disk, home)
@@ -131,7 +141,34 @@ class Retention:
         ]
         for path in records:
             self._disk.remove(path)
-        return len(old), len(records)
+        return len(old), told, len(records)
+
+    def _cut(self, home: Path, session: str, before: int) -> int:
+        """Remove the lines of a session that are older and that nothing needs; how many. Those of its last day stay: a turn that a kill
+        came behind is asked there for its end, be that long ago.
+        """
+        before = min(before, int(self._session_ts(home, session) - _DAY * 1000))
+        if names.made_at(session) * 1000 >= before:
+            return 0
+        path, count = home / f"{session}.jsonl", 0
+        with closing(self._disk.open(path)) as file:
+            gone = reading.expired(file, before)
+            if not gone:
+                return 0
+            # A name that is tidied away where a kill leaves it.
+            scratch = home / f".{session}.tmp"
+            self._disk.replace(scratch, b"")
+            at = 0
+            for begin, end in [*gone, (file.size, file.size)]:
+                for place in range(at, begin, _PIECE):
+                    self._disk.append(scratch, file.read(place, min(_PIECE, begin - place)), sync=True)
+                count += sum(
+                    file.read(place, min(_PIECE, end - place)).count(b"\n")
+                    for place in range(begin, end, _PIECE)
+                )
+                at = end
+        self._disk.rename(scratch, path)
+        return count
 
     def _session_ts(self, home: Path, session: str) -> float:
         """The time of a session's newest line (ms), or of its beginning where that is later."""
