@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 
 import pytest
 
@@ -39,6 +42,49 @@ async def test_what_is_beyond_its_days_goes_and_what_is_not_stays(world: World) 
     assert b"the old heron" not in world.everything_on_disk()
     await world.start()
     assert [line["text"] for line in world.archive()] == left
+
+
+async def quiet(world: World, days: float) -> None:
+    """Time goes by, and the conversation is put away, as it is where other settings hold from now on."""
+    reader, writer = await asyncio.open_unix_connection(world.root / "clock")
+    writer.write(json.dumps({"pass": days * 86_400}).encode() + b"\n")
+    await reader.readline()
+    writer.close()
+
+    def reloads() -> int:
+        return sum(line["kind"] == "reload" for line in world.log())
+
+    before = reloads()
+    world.config["llm"]["maxTokens"] = 5_000 + before
+    (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
+    os.kill(world.process.pid, signal.SIGHUP)
+    await eventually(lambda: reloads() > before)
+
+
+async def test_a_chat_that_never_begins_anew_forgets_turns_beyond_its_days(world: World) -> None:
+    world.only("telegram")
+    world.config["history"] = {"keepDays": {KEY: 1}}
+    world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
+    world.model.script(lambda body: f"re: {body['messages'][-1]['content'][-1]['text']}")
+    (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
+    await world.process.start(command=())
+    transcripts = world.root / ".ship" / "transcripts"
+
+    def kept(words: str) -> bool:
+        return any(words.encode() in path.read_bytes() for path in transcripts.rglob("*.jsonl"))
+
+    said = ["the old heron", "an otter", "a seal", "a whale"]
+    for number, words in enumerate(said):
+        world.telegram.say(words)
+        await world.heard(*(f"re: {one}" for one in said[: number + 1]))
+        await world.turns(number + 1)
+        await quiet(world, 0.6)
+    asked = json.dumps(world.model.bodies[2]["messages"])
+    assert [words in asked for words in said[:3]] == [False, True, True]
+    assert [len(list(one.glob("*.jsonl"))) for one in transcripts.iterdir() if one.is_dir()] == [1]
+    await eventually(lambda: not kept(said[0]))
+    assert kept(said[-1])
+    assert await world.process.stop() == 0
 
 
 async def test_without_days_everything_stays(world: World) -> None:
