@@ -1,6 +1,7 @@
 """What a stranger installs: the wheel alone, in an empty environment of each Python, without extras. `python -m tests.wheel`.
 
-On each it goes the whole way: init, check, run, the console, an answer in the terminal, SIGTERM, a chat of its own.
+On each it goes the whole way: init, check, run, the console, an answer in the terminal, SIGTERM, a chat of its own. Where uv or
+pipx are on the machine, `uvx shipmate` and `pipx run shipmate` start the demo from an index that has the wheel.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pty
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -41,6 +45,7 @@ def main() -> int:
                 for version, python in found.items()
             ]
             wrong = [line for one in tries if (line := one.result()) is not None]
+        wrong += [line for line in from_index(wheel, Path(scratch)) if line is not None]
     for line in wrong:
         print(line)
     return bool(wrong or not found)
@@ -77,6 +82,84 @@ def attempt(version: str, python: str, wheel: Path, scratch: Path) -> str | None
         return f"wheel: Python {version}: {error}"
     print(f"wheel: Python {version}: installed, set up, run and talked to")
     return None
+
+
+def from_index(wheel: Path, scratch: Path) -> Iterator[str | None]:
+    """Run the package by its name alone, on a terminal, as whoever has read of it does; what went wrong with each runner."""
+    index = scratch / "simple"
+    (index / "shipmate").mkdir(parents=True)
+    shutil.copy(wheel, index / "shipmate")
+    (index / "shipmate" / "index.html").write_text(
+        f'<a href="{wheel.name}">{wheel.name}</a>', encoding="utf-8"
+    )
+    runners = {
+        "uvx": ["uvx", "--python", sys.executable, "--index", index.as_uri(), "shipmate"],
+        "pipx": [
+            "pipx",
+            "run",
+            "--python",
+            sys.executable,
+            f"--pip-args=--extra-index-url {index.as_uri()}",
+            "shipmate",
+        ],
+    }
+    for name, words in runners.items():
+        if shutil.which(name) is None:
+            print(f"wheel: not on this machine, so not tried: {name}")
+            continue
+        try:
+            first_look(words, scratch / name)
+        except (Failed, OSError) as error:
+            yield f"wheel: {name}: {error}"
+        else:
+            print(f"wheel: {name}: a demo that runs, and ends with Ctrl-C")
+
+
+def first_look(words: Sequence[str], home: Path) -> None:
+    """Start it on a terminal, wait until it is ready, and press Ctrl-C."""
+    data = home / "data" / "shipmate"
+    data.mkdir(parents=True)
+    free = {"dashboard": {"port": 0}, "channels": {"web": {"port": 0}}}
+    (data / "ship.json").write_text(json.dumps(free), encoding="utf-8")
+    hidden = ("TOKEN", "KEY", "VIRTUAL_ENV", "PYTHON")
+    env = {name: value for name, value in os.environ.items() if not any(one in name for one in hidden)}
+    env |= {
+        "XDG_DATA_HOME": str(home / "data"),
+        "PIPX_HOME": str(home / "pipx"),
+        "UV_CACHE_DIR": str(home / "uv"),
+    }
+    pid, terminal = pty.fork()
+    if not pid:
+        os.chdir(home)
+        os.execvpe(words[0], list(words), env)
+    said, ends = b"", time.monotonic() + SECONDS
+    while b"\nready " not in said and time.monotonic() < ends:
+        if select.select([terminal], [], [], 1.0)[0]:
+            try:
+                said += os.read(terminal, 4096)
+            except OSError:
+                break  # it has ended
+    os.write(terminal, b"\x03") if b"\nready " in said else os.kill(pid, signal.SIGKILL)
+    said += _rest(terminal)
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    if os.waitstatus_to_exitcode(status) or b"the built-in demo model is answering" not in said:
+        raise Failed(
+            f"ended with {os.waitstatus_to_exitcode(status)}: {said[-800:].decode(errors='replace')}"
+        )
+
+
+def _rest(terminal: int) -> bytes:
+    """All that is still said on a terminal, until nobody has it open."""
+    said = b""
+    while True:
+        try:
+            piece = os.read(terminal, 4096)
+        except OSError:
+            return said
+        if not piece:
+            return said
+        said += piece
 
 
 def install(python: str, env: Path, wheel: Path) -> None:
