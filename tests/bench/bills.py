@@ -1,7 +1,7 @@
-"""The time of `shipmate stats` with a million lines of log over 30 days: `python -m tests.bench.bills [LINES]`.
+"""The time of `shipmate stats`, `trace` and `logs -f` with a million lines of log over 30 days: `python -m tests.bench.bills [LINES]`.
 
-Prints seconds for counting the whole log once, for what came since, and for each view of the sums in a process of its own,
-beside one that only says its version.
+Prints seconds for counting the whole log once, for what came since, and for each view of the sums, the trace of a turn and the first of
+the newest lines, each in a process of its own, beside one that only says its version.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bot.history.names import CROCKFORD
 from bot.history.usage import UsageSums
 from bot.system import SystemDisk
 
@@ -23,13 +25,22 @@ CHATS = 500
 WORDS = "谈谈那艘船 and what it may cost to paint it again. " * 8
 
 
+def request_id(day: int, number: int) -> str:
+    """The id of a turn of that day, which its beginning tells."""
+    moment, chars = int(datetime(2027, 1, day, 12, tzinfo=UTC).timestamp() * 1000), ""
+    for _ in range(10):
+        moment, digit = divmod(moment, 32)
+        chars = CROCKFORD[digit] + chars
+    return f"{chars}{number:016}"
+
+
 def fill(logs: Path, lines: int) -> None:
     """Write a log as turns of two calls with a tool leave it: 2 of 10 lines are the model's answers, 1 is the end of a turn."""
     for day in range(1, DAYS + 1):
         written = list[str]()
         for number in range(lines // DAYS // 10):
             at = f"2027-01-{day:02}T{number % 24:02}:{number % 60:02}:00.000Z"
-            who = {"chatKey": f"telegram:chat:{number * 7 % CHATS}", "requestId": f"01{day:02}{number:022}"}
+            who = {"chatKey": f"telegram:chat:{number * 7 % CHATS}", "requestId": request_id(day, number)}
             person = f"telegram:{number * 7 % CHATS}"
             usage = {
                 "inputTokens": 900,
@@ -69,6 +80,17 @@ def _seconds(*words: str) -> float:
     return time.perf_counter() - began
 
 
+def _first_line(*words: str) -> float:
+    began = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", "bot", *words], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    took = time.perf_counter() - began
+    process.kill()
+    process.communicate()
+    return took
+
+
 def _say(name: str, seconds: float) -> None:
     sys.stdout.write(f"{name:>16} {seconds:7.3f} s\n")
 
@@ -87,6 +109,10 @@ def main(lines: int) -> None:
         for by in ("", "day", "person", "chat", "model"):
             words = ("stats", "--dir", folder, *(("--by", by) if by else ()))
             _say(f"stats {by}", min(_seconds(*words) for _ in range(5)))
+        for day in (1, DAYS // 2, DAYS):
+            turn = request_id(day, lines // DAYS // 20)
+            _say(f"trace, day {day}", min(_seconds("trace", turn, "--dir", folder) for _ in range(5)))
+        _say("logs -f", min(_first_line("logs", "-f", "--dir", folder) for _ in range(5)))
 
 
 if __name__ == "__main__":

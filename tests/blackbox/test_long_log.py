@@ -1,0 +1,73 @@
+"""A million lines of log over thirty days: what operators ask most is answered at once, by the processor's time of a real process."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bench.bills import DAYS, request_id
+
+LINES = 1_000_000
+MOST = 0.5
+"""Seconds beside those of a process that only says its version."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("long")
+    (root / "ship.json").write_text("{}", encoding="utf-8")
+    logs = root / ".ship" / "logs"
+    logs.mkdir(parents=True)
+    fields = {"id": "0" * 26, "type": "info", "level": "info", "kind": "tool_result", "requestId": "0" * 26}
+    details = {"tool": "read_file", "result": "谈谈那艘船 and what it may cost to paint it again. " * 4}
+    for day in range(1, DAYS + 1):
+        fields["timestamp"] = f"2027-01-{day:02}T12:00:00.000Z"
+        usual = json.dumps(fields | {"message": "read", "details": details}, ensure_ascii=False)
+        of_turn = json.dumps(
+            fields | {"message": f"turn of day {day}", "requestId": request_id(day, 1), "details": {}}
+        )
+        half = f"{usual}\n".encode() * (LINES // DAYS // 2)
+        data = half + of_turn.encode() + b"\n" + half
+        if day < DAYS:
+            (logs / f"2027-01-{day:02}.jsonl.gz").write_bytes(gzip.compress(data, 1))
+        else:
+            (logs / f"2027-01-{day:02}.jsonl").write_bytes(data)
+    return root
+
+
+def cpu(root: Path, *words: str, lines: int = 0) -> tuple[float, str]:
+    """The processor's seconds of a command, and what it printed: all of it, or its first lines, after which it is ended."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bot", *words, *(("--dir", str(root)) if words[0] != "version" else ())],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert process.stdout is not None
+    told = "".join(process.stdout.readline() for _ in range(lines)) if lines else process.stdout.read()
+    if lines:
+        process.kill()
+    process.stdout.close()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode in {0, -9}, told
+    return used.ru_utime + used.ru_stime, told
+
+
+@pytest.mark.parametrize("day", [1, 15, DAYS])
+def test_a_turn_of_any_day_is_traced_at_once(project: Path, day: int) -> None:
+    (idle, _), (took, told) = cpu(project, "version"), cpu(project, "trace", request_id(day, 1))
+    assert f"turn of day {day}" in told
+    assert took - idle < MOST
+
+
+def test_the_first_of_the_newest_lines_comes_at_once(project: Path) -> None:
+    (idle, _), (took, told) = cpu(project, "version"), cpu(project, "logs", "-f", lines=1)
+    assert "2027-01-30" in told
+    assert took - idle < MOST
