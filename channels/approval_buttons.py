@@ -15,8 +15,9 @@ _BUTTONS: dict[Choice, tuple[str, str]] = {
     "admit": ("Let in", "approve {} once"),
     "later": ("Not now", "deny {}"),
     "again": ("Try again", "retry {}"),
+    "renew": ("Answer again", "renew {}"),
 }
-_VALUE = re.compile(r"(?P<name>approve|deny|retry) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always))?)")
+_VALUE = re.compile(r"(?P<name>approve|deny|retry|renew) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always))?)")
 
 
 def offered(buttons: QuestionButtons | None) -> dict[Choice, tuple[str, str]]:

@@ -9,9 +9,9 @@ from bot.contracts.identity import ChatKey
 
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
 Scope = Literal["once", "chat", "always"]
-Choice = Literal["once", "chat", "always", "deny", "admit", "later", "again"]
+Choice = Literal["once", "chat", "always", "deny", "admit", "later", "again", "renew"]
 """An answer to a question about an approval, and its button. `admit` and `later` are those about a person; `again` stands below
-the notice of a failure and tries its turn again.
+the notice of a failure and tries its turn again, `renew` below an answer whose question was edited since.
 """
 CHOICES: tuple[Choice, ...] = ("once", "chat", "always", "deny")
 """The answers about a call that operators may give."""

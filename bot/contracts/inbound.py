@@ -157,6 +157,7 @@ class Inbound(Frozen):
     command is read from it. `links` are addresses that words of theirs stand for.
     `items` are the words of the messages that make up an album, by their ids, in the order of the attachments; an
     edit of one of them names in `changes` the key that it was taken in under.
+    `renews` is the id of the answer in whose place the answer to this comes; the words are those of a message that was edited.
     `due` is set where a job of this person is due; `text` is then what they had planned.
     `request_id` (ULID) is given by the intake.
     """
@@ -184,6 +185,7 @@ class Inbound(Frozen):
     items: dict[str, str] = Field(default_factory=dict)
     changes: str | None = None
     due: Due | None = None
+    renews: str | None = None
     rating: Literal["good", "bad", "none"] | None = None
     request_id: str = ""
 

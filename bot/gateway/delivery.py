@@ -87,6 +87,7 @@ class Delivery:
         step_id: str | None = None,
         repeat_of: str | None = None,
         buttons: QuestionButtons | None = None,
+        place: str | None = None,
     ) -> list[Sent]:
         """Deliver one message, in parts where it is long. Raises `errors.DeliveryFailed`.
 
@@ -95,7 +96,7 @@ class Delivery:
         where the platform lets it out only later it goes out by itself: `errors.DeliveryDeferred`. So does a reply
         that comes after it in the same chat, and what is cancelled before it is in the chat. `begun` hears the ids that it
         has in the outbox, before it is there. `step_id` is the tool call that says it, `repeat_of` the row that may have
-        arrived with these words.
+        arrived with these words, `place` the message in whose place the first part comes, where that can be changed.
         """
         submit = partial(
             self.outbox.submit,
@@ -106,7 +107,7 @@ class Delivery:
             step_id=step_id,
             buttons=buttons,
         )
-        return await self._delivered(self._submitted(to, words, kind, begun, submit, owed=owed))
+        return await self._delivered(self._submitted(to, words, kind, begun, submit, owed=owed, place=place))
 
     async def conclude(
         self, to: Address, words: str, write: WriteRows, buttons: QuestionButtons | None = None
@@ -169,13 +170,16 @@ class Delivery:
         submit: Callable[..., Batch],
         *,
         owed: bool,
+        place: str | None,
     ) -> Batch:
         await self.outbox.load()
         missed = self.outbox.missed(to.chat_key) if owed or kind == "reply" else []
         parts = await self._parts(to, words, missed)
         if not parts:
             raise errors.DeliveryFailed("there is nothing to send: the text is blank")
-        replaces = await self._previews.take(to, len(parts)) if kind == "reply" else ()
+        replaces: Sequence[str] = () if place is None else (place,)
+        if kind == "reply" and place is None:
+            replaces = await self._previews.take(to, len(parts))
         batch = submit(parts, replaces=replaces)
         begun([row.id for row in batch.rows])
         if missed:
@@ -311,28 +315,38 @@ def _missed(lost: Iterable[OutboxRow]) -> str:
 
 class ChatReply:
     """`contracts.agent.Reply` to one chat. What stands in `below` goes below the next message: what could not be looked at.
-    `shown` is called before anything is sent.
+    `shown` is called before anything is sent. The first message comes in the `place` of another one, which stands until then.
     """
 
     def __init__(
-        self, delivery: Delivery, to: Address, below: list[str], shown: Callable[[], None] = unseen
+        self,
+        delivery: Delivery,
+        to: Address,
+        below: list[str],
+        shown: Callable[[], None] = unseen,
+        place: str | None = None,
     ) -> None:
         self._delivery = delivery
         self._to = to
         self._below = below
         self._shown = shown
+        self._place = place
         self.written: list[str] = []
 
     def preview(self, words: Callable[[], str]) -> None:
-        self._delivery.preview(self._to, words, shown=self._shown)
+        if self._place is None:
+            self._delivery.preview(self._to, words, shown=self._shown)
 
     async def send(self, words: str, step_id: str | None = None) -> list[Sent]:
         self._shown()
+        place, self._place = self._place, None
         told = len(self._below)
         if told:
             words = f"{words}\n\n" + "\n".join(self._below)
         try:
-            sent = await self._delivery.send(self._to, words, begun=self.written.extend, step_id=step_id)
+            sent = await self._delivery.send(
+                self._to, words, begun=self.written.extend, step_id=step_id, place=place
+            )
         except errors.DeliveryDeferred:
             del self._below[:told]
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
 
@@ -40,7 +40,7 @@ from bot.gateway.conversation import (
 )
 from bot.gateway.delivery import Delivery
 from bot.gateway.inbound_archive import InboundArchive
-from bot.gateway.message_versions import completed, original, plain, revised
+from bot.gateway.message_versions import completed, newest, original, plain, revised
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
 from bot.gateway.scheduler import Backlog, Scheduler
@@ -49,7 +49,8 @@ from bot.telemetry.context import turn_scope
 NOT_IDEMPOTENT = frozenset({"undo"})
 """Commands that do something else when they are carried out again."""
 AGAIN: tuple[Choice, ...] = ("again",)
-"""The button below the notice of a failure (`retries.Retries`)."""
+RENEW: tuple[Choice, ...] = ("renew",)
+"""The buttons below the notice of a failure, and below an answer whose question was edited (`retries.Retries`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,8 @@ class EffectRunner:
             if record is None:
                 await finish(change.request_id, UNKNOWN_MESSAGE)
             elif not record.open:
+                if change.kind == "edit":
+                    await self._offer(change, newest(change, records) or record)
                 await finish(change.request_id, CAME_TOO_LATE)
             elif change.kind == "delete":
                 await finish(record.inbound.request_id, WITHDRAWN)
@@ -195,6 +198,14 @@ class EffectRunner:
                 amending = self._journal.post.amend(revised(record.inbound, change), [change.request_id])
                 waited = await amending is not False
                 await finish(change.request_id, merged_into(record.inbound) if waited else CAME_TOO_LATE)
+
+    async def _offer(self, edit: Inbound, record: InboxRecord) -> None:
+        """Offer an answer to the new words of a message below the one that it has. After a crash the offer is made again."""
+        if record.state != "answered" or record.turn_id is None or not plain(record.inbound) or not edit.says:
+            return
+        answer = only_reply(await self._journal.deliveries(record.turn_id))
+        if answer is not None:
+            await self._delivery.amend(replace(answer, buttons=QuestionButtons(edit.request_id, RENEW)))
 
     # ------------------------------------------------------------ from the beginning of an inbound to its end
 
@@ -247,6 +258,12 @@ class EffectRunner:
 
         again = QuestionButtons(first.request_id, AGAIN) if state == "failed" and plain(first) else None
         await self._delivery.conclude(Address.of(first), ending.say, record, again)
+
+
+def only_reply(rows: Sequence[OutboxRow]) -> OutboxRow | None:
+    """The answer of a turn, where that is one message which is in the chat."""
+    replies = [row for row in rows if row.kind == "reply"]
+    return replies[0] if len(replies) == 1 and replies[0].state == "sent" and replies[0].message_id else None
 
 
 def not_idempotent(inbound: Inbound) -> bool:

@@ -20,9 +20,9 @@ def plain(inbound: Inbound) -> bool:
 def follows(other: Inbound, running: Inbound) -> bool:
     """True where it adds to what runs in its chat: words of the person who caused that. One conversation is one place,
     though each message of a direct chat in Slack may open a thread: the answer to all is where the first one's is. A job
-    that is due is a turn of its own.
+    that is due is a turn of its own, and so is what is answered in the place of another answer.
     """
-    if other.due is not None or running.due is not None:
+    if other.due or running.due or other.renews or running.renews:
         return False
     return other.kind in {"message", "edit"} and other.command is None and other.person == running.person
 
@@ -174,6 +174,12 @@ def original(change: Inbound, records: Iterable[InboxRecord]) -> InboxRecord | N
         if record.inbound.kind == "message" and same_message(record.inbound, change)
     )
     return next(found, None)
+
+
+def newest(change: Inbound, records: Iterable[InboxRecord]) -> InboxRecord | None:
+    """The message that a change is about, as it was asked last."""
+    found = [one for one in records if one.inbound.kind == "message" and same_message(one.inbound, change)]
+    return max(found, key=lambda one: one.inbound.request_id, default=None)
 
 
 def merged(waiting: Inbound, edit: Inbound) -> Inbound:

@@ -333,6 +333,8 @@ class Removals:
                     continue
                 if (words := await asyncio.to_thread(left, row.text)) == row.text:
                     continue
+                if await self._journal.delivered_as(row.chat_key, row.message_id) != turn:
+                    continue  # another answer stands in its place
                 answer = await self._target(inbound, row.message_id)
                 if answer is not None and answer.role == "assistant":
                     await self._remove_here(inbound, answer)

@@ -1,4 +1,6 @@
-"""[Try again] below the notice of a failure: the messages of the failed turn become one new message, once."""
+"""[Try again] below the notice of a failure, and [Answer again] below an answer whose question was edited since: the messages of
+the turn become one new message, once.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,14 @@ from dataclasses import replace
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.environment import Clock, Ids
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import InboxRecord, Journal
+from bot.contracts.journal import InboxRecord, InboxState, Journal
+from bot.contracts.outbound import OutboxRow
 from bot.gateway.access import Access
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.delivery import Delivery
-from bot.gateway.effects import EffectRunner
+from bot.gateway.effects import EffectRunner, only_reply
 from bot.gateway.inbound_archive import InboundArchive
-from bot.gateway.message_versions import plain
+from bot.gateway.message_versions import as_changed, newest, on_file, plain
 from bot.gateway.scheduler import InFlight
 
 MEMBERS = 200
@@ -21,11 +24,16 @@ MEMBERS = 200
 RETRYING = "I try it again."
 BEGUN = "I have begun to try that again already."
 NOT_YOURS = "Only the person who asked can have me try that again."
+RENEWING = "I answer that again."
+RENEWED = "I have begun to answer that again already."
+NOT_YOURS_EITHER = "Only the person who asked can have me answer that again."
 UNKNOWN = "There is nothing here that I could try again. Please write it once more."
 
 
 class Retries:
-    """Each failed turn is tried again once, over restarts too: the new message has a key that is named after the turn."""
+    """Each failed turn is tried again once, and each edit answered once, over restarts too: the new message has a key that is
+    named after it.
+    """
 
     def __init__(
         self,
@@ -62,22 +70,51 @@ class Retries:
         may = press.person == asked.person or self._access.is_operator(press.channel, press.user_id)
         if not may or not self._access.judge(asked).allowed:
             return NOT_YOURS
-        fresh = await self._taken_in(await self._whole(asked))
+        whole = await self._whole(asked, "failed")
+        if whole is None:
+            return UNKNOWN
+        key = f"{asked.channel}:again:{name}"
+        fresh = await self._taken_in(whole.model_copy(update={"keys": (key,)}))
         self._tasks.start(self._without_button(name))
         return RETRYING if fresh else BEGUN
 
-    async def _whole(self, first: Inbound) -> Inbound:
-        """All messages of a turn as one."""
+    async def renew(self, press: Inbound) -> str:
+        """Answer the turn anew whose question was edited, in the place of its answer; as `run`."""
+        name = press.command.args.strip() if press.command is not None else ""
+        edit = await self._journal.inbound(name)
+        records = await on_file(self._journal, edit.inbound) if edit is not None else []
+        about = newest(edit.inbound, records) if edit is not None else None
+        if about is None or not _is_here(about, press):
+            return UNKNOWN
+        asked, turn, key = about.inbound, about.turn_id or "", f"{press.channel}:renew:{name}"
+        may = press.person == asked.person or self._access.is_operator(press.channel, press.user_id)
+        if not may or not self._access.judge(asked).allowed:
+            return NOT_YOURS_EITHER
+        if key in asked.keys:
+            return RENEWED
+        first, answer = await self._journal.inbound(turn), only_reply(await self._journal.deliveries(turn))
+        whole = await self._whole(first.inbound, "answered") if first is not None else None
+        if answer is None or whole is None:
+            return UNKNOWN
+        facts = {"keys": (key,), "renews": answer.message_id}
+        decided = replace(answer, buttons=QuestionButtons(name, ()))
+        return RENEWING if await self._taken_in(whole.model_copy(update=facts), decided) else RENEWED
+
+    async def _whole(self, first: Inbound, state: InboxState) -> Inbound | None:
+        """All messages of a turn as one, as their authors have edited them since; None where nothing is left of them."""
         said = await self._journal.said_in(first.chat_key, limit=MEMBERS)
         joined = [
             one.inbound
             for one in reversed(said)
-            if one.turn_id == first.request_id and one.state == "failed" and plain(one.inbound)
+            if one.turn_id == first.request_id and one.state == state and plain(one.inbound)
         ]
-        parts = [first, *(one for one in joined if one.request_id != first.request_id)]
+        members = [first, *(one for one in joined if one.request_id != first.request_id)]
+        current = [as_changed(one, await on_file(self._journal, one)) for one in members]
+        parts = [one for one in current if one is not None]
+        if not parts:
+            return None
         return first.model_copy(
             update={
-                "keys": (f"{first.channel}:again:{first.request_id}",),
                 "request_id": self._ids.ulid(),
                 "ts": int(self._clock.now() * 1000),
                 "text": "\n".join(one.text for one in parts if one.text),
@@ -87,12 +124,16 @@ class Retries:
             }
         )
 
-    async def _taken_in(self, inbound: Inbound) -> bool:
-        """True where it is new. It is written down before it is queued, as what a channel brings."""
+    async def _taken_in(self, inbound: Inbound, amended: OutboxRow | None = None) -> bool:
+        """True where it is new. It is written down before it is queued, as what a channel brings; between them a message is
+        `amended`, whose place its answer takes.
+        """
         self._in_flight.writing.add(inbound.request_id)
         try:
             fresh = await self._journal.receive(inbound)
             if fresh:
+                if amended is not None:
+                    await self._delivery.amend(amended)
                 self._archive.begin(inbound)
                 self._effects.queue(inbound)
         finally:

@@ -289,7 +289,9 @@ class TurnRunner:
                 first.chat_key,
                 inbound=first if first in turn.left else _blank(first),
                 context=context,
-                reply=ChatReply(self._delivery, to, turn.below, arrivals.acted),
+                reply=ChatReply(
+                    self._delivery, to, turn.below, arrivals.acted, place=None if begun else first.renews
+                ),
                 also=tuple(one for one in turn.left if one is not first),
                 arrivals=arrivals,
                 anew=anew,

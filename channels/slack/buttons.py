@@ -78,7 +78,7 @@ def content(markdown: str, asked: QuestionButtons | None, *, rated: bool = False
     ]
     # Once it is decided there are none, and without blocks of its own Slack would leave them where they are.
     actions = [{"type": "actions", "elements": elements}] if elements else []
-    told = ASKED if "again" not in asked.choices else text.head(markdown, FALLBACK)
+    told = text.head(markdown, FALLBACK) if {"again", "renew"} & {*asked.choices} else ASKED
     return {"text": told, "blocks": [{"type": "markdown", "text": markdown}, *actions]}
 
 

@@ -31,7 +31,7 @@ LIMIT = 4096
 ENTITIES = 100
 TOLD = 200
 """UTF-16 code units of the answer to a press."""
-_ROWS = (("once", "deny"), ("chat", "always"), ("admit", "later"), ("again",))
+_ROWS = (("once", "deny"), ("chat", "always"), ("admit", "later"), ("again",), ("renew",))
 """Buttons below a message, row by row."""
 MEASURED = 32_768
 """Characters of a text whose parts are rendered to see whether they fit; longer texts are cut by length."""
@@ -236,7 +236,8 @@ class TelegramChannel:
             raise errors.EditRefused("this is a message of a group that is a supergroup now")
         while True:
             try:
-                await bot.change(_content(place, shown) | {"message_id": int(number)})
+                keyboard = {"reply_markup": _keyboard(message.buttons)}
+                await bot.change(_content(place, shown) | keyboard | {"message_id": int(number)})
             except BadRequest as exc:
                 refusal = exc.message.lower()
                 if "message is not modified" in refusal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,16 @@ import pytest
 
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.inbound import Attachment
-from bot.gateway.retries import BEGUN, NOT_YOURS, RETRYING, UNKNOWN
+from bot.contracts.outbound import Outbound
+from bot.gateway.retries import (
+    BEGUN,
+    NOT_YOURS,
+    NOT_YOURS_EITHER,
+    RENEWED,
+    RENEWING,
+    RETRYING,
+    UNKNOWN,
+)
 from tests.unit.gateway.conftest import Bench, killed, leave_open
 from tests.unit.gateway.outgoing import until
 from tests.unit.gateway.test_turns import command
@@ -174,3 +184,155 @@ async def test_over_a_kill_it_is_tried_again_once(tmp_path: Path, cut: str) -> N
     assert len(second.agent.requests) == 1
     assert await second.journal.unfinished() == []
     await second.close()
+
+
+class Renewed(Bench):
+    """A gateway on a channel that can change its messages; `edits` has what they were changed into, in order."""
+
+    def __init__(self, root: Path, **more: Any) -> None:
+        super().__init__(root, **more)
+        self.edits: list[tuple[str, Outbound]] = []
+        self.tele.edit = self._edit  # type: ignore[attr-defined]
+
+    async def _edit(self, message: Outbound, message_id: str) -> None:
+        self.edits.append((message_id, message))
+
+    def shown(self) -> dict[str, Outbound]:
+        """Each message as people see it, by its id."""
+        sent = {f"m{number}": one for number, one in enumerate(self.tele.sent, 1)}
+        return sent | dict(self.edits)
+
+    async def edited(self, words: str = "what is old?", message_id: str = "31") -> str:
+        """The message is edited after its answer; the id that the button below the answer has."""
+        before = len(self.edits)
+        await self.say(words, kind="edit", message_id=message_id, keys=(self.ids.ulid(),), ts=self.now())
+        await until(lambda: len(self.edits) > before)
+        buttons = self.edits[-1][1].buttons
+        assert buttons is not None
+        assert buttons.choices == ("renew",)
+        return str(buttons.question_id)
+
+    def now(self) -> int:
+        return int(self.clock.now() * 1000)
+
+    async def renew(self, name: str, **more: Any) -> str:
+        """What the person who presses is told."""
+        before = len(self.tele.sent)
+        await self.say("", **command("renew", args=name), message_id=None, keys=(self.ids.ulid(),), **more)
+        await self.idle()
+        (said,) = [one for one in self.tele.texts[before:] if one in ANSWERS]
+        return said
+
+
+ANSWERS = {RENEWED, NOT_YOURS_EITHER, RENEWING, UNKNOWN}
+
+
+@pytest.fixture
+async def renewed(tmp_path: Path) -> AsyncIterator[Renewed]:
+    made = Renewed(tmp_path, operators=frozenset({"tele:1"}))
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def answered(bench: Renewed) -> None:
+    await bench.say("what is new?", message_id="31")
+    await bench.idle()
+    assert bench.tele.texts == ["re: what is new?"]
+
+
+async def test_an_edit_after_the_answer_offers_one_in_its_place_once(renewed: Renewed) -> None:
+    await answered(renewed)
+    name = await renewed.edited()
+    assert renewed.shown()["m1"].text == "re: what is new?"
+    assert await renewed.renew(name) == RENEWING
+    assert await renewed.renew(name) == RENEWED
+    assert renewed.shown()["m1"].text == "re: what is old?"
+    buttons = renewed.shown()["m1"].buttons
+    assert buttons is None or buttons.choices == ()
+    assert [one for one in renewed.tele.texts if one not in ANSWERS] == ["re: what is new?"]
+    assert [one.inbound.text for one in renewed.agent.requests if one.inbound is not None] == [
+        "what is new?",
+        "what is old?",
+    ]
+
+
+async def test_a_further_edit_offers_it_again_below_the_newer_answer(renewed: Renewed) -> None:
+    await answered(renewed)
+    assert await renewed.renew(await renewed.edited()) == RENEWING
+    await renewed.clock.advance(5)
+    name = await renewed.edited("what is blue?")
+    assert renewed.shown()["m1"].text == "re: what is old?"
+    assert await renewed.renew(name) == RENEWING
+    assert renewed.shown()["m1"].text == "re: what is blue?"
+
+
+async def test_only_the_author_and_operators_have_it_answered_again(renewed: Renewed) -> None:
+    group = {
+        "chat_id": "-100",
+        "chat_key": "tele:chat:-100",
+        "chat_type": "group",
+        "target": {"chat": "-100"},
+    }
+    await renewed.say("what is new?", message_id="31", addressed="mention", **group)
+    await renewed.idle()
+    before = len(renewed.edits)
+    edit = {
+        "kind": "edit",
+        "message_id": "31",
+        "addressed": "mention",
+        "keys": ("edit",),
+        "ts": renewed.now(),
+    }
+    await renewed.say("what is old?", **edit, **group)
+    await until(lambda: len(renewed.edits) > before)
+    buttons = renewed.edits[-1][1].buttons
+    assert buttons is not None
+    place = {**group, "user_id": "78"}
+    assert await renewed.renew(buttons.question_id, **place) == NOT_YOURS_EITHER
+    assert await renewed.renew(buttons.question_id) == UNKNOWN
+    assert await renewed.renew("0" * 26, **group) == UNKNOWN
+    assert await renewed.renew(buttons.question_id, **{**place, "user_id": "1"}) == RENEWING
+    assert renewed.shown()["m1"].text == "re: what is old?"
+
+
+async def test_nothing_is_offered_where_no_one_message_is_the_answer(renewed: Renewed) -> None:
+    async def twice(request: TurnRequest) -> TurnOutcome:
+        assert request.reply is not None
+        for words in ("one", "two"):
+            await request.reply.send(words)
+        return TurnOutcome("done", delivered=2)
+
+    renewed.agent._run = twice  # type: ignore[method-assign]
+    await renewed.say("what is new?", message_id="31")
+    await renewed.idle()
+    await renewed.say("what is old?", kind="edit", message_id="31", keys=("edit",), ts=renewed.now())
+    await renewed.idle()
+    assert renewed.edits == []
+
+
+async def test_a_kill_after_the_press_changes_the_answer_all_the_same_and_adds_none(tmp_path: Path) -> None:
+    first = Renewed(tmp_path)
+    await first.open()
+    await answered(first)
+    name = await first.edited()
+    first.agent.hold = asyncio.Event()
+    await first.say("", **command("renew", args=name), message_id=None, keys=("press",))
+    await first.agent.began.wait()
+    await killed(first)
+    second = Renewed(tmp_path)
+    await second.open()
+    await until(lambda: bool(second.edits))
+    await second.idle()
+    assert [(place, one.text) for place, one in second.edits] == [("m1", "re: what is old?")]
+    assert [one for one in second.tele.texts if one not in ANSWERS] == []
+    await second.close()
+
+
+async def test_what_is_deleted_later_leaves_the_newer_answer_as_it_is(renewed: Renewed) -> None:
+    await answered(renewed)
+    assert await renewed.renew(await renewed.edited()) == RENEWING
+    before = len(renewed.edits)
+    await renewed.say("", kind="delete", message_id="31", keys=("gone",))
+    await renewed.idle()
+    assert not any("what is new?" in one.text for _, one in renewed.edits[before:])
