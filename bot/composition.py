@@ -66,6 +66,7 @@ from bot.llm.budgets import BudgetedModel, Spending, day_of
 from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
 from bot.llm.log import usage_of
+from bot.llm.transcription import Endpoint, HttpTranscriber
 from bot.llm.windows import ContextWindows
 from bot.maintenance import MaintenanceJobs
 from bot.reload import ConfigurationReload
@@ -413,7 +414,15 @@ def gateway_deps(services: Services, channels: Mapping[str, Channel]) -> Gateway
         clock=environment.clock,
         ids=environment.ids,
         log=services.log,
+        transcriber=build_transcriber(files.transcription),
     )
+
+
+def build_transcriber(settings: config.Transcription) -> HttpTranscriber | None:
+    """What hears voice notes; None where nothing is configured."""
+    if settings.base_url is None:
+        return None
+    return HttpTranscriber(Endpoint(settings.base_url, settings.model, settings.api_key))
 
 
 def build_mcp(services: Services, questions: Questions) -> McpServers:

@@ -145,6 +145,12 @@ class FileUnreachable(FileFailed):
     why = "it could not be fetched just now"
 
 
+class NotHeard(FileFailed):
+    """A recording was not written down."""
+
+    why = "it could not be heard just now"
+
+
 class DeliveryFailed(ChannelError):
     """The message was not delivered."""
 

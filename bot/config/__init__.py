@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.config.checks import identity, operator, tokens_in_use
 from bot.config.load import HOME, Llm, Settings, leaves, load, shown_leaves
 from bot.config.schema import write_schema
-from bot.config.ship_file import NOT_BUILT, Subagents
+from bot.config.ship_file import NOT_BUILT, Subagents, Transcription
 
 __all__ = [
     "HOME",
@@ -13,6 +13,7 @@ __all__ = [
     "Llm",
     "Settings",
     "Subagents",
+    "Transcription",
     "identity",
     "leaves",
     "load",

@@ -349,6 +349,17 @@ class Dashboard(StrictModel):
     """Whoever has it (`Authorization: Bearer …`) sees why something is not well, and the metrics."""
 
 
+class Transcription(StrictModel):
+    """Who writes down voice notes: an endpoint in the form of OpenAI's transcriptions."""
+
+    base_url: Address | None = None
+    """What stands before `/audio/transcriptions`, such as `https://api.openai.com/v1`. Absent or null: voice notes are not heard."""
+    api_key: str | None = None
+    """The endpoint's key, where it wants one."""
+    model: str = "whisper-1"
+    """Its model."""
+
+
 class Files(StrictModel):
     """Files that people send; those that hold text are read."""
 
@@ -362,6 +373,8 @@ class Files(StrictModel):
     """Pages of a PDF that the model is shown as it is; of a longer one it gets the text alone. With 0 none is shown."""
     per_message: Annotated[int, Field(ge=0, le=50)] = 5
     """Files of one message, the first ones; with 0 none is read."""
+    transcription: Transcription = Transcription()
+    """Who writes down voice notes."""
 
 
 class Memory(StrictModel):

@@ -36,6 +36,8 @@ def pointers(message: Message) -> Iterator[tuple[str, int]]:
 
 def _row(file: Attachment, seen: SeenFile) -> Json:
     facts = {"name": file.name, "size": file.size, "artifact": seen.artifact}
+    if file.kind in {"voice", "audio"}:
+        facts["kind"] = file.kind
     if seen.shown is not None:
         facts |= {"type": seen.shown.type, "shown": "below, in the order of these lines"}
     if seen.artifact is None:

@@ -131,6 +131,11 @@ _BROUGHT = (
 )
 
 
+_SPOKEN = (
+    "The person spoke instead of writing: the text of the voice note in attached_files is what they said to you, as far as it was "
+    "understood. Answer it as you would answer words; where it makes no sense, ask."
+)
+
 _OVERHEARD = (
     f"This was said where you read along, perhaps not to you. Where it needs nothing from you, your whole answer is {SILENT} as "
     "plain text, which nobody sees."
@@ -206,6 +211,8 @@ def _facts(inbound: Inbound, changed: int | None, attached: Sequence[tuple[Attac
         facts["userName"] = text.head(inbound.user_name, 120)
     if inbound.brought and not inbound.text.strip():
         facts["note"] = _BROUGHT
+    elif not inbound.text.strip() and any(file.kind == "voice" and seen.read for file, seen in attached):
+        facts["note"] = _SPOKEN
     elif inbound.overheard and inbound.kind == "message":
         facts["note"] = _OVERHEARD
     if inbound.links:

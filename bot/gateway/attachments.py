@@ -22,6 +22,7 @@ from bot.contracts.channel import Channel, Files, Manifest
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.inbound import Attachment, Inbound, SeenFile, Shown
 from bot.contracts.journal import StepRecord, Steps
+from bot.contracts.transcription import Transcriber
 from bot.gateway import pdf
 from bot.gateway.file_text import Decoder, NoText
 from bot.gateway.pictures import MOST_BYTES, SIDE, Picture, picture_of
@@ -36,15 +37,19 @@ _KINDS = {
     "photo": "photos",
     "video": "videos",
     "audio": "audio files",
-    "voice": "voice notes",
     "sticker": "stickers",
     "file": "files of this kind",
 }
 
 
+SPOKEN = frozenset({"voice", "audio"})
+"""Kinds of which the words are heard, where somebody hears them."""
+NOT_HEARD = "(I cannot listen to voice notes, so I do not know what you said. Please write it to me.)"
+
+
 def may_be_read(attachment: Attachment) -> bool:
     """True where its bytes are worth a look: what a platform calls a video, say, never holds text."""
-    return attachment.kind in {"file", "photo"} and attachment.ref is not None
+    return attachment.kind in {"file", "photo", *SPOKEN} and attachment.ref is not None
 
 
 def unseen(attachments: Sequence[Attachment], *, full: bool, log: Log) -> str:
@@ -70,13 +75,16 @@ def unread(attachments: Sequence[Attachment], seen: Sequence[SeenFile]) -> str:
 
 
 def cannot_open(attachments: Sequence[Attachment]) -> str:
-    """A line that names them; "" where nothing came along."""
+    """A line that names them, but for voice notes, for which there is another; "" where nothing came along."""
+    unheard = NOT_HEARD if any(one.kind == "voice" for one in attachments) else ""
+    attachments = [one for one in attachments if one.kind != "voice"]
     if not attachments:
-        return ""
+        return unheard
     named = [_named(attachment) for attachment in attachments[:NAMED]]
     more = f" and {len(attachments) - NAMED} more" if len(attachments) > NAMED else ""
     kinds = " or ".join(dict.fromkeys(_KINDS[attachment.kind] for attachment in attachments))
-    return f"(I cannot open {kinds}, so I have not looked at {', '.join(named)}{more}.)"
+    words = f"(I cannot open {kinds}, so I have not looked at {', '.join(named)}{more}.)"
+    return "\n".join(filter(None, (words, unheard)))
 
 
 def _named(attachment: Attachment) -> str:
@@ -88,6 +96,7 @@ STEP = "attachment"
 """The name of the step, and what the artifact says of who has made it."""
 HEAD = 2_000
 """Characters of a file that the model is shown."""
+SILENCE = "nothing is said in it"
 SECRETIVE = "it holds one of my own secrets"
 TOGETHER = 10_000_000
 """Bytes of the pictures and PDFs of one message."""
@@ -153,6 +162,7 @@ class FileReader:
         clock: Clock,
         log: Log,
         limits: Limits = Limits(),
+        transcriber: Transcriber | None = None,
     ) -> None:
         self._channels = channels
         self._manifests = manifests
@@ -163,6 +173,7 @@ class FileReader:
         self._clock = clock
         self._log = log
         self._limits = limits
+        self._transcriber = transcriber
         self._largest = max(limits.most, limits.packed, MOST_BYTES)
         self._room = asyncio.Semaphore(max(1, min(AT_ONCE, UNDER_WAY // self._largest)))
 
@@ -174,7 +185,7 @@ class FileReader:
     async def read(self, inbound: Inbound) -> tuple[SeenFile, ...]:
         """The outcome of each file of a message, in their order."""
         files, limits = inbound.attachments, self._limits
-        text_at = [at for at, one in enumerate(files) if may_be_read(one)]
+        text_at = [at for at, one in enumerate(files) if may_be_read(one) and self._heard(one)]
         if not limits.count or not self._manifests[inbound.channel].files:
             text_at = []
         known = await self._known(inbound.request_id) if text_at else {}
@@ -189,6 +200,10 @@ class FileReader:
             room = TOGETHER - sum(one.shown.size for one in seen if one.shown is not None)
             seen[at] = await self._one(file, known.get(file.name), unfetched, deadline, room)
         return tuple(seen)
+
+    def _heard(self, attachment: Attachment) -> bool:
+        """True of what need not be heard, and of a recording where somebody hears it."""
+        return attachment.kind not in SPOKEN or self._transcriber is not None
 
     def _refused(self, inbound: Inbound) -> bool:
         if not inbound.attachments or not self.full:
@@ -228,7 +243,7 @@ class FileReader:
 
     async def _fetched(self, file: _File, deadline: float, room: int) -> SeenFile:
         """Fetch a file, keep its text or the picture that it is, and look at what is kept."""
-        decoder = Decoder(self._limits.most)
+        decoder = Decoder(self._limits.most, spoken=file.attachment.kind in SPOKEN)
         try:
             async with asyncio.timeout_at(deadline), self._room:
                 await self._fetch(file, decoder)
@@ -263,7 +278,8 @@ class FileReader:
     def _most(self, decoder: Decoder) -> int:
         if decoder.pictured:
             return MOST_BYTES
-        return self._limits.packed if decoder.packed or decoder.documented else self._limits.most
+        packed = decoder.packed or decoder.documented or decoder.sound is not None
+        return self._limits.packed if packed else self._limits.most
 
     async def _keep(self, decoder: Decoder, file: _File, room: int) -> Shown | None:
         """Put a text away without our secrets, or a picture that has none of them."""
@@ -272,6 +288,12 @@ class FileReader:
             return await self._shown(file, decoder.data, picture.type, picture.tokens)
         if decoder.documented:
             return await self._keep_pdf(decoder.data, file, room)
+        if self._transcriber is not None and (kind := decoder.sound) is not None:
+            said = text.clean(await self._transcriber.transcribe(decoder.data, kind)).strip()
+            if not said:
+                raise NoText(SILENCE)
+            await self._put(await asyncio.to_thread(self._redact, said), file, file.name)
+            return None
         await self._put(
             await asyncio.to_thread(lambda: self._redact(text.clean(decoder.end()))), file, file.name
         )

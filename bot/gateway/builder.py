@@ -14,6 +14,7 @@ from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.journal import Journal
 from bot.contracts.memory_files import MemoryFiles
+from bot.contracts.transcription import Transcriber
 from bot.gateway import admissions as letting_in
 from bot.gateway.access import Access, InboundCleaner, Lists, Memberships
 from bot.gateway.admissions import AdmissionService
@@ -97,6 +98,8 @@ class GatewayDeps:
     clock: Clock
     ids: Ids
     log: Log
+    transcriber: Transcriber | None = None
+    """Hears voice notes; None where nobody does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +313,7 @@ def build_gateway(
         clock=clock,
         log=log,
         limits=settings.files,
+        transcriber=deps.transcriber,
     )
     heard = HeardMessages(clock)
     reading = Reading(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from bot.gateway import office_text
 from bot.gateway.office_text import NoText
 from bot.gateway.pictures import is_picture
+from bot.gateway.sounds import MARK, sound_type
 from bot.tools import text_encoding
 
 __all__ = ["Decoder", "NoText"]
@@ -28,11 +29,12 @@ SURE = 0.7
 
 class Decoder:
     """The bytes of one file, as they come in pieces. Raises `NoText` as soon as they show to hold none; of text there are at most
-    `most` bytes, of what text is packed in as many as come.
+    `most` bytes, of what text is packed in as many as come. Of what is `spoken` nothing but a recording is taken.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, spoken: bool = False) -> None:
         self._most = most
+        self._spoken = spoken
         self._bytes = bytearray()
         self._looked = False
 
@@ -52,6 +54,11 @@ class Decoder:
         return self._bytes.startswith(_PDF)
 
     @property
+    def sound(self) -> str | None:
+        """The MIME type of the recording that it is; None where it is none, or is not to be heard."""
+        return sound_type(bytes(self._bytes[:MARK])) if self._spoken else None
+
+    @property
     def data(self) -> bytes:
         return bytes(self._bytes)
 
@@ -69,12 +76,16 @@ class Decoder:
         """The whole text. Takes long: not for the event loop's thread."""
         self._look()
         data = bytes(self._bytes)
-        if self.pictured or self.documented:
+        if self._spoken or self.pictured or self.documented:
             raise NoText
         return office_text.text_of(data, self._most) if self.packed else _decoded(data)
 
     def _look(self) -> None:
         self._looked = True
+        if self._spoken:
+            if self.sound is None:
+                raise NoText
+            return
         head = bytes(self._bytes[:LOOKED_AT])
         if head.startswith(_OLE):
             raise NoText(OLD_OFFICE)

@@ -135,7 +135,7 @@ async def test_what_cannot_be_opened_is_named_and_its_caption_answered(world: Wo
     assert "I cannot open photos" in world.texts()[0]
     world.telegram.say(media="voice")
     await world.telegram.until(lambda: len(world.texts()) == 2)
-    assert "voice note" in world.texts()[1]
+    assert "voice notes" in world.texts()[1]
     assert len(world.model.requests) == 1, "without words there is nothing to ask the model"
 
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from bot.gateway.attachments import NOT_HEARD
 from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import reply, text, tool_use
+from bot.testing.transcription import TranscriptionServer
 from tests.blackbox.conftest import ANN, World, eventually, whole
 from tests.unit.gateway.office_files import docx, xlsx
 from tests.unit.gateway.picture_files import pdf, png
@@ -45,6 +47,16 @@ class Sender:
             ts: str = await self.server.say(words, channel="D0ANN", user=ANN, files=[file])
             return ts
         return str(self.server.say(words, media="photo", data=data)["message"]["message_id"])
+
+    async def speak(self, data: bytes) -> str:
+        """A voice note, as each platform sends one."""
+        if self.channel == "slack":
+            file = self.server.add_file("audio_message.m4a", data, mime="audio/mp4") | {
+                "subtype": "slack_audio"
+            }
+            ts: str = await self.server.say("", channel="D0ANN", user=ANN, files=[file])
+            return ts
+        return str(self.server.say("", media="voice", data=data)["message"]["message_id"])
 
     async def say(self, words: str, *, thread: str) -> None:
         if self.channel == "slack":
@@ -374,3 +386,30 @@ async def test_a_pdf_is_shown_to_the_model_and_its_text_is_at_hand(world: World,
     row = held(world, 0)
     assert row["text"] == "# Page 1\nfirst words\n\n# Page 2\nsecond words\n\n"
     assert (row["name"], row["type"]) == ("报告.pdf", "application/pdf")
+
+
+async def test_a_voice_note_is_heard_and_answered_as_words(world: World, sender: Sender) -> None:
+    sound, said = b"OggS" + bytes(5_000), "明天九点提醒我 🎉"
+    async with TranscriptionServer({sound: said}, key="sk-voice-0123456789") as hears:
+        world.process.env["VOICE_KEY"] = hears.key
+        world.config["files"] = {"transcription": {"baseUrl": f"{hears.url}/v1", "apiKey": "${VOICE_KEY}"}}
+        await world.start()
+        world.model.script(lambda _: "heard")
+        await sender.speak(sound)
+        assert await sender.heard(1) == ["heard"]
+        row = held(world, 0)
+        assert (row["kind"], row["text"]) == ("voice", said)
+        assert "spoke instead of writing" in world.model.bodies[0]["messages"][-1]["content"][0]["text"]
+        (call,) = hears.called("transcriptions")
+        assert call.params["file"] == "voice.ogg"
+        assert hears.key.encode() not in world.everything_on_disk()
+
+
+async def test_where_nobody_hears_voice_notes_the_person_is_told_to_write(
+    world: World, sender: Sender
+) -> None:
+    await world.start()
+    await sender.speak(b"OggS" + bytes(5_000))
+    assert await sender.heard(1) == [NOT_HEARD]
+    assert sender.fetched() == 0
+    assert world.model.bodies == []

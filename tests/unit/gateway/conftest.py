@@ -387,6 +387,7 @@ class Bench:
             clock=self.clock,
             ids=self.ids,
             log=self.log,
+            transcriber=options.get("transcriber"),
         )
         services = build_agent_services(deps)
         gateway = build_gateway(deps, services, agent, memory=self, servers=self)

@@ -14,6 +14,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import stops, turn_runner
+from bot.gateway.attachments import NOT_HEARD
 from bot.gateway.commands import CUT_OFF
 from bot.gateway.outbox.worker import REPEATED
 from tests.contracts.journal_rig import still_open
@@ -180,7 +181,8 @@ async def test_an_empty_message_and_one_that_cannot_be_opened_get_an_answer_with
     await bench.idle()
     empty, closed = bench.tele.texts
     assert empty == turn_runner.EMPTY
-    assert "the voice note, the file “报告.pdf”" in closed
+    assert "the file “报告.pdf”" in closed
+    assert NOT_HEARD in closed
     assert bench.agent.requests == []
 
 
