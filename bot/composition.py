@@ -51,6 +51,7 @@ from bot.gateway.live.message import Previewing
 from bot.gateway.operations import ChannelWatchdog, Losses
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
+from bot.history.line_stream import LineStream
 from bot.history.memories import Memories
 from bot.history.memory_files import NoteStore
 from bot.history.names import encode
@@ -149,6 +150,7 @@ def assemble(
         model=services.model,
         channels=channels,
         journal=services.journal,
+        stream=services.stream,
         archive=services.archive,
         transcript=services.transcript,
         requests=services.requests,
@@ -242,6 +244,7 @@ class Services:
     redact: Redactor
     manifests: Mapping[str, Manifest]
     journal: Journal
+    stream: LineStream
     archive: SearchedArchive
     transcript: Transcript
     requests: RequestLog
@@ -277,21 +280,28 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
     )
     lasting = ReservedDisk(disk, reserve)
     artifacts = ArtifactStore(home / "artifacts", disk=disk, ids=environment.ids, clock=clock, log=log)
+    journal = environment.journal(SqliteJournal(home / "journal.db", clock=clock, log=log, reserve=reserve))
+    stream = LineStream(journal, disk=lasting, clock=clock, log=log)
     return Services(
         settings,
         environment,
         log,
         redact,
         manifests,
-        environment.journal(SqliteJournal(home / "journal.db", clock=clock, log=log, reserve=reserve)),
+        journal,
+        stream,
         SearchedArchive(
-            ChatStore(home / "chats", disk=lasting, log=log, clock=clock, archive_after_lines=limit),
+            ChatStore(
+                home / "chats", disk=lasting, log=log, clock=clock, archive_after_lines=limit, stream=stream
+            ),
             home / "index.db",
             folder=home / "chats",
             disk=disk,
             log=log,
         ),
-        Transcript(home / "transcripts", disk=lasting, ids=environment.ids, clock=clock, log=log),
+        Transcript(
+            home / "transcripts", disk=lasting, ids=environment.ids, clock=clock, log=log, stream=stream
+        ),
         RequestLog(home / "transcripts", disk=disk, log=log),
         artifacts,
         NoteStore(home / "memory", disk=disk, redact=redact),

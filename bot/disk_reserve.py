@@ -145,6 +145,7 @@ class ReservedDisk:
         self._reserve = reserve
         self.read = inner.read
         self.open = inner.open
+        self.sync = inner.sync
         self.rename = inner.rename
         self.truncate = inner.truncate
         self.remove = inner.remove

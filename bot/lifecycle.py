@@ -24,6 +24,8 @@ from bot.gateway.builder import GatewayParts
 from bot.gateway.delivery import Delivery
 from bot.gateway.operations import ChannelWatchdog, Losses, OperatorAlerts
 from bot.gateway.scheduler import Scheduler
+from bot.history import archive, transcript
+from bot.history.line_stream import LineStream
 from bot.history.requests import RequestLog
 from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
@@ -179,6 +181,7 @@ class Gateway:
     model: WatchedModel
     channels: dict[str, Channel]
     journal: Journal
+    stream: LineStream
     archive: SearchedArchive
     transcript: Transcript
     requests: RequestLog
@@ -224,6 +227,8 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     try:
         await asyncio.to_thread(gateway.reserve.look)
         await gateway.journal.open()
+        # Before anything of them is read.
+        await gateway.stream.replay({archive.FILES: gateway.archive, transcript.FILES: gateway.transcript})
         # requestIds tell the order of messages, even where the clock was set back while nobody ran.
         gateway.environment.ids.after(await gateway.journal.newest())
         if gateway.dashboard is not None:
@@ -378,6 +383,7 @@ async def _close(gateway: Gateway, beside: list[asyncio.Task[None]]) -> None:
         "close the records of requests": gateway.requests.close(),
     }
     await _together(gateway.log, closings, CLOSE_SECONDS)
+    await _bounded(gateway.log, "bring the lines to the disk", gateway.stream.close(), FLUSH_SECONDS)
     await _bounded(gateway.log, "close the journal", gateway.journal.close(), JOURNAL_SECONDS)
 
 

@@ -7,11 +7,12 @@ archive. It blocks, and is for a command.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import shutil
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,11 +23,14 @@ from bot.access_list import AccessList
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.journal import LineRow
 from bot.contracts.log_kinds import TEXTS
 from bot.contracts.memory_files import MemoryOwner
-from bot.history import index, jsonl, names, pieces, rotation
+from bot.history import index, jsonl, line_stream, names, pieces, rotation
+from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore, what_of
 from bot.history.memory_files import SESSION, NoteStore
+from bot.history.transcript import Transcript
 from bot.history.usage import FILE as USAGE
 from bot.history.usage import UsageSums
 from bot.journal import personal
@@ -60,6 +64,8 @@ class PersonalData:
         self._person = person
         self._disk = disk
         self._clock = clock
+        self._chats = ChatStore(home / CHATS, disk=disk, log=log, clock=clock)
+        self._transcript = Transcript(home / TRANSCRIPTS, disk=disk, ids=ids, clock=clock, log=log)
         self._archives = rotation.ArchiveFiles(home / CHATS, disk)
         self._artifacts = ArtifactStore(home / ARTIFACTS, disk=disk, ids=ids, clock=clock, log=log)
         self._notes = NoteStore(home / MEMORY, disk=disk)
@@ -147,6 +153,8 @@ class PersonalData:
 
     async def export(self) -> AsyncIterator[Json]:
         """Each thing as an object: `from` names the place, `value` has the content. A gateway may run."""
+        with contextlib.suppress(errors.TryLater), instance.locked(self._home):
+            self._bring_lines()
         found = self.find()
         for name in self._archives.chats():
             for line in filter(lambda one: self._goes(one, found), self._said(name)):
@@ -205,6 +213,7 @@ class PersonalData:
         """
         with instance.locked(self._home):
             instance.must_be_whole(self._home)
+            self._bring_lines()
             counted = bool(self._disk.size(self._home / USAGE))
             # After a try that was cut off, days of the log are shorter: they would be counted anew, without what has gone.
             if counted and not self._disk.size(self._home / NOTE):
@@ -223,6 +232,17 @@ class PersonalData:
             gone["lines of the archive"] = self._erase_chats(found)
             self._disk.remove(self._home / NOTE)
         return {what: count for what, count in gone.items() if count}
+
+    def _bring_lines(self) -> None:
+        """Bring lines to their files that the last process left in the journal. Raises `errors.StorageError` and OSError."""
+
+        def to_files(rows: Sequence[LineRow]) -> None:
+            (*_, failed) = line_stream.replay(rows, {CHATS: self._chats, TRANSCRIPTS: self._transcript})
+            for error in failed.values():
+                raise error
+
+        if self._disk.size(self._home / JOURNAL):
+            personal.take_lines(self._home / JOURNAL, to_files)
 
     def _taken_up(self, found: Found) -> Found:
         """Add what an earlier try had found before it was cut off, and keep both on disk from now on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import secrets
@@ -125,8 +126,8 @@ class SystemDisk:
     """`contracts.environment.Disk` on the machine's own file system."""
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
-        new = not path.exists()
-        handle = _opened(self._made(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        new = sync and not path.exists()
+        handle = _opened(self._made(path, sync=sync), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             if new:
                 # Else a power failure could take the file, with all that is said to be in it.
@@ -138,6 +139,10 @@ class SystemDisk:
                 os.fdatasync(handle) if hasattr(os, "fdatasync") else os.fsync(handle)
         finally:
             os.close(handle)
+
+    def sync(self, path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            _settle(path)
 
     def read(self, path: Path) -> bytes:
         try:
@@ -192,19 +197,19 @@ class SystemDisk:
             return []
 
     @staticmethod
-    def _made(path: Path) -> Path:
+    def _made(path: Path, *, sync: bool = True) -> Path:
         if not path.parent.is_dir():
             missing = [folder for folder in path.parents if not folder.is_dir()]
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for folder in missing:
+            for folder in missing if sync else ():
                 _settle(folder.parent)
         return path
 
 
-def _settle(folder: Path) -> None:
-    """Bring the names in a folder to the disk. One that may not be read cannot be asked for that."""
+def _settle(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk. What may not be read cannot be asked for that."""
     try:
-        handle = RESERVE.open(folder, os.O_RDONLY)
+        handle = RESERVE.open(path, os.O_RDONLY)
     except PermissionError:
         return
     try:

@@ -192,6 +192,11 @@ class Ledger:
             await asyncio.shield(self._writing)
         return not self._owed
 
+    async def queued(self) -> None:
+        """Return once every line is on its way to the disk before whatever the journal is told from now on."""
+        if not self._transcript.ahead(self._chat_key, self._owed):
+            await self.flush()
+
     def _begin_writing(self) -> None:
         if self._owed and (self._writing is None or self._writing.done()):
             self._writing = asyncio.create_task(self._drain())

@@ -97,7 +97,7 @@ class TrackedReply:
         # Before the outbox has it: a message that is in there without the call that made it would go out after a
         # crash, and the model, asked again, would send it once more.
         self.begun, self.call = words, step_id
-        await self._ledger.flush()
+        await self._ledger.queued()
         self.begun, self.attempted = "", True
         try:
             async with asyncio.timeout(LONGEST):

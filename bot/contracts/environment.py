@@ -57,7 +57,16 @@ class Disk(Protocol):
     Everything it creates is private to the user (folders 0700, files 0600).
     """
 
-    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None: ...
+    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
+        """Add to the end of a file, which is made where it does not exist. With `sync` it is on disk then, and so is the name
+        of a file that was made.
+        """
+        ...
+
+    def sync(self, path: Path) -> None:
+        """Bring a file, or the names in a folder, to the disk; nothing where it does not exist."""
+        ...
+
     def read(self, path: Path) -> bytes:
         """The whole file; b"" where it does not exist."""
         ...

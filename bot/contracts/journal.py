@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Mapping, Sequence
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, Self
 
@@ -417,7 +418,32 @@ class Leases(Protocol):
     async def release(self, name: str, holder: str) -> None: ...
 
 
-class Journal(Inbox, Steps, Outbox, Schedule, Leases, ApprovalBook, Protocol):
+@dataclass(frozen=True, slots=True)
+class LineRow:
+    """Whole lines of one file that are on disk in the journal. The file has them as well, or will have them."""
+
+    number: int
+    file: str
+    lines: bytes
+
+
+class LineLog(Protocol):
+    """Lines that are on disk with a commit of the journal, until the disk has them in their files (write-ahead)."""
+
+    def put_lines(self, rows: Sequence[tuple[int, str, Callable[[], bytes]]]) -> Future[None]:
+        """Write rows, each with a number of its own, the name of a file and what gives its lines, in the order of the calls with
+        all other changes. The lines may be asked for several times, on another thread. The future need not be awaited.
+        """
+        ...
+
+    async def kept_lines(self) -> list[LineRow]:
+        """Every row that was not dropped, by its number."""
+        ...
+
+    async def drop_lines(self, numbers: Sequence[int]) -> None: ...
+
+
+class Journal(Inbox, Steps, Outbox, Schedule, Leases, LineLog, ApprovalBook, Protocol):
     """All of it, in one store. Every call returns once the change is on disk, or raises `StorageError`; changes
     reach the disk in the order of the calls (not in that of awaiting them).
     """

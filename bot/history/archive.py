@@ -15,12 +15,15 @@ from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.environment import Clock, Disk, Log, OpenFile
 from bot.contracts.identity import ChatKey
 from bot.history import jsonl, names, pieces, rotation
+from bot.history.line_stream import LineStream, Ticket, missing
 from bot.history.revisions import Revisions, may_revise, revisions
 from bot.history.window import LineRange, Window, read_line
 
 _SPANS = 10_000  # archive files whose times are remembered
 _CHATS = 10_000  # of which is remembered what their archives revise
 _AT_ONCE = 1024 * 1024  # bytes of a file that are looked at as one
+FILES = "chats"
+"""The first part of the names of its files in the journal."""
 KEPT_BYTES = 16 * 1024 * 1024
 """Of lines that the disk refused; what comes on top is lost (to the archive alone: the journal has it)."""
 
@@ -40,6 +43,7 @@ class ChatInfo:
 class _Entry:
     chat_key: ChatKey
     raw: bytes
+    ticket: Ticket | None = None
 
 
 class ChatStore:
@@ -57,10 +61,12 @@ class ChatStore:
         log: Log,
         archive_after_lines: int = 1000,
         clock: Clock | None = None,
+        stream: LineStream | None = None,
     ) -> None:
         self._folder = folder
         self._disk = disk
         self._log = log
+        self._stream = stream
         self._limit = max(1, archive_after_lines)
         self._files = jsonl.Files(disk, log=log, clock=clock or system.SystemClock())
         self._archives = rotation.ArchiveFiles(folder, disk)
@@ -78,7 +84,13 @@ class ChatStore:
         """
         fields = line.model_dump(by_alias=True)
         raw = jsonl.dumps({key: value for key, value in fields.items() if value is not None})
-        await self._writer.put(_Entry(line.chat_key, raw), hurry=hurry)
+        if self._stream is None:
+            await self._writer.put(_Entry(line.chat_key, raw), hurry=hurry)
+            return
+        name = names.encode(line.chat_key)
+        ticket = self._stream.put(f"{FILES}/{name}", lambda: raw)
+        await self._writer.put(_Entry(line.chat_key, raw, ticket), hurry=hurry)
+        await self._stream.lasting([self._archives.main(name)], [ticket])
 
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
         """The window that `query` asks for, and the exact number of all matches.
@@ -259,7 +271,25 @@ class ChatStore:
                 continue
             written[item.chat_key] = written.get(item.chat_key, 0) - 1
             results.append(failures[item.chat_key] if written[item.chat_key] < 0 else None)
+            if self._stream is not None and item.ticket is not None:
+                if results[-1] is None:
+                    self._stream.written([self._archives.main(names.encode(item.chat_key))], [item.ticket])
+                else:
+                    self._stream.refused([item.ticket])
         return results
+
+    def replay(self, name: str, lines: Sequence[bytes]) -> Path:
+        """As `line_stream.Replays.replay`."""
+        main = self._archives.main(name)
+        with jsonl.locked(self._folder):
+            self._tidy_once()
+            self._archives.settle(name)
+            self._files.tail(main)  # repaired
+            older = [self._archives.archive(name, number) for number in self._archives.numbers(name)]
+            left = missing(lines, map(self._disk.open, [main, *reversed(older)]))
+            while left:
+                del left[: self._write_some(name, left)]
+        return main
 
     def _write_chat(
         self, key: ChatKey, raws: list[bytes], failures: dict[ChatKey, errors.StorageError]
@@ -272,6 +302,10 @@ class ChatStore:
         try:
             while done < len(due):
                 done += self._write_some(name, due[done:])
+            if owed and self._stream is not None:
+                # The journal does not have these.
+                self._disk.sync(self._archives.main(name))
+                self._disk.sync(self._folder)
         except OSError as error:
             failures[key] = self._keep(key, due[done:], error, told=not raws)
         return max(0, done - len(owed))
@@ -281,13 +315,16 @@ class ChatStore:
         main = self._archives.main(name)
         self._archives.settle(name)
         some = raws[: max(1, self._limit + 1 - self._files.tail(main).lines)]
-        tail = self._files.append(main, some)
+        tail = self._files.append(main, some, sync=self._stream is None)
         if tail.lines > self._limit:
             self._rotate(name)
         return len(some)
 
     def _rotate(self, name: str) -> None:
         try:
+            if self._stream is not None:
+                # Whether a rotation was cut off is told by the size that the file has on the disk.
+                self._disk.sync(self._archives.main(name))
             self._archives.rotate(name)
         except OSError as error:
             # The lines are safe; the next append tries again.

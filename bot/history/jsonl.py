@@ -217,14 +217,18 @@ class Files:
         self._tails.pop(path, None)
         self._forget_keys(path)
 
-    def append(self, path: Path, lines: Sequence[bytes], keys: Iterable[str] = ()) -> Tail:
-        """Write whole lines; returns once they are on disk. Where it raises OSError, none of them is there."""
+    def append(
+        self, path: Path, lines: Sequence[bytes], keys: Iterable[str] = (), *, sync: bool = True
+    ) -> Tail:
+        """Write whole lines; returns once they are on disk, or without `sync` in the file. Where it raises OSError, none of
+        them is there.
+        """
         tail = self.tail(path)
         blob = (b"" if tail.ended else b"\n") + b"".join(lines)
         self._tails.pop(path)
         try:
-            if tail.size:
-                self._disk.append(path, blob, sync=True)
+            if tail.size or not sync:
+                self._disk.append(path, blob, sync=sync)
             else:
                 # A new file lasts only once its name is on disk too: `replace` sees to both.
                 self._disk.replace(path, blob)

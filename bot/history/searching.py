@@ -85,6 +85,10 @@ class SearchedArchive:
                 return page
         return await self._store.search(chat_key, query)
 
+    def replay(self, name: str, lines: Sequence[bytes]) -> Path:
+        """As `line_stream.Replays.replay`; the index finds them by itself."""
+        return self._store.replay(name, lines)
+
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
         return await self._store.removals(chat_key)
 

@@ -6,7 +6,8 @@ import asyncio
 import functools
 import heapq
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,19 +19,50 @@ from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import TranscriptLine, TurnEnd
 from bot.history import jsonl, names, reading, sessions
+from bot.history.line_stream import LineStream, Ticket, missing
 from bot.history.reading import Loaded
 from bot.history.sessions import Outline, Point
 from bot.history.transcript_lines import dumped
 
 _COPIED = 1024 * 1024  # bytes of a session that are copied at once
 _NAMED = 5  # places of lines that cannot be read, told to the operator
+_CHATS = 4_000  # whose current session is remembered
+FILES = "transcripts"
+"""The first part of the names of its files in the journal."""
 _SESSION = re.compile(rf"[{names.CROCKFORD}]{{26}}")
+
+
+class _Row:
+    """Lines of one session, and what they are on disk, which is found once, on whichever thread asks first."""
+
+    def __init__(self, lines: Sequence[TranscriptLine], session: str) -> None:
+        self._lines = lines
+        self._session = session
+        self._raws: dict[str, bytes] | None = None
+
+    def raws(self) -> Mapping[str, bytes]:
+        """By uuid. Raises TypeError, ValueError or RecursionError."""
+        if self._raws is None:
+            self._raws = {line.uuid: dumped(line, self._session) for line in self._lines}
+        return self._raws
+
+    def blob(self) -> bytes:
+        """For the journal, which is not told what cannot be written."""
+        try:
+            return b"".join(self.raws().values())
+        except (TypeError, ValueError, RecursionError):
+            return b""
 
 
 @dataclass(frozen=True, slots=True)
 class _Append:
+    """Lines of a chat. `current` is its current session, "" where that is not known; of a session that has not begun, its name."""
+
     chat_key: ChatKey
     lines: tuple[TranscriptLine, ...]
+    current: str = ""
+    tickets: tuple[Ticket | None, ...] = ()
+    rows: frozenset[_Row] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +94,47 @@ class Transcript:
     earlier one was gone back to.
     """
 
-    def __init__(self, folder: Path, *, disk: Disk, ids: Ids, clock: Clock, log: Log) -> None:
+    def __init__(
+        self, folder: Path, *, disk: Disk, ids: Ids, clock: Clock, log: Log, stream: LineStream | None = None
+    ) -> None:
         self._folder = folder
+        self._stream = stream
         self._disk = disk
         self._ids = ids
         self._log = log
         self._files = jsonl.Files(disk, log=log, clock=clock, index=reading.uuid_of)
         self._writer: Batcher[_Item, str] = Batcher("transcript", self._work)
+        # Current sessions of the chats that were used last, or names of those that will begin.
+        self._current_of: OrderedDict[ChatKey, str] = OrderedDict()
+        # Rows in the journal by the uuids of lines that are in no file yet, and chats whose last lines were refused.
+        self._ahead: dict[str, tuple[Ticket, _Row]] = {}
+        self._refused: set[ChatKey] = set()
+
+    def ahead(self, chat_key: ChatKey, lines: Sequence[TranscriptLine]) -> bool:
+        """Put lines into the journal, so that they are on disk with whatever it is told next; `append` has to follow. False
+        where they are on disk only once that has returned.
+        """
+        return self._put(chat_key, lines) and self._stream is not None and self._stream.send()
+
+    def _put(self, chat_key: ChatKey, lines: Sequence[TranscriptLine]) -> bool:
+        current = self._current_of.get(chat_key, "")
+        if self._stream is None or not current or chat_key in self._refused:
+            return False
+        fresh: dict[str, list[TranscriptLine]] = {}
+        for line in lines:
+            if line.uuid not in self._ahead:
+                fresh.setdefault(line.session_id or current, []).append(line)
+        if not all(map(_SESSION.fullmatch, fresh)):
+            return False
+        for session, some in fresh.items():
+            row = _Row(some, session)
+            ticket = self._stream.put(
+                f"{FILES}/{names.encode(chat_key)}/{session}.jsonl", row.blob, len(some)
+            )
+            if ticket is None:
+                return False
+            self._ahead.update(dict.fromkeys((line.uuid for line in some), (ticket, row)))
+        return True
 
     async def append(self, chat_key: ChatKey, lines: Sequence[TranscriptLine]) -> str:
         """Write lines, in order, to their session, or to the current one (begun where there is none); returns
@@ -77,21 +143,54 @@ class Transcript:
         A line whose uuid is in its session already is not written again. Raises `errors.StorageError`; none of
         the lines is kept then, so the caller may append them again.
         """
-        return await self._writer.put(_Append(chat_key, tuple(lines)))
+        self._put(chat_key, lines)
+        ahead = [self._ahead.get(line.uuid) for line in lines]
+        tickets = [one[0] if one is not None else None for one in ahead]
+        item = _Append(
+            chat_key,
+            tuple(lines),
+            self._current_of.get(chat_key, ""),
+            tuple(tickets),
+            frozenset(one[1] for one in ahead if one is not None),
+        )
+        written = self._writer.put(item, hurry=self._stream is None)
+        written.add_done_callback(lambda _: self._landed(lines))
+        current = await written
+        self._note(chat_key, current)
+        if self._stream is not None:
+            await self._stream.lasting(self._files_of(chat_key, lines, current), tickets)
+        return current
+
+    def _landed(self, lines: Sequence[TranscriptLine]) -> None:
+        for line in lines:
+            self._ahead.pop(line.uuid, None)
+
+    def _note(self, chat_key: ChatKey, current: str) -> None:
+        self._current_of[chat_key] = current
+        self._current_of.move_to_end(chat_key)
+        if len(self._current_of) > _CHATS:
+            self._current_of.popitem(last=False)
 
     async def new_session(self, chat_key: ChatKey, line: TranscriptLine | None = None) -> str:
         """Begin a session, empty but for this line, which is the current one from now on; earlier ones stay on disk."""
-        return await self._writer.put(_Begin(chat_key, line))
+        return await self._changed(_Begin(chat_key, line))
 
     async def resume(self, chat_key: ChatKey, session: str, line: TranscriptLine) -> None:
         """Make an earlier session the current one; `line` is its first new one. Raises `errors.StorageError`."""
-        await self._writer.put(_Resume(chat_key, session, line))
+        await self._changed(_Resume(chat_key, session, line))
 
     async def fork(self, chat_key: ChatKey, point: Point, line: TranscriptLine) -> str:
         """Begin a session that is a copy of the current one up to a point, and then `line`. All of it is there or
         nothing. Raises `errors.StorageError`.
         """
-        return await self._writer.put(_Fork(chat_key, point.end, line))
+        return await self._changed(_Fork(chat_key, point.end, line))
+
+    async def _changed(self, item: _Begin | _Resume | _Fork) -> str:
+        """The session that is the current one from now on."""
+        self._current_of.pop(item.chat_key, None)
+        current = await self._writer.put(item)
+        self._note(item.chat_key, current)
+        return current
 
     async def outlines(self, chat_key: ChatKey, most: int) -> list[Outline]:
         """The sessions of a chat that have messages, the one last written to first; `most` of them."""
@@ -125,6 +224,9 @@ class Transcript:
         """
         how = reading.whole if whole else functools.partial(reading.newest, most=most)
         loaded, name = await self._asked(self._read, chat_key, how)
+        if chat_key not in self._current_of:
+            # Where there is none, the name of the one that will begin.
+            self._note(chat_key, name.removesuffix(".jsonl") or self._ids.ulid())
         if loaded.unreadable:
             self._log.write(
                 "storage",
@@ -247,15 +349,43 @@ class Transcript:
     def _work(self, batch: list[_Item]) -> list[str | errors.StorageError]:
         try:
             with jsonl.locked(self._folder):
-                return [self._carry_out(item) for item in batch]
+                results = [self._carry_out(item) for item in batch]
         except OSError as error:
-            return [errors.StorageError(f"the transcript cannot be written: {error}")] * len(batch)
+            results = [errors.StorageError(f"the transcript cannot be written: {error}")] * len(batch)
+        for item, result in zip(batch, results, strict=True):
+            if isinstance(item, _Append):
+                self._settled(item, result)
+        return results
+
+    def _settled(self, item: _Append, result: str | errors.StorageError) -> None:
+        """Lines were written, or refused."""
+        if self._stream is None:
+            return
+        tickets = [ticket for ticket in item.tickets if ticket is not None]
+        if isinstance(result, errors.StorageError):
+            self._refused.add(item.chat_key)
+            self._stream.refused(tickets)
+        else:
+            self._refused.discard(item.chat_key)
+            self._stream.written(self._files_of(item.chat_key, item.lines, result), tickets)
+
+    def _files_of(self, chat_key: ChatKey, lines: Sequence[TranscriptLine], current: str) -> set[Path]:
+        return {self._path(chat_key, session) for session in {line.session_id or current for line in lines}}
+
+    def replay(self, name: str, lines: Sequence[bytes]) -> Path:
+        """As `line_stream.Replays.replay`."""
+        path = self._folder / name
+        with jsonl.locked(self._folder):
+            self._files.tail(path)  # repaired
+            if left := missing(lines, [self._disk.open(path)], reading.uuid_of):
+                self._files.append(path, left, map(reading.uuid_of, left), sync=self._stream is None)
+        return path
 
     def _carry_out(self, item: _Item) -> str | errors.StorageError:
         try:
-            known = self._sessions(item.chat_key)
             if isinstance(item, _Append):
-                return self._append(item, known)
+                return self._append(item)
+            known = self._sessions(item.chat_key)
             if isinstance(item, _Resume):
                 return self._go_back(item, known)
             if isinstance(item, _Fork):
@@ -264,13 +394,18 @@ class Transcript:
         except (OSError, TypeError, ValueError, RecursionError) as error:
             return errors.StorageError(f"the transcript cannot be written: {error}")
 
-    def _append(self, item: _Append, known: list[str]) -> str:
-        if known:
-            current = sessions.current(self._disk, self._home(item.chat_key), known)
-        elif all(line.session_id for line in item.lines):
-            current = self._begin(item.chat_key, known)
-        else:
-            current = self._named(item.chat_key, known)  # its first lines will make the file
+    def _append(self, item: _Append) -> str:
+        current, home = item.current, self._home(item.chat_key)
+        if not current and (known := self._sessions(item.chat_key)):
+            current = sessions.current(self._disk, home, known)
+        if not current or not self._disk.size(self._path(item.chat_key, current)):
+            known = self._sessions(item.chat_key)
+            if current not in known:
+                current = current or self._named(item.chat_key, known)
+                jsonl.tidy(self._disk, home)
+                if all(line.session_id for line in item.lines):
+                    self._disk.replace(self._path(item.chat_key, current), b"")
+                # Else its first lines make the file.
         self._write(item, current)
         return current
 
@@ -279,6 +414,8 @@ class Transcript:
             raise ValueError("this chat has no such session")
         # What says so stands in the session before it becomes the current one: it is the newest line then.
         self._write(_Append(item.chat_key, (item.line,)), item.session)
+        if self._stream is not None:  # the journal does not have it
+            self._disk.sync(self._path(item.chat_key, item.session))
         sessions.point_to(self._disk, self._home(item.chat_key), item.session, known)
         return item.session
 
@@ -314,17 +451,19 @@ class Transcript:
 
     def _write(self, item: _Append, current: str) -> None:
         by_session: dict[str, dict[str, bytes]] = {}
+        known = {uuid: raw for row in item.rows for uuid, raw in row.raws().items()}
         for line in item.lines:
             session = line.session_id or current
             if not _SESSION.fullmatch(session):
                 raise ValueError("a session is named by a ULID")
-            by_session.setdefault(session, {}).setdefault(line.uuid, dumped(line, session))
+            raw = known.get(line.uuid) or dumped(line, session)
+            by_session.setdefault(session, {}).setdefault(line.uuid, raw)
         for session, lines in by_session.items():
             path = self._path(item.chat_key, session)
             self._files.tail(path)
             fresh = {uuid: raw for uuid, raw in lines.items() if not self._files.has(path, uuid)}
             if fresh:
-                self._files.append(path, list(fresh.values()), fresh)
+                self._files.append(path, list(fresh.values()), fresh, sync=self._stream is None)
 
 
 def _after(ulid: str) -> str:

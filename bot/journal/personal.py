@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.journal import LineRow
 from bot.journal import file
 
 BUSY_SECONDS = 5.0
@@ -71,6 +72,15 @@ def rows(
             names = [column[0] for column in found.description]
             for row in found.fetchall():
                 yield table, dict(zip(names, row, strict=True))
+
+
+def take_lines(path: Path, to_files: Callable[[Sequence[LineRow]], None]) -> None:
+    """Hand the lines of files that a journal has to whoever brings them there, and drop them. Raises `errors.StorageError`."""
+    with _opened(path, write=True) as db:
+        db.execute("PRAGMA secure_delete = ON")
+        rows = db.execute("SELECT number, file, lines FROM lines ORDER BY number").fetchall()
+        to_files([LineRow(number, file, bytes(lines)) for number, file, lines in rows])
+        db.execute("DELETE FROM lines")
 
 
 def erase(

@@ -405,6 +405,11 @@ def _read(raw: str) -> dict[str, str]:
     return found if whole else {}
 
 
+def lines_ahead(db: sqlite3.Connection) -> None:
+    """Lines of transcripts and archive that are on disk here until they are in their files."""
+    db.execute("CREATE TABLE lines (number INTEGER PRIMARY KEY, file TEXT NOT NULL, lines BLOB NOT NULL)")
+
+
 _REASONS = (
     "failed",
     "throttled",
@@ -429,6 +434,7 @@ MIGRATIONS: Sequence[Migration] = (
     last_words,
     facts_in_columns,
     listening,
+    lines_ahead,
 )
 
 Described = dict[str, tuple[str, ...]]

@@ -15,6 +15,7 @@ from bot.journal.approvals import SqliteApprovals
 from bot.journal.database import Database, Posting
 from bot.journal.inbox import InboxWrites, SqliteInbox
 from bot.journal.leases import SqliteLeases
+from bot.journal.lines import SqliteLines
 from bot.journal.outbox import OutboxWrites, SqliteOutbox
 from bot.journal.schedule import SqliteSchedule
 from bot.journal.steps import SqliteSteps
@@ -58,7 +59,9 @@ class SqlitePostedWrites(InboxWrites, OutboxWrites):
     """`contracts.journal.PostedWrites`."""
 
 
-class SqliteJournal(SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, SqliteLeases, SqliteApprovals):
+class SqliteJournal(
+    SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, SqliteLeases, SqliteLines, SqliteApprovals
+):
     """`contracts.journal.Journal` in `path`. Opens at the first call; one process at a time should own the file."""
 
     def __init__(

@@ -14,11 +14,13 @@ from typing import Literal
 from bot.contracts.environment import Disk, OpenFile
 from bot.testing.due import due
 
-Kind = Literal["append", "read", "replace", "rename", "truncate", "remove", "size", "names", "write", "*"]
+Kind = Literal[
+    "append", "sync", "read", "replace", "rename", "truncate", "remove", "size", "names", "write", "*"
+]
 When = Literal["before", "torn", "after"]
 Then = Literal["error", "exit", "kill"]
 
-WRITES = frozenset({"append", "replace", "rename", "truncate", "remove"})
+WRITES = frozenset({"append", "sync", "replace", "rename", "truncate", "remove"})
 
 
 @dataclass(slots=True)
@@ -86,6 +88,13 @@ class FaultyDisk:
         if failure.when != "before":
             self._inner.append(path, data[: len(data) // 2] if failure.when == "torn" else data)
         self._carry_out(failure, path)
+
+    def sync(self, path: Path) -> None:
+        failure = self._due("sync", path)
+        if failure is None or failure.when == "after":
+            self._inner.sync(path)
+        if failure is not None:
+            self._carry_out(failure, path)
 
     def replace(self, path: Path, data: bytes) -> None:
         failure = self._due("replace", path)

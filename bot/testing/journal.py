@@ -21,6 +21,7 @@ from bot.contracts.journal import (
     InboxRecord,
     Job,
     Journal,
+    LineRow,
     Lost,
     PostedWrites,
     StepRecord,
@@ -63,6 +64,8 @@ WRITES = frozenset(
         "remove_job",
         "lease",
         "release",
+        "put_lines",
+        "drop_lines",
         "sweep",
     }
 )
@@ -289,6 +292,18 @@ class FaultyJournal:
     def lasting(self, fingerprint: str, chat_key: ChatKey) -> Coroutine[Any, Any, Verdict | None]:
         return self._call("lasting", lambda: self._inner.lasting(fingerprint, chat_key))
 
+    def put_lines(self, rows: Sequence[tuple[int, str, Callable[[], bytes]]]) -> Future[None]:
+        # A task, since it is never awaited where all goes well.
+        put = asyncio.ensure_future(self._call("put_lines", lambda: self._inner.put_lines(rows)))
+        put.add_done_callback(_heard)
+        return put
+
+    async def kept_lines(self) -> list[LineRow]:
+        return await self._inner.kept_lines()
+
+    def drop_lines(self, numbers: Sequence[int]) -> Coroutine[Any, Any, None]:
+        return self._call("drop_lines", lambda: self._inner.drop_lines(numbers))
+
     def release(self, name: str, holder: str) -> Coroutine[Any, Any, None]:
         return self._call("release", lambda: self._inner.release(name, holder))
 
@@ -452,6 +467,11 @@ class _Held:
     def heard(self, written: Future[Any]) -> None:
         if not self.told.done():
             self.told.set_result(written.result())
+
+
+def _heard(put: Future[Any]) -> None:
+    if not put.cancelled():
+        put.exception()
 
 
 async def _awaited(call: Awaitable[R]) -> R:

@@ -22,6 +22,7 @@ from bot.contracts.journal import (
     InboxEnd,
     InboxRecord,
     Job,
+    LineRow,
     Lost,
     StepKind,
     StepRecord,
@@ -133,6 +134,7 @@ class MemoryJournal:
         self._zones: dict[UserRef, str] = {}
         self._listening: dict[ChatKey, Listening] = {}
         self._leases: dict[str, _Lease] = {}
+        self._lines: dict[int, LineRow] = {}
         self._once: dict[str, tuple[float, float]] = {}
         self.post = MemoryPostedWrites(self)
         self.pending_writes = 0
@@ -480,6 +482,24 @@ class MemoryJournal:
         row = self._leases.get(text.clean(name))
         if row is not None and row.holder == text.clean(holder):
             self._leases[text.clean(name)] = dataclasses.replace(row, holder=None)
+
+    # Lines.
+
+    def put_lines(self, rows: Sequence[tuple[int, str, Callable[[], bytes]]]) -> Future[None]:
+        for number, file, lines in rows:
+            self._lines[number] = LineRow(number, text.clean(file), lines())
+        future: Future[None] = asyncio.get_running_loop().create_future()
+        future.set_result(None)
+        return future
+
+    @at_once
+    def kept_lines(self) -> list[LineRow]:
+        return [self._lines[number] for number in sorted(self._lines)]
+
+    @at_once
+    def drop_lines(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self._lines.pop(number, None)
 
     # All of it.
 

@@ -1,4 +1,4 @@
-"""What may happen only once, whoever asks: leases, and what is due; and the jobs themselves."""
+"""What may happen only once, whoever asks: leases, and what is due; the jobs themselves, and lines of files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Due
-from bot.contracts.journal import Job, Journal
+from bot.contracts.journal import Job, Journal, LineRow
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_rig import DAY, JournalRig, inbound
 
@@ -118,3 +118,23 @@ class SharedContract(JournalRig):
     async def test_a_probe_of_a_disk_that_is_well_finds_nothing(self, journal: Journal) -> None:
         assert [await journal.probe(), await journal.probe()] == ["", ""]
         assert journal.health() == ""
+
+    async def test_lines_of_files_are_there_after_a_restart_until_they_are_dropped(
+        self, journal: Journal
+    ) -> None:
+        assert await journal.kept_lines() == []
+        first, second = "消息 😀 שלום\n".encode(), b"one\ntwo\n"
+        await journal.put_lines([(7, "chats/web", lambda: first), (8, "chats/web", lambda: second)])
+        await journal.put_lines([(9, "chats/web", lambda: first)])
+        await journal.drop_lines([8, 6])
+        journal = await self.restart(journal)
+        assert await journal.kept_lines() == [LineRow(7, "chats/web", first), LineRow(9, "chats/web", first)]
+        await journal.drop_lines([7, 9])
+        journal = await self.restart(journal)
+        assert await journal.kept_lines() == []
+
+    async def test_lines_are_on_disk_with_whatever_is_written_after_them(self, journal: Journal) -> None:
+        journal.put_lines([(1, "chats/web", lambda: b"one\n")])
+        assert await journal.once("later", 0, 1)
+        journal = await self.restart(journal)
+        assert await journal.kept_lines() == [LineRow(1, "chats/web", b"one\n")]

@@ -277,6 +277,8 @@ def rows_of(db: sqlite3.Connection) -> str:
 def _literal(value: object) -> str:
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, bytes):
+        return f"CAST({_literal(value.decode())} AS BLOB)"
     return "NULL" if value is None else repr(value)
 
 

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from bot import app, lifecycle
-from bot.contracts.environment import Clock
+from bot.contracts.environment import Clock, Disk
+from bot.contracts.journal import Journal
 from bot.gateway.outbox import worker
 from bot.lifecycle import Environment, Gateway
 from bot.system import SystemClock, SystemDisk, UlidSource
@@ -30,8 +31,17 @@ def quick_ends(patch: pytest.MonkeyPatch) -> None:
 class Inside:
     """One life of a gateway on a folder. Dead, nothing of it reaches disk, journal or people any more."""
 
-    def __init__(self, world: World, *faults: Fault, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        *faults: Fault,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        journal: Callable[[Journal], Journal] = lambda made: made,
+    ) -> None:
         self.world = world
+        self._disk = disk or SystemDisk()
+        self._journal = journal
         self.trace: list[tuple[Seam, str, str]] = []
         self.died = asyncio.Event()
         self.said: list[str] = []
@@ -70,9 +80,9 @@ class Inside:
     async def _live(self) -> None:
         environment = Environment(
             clock=self._clock,
-            disk=self.faults.disk(SystemDisk()),
+            disk=self.faults.disk(self._disk),
             ids=UlidSource(self._clock),
-            journal=self.faults.journal,
+            journal=lambda made: self._journal(self.faults.journal(made)),
             channel=self.faults.channel,
         )
         stop = asyncio.Event()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -332,6 +334,42 @@ class Refusing(SystemDisk):
         if self._left < 0:
             raise OSError(28, "No space left on device", str(path))
         super().replace(path, data)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_lines_that_a_killed_process_left_in_the_journal_are_given_out_and_erased(
+    home: Path, gone: bool
+) -> None:
+    journal = SqliteJournal(home / "journal.db", clock=CLOCK, log=MemoryLog())
+    told = {
+        "chats/telegram%3Achat%3A-5": [
+            {
+                "channel": "telegram",
+                "chatKey": str(GROUP),
+                "role": "user",
+                "userId": who,
+                "text": f"late {who}",
+            }
+            for who in (ANN, BOB)
+        ],
+        f"transcripts/telegram%3Achat%3A{ALONE.chat_id}/01HZZZZZZZZZZZZZZZZZZZZZZZ.jsonl": [
+            {"uuid": "late", "requestId": "ANN1", "message": f"late {ANN}"}
+        ],
+    }
+    for number, (file, lines) in enumerate(told.items(), 1):
+        raw = "".join(json.dumps(line) + "\n" for line in lines).encode()
+        await journal.put_lines([(number, file, partial(bytes, raw))])
+    await journal.close()
+    if gone:
+        await data(home).erase()
+        assert f"late {ANN}".encode() not in everything(home)
+    else:
+        given = [json.dumps(one) async for one in data(home).export()]
+        assert sum(f"late {ANN}" in one for one in given) == 2
+    kept = home / "chats" / "telegram%3Achat%3A-5.jsonl"
+    assert kept.read_text("utf-8").count(f"late {BOB}") == 1
+    with closing(sqlite3.connect(home / "journal.db")) as db:
+        assert db.execute("SELECT * FROM lines").fetchall() == []
 
 
 async def test_an_erasure_that_was_cut_off_is_finished_by_another_one(home: Path) -> None:

@@ -75,6 +75,7 @@ def test_a_fresh_file_gets_every_table(db: sqlite3.Connection) -> None:
     assert tables(db) == {
         *("chats", "inbox", "keys", "outbox", "dead_letters", "once"),
         *("steps", "jobs", "leases", "closed_targets", "probe", "approvals", "lost", "turns", "zones"),
+        "lines",
     }
     assert version(db) == NEWEST
     assert schema.migrate(db) == 0

@@ -1,0 +1,306 @@
+"""Lines that go to disk with the journal: what a kill or a power failure takes of their files comes back at the next start, once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from bot import errors
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.environment import Disk
+from bot.contracts.identity import ChatKey
+from bot.contracts.transcript import Meta, Said, TranscriptLine, TurnStart
+from bot.history import archive, transcript
+from bot.history.archive import ChatStore
+from bot.history.line_stream import SETTLE_SECONDS, LineStream
+from bot.history.transcript import Transcript
+from bot.journal import SqliteJournal
+from bot.system import SystemDisk, UlidSource
+from bot.testing.clock import FakeClock
+from bot.testing.disk import Failure, FaultyDisk
+from bot.testing.journal import FaultyJournal, JournalFailure
+from bot.testing.log import MemoryLog
+
+HERE = ChatKey.parse("web:chat:1")
+Say = Callable[..., ArchiveLine]
+
+
+class Watched(SystemDisk):
+    """Notes what is brought to the disk."""
+
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+
+    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
+        if sync:
+            self.synced.append(path.name)
+        super().append(path, data, sync=sync)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        self.synced.append(path.name)
+        super().replace(path, data)
+
+    def sync(self, path: Path) -> None:
+        self.synced.append(path.name)
+        super().sync(path)
+
+
+@dataclass
+class Home:
+    journal: FaultyJournal
+    stream: LineStream
+    chats: ChatStore
+    transcript: Transcript
+    clock: FakeClock
+    log: MemoryLog
+
+    async def read(self) -> None:
+        """As a conversation does before its first line."""
+        await self.transcript.load(HERE)
+
+
+@asynccontextmanager
+async def started(
+    root: Path, disk: Disk | None = None, *, limit: int = 1000, follows: bool = True
+) -> AsyncIterator[Home]:
+    """A life that ends by a kill: nothing is closed but the journal's thread."""
+    disk, clock, log = disk or SystemDisk(), FakeClock(), MemoryLog()
+    journal = FaultyJournal(SqliteJournal(root / "journal.db", clock=clock, log=log))
+    stream = LineStream(journal, disk=disk, clock=clock, log=log)
+    chats = ChatStore(
+        root / "chats", disk=disk, log=log, clock=clock, archive_after_lines=limit, stream=stream
+    )
+    kept = Transcript(
+        root / "transcripts", disk=disk, ids=UlidSource(clock), clock=clock, log=log, stream=stream
+    )
+    home = Home(journal, stream, chats, kept, clock, log)
+    if follows:
+        await stream.replay({archive.FILES: chats, transcript.FILES: kept})
+        await home.read()
+    yield home
+    await journal.close()
+
+
+def turn(number: int) -> list[TranscriptLine]:
+    said = Said(role="user", message={"role": "user", "content": f"语音 {number} 😀"})
+    start = TranscriptLine(
+        uuid=f"{number}a", ts=1_800_000_000_000, event=TurnStart(), chat_key=HERE, request_id=f"R{number}"
+    )
+    return [start, replace(start, uuid=f"{number}b", event=said)]
+
+
+def files(root: Path) -> dict[str, bytes]:
+    found = [*root.glob("chats/*.jsonl"), *root.glob("transcripts/*/*.jsonl")]
+    return {str(path.relative_to(root)): path.read_bytes() for path in found}
+
+
+async def until_dropped(home: Home) -> None:
+    async with asyncio.timeout(30):
+        while await home.journal.kept_lines():  # noqa: ASYNC110 - rows set no event
+            await asyncio.sleep(0)
+
+
+async def test_lines_are_in_their_files_at_once_which_are_flushed_together_later_and_leave_the_journal(
+    tmp_path: Path, said: Say
+) -> None:
+    disk = Watched()
+    async with started(tmp_path, disk) as home:
+        for number in range(5):
+            await asyncio.gather(
+                home.chats.append(said(f"{number}")), home.transcript.append(HERE, turn(number))
+            )
+        assert not disk.synced
+        assert len(await home.journal.kept_lines()) == 10
+        assert len(await home.transcript.load(HERE)) == 10
+        assert (await home.chats.search(HERE, HistoryQuery())).total == 5
+        await home.clock.advance(SETTLE_SECONDS)
+        await until_dropped(home)
+        assert len([name for name in disk.synced if name.endswith(".jsonl")]) == 2
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 0.97, 1.0])
+async def test_what_a_power_failure_takes_of_the_files_is_there_after_the_next_start_once(
+    tmp_path: Path, said: Say, share: float
+) -> None:
+    async with started(tmp_path) as home:
+        await home.chats.append(said("settled"))
+        await home.transcript.append(HERE, turn(0))
+        await home.stream.settle()
+        safe = {name: len(held) for name, held in files(tmp_path).items()}
+        for number in range(1, 8):
+            await home.chats.append(said(f"{number // 2}"))  # the same words twice
+            await home.transcript.append(HERE, turn(number))
+        whole = files(tmp_path)
+    for name, held in whole.items():
+        (tmp_path / name).write_bytes(held[: safe[name] + int(share * (len(held) - safe[name]))])
+    for _ in range(2):
+        async with started(tmp_path) as home:
+            assert files(tmp_path) == whole
+            assert await home.journal.kept_lines() == []
+
+
+async def test_files_that_a_power_failure_takes_whole_are_made_anew(tmp_path: Path, said: Say) -> None:
+    async with started(tmp_path) as home:
+        await home.chats.append(said("one"))
+        session = await home.transcript.append(HERE, turn(1))
+        whole = files(tmp_path)
+    for name in whole:
+        (tmp_path / name).unlink()
+    async with started(tmp_path) as home:
+        assert files(tmp_path) == whole
+        assert await home.transcript.current(HERE) == session
+
+
+async def test_lines_that_a_kill_kept_from_their_files_are_there_after_the_next_start(tmp_path: Path) -> None:
+    async with started(tmp_path) as home:
+        await home.transcript.append(HERE, turn(1))
+        assert home.transcript.ahead(HERE, turn(2))
+        await home.journal.flush()
+        await home.journal.once("later", 0, 1)  # behind it
+    async with started(tmp_path) as home:
+        assert [line.uuid for line in await home.transcript.load(HERE)] == ["1a", "1b", "2a", "2b"]
+
+
+async def test_lines_of_a_session_stay_there_though_another_one_has_begun(tmp_path: Path) -> None:
+    async with started(tmp_path) as home:
+        await home.transcript.append(HERE, turn(1))
+        await home.transcript.new_session(HERE)
+        await home.transcript.append(HERE, turn(2))
+        whole = files(tmp_path)
+    async with started(tmp_path) as home:
+        assert files(tmp_path) == whole
+        assert [line.uuid for line in await home.transcript.load(HERE)] == ["2a", "2b"]
+
+
+async def test_archives_that_were_rotated_since_have_no_line_twice(tmp_path: Path, said: Say) -> None:
+    async with started(tmp_path, limit=4) as home:
+        for number in range(40):
+            await home.chats.append(said(f"{number}"))
+        whole = files(tmp_path)
+    async with started(tmp_path, limit=4):
+        assert files(tmp_path) == whole
+
+
+@pytest.mark.parametrize("refusing", ["the journal cannot be opened", "one write"])
+async def test_lines_that_the_journal_does_not_take_are_flushed_in_their_files(
+    tmp_path: Path, said: Say, refusing: str
+) -> None:
+    disk = Watched()
+    async with started(tmp_path, disk, follows=refusing == "one write") as home:
+        home.journal.fail(JournalFailure("put_lines", times=None))
+        await home.chats.append(said("one"))
+        await home.transcript.append(HERE, turn(1))
+        assert len([name for name in disk.synced if name.endswith(".jsonl")]) == 2
+        assert not home.transcript.ahead(HERE, turn(2))
+        home.journal.mend()
+    assert len(files(tmp_path)) == 2
+    assert all(files(tmp_path).values())
+
+
+async def test_lines_that_their_file_refuses_are_their_callers_and_leave_the_journal(
+    tmp_path: Path, said: Say
+) -> None:
+    disk = FaultyDisk(SystemDisk())
+    async with started(tmp_path, disk) as home:
+        await home.transcript.append(HERE, turn(1))
+        await home.chats.append(said("one"))
+        disk.fail(Failure("append", times=2))
+        with pytest.raises(errors.StorageError):
+            await home.transcript.append(HERE, turn(2))
+        with pytest.raises(errors.StorageError):
+            await home.chats.append(said("two"))
+        assert not home.transcript.ahead(HERE, turn(2))
+        await home.stream.settle()
+        assert await home.journal.kept_lines() == []
+        await home.transcript.append(HERE, [*turn(2), *turn(3)])
+        await home.chats.append(said("three"))
+        assert [line.uuid for line in await home.transcript.load(HERE)] == [
+            "1a",
+            "1b",
+            "2a",
+            "2b",
+            "3a",
+            "3b",
+        ]
+        page = await home.chats.search(HERE, HistoryQuery())
+        assert [line.text for line in page.lines] == ["one", "two", "three"]
+        assert home.transcript.ahead(HERE, turn(4))
+
+
+async def test_a_line_that_cannot_be_written_as_json_is_refused_and_no_other_one(tmp_path: Path) -> None:
+    nested: list[object] = []
+    for _ in range(100_000):
+        nested = [nested]
+    (start, said) = turn(1)
+    deep = Said(role="user", message={"role": "user", "content": nested})
+    async with started(tmp_path) as home:
+        with pytest.raises(errors.StorageError):
+            await home.transcript.append(HERE, [start, replace(said, event=deep)])
+        await home.transcript.append(HERE, turn(2))
+        assert [line.uuid for line in await home.transcript.load(HERE)] == ["2a", "2b"]
+
+
+async def test_files_that_cannot_be_flushed_keep_their_lines_in_the_journal_for_the_next_start(
+    tmp_path: Path, said: Say
+) -> None:
+    disk = FaultyDisk(SystemDisk())
+    async with started(tmp_path, disk) as home:
+        disk.fail(Failure("sync"))
+        await home.chats.append(said("one"))
+        await home.stream.settle()
+        await home.chats.append(said("two"))
+        await home.stream.settle()
+        assert len(await home.journal.kept_lines()) == 1
+        assert "lines stay in the journal" in home.log.at("error")[-1].message
+        whole = files(tmp_path)
+    async with started(tmp_path) as home:
+        assert files(tmp_path) == whole
+        assert await home.journal.kept_lines() == []
+
+
+async def test_rows_that_the_journal_does_not_drop_are_dropped_later(tmp_path: Path, said: Say) -> None:
+    async with started(tmp_path) as home:
+        home.journal.fail(JournalFailure("drop_lines"))
+        await home.chats.append(said("one"))
+        await home.stream.settle()
+        assert len(await home.journal.kept_lines()) == 1
+        await home.stream.close()
+        assert await home.journal.kept_lines() == []
+
+
+async def test_files_that_cannot_be_written_at_a_start_get_their_lines_at_the_next_one(
+    tmp_path: Path, said: Say
+) -> None:
+    async with started(tmp_path) as home:
+        await home.chats.append(said("one"))
+        await home.transcript.append(HERE, turn(1))
+        whole = files(tmp_path)
+    for name in whole:
+        (tmp_path / name).unlink()
+    disk = FaultyDisk(SystemDisk())
+    disk.fail(Failure("append", named="web"))
+    async with started(tmp_path, disk) as home:
+        assert len(files(tmp_path)) == 1
+        assert [row.file.partition("/")[0] for row in await home.journal.kept_lines()] == ["chats"]
+        await home.chats.append(said("two"))
+    async with started(tmp_path) as home:
+        page = await home.chats.search(HERE, HistoryQuery())
+        assert sorted(line.text for line in page.lines) == ["one", "two"]
+
+
+async def test_a_session_that_is_gone_back_to_says_so_on_the_disk(tmp_path: Path) -> None:
+    disk = Watched()
+    async with started(tmp_path, disk) as home:
+        first = await home.transcript.append(HERE, turn(1))
+        await home.transcript.new_session(HERE)
+        disk.synced.clear()
+        (line, _) = turn(2)
+        await home.transcript.resume(HERE, first, replace(line, event=Meta(reason="resume")))
+        assert disk.synced == [f"{first}.jsonl", "current.json"]
+        assert home.transcript.ahead(HERE, turn(3))
+        assert [row.file for row in await home.journal.kept_lines()][-1].endswith(f"{first}.jsonl")
