@@ -151,7 +151,7 @@ class Ledger:
         """
         await self.settled()
         line = self._line(Meta(reason="model", chosen_model=model or ""), None)
-        await self._transcript.append(self._chat_key, [line])
+        await self._transcript.write(self._chat_key, line)
         self._trail.follow(line)
 
     async def resume(self, session: str, event: Meta) -> None:
@@ -221,6 +221,7 @@ class Ledger:
                     cause=str(error),
                     waiting=len(self._owed),
                 )
+                self._transcript.give_up(self._owed[:-BACKLOG_LIMIT])
                 del self._owed[:-BACKLOG_LIMIT]
                 return
             del self._owed[: len(lines)]

@@ -280,7 +280,28 @@ class OutboxWrites(Protocol):
         ...
 
 
-class PostedWrites(InboxWrites, OutboxWrites, Protocol):
+@dataclass(frozen=True, slots=True)
+class LineRow:
+    """Whole lines of one file that are on disk in the journal. The file has them as well, or will have them."""
+
+    number: int
+    file: str
+    lines: bytes
+
+
+class LineWrites(Protocol):
+    """Lines that are on disk with a commit of the journal, until the disk has them in their files (write-ahead)."""
+
+    def put_lines(self, rows: Sequence[tuple[int, str, Callable[[], bytes]]]) -> Future[bool | None]:
+        """Write rows, each with a number of its own, the name of a file and what gives its lines. The lines may be asked for several
+        times, on another thread. True once they are on disk.
+        """
+        ...
+
+    def drop_lines(self, numbers: Sequence[int]) -> Awaitable[None]: ...
+
+
+class PostedWrites(InboxWrites, OutboxWrites, LineWrites, Protocol):
     """Writes that are never refused: those that the disk does not take are kept in memory, and written in the order of
     the calls once it takes something again. Nobody has to await them. Awaited, they return once they are on disk, or
     once the disk has refused them. What cannot follow is not written, and is an error in the log alone. An inbound is closed
@@ -418,32 +439,7 @@ class Leases(Protocol):
     async def release(self, name: str, holder: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class LineRow:
-    """Whole lines of one file that are on disk in the journal. The file has them as well, or will have them."""
-
-    number: int
-    file: str
-    lines: bytes
-
-
-class LineLog(Protocol):
-    """Lines that are on disk with a commit of the journal, until the disk has them in their files (write-ahead)."""
-
-    def put_lines(self, rows: Sequence[tuple[int, str, Callable[[], bytes]]]) -> Future[None]:
-        """Write rows, each with a number of its own, the name of a file and what gives its lines, in the order of the calls with
-        all other changes. The lines may be asked for several times, on another thread. The future need not be awaited.
-        """
-        ...
-
-    async def kept_lines(self) -> list[LineRow]:
-        """Every row that was not dropped, by its number."""
-        ...
-
-    async def drop_lines(self, numbers: Sequence[int]) -> None: ...
-
-
-class Journal(Inbox, Steps, Outbox, Schedule, Leases, LineLog, ApprovalBook, Protocol):
+class Journal(Inbox, Steps, Outbox, Schedule, Leases, ApprovalBook, Protocol):
     """All of it, in one store. Every call returns once the change is on disk, or raises `StorageError`; changes
     reach the disk in the order of the calls (not in that of awaiting them).
     """
@@ -478,6 +474,10 @@ class Journal(Inbox, Steps, Outbox, Schedule, Leases, LineLog, ApprovalBook, Pro
         """The last loss that this journal knows of, found by this process or by an earlier one. A journal that was never
         there before counts as one that is gone.
         """
+        ...
+
+    async def kept_lines(self) -> list[LineRow]:
+        """Every row of lines that was not dropped, by its number."""
         ...
 
     async def once(self, key: str, now: float, every: float) -> bool:

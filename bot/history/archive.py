@@ -25,7 +25,9 @@ _AT_ONCE = 1024 * 1024  # bytes of a file that are looked at as one
 FILES = "chats"
 """The first part of the names of its files in the journal."""
 KEPT_BYTES = 16 * 1024 * 1024
-"""Of lines that the disk refused; what comes on top is lost (to the archive alone: the journal has it)."""
+"""Of lines that the disk refused; what comes on top is written at the next start where its row is in the journal, else lost (to the
+archive alone: the journal has what was said).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +74,15 @@ class ChatStore:
         self._archives = rotation.ArchiveFiles(folder, disk)
         self._writer: Batcher[_Entry | None, None] = Batcher("archive", self._write)
         # Lines that the disk refused, by chat; touched by the writer's thread alone.
-        self._kept: dict[ChatKey, list[bytes]] = {}
+        self._kept: dict[ChatKey, list[_Entry]] = {}
         self._tidy = False
         self._spans: OrderedDict[Path, LineRange] = OrderedDict()
         # Of the archives of a chat: their numbers, the sizes of those that revise anything, and what they say together.
         self._revised: OrderedDict[str, tuple[list[int], dict[Path, int], Revisions]] = OrderedDict()
 
     async def append(self, line: ArchiveLine, *, hurry: bool = True) -> None:
-        """Write one line; returns once it is on disk. Raises `errors.StorageError`; the line is then kept in
-        memory and written before the next one.
+        """Write one line; returns once it is on disk. Raises `errors.StorageError`; the line is then kept, in memory and in the
+        journal, and written before the next one.
         """
         fields = line.model_dump(by_alias=True)
         raw = jsonl.dumps({key: value for key, value in fields.items() if value is not None})
@@ -147,7 +149,7 @@ class ChatStore:
         if self._kept:
             await self._writer.put(None)
         await self._writer.close()
-        if lost := sum(map(len, self._kept.values())):
+        if lost := sum(entry.ticket is None for kept in self._kept.values() for entry in kept):
             self._log.write(
                 "storage", f"{lost} lines of the archive could not be written", level="error", lines=lost
             )
@@ -247,16 +249,16 @@ class ChatStore:
 
     def _write(self, batch: list[_Entry | None]) -> Sequence[errors.StorageError | None]:
         entries = [entry for entry in batch if entry is not None]
-        chats: dict[ChatKey, list[bytes]] = {}
+        chats: dict[ChatKey, list[_Entry]] = {}
         for entry in entries:
-            chats.setdefault(entry.chat_key, []).append(entry.raw)
+            chats.setdefault(entry.chat_key, []).append(entry)
         written: dict[ChatKey, int] = {}
         failures: dict[ChatKey, errors.StorageError] = {}
         try:
             with jsonl.locked(self._folder):
                 self._tidy_once()
-                for key, raws in chats.items():
-                    written[key] = self._write_chat(key, raws, failures)
+                for key, some in chats.items():
+                    written[key] = self._write_chat(key, some, failures)
                 # The disk works (again): write what quiet chats still owe.
                 for key in [] if failures else list(self._kept):
                     self._write_chat(key, [], {})
@@ -271,11 +273,6 @@ class ChatStore:
                 continue
             written[item.chat_key] = written.get(item.chat_key, 0) - 1
             results.append(failures[item.chat_key] if written[item.chat_key] < 0 else None)
-            if self._stream is not None and item.ticket is not None:
-                if results[-1] is None:
-                    self._stream.written([self._archives.main(names.encode(item.chat_key))], [item.ticket])
-                else:
-                    self._stream.refused([item.ticket])
         return results
 
     def replay(self, name: str, lines: Sequence[bytes]) -> Path:
@@ -292,23 +289,30 @@ class ChatStore:
         return main
 
     def _write_chat(
-        self, key: ChatKey, raws: list[bytes], failures: dict[ChatKey, errors.StorageError]
+        self, key: ChatKey, entries: list[_Entry], failures: dict[ChatKey, errors.StorageError]
     ) -> int:
-        """Write lines of one chat after those it owes; returns how many of `raws` are on disk."""
+        """Write lines of one chat after those it owes; returns how many of `entries` are written."""
         owed = self._kept.pop(key, [])
-        due = owed + raws
+        due = owed + entries
         done = 0
         name = names.encode(key)
         try:
             while done < len(due):
-                done += self._write_some(name, due[done:])
-            if owed and self._stream is not None:
+                some = self._write_some(name, [entry.raw for entry in due[done:]])
+                self._written(name, due[done : done + some])
+                done += some
+            if self._stream is not None and any(entry.ticket is None for entry in owed):
                 # The journal does not have these.
                 self._disk.sync(self._archives.main(name))
                 self._disk.sync(self._folder)
         except OSError as error:
-            failures[key] = self._keep(key, due[done:], error, told=not raws)
+            failures[key] = self._keep(key, due[done:], error, told=not entries)
         return max(0, done - len(owed))
+
+    def _written(self, name: str, entries: Sequence[_Entry]) -> None:
+        tickets = [entry.ticket for entry in entries if entry.ticket is not None]
+        if self._stream is not None and tickets:
+            self._stream.written([self._archives.main(name)], tickets)
 
     def _write_some(self, name: str, raws: list[bytes]) -> int:
         """Write as many lines as go into the file before it has to be rotated, and rotate it then."""
@@ -335,17 +339,17 @@ class ChatStore:
             self._files.forget(self._archives.main(name))
 
     def _keep(
-        self, key: ChatKey, raws: list[bytes], error: OSError, *, told: bool = False
+        self, key: ChatKey, entries: list[_Entry], error: OSError, *, told: bool = False
     ) -> errors.StorageError:
-        room = KEPT_BYTES - sum(len(raw) for lines in self._kept.values() for raw in lines)
+        room = KEPT_BYTES - sum(len(entry.raw) for lines in self._kept.values() for entry in lines)
         kept = self._kept.setdefault(key, [])
         lost = 0
-        for raw in raws:
-            room -= len(raw)
+        for entry in entries:
+            room -= len(entry.raw)
             if room >= 0:
-                kept.append(raw)
+                kept.append(entry)
             else:
-                lost += 1
+                lost += entry.ticket is None
         if not told:
             self._log.write(
                 "storage",

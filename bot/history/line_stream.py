@@ -1,22 +1,25 @@
 """Lines that are on disk with a commit of the journal: their files follow without a flush of their own.
 
-    1. a row with the lines goes to the journal, in order with all else that it is told
+    1. a row with the lines is posted to the journal, in order with all else that is posted: what stands behind it there is on
+       disk only with it, also where the disk refuses both for a while
     2. they are appended to their file, which every reader sees at once
     3. a moment later the file is brought to the disk, with all that came to it meanwhile
     4. the row goes
 
 A kill or a power failure in between leaves rows. Before anything is read, the next start appends the lines of rows that their
-files lack. A line that its file refuses is not kept in the journal either: it is its caller's again.
+files lack. A line that its file refuses is its caller's, to write it again, and its row stays as long.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from asyncio import Future
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
+from contextvars import Context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -24,23 +27,24 @@ from typing import Protocol
 from bot import errors
 from bot.batch import LINGER
 from bot.contracts.environment import Clock, Disk, Log, OpenFile
-from bot.contracts.journal import LineLog, LineRow
+from bot.contracts.journal import Journal, LineRow
 from bot.history import pieces
 
 _NAMED = 10_000  # files whose names are known to be on the disk
+_FILE = re.compile(r"[a-z]+/[A-Za-z0-9_%~-]+(?:/[0-9A-Z]{26}\.jsonl)?")
 SETTLE_SECONDS = 10.0
 """Seconds for which lines stay in the journal, so that a file is flushed once for all that comes to it meanwhile."""
 
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A row of lines in the journal. `left` is how many of them are in no file yet; `kept` is what came of the row, None before
-    it was handed to the journal.
+    """A row of lines in the journal. `left` is how many of them are in no file yet; `kept` gives True once the row is on disk, and
+    is None before it was posted.
     """
 
     number: int
     left: int
-    kept: Future[None] | None = None
+    kept: Future[bool | None] | None = None
 
 
 class Replays(Protocol):
@@ -54,7 +58,7 @@ class Replays(Protocol):
 class LineStream:
     """The lines of one journal on their way to their files. Nothing goes ahead to the journal before `replay`."""
 
-    def __init__(self, journal: LineLog, *, disk: Disk, clock: Clock, log: Log) -> None:
+    def __init__(self, journal: Journal, *, disk: Disk, clock: Clock, log: Log) -> None:
         self._journal = journal
         self._disk = disk
         self._clock = clock
@@ -73,8 +77,8 @@ class LineStream:
         self._trouble = ""
 
     def put(self, file: str, lines: Callable[[], bytes], count: int = 1) -> Ticket | None:
-        """Put lines into the journal, a moment later or by `send`; None before `replay`. Each line is to be told of again, by
-        `written` or `refused`.
+        """Post lines to the journal, a moment later or by `send`; None before `replay`. Each of them is to be told of once more, by
+        `written` or `given_up`.
         """
         if self._next is None:
             return None
@@ -86,19 +90,20 @@ class LineStream:
         return ticket
 
     def send(self) -> bool:
-        """Hand what waits to the journal now: it is on disk with whatever that is told next. False where the journal has refused
-        the newest lines whose fate is known.
+        """Post what waits now: it is on disk with whatever is posted next. False where the disk has refused the newest lines whose
+        fate is known.
         """
         waiting, self._waiting = self._waiting, []
         if waiting:
-            kept = self._journal.put_lines([(ticket.number, file, lines) for ticket, file, lines in waiting])
+            rows = [(ticket.number, file, lines) for ticket, file, lines in waiting]
+            kept = self._journal.post.put_lines(rows)
             kept.add_done_callback(self._heard)
             for ticket, *_ in waiting:
                 ticket.kept = kept
         return self._well
 
-    def _heard(self, kept: Future[None]) -> None:
-        self._well = not kept.cancelled() and kept.exception() is None
+    def _heard(self, kept: Future[bool | None]) -> None:
+        self._well = _on_disk(kept)
 
     def written(self, files: Iterable[Path], tickets: Iterable[Ticket]) -> None:
         """A line of each ticket is in its file, which is one of these. On any thread."""
@@ -106,8 +111,8 @@ class LineStream:
             self._files.update(files)
             self._end(tickets)
 
-    def refused(self, tickets: Iterable[Ticket]) -> None:
-        """A line of each ticket could not be written, and its caller has it. On any thread."""
+    def given_up(self, tickets: Iterable[Ticket]) -> None:
+        """A line of each ticket will not be written. On any thread."""
         with self._guard:
             self._end(tickets)
 
@@ -142,7 +147,7 @@ class LineStream:
             self._files |= files
             self._numbers += [row.number for row in rows if row.file not in failed]
         await self.settle()
-        self._next = rows[-1].number + 1 if rows else 1
+        self._next = max(self._next or 1, rows[-1].number + 1 if rows else 1)
 
     async def settle(self) -> None:
         """Bring the files to the disk, and let the rows of their lines go. Raises nothing: what fails stays."""
@@ -163,16 +168,9 @@ class LineStream:
             # start has compared.
             self._tell(f"lines stay in the journal, since their files cannot be brought to the disk: {error}")
             return
-        if self._closed:  # it took too long
-            return
-        try:
-            await self._journal.drop_lines(numbers)
-        except errors.StorageError as error:
-            with self._guard:
-                self._numbers += numbers
-            self._tell(f"lines stay in the journal: {error}")
-        else:
-            self._trouble = ""
+        self._trouble = ""
+        if not self._closed:  # it took too long
+            await self._journal.post.drop_lines(numbers)
 
     async def close(self) -> None:
         """Bring to the disk what is left. Whoever is to write does so no more."""
@@ -185,7 +183,10 @@ class LineStream:
 
     def _begin(self) -> None:
         if self._numbers and (self._settling is None or self._settling.done()):
-            self._settling = asyncio.get_running_loop().create_task(self._settle_later(), name="lines")
+            # In no turn's context, which it would keep and have in the log.
+            self._settling = asyncio.get_running_loop().create_task(
+                self._settle_later(), name="lines", context=Context()
+            )
 
     async def _settle_later(self) -> None:
         while self._numbers:
@@ -197,7 +198,7 @@ class LineStream:
             self._disk.sync(file)
         # Names of files, and of folders that were made for them.
         fresh = set(files) - self._named
-        for folder in sorted({folder for file in fresh for folder in file.parents[:2]}):
+        for folder in sorted({folder for file in fresh for folder in file.parents[:3]}):
             self._disk.sync(folder)
         if len(self._named) > _NAMED:
             self._named.clear()
@@ -215,12 +216,13 @@ def replay(rows: Sequence[LineRow], stores: Mapping[str, Replays]) -> tuple[set[
     """
     files: dict[str, list[bytes]] = {}
     for row in rows:
-        files.setdefault(row.file, []).extend(row.lines.splitlines(keepends=True))
+        if _FILE.fullmatch(row.file):  # a journal may be damaged
+            files.setdefault(row.file, []).extend(row.lines.splitlines(keepends=True))
     written, failed = set[Path](), dict[str, OSError]()
     for file, lines in files.items():
         store, _, name = file.partition("/")
         try:
-            if store in stores:  # a journal may be damaged
+            if store in stores:
                 written.add(stores[store].replay(name, lines))
         except OSError as error:
             failed[file] = error
@@ -228,11 +230,15 @@ def replay(rows: Sequence[LineRow], stores: Mapping[str, Replays]) -> tuple[set[
 
 
 async def _is_kept(ticket: Ticket) -> bool:
-    """True once the row of a ticket is on disk, False where the journal has refused it."""
+    """True once the row of a ticket is on disk, False where the disk has refused it."""
     kept = ticket.kept
     if kept is not None and not kept.done():
         await asyncio.wait([kept])  # not cancelled with its caller
-    return kept is not None and not kept.cancelled() and kept.exception() is None
+    return kept is not None and _on_disk(kept)
+
+
+def _on_disk(kept: Future[bool | None]) -> bool:
+    return not kept.cancelled() and kept.exception() is None and kept.result() is True
 
 
 def missing(
@@ -242,18 +248,18 @@ def missing(
     makes a line the same.
     """
     keys = [key(line.rstrip(b"\n")) for line in lines]
-    wanted = Counter(keys)
+    wanted, count = Counter(keys), len(keys)
     for file in files:
         with closing(file):
             for raw in pieces.lines_backwards(file):
                 if wanted.get(found := key(raw), 0) > 0:
                     wanted[found] -= 1
-                    if not any(wanted.values()):
+                    count -= 1
+                    if not count:
                         return []
     left = []
-    for line, name in zip(
-        reversed(lines), reversed(keys), strict=True
-    ):  # the newest are those that are missing
+    # The newest are those that are missing.
+    for line, name in zip(reversed(lines), reversed(keys), strict=True):
         if wanted[name] > 0:
             wanted[name] -= 1
             left.append(line)

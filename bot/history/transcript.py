@@ -106,19 +106,18 @@ class Transcript:
         self._writer: Batcher[_Item, str] = Batcher("transcript", self._work)
         # Current sessions of the chats that were used last, or names of those that will begin.
         self._current_of: OrderedDict[ChatKey, str] = OrderedDict()
-        # Rows in the journal by the uuids of lines that are in no file yet, and chats whose last lines were refused.
+        # Rows in the journal by the uuids of lines whose `append` has not come to its end.
         self._ahead: dict[str, tuple[Ticket, _Row]] = {}
-        self._refused: set[ChatKey] = set()
 
     def ahead(self, chat_key: ChatKey, lines: Sequence[TranscriptLine]) -> bool:
-        """Put lines into the journal, so that they are on disk with whatever it is told next; `append` has to follow. False
-        where they are on disk only once that has returned.
+        """Put lines into the journal, so that they are on disk with whatever is posted to it next; `append` has to follow, until
+        they are written, or `give_up`. False where they are on disk only once that has returned.
         """
         return self._put(chat_key, lines) and self._stream is not None and self._stream.send()
 
     def _put(self, chat_key: ChatKey, lines: Sequence[TranscriptLine]) -> bool:
         current = self._current_of.get(chat_key, "")
-        if self._stream is None or not current or chat_key in self._refused:
+        if self._stream is None or not current:
             return False
         fresh: dict[str, list[TranscriptLine]] = {}
         for line in lines:
@@ -140,10 +139,17 @@ class Transcript:
         """Write lines, in order, to their session, or to the current one (begun where there is none); returns
         the current session once they are on disk.
 
-        A line whose uuid is in its session already is not written again. Raises `errors.StorageError`; none of
-        the lines is kept then, so the caller may append them again.
+        A line whose uuid is in its session already is not written again. Raises `errors.StorageError`; none of the lines is in
+        a file then, and the caller appends them again, or gives them up: the journal may have them meanwhile.
         """
         self._put(chat_key, lines)
+        return await self._append_all(chat_key, lines)
+
+    async def write(self, chat_key: ChatKey, line: TranscriptLine) -> None:
+        """Write one line to the current session. Raises `errors.StorageError`; it is nowhere then."""
+        await self._append_all(chat_key, [line])
+
+    async def _append_all(self, chat_key: ChatKey, lines: Sequence[TranscriptLine]) -> str:
         ahead = [self._ahead.get(line.uuid) for line in lines]
         tickets = [one[0] if one is not None else None for one in ahead]
         item = _Append(
@@ -153,17 +159,24 @@ class Transcript:
             tuple(tickets),
             frozenset(one[1] for one in ahead if one is not None),
         )
-        written = self._writer.put(item, hurry=self._stream is None)
-        written.add_done_callback(lambda _: self._landed(lines))
-        current = await written
+        current = await self._writer.put(item, hurry=self._stream is None)
         self._note(chat_key, current)
-        if self._stream is not None:
-            await self._stream.lasting(self._files_of(chat_key, lines, current), tickets)
+        try:
+            if self._stream is not None:
+                await self._stream.lasting(self._files_of(chat_key, lines, current), tickets)
+        finally:
+            self._forget(lines, tickets)
         return current
 
-    def _landed(self, lines: Sequence[TranscriptLine]) -> None:
-        for line in lines:
-            self._ahead.pop(line.uuid, None)
+    def give_up(self, lines: Sequence[TranscriptLine]) -> None:
+        """Lines that were put ahead will not be appended any more."""
+        self._forget(lines)
+
+    def _forget(self, lines: Sequence[TranscriptLine], told: Sequence[Ticket | None] = ()) -> None:
+        """The end of `append`; of tickets that are not `told` of, which came meanwhile, the stream is told."""
+        ahead = [self._ahead.pop(line.uuid)[0] for line in lines if line.uuid in self._ahead]
+        if self._stream is not None:
+            self._stream.given_up(ticket for ticket in ahead if ticket not in told)
 
     def _note(self, chat_key: ChatKey, current: str) -> None:
         self._current_of[chat_key] = current
@@ -353,21 +366,10 @@ class Transcript:
         except OSError as error:
             results = [errors.StorageError(f"the transcript cannot be written: {error}")] * len(batch)
         for item, result in zip(batch, results, strict=True):
-            if isinstance(item, _Append):
-                self._settled(item, result)
+            if self._stream is not None and isinstance(item, _Append) and isinstance(result, str):
+                tickets = [ticket for ticket in item.tickets if ticket is not None]
+                self._stream.written(self._files_of(item.chat_key, item.lines, result), tickets)
         return results
-
-    def _settled(self, item: _Append, result: str | errors.StorageError) -> None:
-        """Lines were written, or refused."""
-        if self._stream is None:
-            return
-        tickets = [ticket for ticket in item.tickets if ticket is not None]
-        if isinstance(result, errors.StorageError):
-            self._refused.add(item.chat_key)
-            self._stream.refused(tickets)
-        else:
-            self._refused.discard(item.chat_key)
-            self._stream.written(self._files_of(item.chat_key, item.lines, result), tickets)
 
     def _files_of(self, chat_key: ChatKey, lines: Sequence[TranscriptLine], current: str) -> set[Path]:
         return {self._path(chat_key, session) for session in {line.session_id or current for line in lines}}

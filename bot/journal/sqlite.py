@@ -15,7 +15,7 @@ from bot.journal.approvals import SqliteApprovals
 from bot.journal.database import Database, Posting
 from bot.journal.inbox import InboxWrites, SqliteInbox
 from bot.journal.leases import SqliteLeases
-from bot.journal.lines import SqliteLines
+from bot.journal.lines import LineWrites, SqliteLines
 from bot.journal.outbox import OutboxWrites, SqliteOutbox
 from bot.journal.schedule import SqliteSchedule
 from bot.journal.steps import SqliteSteps
@@ -55,7 +55,7 @@ _SWEEP_APPROVALS = """DELETE FROM approvals WHERE rowid IN (SELECT rowid FROM ap
 _SWEEP_ONCE = "DELETE FROM once WHERE key IN (SELECT key FROM once WHERE until < ? LIMIT ?)"
 
 
-class SqlitePostedWrites(InboxWrites, OutboxWrites):
+class SqlitePostedWrites(InboxWrites, OutboxWrites, LineWrites):
     """`contracts.journal.PostedWrites`."""
 
 

@@ -292,17 +292,8 @@ class FaultyJournal:
     def lasting(self, fingerprint: str, chat_key: ChatKey) -> Coroutine[Any, Any, Verdict | None]:
         return self._call("lasting", lambda: self._inner.lasting(fingerprint, chat_key))
 
-    def put_lines(self, rows: Sequence[tuple[int, str, Callable[[], bytes]]]) -> Future[None]:
-        # A task, since it is never awaited where all goes well.
-        put = asyncio.ensure_future(self._call("put_lines", lambda: self._inner.put_lines(rows)))
-        put.add_done_callback(_heard)
-        return put
-
-    async def kept_lines(self) -> list[LineRow]:
-        return await self._inner.kept_lines()
-
-    def drop_lines(self, numbers: Sequence[int]) -> Coroutine[Any, Any, None]:
-        return self._call("drop_lines", lambda: self._inner.drop_lines(numbers))
+    def kept_lines(self) -> Coroutine[Any, Any, list[LineRow]]:
+        return self._call("kept_lines", self._inner.kept_lines)
 
     def release(self, name: str, holder: str) -> Coroutine[Any, Any, None]:
         return self._call("release", lambda: self._inner.release(name, holder))
@@ -412,6 +403,12 @@ class FaultyPostedWrites:
     def update_outbox(self, row: OutboxRow) -> Future[None]:
         return self._post("update_outbox", lambda: self._inner.update_outbox(row))
 
+    def put_lines(self, rows: Sequence[tuple[int, str, Callable[[], bytes]]]) -> Future[bool | None]:
+        return self._post("put_lines", lambda: self._inner.put_lines(rows))
+
+    def drop_lines(self, numbers: Sequence[int]) -> Future[None]:
+        return self._post("drop_lines", lambda: self._inner.drop_lines(numbers))
+
     def replay(self) -> bool:
         """Carry out what is kept; False where the first of it fails still."""
         while self._held:
@@ -467,11 +464,6 @@ class _Held:
     def heard(self, written: Future[Any]) -> None:
         if not self.told.done():
             self.told.set_result(written.result())
-
-
-def _heard(put: Future[Any]) -> None:
-    if not put.cancelled():
-        put.exception()
 
 
 async def _awaited(call: Awaitable[R]) -> R:

@@ -99,6 +99,12 @@ class MemoryPostedWrites:
     def update_outbox(self, row: OutboxRow) -> Future[None]:
         return _posted(self._journal.update_outbox(row))
 
+    def put_lines(self, rows: Sequence[tuple[int, str, Callable[[], bytes]]]) -> Future[bool | None]:
+        return _posted(self._journal.put_lines(rows))
+
+    def drop_lines(self, numbers: Sequence[int]) -> Future[None]:
+        return _posted(self._journal.drop_lines(numbers))
+
 
 def _posted(carried_out: Coroutine[Any, Any, Any]) -> Future[Any]:
     future: Future[Any] = asyncio.get_running_loop().create_future()
@@ -485,21 +491,20 @@ class MemoryJournal:
 
     # Lines.
 
-    def put_lines(self, rows: Sequence[tuple[int, str, Callable[[], bytes]]]) -> Future[None]:
+    @at_once
+    def put_lines(self, rows: Sequence[tuple[int, str, Callable[[], bytes]]]) -> bool:
         for number, file, lines in rows:
             self._lines[number] = LineRow(number, text.clean(file), lines())
-        future: Future[None] = asyncio.get_running_loop().create_future()
-        future.set_result(None)
-        return future
-
-    @at_once
-    def kept_lines(self) -> list[LineRow]:
-        return [self._lines[number] for number in sorted(self._lines)]
+        return True
 
     @at_once
     def drop_lines(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             self._lines.pop(number, None)
+
+    @at_once
+    def kept_lines(self) -> list[LineRow]:
+        return [self._lines[number] for number in sorted(self._lines)]
 
     # All of it.
 

@@ -124,17 +124,19 @@ class SharedContract(JournalRig):
     ) -> None:
         assert await journal.kept_lines() == []
         first, second = "消息 😀 שלום\n".encode(), b"one\ntwo\n"
-        await journal.put_lines([(7, "chats/web", lambda: first), (8, "chats/web", lambda: second)])
-        await journal.put_lines([(9, "chats/web", lambda: first)])
-        await journal.drop_lines([8, 6])
+        assert await journal.post.put_lines(
+            [(7, "chats/web", lambda: first), (8, "chats/web", lambda: second)]
+        )
+        assert await journal.post.put_lines([(9, "chats/web", lambda: first)])
+        await journal.post.drop_lines([8, 6])
         journal = await self.restart(journal)
         assert await journal.kept_lines() == [LineRow(7, "chats/web", first), LineRow(9, "chats/web", first)]
-        await journal.drop_lines([7, 9])
+        await journal.post.drop_lines([7, 9])
         journal = await self.restart(journal)
         assert await journal.kept_lines() == []
 
     async def test_lines_are_on_disk_with_whatever_is_written_after_them(self, journal: Journal) -> None:
-        journal.put_lines([(1, "chats/web", lambda: b"one\n")])
+        journal.post.put_lines([(1, "chats/web", lambda: b"one\n")])
         assert await journal.once("later", 0, 1)
         journal = await self.restart(journal)
         assert await journal.kept_lines() == [LineRow(1, "chats/web", b"one\n")]

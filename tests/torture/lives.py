@@ -1,4 +1,5 @@
-"""A person writes while a gateway dies again and again: the real gateway, agent, transcript and archive, life after life.
+"""A person writes while a gateway dies again and again: the real gateway, agent, transcript and archive, whose lines go to disk
+with the journal, life after life.
 
 What a life reaches is made of the same parts as a service, on a journal in memory which, as the people and the platform,
 outlives it. Every write and every send takes a few turns of the loop, as many as the seed says, and is counted; a life
@@ -57,6 +58,8 @@ WRITES = frozenset(
         "once",
         "put_job",
         "remove_job",
+        "put_lines",
+        "drop_lines",
     }
 )
 FATES = ("shown", "throttled", "throttled for long", "lost", "shown, its answer lost")
@@ -225,9 +228,15 @@ class Life:
             for bench in (gateways, agents):
                 patch.setattr(bench, "FakeClock", lambda: world.clock)
             patch.setattr(gateways, "SqliteJournal", lambda *_, **__: journal)
-            self.rooms = rooms = agents.Bench(world.root / "agent")
-            archive = ChatStore(world.root / "chats", disk=SystemDisk(), log=rooms.log, clock=world.clock)
-            rooms.configure(steps=journal, archive=archive)
+            self.rooms = rooms = agents.Bench(world.root / "agent", journal=journal)
+            rooms.archive = archive = ChatStore(
+                world.root / "chats",
+                disk=SystemDisk(),
+                log=rooms.log,
+                clock=world.clock,
+                stream=rooms.stream,
+            )
+            rooms.configure(archive=archive)
             rooms.add_tools(Press())
             self.bench = gateways.Bench(
                 world.root, mode=world.options.mode, agent=rooms.pool, archive=archive
@@ -381,6 +390,7 @@ class Life:
     async def _run(self) -> None:
         """From the start until nothing is left to do."""
         bench, world = self.bench, self.world
+        await self.rooms.start()
         await bench.delivery.open()
         await bench.open()
         person = asyncio.ensure_future(self._person())
@@ -426,7 +436,7 @@ class Life:
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
         await asyncio.sleep(0)
-        stores = (self.bench.archive, self.rooms.transcript, self.rooms.archive)
+        stores = (self.bench.archive, self.rooms.transcript)
         closing = asyncio.gather(*(store.close() for store in stores), return_exceptions=True)
         await asyncio.wait({closing}, timeout=2)
         # What was put without hurry is begun a moment later, and would be begun in a loop that ends.

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.history import line_stream
+from bot.testing.disk import When
 from bot.testing.faults import Fault
 from tests.blackbox.conftest import World
 from tests.shares import one_in
@@ -86,6 +88,7 @@ async def each(
     folder: Path, channel: str, plans: Sequence[Sequence[Fault]], live: Callable[..., Life] = Inside
 ) -> None:
     """Go through plans of death one by one; a failure says which one it was."""
+    folder.mkdir(exist_ok=True)
     for number, plan in enumerate(plans):
         try:
             await lives(folder / str(number), channel, plan, live)
@@ -96,6 +99,16 @@ async def each(
 
 def vars_of(fault: Fault) -> list[object]:
     return [fault.seam, fault.kind, fault.at, fault.when]
+
+
+WHENS: tuple[When, ...] = ("before", "torn", "after")
+LINES = [
+    *(Fault("journal", "put_lines", at, when) for at in (1, 2, 3, 4) for when in WHENS[::2]),
+    *(Fault("disk", "append", at, when) for at in (1, 2, 4) for when in WHENS),
+    *(Fault("disk", "sync", at, when) for at in (1, 2, 3) for when in WHENS[::2]),
+    *(Fault("journal", "drop_lines", when=when) for when in WHENS[::2]),
+]
+"""Between the steps of lines on their way to the disk (`bot.history.line_stream`); the last two come as a process ends."""
 
 
 @pytest.fixture(autouse=True)
@@ -135,9 +148,23 @@ async def test_a_process_that_is_killed_at_a_failpoint_answers_once_when_it_is_s
     await each(tmp_path, "slack", [[fault]], Alone)
 
 
+async def test_dead_between_two_steps_of_its_lines_it_answers_once(tmp_path: Path) -> None:
+    await each(tmp_path, "telegram", [[fault] for fault in scene.spread(LINES, 4, random.Random(7))])
+
+
 @pytest.mark.torture
 @pytest.mark.parametrize("channel", CHANNELS)
-async def test_dead_at_any_failpoint_at_all(channel: str, tmp_path: Path) -> None:
+async def test_dead_between_any_two_steps_of_its_lines(channel: str, tmp_path: Path) -> None:
+    await each(tmp_path / "inside", channel, [[fault] for fault in LINES])
+    await each(tmp_path / "alone", channel, [[fault] for fault in LINES], Alone)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("channel", CHANNELS)
+async def test_dead_at_any_failpoint_at_all(
+    channel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_stream, "SETTLE_SECONDS", 0.05)
     everywhere = await lives(tmp_path / "whole", channel, [])
     scene.tell(f"{channel}: {len(everywhere)} failpoints")
     await each(tmp_path, channel, [[fault] for fault in everywhere])
@@ -145,7 +172,8 @@ async def test_dead_at_any_failpoint_at_all(channel: str, tmp_path: Path) -> Non
 
 @pytest.mark.torture
 @pytest.mark.parametrize("channel", CHANNELS)
-async def test_dead_again_and_again(channel: str, tmp_path: Path) -> None:
+async def test_dead_again_and_again(channel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_stream, "SETTLE_SECONDS", 0.05)
     rng = random.Random(scene.seed())
     everywhere = await lives(tmp_path / "whole", channel, [])
     plans = [rng.sample(everywhere, rng.randint(2, 4)) for _ in range(100)]

@@ -358,7 +358,7 @@ async def test_lines_that_a_killed_process_left_in_the_journal_are_given_out_and
     }
     for number, (file, lines) in enumerate(told.items(), 1):
         raw = "".join(json.dumps(line) + "\n" for line in lines).encode()
-        await journal.put_lines([(number, file, partial(bytes, raw))])
+        await journal.post.put_lines([(number, file, partial(bytes, raw))])
     await journal.close()
     if gone:
         await data(home).erase()

@@ -25,8 +25,10 @@ from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.outbound import Sent
+from bot.history import archive, transcript
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
+from bot.history.line_stream import LineStream
 from bot.history.memory_files import NoteStore
 from bot.history.names import encode
 from bot.history.requests import RequestLog
@@ -120,19 +122,20 @@ def changed(deps: AgentDeps, **changes: Any) -> AgentDeps:
 
 
 class Bench:
-    def __init__(self, root: Path, disk: Disk | None = None) -> None:
+    def __init__(self, root: Path, disk: Disk | None = None, journal: Any = None) -> None:
         self.root = root
         self.clock = FakeClock()
         self.log = MemoryLog()
         self.ids = UlidSource()
         self.model = ScriptedModel()
         self.chat = Chat()
-        self.journal = FaultyJournal(MemoryJournal(self.clock))
+        self.journal: FaultyJournal = journal or FaultyJournal(MemoryJournal(self.clock))
         disk = disk or SystemDisk()
         self.project = Project(root)
-        self.archive = ChatStore(root / "chats", disk=disk, log=self.log, clock=self.clock)
+        self.stream = stream = LineStream(self.journal, disk=disk, clock=self.clock, log=self.log)
+        self.archive = ChatStore(root / "chats", disk=disk, log=self.log, clock=self.clock, stream=stream)
         self.transcript = Transcript(
-            root / "transcripts", disk=disk, ids=self.ids, clock=self.clock, log=self.log
+            root / "transcripts", disk=disk, ids=self.ids, clock=self.clock, log=self.log, stream=stream
         )
         self.requests = RequestLog(root / "transcripts", disk=disk, log=self.log)
         self.artifacts = ArtifactStore(
@@ -231,16 +234,24 @@ class Bench:
         """The messages of the last request."""
         return list(self.model.requests[-1].messages)
 
+    async def start(self) -> None:
+        """A new process after a kill: what was on disk with the journal is in its files."""
+        self.restart()
+        self.stream.send()
+        await self.stream.replay({archive.FILES: self.archive, transcript.FILES: self.transcript})
+
     async def close(self) -> None:
         await self.pool.flush()
         await self.archive.close()
         await self.transcript.close()
         await self.requests.close()
+        await self.stream.close()
 
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     made = Bench(tmp_path)
+    await made.start()
     yield made
     await made.close()
 

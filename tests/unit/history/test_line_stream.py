@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
+from bot.contracts.outbound import OutboxRow
 from bot.contracts.transcript import Meta, Said, TranscriptLine, TurnStart
 from bot.history import archive, transcript
 from bot.history.archive import ChatStore
@@ -79,11 +81,13 @@ async def started(
         root / "transcripts", disk=disk, ids=UlidSource(clock), clock=clock, log=log, stream=stream
     )
     home = Home(journal, stream, chats, kept, clock, log)
-    if follows:
-        await stream.replay({archive.FILES: chats, transcript.FILES: kept})
-        await home.read()
-    yield home
-    await journal.close()
+    try:
+        if follows:
+            await stream.replay({archive.FILES: chats, transcript.FILES: kept})
+            await home.read()
+        yield home
+    finally:
+        await journal.close()
 
 
 def turn(number: int) -> list[TranscriptLine]:
@@ -202,34 +206,115 @@ async def test_lines_that_the_journal_does_not_take_are_flushed_in_their_files(
     assert all(files(tmp_path).values())
 
 
-async def test_lines_that_their_file_refuses_are_their_callers_and_leave_the_journal(
+async def refused_twice(home: Home, disk: FaultyDisk, said: Say) -> None:
+    """A turn and a line of the archive, which their files refuse."""
+    await home.transcript.append(HERE, turn(1))
+    await home.chats.append(said("one"))
+    disk.fail(Failure("append", times=2))
+    with pytest.raises(errors.StorageError):
+        await home.transcript.append(HERE, turn(2))
+    with pytest.raises(errors.StorageError):
+        await home.chats.append(said("two"))
+    await home.stream.settle()
+    assert len(await home.journal.kept_lines()) == 2
+
+
+async def told(home: Home) -> tuple[list[str], list[str]]:
+    """What transcript and archive have."""
+    page = await home.chats.search(HERE, HistoryQuery())
+    return [line.uuid for line in await home.transcript.load(HERE)], [line.text for line in page.lines]
+
+
+async def test_lines_that_their_file_refuses_stay_in_the_journal_until_their_caller_has_written_them(
     tmp_path: Path, said: Say
 ) -> None:
     disk = FaultyDisk(SystemDisk())
     async with started(tmp_path, disk) as home:
-        await home.transcript.append(HERE, turn(1))
-        await home.chats.append(said("one"))
-        disk.fail(Failure("append", times=2))
-        with pytest.raises(errors.StorageError):
-            await home.transcript.append(HERE, turn(2))
-        with pytest.raises(errors.StorageError):
-            await home.chats.append(said("two"))
-        assert not home.transcript.ahead(HERE, turn(2))
-        await home.stream.settle()
-        assert await home.journal.kept_lines() == []
+        await refused_twice(home, disk, said)
+        assert home.transcript.ahead(HERE, turn(2))
         await home.transcript.append(HERE, [*turn(2), *turn(3)])
         await home.chats.append(said("three"))
-        assert [line.uuid for line in await home.transcript.load(HERE)] == [
-            "1a",
-            "1b",
-            "2a",
-            "2b",
-            "3a",
-            "3b",
-        ]
-        page = await home.chats.search(HERE, HistoryQuery())
-        assert [line.text for line in page.lines] == ["one", "two", "three"]
-        assert home.transcript.ahead(HERE, turn(4))
+        assert await told(home) == (["1a", "1b", "2a", "2b", "3a", "3b"], ["one", "two", "three"])
+        await home.stream.settle()
+        assert await home.journal.kept_lines() == []
+
+
+async def test_lines_that_their_file_refuses_are_there_after_the_next_start(
+    tmp_path: Path, said: Say
+) -> None:
+    disk = FaultyDisk(SystemDisk())
+    async with started(tmp_path, disk) as home:
+        await refused_twice(home, disk, said)
+    async with started(tmp_path) as home:
+        assert await told(home) == (["1a", "1b", "2a", "2b"], ["one", "two"])
+        assert await home.journal.kept_lines() == []
+
+
+async def test_lines_that_are_given_up_leave_the_journal(tmp_path: Path, said: Say) -> None:
+    disk = FaultyDisk(SystemDisk())
+    async with started(tmp_path, disk) as home:
+        await refused_twice(home, disk, said)
+        home.transcript.give_up([*turn(2), *turn(3)])
+        await home.stream.settle()
+        assert [row.file.partition("/")[0] for row in await home.journal.kept_lines()] == ["chats"]
+
+
+async def test_a_line_that_is_written_by_itself_is_on_disk_or_nowhere(tmp_path: Path) -> None:
+    disk = FaultyDisk(SystemDisk())
+    async with started(tmp_path, disk) as home:
+        (first, second) = turn(1)
+        await home.transcript.write(HERE, first)
+        disk.fail(Failure("append"))
+        with pytest.raises(errors.StorageError):
+            await home.transcript.write(HERE, second)
+        assert await home.journal.kept_lines() == []
+    async with started(tmp_path) as home:
+        assert [line.uuid for line in await home.transcript.load(HERE)] == ["1a"]
+
+
+async def test_what_is_posted_behind_lines_that_the_disk_refuses_is_on_disk_with_them_alone(
+    tmp_path: Path,
+) -> None:
+    async with started(tmp_path) as home:
+        await home.transcript.append(HERE, turn(1))
+        home.journal.fail(JournalFailure("put_lines", times=None))
+        home.transcript.ahead(HERE, turn(2))
+        await home.journal.post.put_outbox(
+            [OutboxRow("a", "R2", HERE, {}, "words", "reply", state="sending")]
+        )
+        assert await home.journal.deliveries("R2") == []
+        assert not home.transcript.ahead(HERE, turn(3))
+        home.journal.mend()
+        assert await home.journal.flush()
+        assert len(await home.journal.deliveries("R2")) == 1
+        assert len(await home.journal.kept_lines()) == 3
+
+
+class Slow(SystemDisk):
+    """Flushes begin, and do not end before `over`."""
+
+    def __init__(self) -> None:
+        self.began, self.over = threading.Event(), threading.Event()
+
+    def sync(self, path: Path) -> None:
+        self.began.set()
+        assert self.over.wait(90)
+
+
+async def test_lines_that_are_in_their_file_and_not_yet_on_disk_are_put_into_the_journal_once(
+    tmp_path: Path,
+) -> None:
+    disk = Slow()
+    async with started(tmp_path, disk) as home:
+        home.journal.fail(JournalFailure("put_lines", times=None))
+        writing = asyncio.ensure_future(home.transcript.append(HERE, turn(1)))
+        assert await asyncio.to_thread(disk.began.wait, 90)
+        home.transcript.ahead(HERE, turn(1))
+        disk.over.set()
+        await writing
+        home.journal.mend()
+        await home.journal.flush()
+        assert len(await home.journal.kept_lines()) == 1
 
 
 async def test_a_line_that_cannot_be_written_as_json_is_refused_and_no_other_one(tmp_path: Path) -> None:
@@ -269,7 +354,7 @@ async def test_rows_that_the_journal_does_not_drop_are_dropped_later(tmp_path: P
         await home.chats.append(said("one"))
         await home.stream.settle()
         assert len(await home.journal.kept_lines()) == 1
-        await home.stream.close()
+        assert await home.journal.flush()
         assert await home.journal.kept_lines() == []
 
 
