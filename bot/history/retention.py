@@ -124,7 +124,7 @@ class Retention:
         with jsonl.locked(self._transcripts):
             stems = (one.removesuffix(".jsonl") for one in self._disk.names(home) if one.endswith(".jsonl"))
             known = sorted(stem for stem in stems if _SESSION.fullmatch(stem))
-            old = [one for one in known if self._session_ts(home, one) < before]
+            old = [one for one in known if self.newest_ts(home, one) < before]
             if known and not (current and old == known):
                 stay = {known[-1], sessions.current(self._disk, home, known)}
                 old = [one for one in old if one not in stay]
@@ -147,7 +147,7 @@ class Retention:
         """Remove the lines of a session that are older and that nothing needs; how many. Those of its last day stay: a turn that a kill
         came behind is asked there for its end, be that long ago.
         """
-        before = min(before, int(self._session_ts(home, session) - _DAY * 1000))
+        before = min(before, int(self.newest_ts(home, session) - _DAY * 1000))
         if names.made_at(session) * 1000 >= before:
             return 0
         path, count = home / f"{session}.jsonl", 0
@@ -170,7 +170,7 @@ class Retention:
         self._disk.rename(scratch, path)
         return count
 
-    def _session_ts(self, home: Path, session: str) -> float:
+    def newest_ts(self, home: Path, session: str) -> float:
         """The time of a session's newest line (ms), or of its beginning where that is later."""
         with closing(self._disk.open(home / f"{session}.jsonl")) as file:
             return max(sessions.last_ts(file), names.made_at(session) * 1000)

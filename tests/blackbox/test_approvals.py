@@ -172,9 +172,14 @@ async def test_where_no_operator_can_be_asked_nobody_is_waited_for(
     (result,) = results(world)
     assert result["is_error"]
     assert "`operators` of ship.json" in json.dumps(result["content"])
-    asked = [text for text in world.texts() if "waits for an approval" in text]
-    assert len(asked) == len(operators)
-    assert all("Nobody needs to decide" in text or "did not run" in text for text in asked)
+
+    def ended() -> list[str]:
+        """The questions that were asked, each as it ended."""
+        asked = [text for text in world.texts() if "waits for an approval" in text]
+        return [text for text in asked if "Nobody needs to decide" in text or "did not run" in text]
+
+    await world.telegram.until(lambda: len(ended()) == len(operators))
+    assert len([text for text in world.texts() if "waits for an approval" in text]) == len(operators)
 
 
 async def test_a_stop_ends_the_waiting(world: World) -> None:

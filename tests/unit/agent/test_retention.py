@@ -177,7 +177,7 @@ async def test_of_any_conversation_what_is_left_is_read_as_before(
         view, before = view_of(bench), await bench.transcript.read(KEY)
         for ts in sorted({line.ts for line in await bench.transcript.load(KEY)}):
             with monkeypatch.context() as patched:
-                patched.setattr(Retention, "_session_ts", lambda *_: 1e15)
+                patched.setattr(Retention, "newest_ts", lambda *_: 1e15)
                 cut += expired(bench, (ts + 1) / 1000)
             assert await bench.transcript.read(KEY) == before
         bench.restart()

@@ -199,7 +199,7 @@ class FakeAgent:
     async def run(self, request: TurnRequest) -> TurnOutcome:
         assert request.chat_key not in self.running, "one chat never runs two turns at once"
         self.requests.append(request)
-        task = asyncio.ensure_future(self._run(request))
+        task = asyncio.ensure_future(self.converse(request))
         self.running[request.chat_key] = task
         try:
             return await task
@@ -210,7 +210,7 @@ class FakeAgent:
         finally:
             del self.running[request.chat_key]
 
-    async def _run(self, request: TurnRequest) -> TurnOutcome:
+    async def converse(self, request: TurnRequest) -> TurnOutcome:
         self.began.set()
         if request.stopped:
             return TurnOutcome("stopped")

@@ -29,7 +29,7 @@ class Desk(Bench):
         self.lasting = True
         self.name = "f1"
         self.ran: list[Verdict] = []
-        self.agent._run = self._ask  # type: ignore[method-assign]
+        self.agent.converse = self._ask  # type: ignore[method-assign]
 
     async def _ask(self, request: TurnRequest) -> TurnOutcome:
         assert request.inbound is not None

@@ -57,7 +57,7 @@ class Scripted:
         if request.stopped:
             self.ended |= {request.request_id, *self.cut.pop(request.chat_key, ())}
             return TurnOutcome("stopped")
-        task = self.running[request.chat_key] = asyncio.ensure_future(self._run(request))
+        task = self.running[request.chat_key] = asyncio.ensure_future(self.converse(request))
         try:
             return await task
         except asyncio.CancelledError:
@@ -69,7 +69,7 @@ class Scripted:
             self.stopping.discard(request.chat_key)
             del self.running[request.chat_key]
 
-    async def _run(self, request: TurnRequest) -> TurnOutcome:
+    async def converse(self, request: TurnRequest) -> TurnOutcome:
         assert request.inbound is not None
         assert request.reply is not None
         first = [request.inbound, *request.also]

@@ -365,7 +365,7 @@ async def test_in_a_chat_one_question_is_asked_at_a_time_and_one_place_is_lent(t
         await asyncio.gather(first, ask(request))
         return TurnOutcome("done", delivered=2)
 
-    desk.agent._run = twice  # type: ignore[method-assign]
+    desk.agent.converse = twice  # type: ignore[method-assign]
     first = await desk.asked()
     await until(lambda: desk.suspension.asking(ChatKey.parse("tele:chat:-100")) == 2)
     assert desk.scheduler.free == 1

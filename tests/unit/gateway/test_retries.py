@@ -303,7 +303,7 @@ async def test_nothing_is_offered_where_no_one_message_is_the_answer(renewed: Re
             await request.reply.send(words)
         return TurnOutcome("done", delivered=2)
 
-    renewed.agent._run = twice  # type: ignore[method-assign]
+    renewed.agent.converse = twice  # type: ignore[method-assign]
     await renewed.say("what is new?", message_id="31")
     await renewed.idle()
     await renewed.say("what is old?", kind="edit", message_id="31", keys=("edit",), ts=renewed.now())
