@@ -21,6 +21,7 @@ from bot.gateway.delivery import MISSED
 from bot.gateway.jobs.due import merged
 from bot.gateway.operations import WORDS as LOST
 from bot.gateway.outbox.worker import REPEATED
+from bot.gateway.repetitions import GONE
 from bot.testing.anthropic_script import Failure, Frame, reply, tool_use
 from bot.testing.faults import Fault
 from channels.telegram.adapter import LIMIT
@@ -472,11 +473,11 @@ async def _answered_thread(stage: Stage) -> str:
 
 
 @scene(
-    shown={ROOM: answers(ONE, TWO)},
+    shown={ROOM: [words(GONE), *answers(TWO)]},
     model=1,
     settings=SLACK,
     then=[{"say": TWO, "thread": ROOM}],
-    hidden=[f"<@U0SHIP> {ONE}"],
+    hidden=[ONE],
 )
 async def deletion_on_file_alone(stage: Stage) -> None:
     """A message that was answered is deleted in Slack; the deletion is on file, and nothing was removed."""
@@ -488,11 +489,11 @@ async def deletion_on_file_alone(stage: Stage) -> None:
 
 
 @scene(
-    shown={ROOM: answers(ONE, TWO)},
+    shown={ROOM: [words(GONE), *answers(TWO)]},
     model=1,
     settings=SLACK,
     then=[{"say": TWO, "thread": ROOM}],
-    hidden=[f"<@U0SHIP> {ONE}"],
+    hidden=[ONE],
 )
 async def deletion_in_the_middle(stage: Stage) -> None:
     """A message that was answered is deleted in Slack; the archive says so, and the deletion is not closed."""

@@ -117,10 +117,8 @@ async def finished(
         assert not set(after["hidden"]) & set(_read(stage)), after["story"]
         complaints = [line["message"] for line in stage.world.log() if line["level"] == "error"]
         assert complaints == after["complaints"]
-        said = Counter(
-            (line["role"], line["text"], (line.get("meta") or {}).get("requestId"))
-            for line in stage.world.archive()
-        )
+        lines = [(line["role"], line["text"], line.get("meta") or {}) for line in stage.world.archive()]
+        said = Counter((role, text, meta.get("requestId"), meta.get("ofRole")) for role, text, meta in lines)
         assert set(said.values()) <= {1}, said
 
 
