@@ -50,7 +50,7 @@ def build_model(
         pace=pace,
     )
     if artifacts is not None:
-        model = AttachedFiles(model, artifacts)
+        model = AttachedFiles(model, artifacts, log)
     logged = LoggedModel(model, log=log, ids=ids, clock=clock, messages=log_messages, payload=log_payload)
     return RetryingModel(logged, clock=clock, rng=rng, log=log)
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from bot.gateway.attachments import NOT_HEARD
+from bot.llm.attached import UNSEEN
 from bot.testing.anthropic import KEY
-from bot.testing.anthropic_script import reply, text, tool_use
+from bot.testing.anthropic_script import error, reply, text, tool_use
 from bot.testing.transcription import TranscriptionServer
 from tests.blackbox.conftest import ANN, World, eventually, whole
 from tests.unit.gateway.office_files import docx, xlsx
@@ -70,8 +71,14 @@ class Sender:
         return self.world.texts()
 
     async def heard(self, count: int) -> list[str]:
-        await self.server.until(lambda: whole(self.replies(), count), 40)
+        await self.server.until(lambda: whole(self.replies(), count) and not self.growing(), 40)
         return self.replies()
+
+    def growing(self) -> bool:
+        """Whether a stream of Slack's is still open: nothing in its words says so."""
+        return self.channel == "slack" and any(
+            self.server.streaming("D0ANN", one.ts) for one in self.server.replies("D0ANN")
+        )
 
     def fetched(self) -> int:
         return len(self.server.called("file"))
@@ -413,3 +420,16 @@ async def test_where_nobody_hears_voice_notes_the_person_is_told_to_write(
     assert await sender.heard(1) == [NOT_HEARD]
     assert sender.fetched() == 0
     assert world.model.bodies == []
+
+
+async def test_a_picture_that_the_provider_refuses_is_answered_without_it(
+    world: World, sender: Sender
+) -> None:
+    await world.start()
+    refusal = error(400, "invalid_request_error", "Could not process image")
+    world.model.script(lambda body: refusal if pictures(body) else "I cannot see it.")
+    root = await sender.show("what is this?", png())
+    assert await sender.heard(1) == ["I cannot see it."]
+    assert UNSEEN in json.dumps(world.model.bodies[-1])
+    await sender.say("and now?", thread=root)
+    assert (await sender.heard(2))[-1] == "I cannot see it."

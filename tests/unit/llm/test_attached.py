@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from bot import errors
 from bot.context import blocks
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Shown
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.history.artifacts import ArtifactStore
-from bot.llm.attached import GONE, AttachedFiles
+from bot.llm.attached import GONE, UNSEEN, AttachedFiles
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import turn_scope
 from bot.testing.clock import FakeClock
@@ -35,7 +36,7 @@ async def sent(tmp_path: Path, *content: Json, chat: ChatKey = CHAT) -> Any:
     model = ScriptedModel(reply(text("ok")))
     request = ModelRequest("m", 1, (), [{"role": "user", "content": list(content)}])
     with turn_scope(chat_key=chat, request_id=ULID):
-        pieces = [one async for one in AttachedFiles(model, store).stream(request)]
+        pieces = [one async for one in AttachedFiles(model, store, MemoryLog()).stream(request)]
     assert isinstance(pieces[-1], ModelReply)
     assert request.messages[0]["content"] == list(content)
     return model.requests[0].messages[0]["content"]
@@ -61,3 +62,55 @@ async def test_a_file_that_has_gone_or_is_of_another_chat_is_words(tmp_path: Pat
     gone = [{"type": "text", "text": GONE}]
     assert await sent(tmp_path, shown(), chat=ChatKey.parse("tele:chat:2")) == gone
     assert await sent(tmp_path, shown() | {"artifact": "01ARZ3NDEKTSV4RRFFQ69G5FAX"}) == gone
+
+
+REFUSAL = errors.RequestInvalid("messages.0.content.1: this model does not support image input")
+
+
+async def turns(tmp_path: Path, *answers: Any, count: int = 1) -> tuple[ScriptedModel, list[Any], MemoryLog]:
+    """The kinds of blocks that the model was asked with in so many calls, and what each came to."""
+    log = MemoryLog()
+    store = ArtifactStore(tmp_path, disk=SystemDisk(), ids=UlidSource(), clock=FakeClock(), log=log)
+    await store.put(
+        "AAEC", chat_key=CHAT, request_id=ULID, tool="attachment", tool_use_id=ULID, artifact_id=ULID
+    )
+    model = ScriptedModel(*answers)
+    files = AttachedFiles(model, store, log)
+    request = ModelRequest("m", 1, (), [{"role": "user", "content": [shown()]}])
+    came: list[Any] = []
+    with turn_scope(chat_key=CHAT, request_id=ULID):
+        for _ in range(count):
+            try:
+                came.append([one async for one in files.stream(request)][-1])
+            except errors.ModelError as error:
+                came.append(error)
+    return model, came, log
+
+
+def asked(model: ScriptedModel) -> list[str]:
+    return [one.messages[0]["content"][0]["type"] for one in model.requests]
+
+
+async def test_a_model_that_sees_none_is_asked_without_them_from_then_on(tmp_path: Path) -> None:
+    said = reply(text("I cannot see it"))
+    model, came, log = await turns(tmp_path, REFUSAL, said, said, count=2)
+    assert asked(model) == ["image", "text", "text"]
+    assert model.requests[1].messages[0]["content"] == [{"type": "text", "text": UNSEEN}]
+    assert came == [said, said]
+    (line,) = log.of("model")
+    assert (line.level, line.details["model"]) == ("warn", "m")
+
+
+async def test_one_refused_picture_takes_none_from_a_model_that_has_seen_others(tmp_path: Path) -> None:
+    said = reply(text("ok"))
+    broken = errors.RequestInvalid("Could not process image")
+    model, came, _ = await turns(tmp_path, said, broken, said, said, count=3)
+    assert asked(model) == ["image", "image", "text", "image"]
+    assert came == [said, said, said]
+
+
+async def test_any_other_refusal_and_a_second_one_are_told(tmp_path: Path) -> None:
+    other = errors.RequestInvalid("max_tokens: Field required")
+    model, came, _ = await turns(tmp_path, other, REFUSAL, REFUSAL, count=2)
+    assert came == [other, REFUSAL]
+    assert asked(model) == ["image", "image", "text"]
