@@ -297,6 +297,8 @@ class Service(Loopback):
             )
         message = {**old, "text": text, "entities": entities, "edit_date": int(self.clock.now())}
         message.pop("reply_markup", None)  # an edit that brings no buttons takes those that were there
+        if keyboard is not None:
+            message["reply_markup"] = rules.checked_keyboard(keyboard)
         chat.messages[message["message_id"]] = message
         chat.previews[message["message_id"]] = _previewed(args, text, entities)
         chat.tally = replace(chat.tally, edited=chat.tally.edited + 1)

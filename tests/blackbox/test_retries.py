@@ -1,4 +1,4 @@
-"""[Try again] below a failure, through real client libraries."""
+"""[Try again] below a failure, and [Answer again] below an answer whose question was edited, through real client libraries."""
 
 from __future__ import annotations
 
@@ -51,3 +51,58 @@ async def test_in_slack_too(world: World) -> None:
     await world.slack.until(lambda: world.slack.replies("D0ANN", asked)[-1].text == "Forty-two.", 40)
     await world.slack.until(lambda: not any(seen.buttons for seen in world.slack.replies("D0ANN", asked)), 40)
     assert world.slack.whispers == ["I try it again."]
+
+
+def echo(body: Json) -> str:
+    """A model that says what it was asked last."""
+    last = [one for one in body["messages"] if one["role"] == "user"][-1]
+    return f"re: {last['content'][-1]['text']}"
+
+
+async def test_in_telegram_an_edit_after_the_answer_offers_one_in_its_place_over_a_kill(world: World) -> None:
+    world.only("telegram")
+    world.model.script(echo)
+    await world.start()
+    number = world.telegram.say("what is new?")["message"]["message_id"]
+    await world.heard("re: what is new?")
+    await world.turns(1)
+    await world.sent()
+    world.telegram.edit(number, "what is old? \u8001")
+    await world.telegram.until(lambda: bool(with_buttons(world)), 60)
+    (answer,) = with_buttons(world)
+    ((button,),) = answer["reply_markup"]["inline_keyboard"]
+    assert (button["text"], answer["text"]) == ("Answer again", "re: what is new?")
+    await world.process.kill()
+    await world.start()
+    for _ in range(2):
+        world.telegram.press(answer["message_id"], button["callback_data"], chat_id=PERSON)
+    await world.telegram.until(lambda: world.texts() == ["re: what is old? \u8001"], 60)
+    await world.telegram.until(lambda: not with_buttons(world), 40)
+    await world.telegram.until(lambda: len(world.telegram.called("answerCallbackQuery")) == 2, 40)
+    said = sorted(call.params["text"] for call in world.telegram.called("answerCallbackQuery"))
+    assert said == ["I answer that again.", "I have begun to answer that again already."]
+    await world.turns(2)
+    assert len(world.model.bodies) == 2
+    assert world.telegram.tally(PERSON).posted == 1
+
+
+async def test_in_slack_too_it_is_offered_and_answered_in_its_place(world: World) -> None:
+    world.only("slack")
+    world.model.script(echo)
+    await world.start()
+    asked = await world.slack.say("what is new?", channel="D0ANN", user=ANN)
+    await world.turns(1)
+    await world.sent()
+    await world.slack.edit("D0ANN", asked, "what is old?")
+    await world.slack.until(lambda: any(seen.buttons for seen in world.slack.replies("D0ANN", asked)), 60)
+    (answer,) = world.slack.replies("D0ANN", asked)
+    assert answer.text == "re: what is new?"
+    await world.slack.press("D0ANN", answer.ts, answer.buttons[0], user=ANN)
+
+    def shown() -> list[tuple[str, tuple[str, ...]]]:
+        return [(seen.text, seen.buttons) for seen in world.slack.replies("D0ANN", asked)]
+
+    await world.slack.until(lambda: shown() == [("re: what is old?", ())], 60)
+    await world.turns(2)
+    assert world.slack.whispers == ["I answer that again."]
+    assert shown() == [("re: what is old?", ())]

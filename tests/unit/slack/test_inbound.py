@@ -215,7 +215,7 @@ def test_a_thread_is_read_in_order_and_without_what_is_no_message() -> None:
     assert inbound.read_thread(messages, ME, "4.000000") == [
         Quoted(user_id="U0ADA", text="one", ts=1_000, message_id="1.000000"),
         Quoted(user_id="U0ADA", text="two", ts=2_000, message_id="2.000000"),
-        Quoted(user_id="B9", text="beep", ts=3_600, message_id="3.600000"),
+        Quoted(user_id="B9", text="beep", ts=3_600, message_id="3.600000", kind="post of a bot"),
     ]
     assert inbound.read_thread("nothing", ME, "4.000000") == []
 

@@ -119,6 +119,7 @@ def methods_used() -> set[str]:
                 isinstance(node, ast.Attribute)
                 and "_" in node.attr.strip("_")
                 and hasattr(AsyncWebClient, node.attr)
+                and ast.unparse(node) != "super().api_call"
             ):
                 found.add(node.attr.replace("_", "."))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
