@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -86,6 +87,20 @@ def settings(root: Path, *, defaults: bool = False) -> Settings:
     from bot import configuration
 
     return configuration.load(root, defaults=defaults)
+
+
+def named_operators(config: Settings) -> list[str]:
+    """The operators of ship.json, and who became one by a code or a link. Raises `errors.ConfigError` where that cannot be read."""
+    from bot.access_list import FILE, AccessList
+    from bot.system import SystemClock, SystemDisk
+
+    return sorted(config.operators | AccessList(config.home / FILE, SystemDisk(), SystemClock()).operators())
+
+
+def called() -> str:
+    """The name by which this command can be called again: its path, where the shell knows no `shipmate`."""
+    name = sys.argv[0]
+    return name if Path(name).name == "shipmate" and shutil.which("shipmate") is None else "shipmate"
 
 
 def now() -> float:

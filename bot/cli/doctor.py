@@ -17,7 +17,19 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bot import errors
-from bot.cli.common import HOME, AsJson, Complaints, Defaults, Dir, Here, manifests, say, say_json, settings
+from bot.cli.common import (
+    HOME,
+    AsJson,
+    Complaints,
+    Defaults,
+    Dir,
+    Here,
+    manifests,
+    named_operators,
+    say,
+    say_json,
+    settings,
+)
 from bot.contracts.examination import Finding
 
 if TYPE_CHECKING:
@@ -72,10 +84,16 @@ async def _with_settings(config: Settings) -> AsyncIterator[Finding]:
     for line in config.warnings:
         key, _, rest = line.partition(": ")
         yield Finding("configuration", "warn", key if rest else line, rest)
-    if not config.operators:
-        yield Finding(
-            "operators", "warn", "nobody", 'name yourself in ship.json, as in "operators": ["telegram:123"]'
-        )
+    try:
+        if not named_operators(config):
+            yield Finding(
+                "operators",
+                "warn",
+                "nobody",
+                'name yourself in ship.json, as in "operators": ["telegram:123"]',
+            )
+    except errors.ConfigError as error:
+        yield Finding("access list", "wrong", str(error))
     for one in (*permissions(config.root), *disk(config.root), *stored(config.root)):
         yield one
     yield await isolation(config)

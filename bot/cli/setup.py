@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, complain, manifests, say, say_json, settings
+from bot.cli.common import (
+    HOME,
+    AsJson,
+    Defaults,
+    Dir,
+    Here,
+    called,
+    complain,
+    manifests,
+    named_operators,
+    say,
+    say_json,
+    settings,
+)
 
 if TYPE_CHECKING:
     from bot.contracts.channel import Manifest
@@ -100,7 +113,7 @@ def _write(root: Path, name: str, operators: tuple[str, ...], known: Mapping[str
 def _show_next(root: Path) -> None:
     where = "" if root.resolve() == Path.cwd() else f" --dir {root}"
     say()
-    say(f"Next: shipmate check{where}, then shipmate run{where}")
+    say(f"Next: {called()} check{where}, then {called()} run{where}")
 
 
 def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False) -> None:
@@ -119,7 +132,7 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
                     name: {"on": name in found.enabled, "reason": reason}
                     for name, reason in found.reasons.items()
                 },
-                "operators": sorted(found.operators),
+                "operators": named_operators(found),
                 "warnings": list(found.warnings),
             }
         )
@@ -129,4 +142,4 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
     say(f"  provider {found.llm.provider}{model} ({found.llm.provider_reason})")
     for name, reason in found.reasons.items():
         say(f"  channel {name} {'on' if name in found.enabled else 'off'} ({reason})")
-    say(f"  operators {', '.join(sorted(found.operators)) or 'none'}")
+    say(f"  operators {', '.join(named_operators(found)) or 'none'}")

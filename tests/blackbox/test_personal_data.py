@@ -10,6 +10,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from bot.testing.anthropic_script import reply, tool_use
@@ -158,3 +159,35 @@ async def test_a_person_is_given_out_beside_a_running_gateway_which_is_not_erase
     assert f"held by process {told.process.pid}" in out
     assert holds(told.root, SECRET) == before
     assert await told.process.stop() == 0
+
+
+async def test_a_person_of_the_web_chat_is_given_out_and_erased_as_any_other(world: World) -> None:
+    world.only("web")
+    world.config["channels"]["web"]["port"] = 0
+    world.model.script(lambda body: SECRET if SECRET in str(body["messages"][-1]) else "well")
+    await world.start()
+    page = world.process.ready_line.split()[2]
+    said = {SECRET: "", OF_BOB: ""}
+    for words in said:
+        # Each session is another browser.
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
+            await (await browser.get(f"{page}/api/info")).read()
+            async with browser.post(f"{page}/api/messages", json={"text": words, "clientId": "m1"}) as answer:
+                assert answer.status == 202
+        await eventually(lambda: any(line["text"] == words for line in world.archive()))  # noqa: B023 - waited for
+        said[words] = next(line["userId"] for line in world.archive() if line["text"] == words)
+    await world.turns(2)
+    assert said[SECRET] != said[OF_BOB]
+    code, out = await command(world.root, "export", f"web:{said[SECRET]}")
+    assert code == 0, out
+    given = [json.loads(line) for line in out.splitlines()]
+    assert [item["value"]["text"] for item in given if item["from"] == "chats"] == [SECRET, SECRET]
+    assert {"transcripts", "logs", "journal.inbox"} <= {item["from"] for item in given}
+    assert OF_BOB not in out
+    assert await world.process.stop() == 0
+    code, out = await command(world.root, "erase", f"web:{said[SECRET]}")
+    assert code == 0, out
+    assert holds(world.root, SECRET) == []
+    assert [line["text"] for line in world.archive()] == [OF_BOB, "well"]
+    code, out = await command(world.root, "erase", f"web:{said[SECRET]}")
+    assert (code, out) == (0, f"Nothing was kept of web:{said[SECRET]}.\n")

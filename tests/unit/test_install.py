@@ -74,6 +74,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_has_one_name_and_all_of_the_code(built: Path) -> None:
     with zipfile.ZipFile(built) as archive:
         names = archive.namelist()
+        about = archive.read("shipmate-0.1.0.dist-info/METADATA").decode()
+    assert "shipmate/py.typed" in names
+    for classifier in (
+        "Typing :: Typed",
+        *(f"Programming Language :: Python :: {one}" for one in wheel.PYTHONS),
+    ):
+        assert f"Classifier: {classifier}\n" in about
     assert {name.partition("/")[0] for name in names} == {
         "shipmate",
         "shipmate.pth",

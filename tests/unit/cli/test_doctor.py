@@ -6,7 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from bot.access_list import FILE, AccessList
 from bot.cli import doctor
+from bot.system import SystemClock, SystemDisk
 
 from .conftest import Shipmate
 
@@ -21,6 +23,25 @@ def test_a_new_folder_is_well_and_says_what_is_left_to_do(shipmate: Shipmate, pr
     assert "ok     model: the built-in demo (no key is set); set ANTHROPIC_API_KEY for Claude" in done.out
     assert "ok     telegram: off (TELEGRAM_BOT_TOKEN is not set)" in done.out
     assert "ok     clock: no platform was asked for the time" in done.out
+
+
+def test_who_became_an_operator_by_a_code_is_one_to_doctor_and_check(
+    shipmate: Shipmate, project: Path
+) -> None:
+    (project / "ship.json").write_text('{"operators": ["slack:U0ANN"]}')
+    lists = AccessList(project / ".ship" / FILE, SystemDisk(), SystemClock())
+    lists.appoint("telegram", "1001")
+    checked = shipmate("check", "--dir", project)
+    assert "  operators slack:U0ANN, telegram:1001\n" in checked.out
+    assert shipmate("check", "--json", "--dir", project).lines[0]["operators"] == [
+        "slack:U0ANN",
+        "telegram:1001",
+    ]
+    (project / "ship.json").write_text('{"dashboard": {"port": 0}, "channels": {"web": {"port": 0}}}')
+    assert "operators: nobody" not in shipmate("doctor", "--dir", project).out
+    (project / ".ship" / FILE).write_text("{")
+    done = shipmate("doctor", "--dir", project)
+    assert (done.code, "wrong  access list: .ship/access.json: found" in done.out) == (78, True)
 
 
 @pytest.mark.parametrize(

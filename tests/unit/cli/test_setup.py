@@ -31,6 +31,19 @@ def test_init_writes_a_project_that_check_accepts(shipmate: Shipmate, tmp_path: 
     assert "channel web on" in checked.out
 
 
+def test_init_says_the_next_commands_as_they_can_be_called(
+    shipmate: Shipmate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [".venv/bin/shipmate", "init"])
+    out = shipmate("init", "--yes", tmp_path / "one").out
+    assert "Next: .venv/bin/shipmate check --dir" in out
+    assert ", then .venv/bin/shipmate run --dir" in out
+    (tmp_path / "shipmate").write_text("")
+    (tmp_path / "shipmate").chmod(0o755)
+    assert "Next: shipmate check --dir" in shipmate("init", "--yes", tmp_path / "two").out
+
+
 def test_init_prints_the_slack_app_to_paste(shipmate: Shipmate, tmp_path: Path) -> None:
     out = shipmate("init", "--dir", tmp_path, "--name", "Gull").out
     manifest = json.loads(out[out.index("{") : out.rindex("}") + 1])
