@@ -147,7 +147,7 @@ class LineStream:
             self._files |= files
             self._numbers += [row.number for row in rows if row.file not in failed]
         await self.settle()
-        self._next = max(self._next or 1, rows[-1].number + 1 if rows else 1)
+        self._next = rows[-1].number + 1 if rows else 1
 
     async def settle(self) -> None:
         """Bring the files to the disk, and let the rows of their lines go. Raises nothing: what fails stays."""

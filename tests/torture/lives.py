@@ -228,7 +228,7 @@ class Life:
             for bench in (gateways, agents):
                 patch.setattr(bench, "FakeClock", lambda: world.clock)
             patch.setattr(gateways, "SqliteJournal", lambda *_, **__: journal)
-            self.rooms = rooms = agents.Bench(world.root / "agent", journal=journal)
+            self.rooms = rooms = agents.Bench(world.root / "agent", journal=journal, streams=True)
             rooms.archive = archive = ChatStore(
                 world.root / "chats",
                 disk=SystemDisk(),

@@ -122,7 +122,10 @@ def changed(deps: AgentDeps, **changes: Any) -> AgentDeps:
 
 
 class Bench:
-    def __init__(self, root: Path, disk: Disk | None = None, journal: Any = None) -> None:
+    def __init__(
+        self, root: Path, disk: Disk | None = None, journal: Any = None, *, streams: bool = False
+    ) -> None:
+        """`streams`: from `start` on its lines go to disk with the journal; else each write of them is flushed."""
         self.root = root
         self.clock = FakeClock()
         self.log = MemoryLog()
@@ -132,7 +135,8 @@ class Bench:
         self.journal: FaultyJournal = journal or FaultyJournal(MemoryJournal(self.clock))
         disk = disk or SystemDisk()
         self.project = Project(root)
-        self.stream = stream = LineStream(self.journal, disk=disk, clock=self.clock, log=self.log)
+        self.stream = LineStream(self.journal, disk=disk, clock=self.clock, log=self.log)
+        stream = self.stream if streams else None
         self.archive = ChatStore(root / "chats", disk=disk, log=self.log, clock=self.clock, stream=stream)
         self.transcript = Transcript(
             root / "transcripts", disk=disk, ids=self.ids, clock=self.clock, log=self.log, stream=stream
@@ -235,9 +239,7 @@ class Bench:
         return list(self.model.requests[-1].messages)
 
     async def start(self) -> None:
-        """A new process after a kill: what was on disk with the journal is in its files."""
-        self.restart()
-        self.stream.send()
+        """Bring what is on disk with the journal alone to its files, and let lines go there first."""
         await self.stream.replay({archive.FILES: self.archive, transcript.FILES: self.transcript})
 
     async def close(self) -> None:
@@ -251,7 +253,6 @@ class Bench:
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     made = Bench(tmp_path)
-    await made.start()
     yield made
     await made.close()
 

@@ -210,12 +210,10 @@ async def test_what_the_transcript_never_got_does_not_stand_for_what_the_model_s
             return []
 
     bench.transcript.append = full  # type: ignore[method-assign]
-    bench.transcript.ahead = lambda *_: False  # type: ignore[method-assign]
     request = ask(bench)
     bench.model.answers += [reply(tool_use("chat_send", text="Let me see."))]
     await killed(bench, replace(request, reply=Written(Sending(), lambda: ["o1"])), sent)
     bench.transcript.append = append  # type: ignore[method-assign]
-    del bench.transcript.ahead
     assert [line.type for line in await bench.transcript.load(KEY)] == ["turn_start", "user"]
     slow, chat = Slow(), Chat()
     bench.model.answers += [answer]

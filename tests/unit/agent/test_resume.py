@@ -32,7 +32,7 @@ async def killed(bench: Bench, request: TurnRequest, reached: asyncio.Event) -> 
         await reached.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    await bench.start()
+    bench.restart()
 
 
 async def killed_while_asking(bench: Bench, request: TurnRequest, call: int) -> None:

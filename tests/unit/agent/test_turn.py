@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -440,22 +441,27 @@ async def test_blank_text_of_the_model_never_stands_in_a_later_request(
     assert bench.chat.seen == ["x", "echo: b"]
 
 
-async def test_a_message_is_in_the_transcript_before_the_outbox_has_it(bench: Bench) -> None:
-    on_file: list[list[str]] = []
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_message_is_in_the_transcript_before_the_outbox_has_it(
+    tmp_path: Path, *, streams: bool
+) -> None:
+    bench = Bench(tmp_path, streams=streams)
+    await bench.start()
+    on_disk: list[list[str]] = []
 
     class Witness(Chat):
         async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
             rows = await bench.journal.kept_lines()
-            lines = [
-                raw for row in rows for raw in row.lines.splitlines() if row.file.startswith("transcripts/")
-            ]
-            on_file.append([json.loads(raw)["type"] for raw in lines])
+            ahead = [raw for row in rows for raw in row.lines.splitlines() if "transcripts/" in row.file]
+            lines = [str(line.type) for line in await bench.transcript.load(KEY)]
+            on_disk.append([json.loads(raw)["type"] for raw in ahead] if streams else lines)
             return await super().send(text)
 
     bench.chat = Witness()
     bench.model.answers.append(reply(text("plain words")))
     await bench.say("hello")
-    assert on_file == [["turn_start", "user", "assistant"]]
+    assert on_disk == [["turn_start", "user", "assistant"]]
+    await bench.close()
 
 
 async def overheard(bench: Bench, *, quiet: bool = True) -> TurnOutcome:
