@@ -64,11 +64,11 @@ from bot.journal.sqlite import SqliteJournal
 from bot.lifecycle import Environment, Gateway, GatewayFigures, Readiness, active_chats
 from bot.llm import factory
 from bot.llm.budgets import BudgetedModel, Spending, day_of
-from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
 from bot.llm.log import usage_of
 from bot.llm.transcription import Endpoint, HttpTranscriber
 from bot.llm.windows import ContextWindows
+from bot.llm.wrapper import WatchedModel
 from bot.maintenance import MaintenanceJobs
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor

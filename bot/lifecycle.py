@@ -14,8 +14,7 @@ from bot.agent.pool import AgentPool
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Clock, Disk, Ids
 from bot.contracts.journal import Journal
-from bot.dashboard.console import ActiveChat
-from bot.dashboard.health import PartHealth
+from bot.dashboard.console import ActiveChat, PartHealth
 from bot.dashboard.metrics import Figures
 from bot.dashboard.server import Dashboard
 from bot.descriptors import RESERVE, limit
@@ -29,9 +28,9 @@ from bot.history.line_stream import LineStream
 from bot.history.requests import RequestLog
 from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
-from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import ContextWindows
+from bot.llm.wrapper import WatchedModel
 from bot.maintenance import MaintenanceJobs
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor

@@ -13,7 +13,7 @@ from bot.contracts.journal import Journal
 from bot.disk_reserve import DiskReserve
 from bot.gateway.operations import OperatorAlerts
 from bot.history.retention import Retention
-from bot.llm.health import WatchedModel
+from bot.llm.wrapper import WatchedModel
 from bot.rss_monitor import LOOK_EVERY, RssMonitor
 from bot.schedule import PeriodicJob
 from bot.system import JumpSafeClock

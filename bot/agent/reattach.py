@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bot.agent.deps import AgentDeps
-from bot.context import blocks, files_read, found, servers
+from bot.context import blocks, files_read, found
 from bot.context.sections import Section, assemble
 from bot.contracts.base import Json, Message
 from bot.tools import excerpt
@@ -98,9 +98,9 @@ def instructions(gone: DroppedMessages, deps: AgentDeps, most: float) -> dict[st
     """Usage notes of servers whose tools are still declared, whole; the newest come first if not all fit. A note without room
     is shown again with the next tool of that server that is found.
     """
-    still, names = servers.shown(gone.kept), gone.declared | found.definitions(gone.kept).keys()
+    still, names = found.server_notes(gone.kept), gone.declared | found.definitions(gone.kept).keys()
     chosen: dict[str, str] = {}
-    for server, words in reversed(servers.shown(gone.dropped).items()):
+    for server, words in reversed(found.server_notes(gone.dropped).items()):
         cost = deps.models.estimator.text(deps.models.name, words)
         if server not in still and cost <= most and any(one.startswith(f"mcp__{server}__") for one in names):
             chosen[server] = words

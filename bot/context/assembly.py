@@ -4,20 +4,62 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
-from bot.context import files, prompt, workspace_listing
+from bot.context import files, prompt
 from bot.context.instructions import InstructionFiles, Instructions
 from bot.context.sections import Section, assemble
 from bot.contracts.environment import Log, Redact
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import Skills
+from bot.hidden_paths import hidden
 from bot.vetting import Vetting
+
+LISTED_CHARACTERS = 200
+"""Of the names in one listing; the others are counted."""
+Names = frozenset[str] | None
+_SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
+
+
+def top_level(root: Path, others: Callable[[], Names] = frozenset) -> str:
+    """The names in the folder itself, folders first. Blocking; raises OSError.
+
+    `others` gives the paths whose names may be words of others, None where that is all of them: those are counted and
+    not named, since what stands here is taken for instructions.
+    """
+    theirs = others()
+    real = root.resolve()
+    with os.scandir(real) as found:
+        known = [entry for entry in found if not _left_out(real, Path(entry.path))]
+    ours = [entry for entry in known if theirs is not None and entry.name not in theirs]
+    folders = sorted(f"{entry.name}/" for entry in ours if entry.is_dir(follow_symlinks=False))
+    files = sorted(entry.name for entry in ours if not entry.is_dir(follow_symlinks=False))
+    return listed([*folders, *files], len(known) - len(ours))
+
+
+def listed(names: Sequence[str], unnamed: int = 0) -> str:
+    """As many names as `LISTED_CHARACTERS` hold, and how many more there are."""
+    shown: list[str] = []
+    for name in names:
+        if sum(len(one) + 2 for one in shown) + len(name) > LISTED_CHARACTERS:
+            break
+        shown.append(name)
+    more = len(names) - len(shown) + unnamed
+    return (
+        ", ".join([*shown, *([f"{more} more" if shown else f"{more}, not named here"] if more else [])])
+        or "none"
+    )
+
+
+def _left_out(root: Path, path: Path) -> bool:
+    return path.name.startswith(".") or path.name in _SKIPPED or hidden(root, path)
+
 
 T = TypeVar("T")
 
@@ -55,7 +97,7 @@ class Frozen:
 class Prompts:
     """Puts prompts together. `custom` replaces the built-in rules and what is told of the surroundings, which are
     then not looked at; `append` goes last; each is a text, or the file that holds it. `has_files` says that the model has
-    tools for the project's files; `others` gives the paths that are not named (`workspace_listing.top_level`).
+    tools for the project's files; `others` gives the paths that are not named (`top_level`).
     """
 
     def __init__(
@@ -69,7 +111,7 @@ class Prompts:
         custom: str | Path = "",
         append: str | Path = "",
         has_files: bool = False,
-        others: Callable[[], workspace_listing.Names] = frozenset,
+        others: Callable[[], Names] = frozenset,
         vetting: Vetting | None = None,
     ) -> None:
         self._root = root
@@ -162,7 +204,7 @@ class Prompts:
     async def _surroundings(self) -> dict[str, str]:
         if not self._files:
             return {}
-        work = asyncio.to_thread(workspace_listing.top_level, self._root, self._others)
+        work = asyncio.to_thread(top_level, self._root, self._others)
         folder = await self._part("folder", work, "")
         return {FOLDER: folder} if folder else {}
 

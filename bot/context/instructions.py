@@ -11,22 +11,135 @@
 | person | `.ship/instructions/people/<channel>-<encoded id>.md` |
 
 A file that is missing says nothing; one that cannot be read is told to operators, and nothing else is lost with it.
+
+The nearer file wins, except over what a farther one marks final. A directive stands on a line of its own right below a heading and
+holds for that section, with all that stands below it: `<!-- shipmate: override -->` puts the section in the place of those under
+the same heading in farther files, `<!-- shipmate: final -->` keeps nearer files from saying anything under this heading. Where no
+directive stands, everything counts, and the nearer is read last.
+
+Files of folders (`Nested`) are attached when a tool touches a file in them, once for each epoch: tools call `touch` with the path;
+the turn that appends their results takes `attached` and appends it too. What is appended stays where it is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.context.files import Including, Unreadable
-from bot.context.hierarchy import Resolved, Source, resolve
 from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey
 from bot.hidden_paths import hidden
+from bot.tags import CONTEXT, Tag
 from bot.vetting import Vetting
+
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_DIRECTIVE = re.compile(r"[ \t]*<!--\s*shipmate:\s*(\w+)\s*-->[ \t]*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text of one file. `name` is what an operator knows it by."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The rest of each file, and a line for operators for each section that was overridden."""
+
+    texts: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Block:
+    """A heading with its lines, up to the next heading of any level."""
+
+    level: int
+    key: str
+    lines: list[str] = field(default_factory=list)
+    final: bool = False
+    override: bool = False
+    gone: bool = False
+
+
+def resolve(sources: Sequence[Source]) -> Resolved:
+    """Resolve the directives of these files, the farthest first."""
+    files = [_blocks(source.text) for source in sources]
+    notes: list[str] = []
+    for near, blocks in enumerate(files):
+        for far in range(near):
+            finals = {block.key for block in files[far] if block.final and block.key}
+            for at, block in enumerate(blocks):
+                if block.key in finals and not block.gone:
+                    _remove(blocks, at, keep_final=False)
+                    notes.append(f"{sources[near].name}: {block.key!r} is final in {sources[far].name}")
+        overrides = {block.key for block in blocks if block.override and block.key and not block.gone}
+        for far in range(near):
+            for at, block in enumerate(files[far]):
+                if block.key in overrides and not block.gone and not block.final:
+                    _remove(files[far], at, keep_final=True)
+                    notes.append(f"{sources[far].name}: {block.key!r} is overridden by {sources[near].name}")
+    return Resolved(tuple(map(_text, files)), tuple(notes))
+
+
+def _blocks(text: str) -> list[_Block]:
+    blocks = [_Block(0, "")]
+    fence = ""
+    for line in text.splitlines():
+        mark = _FENCE.match(line)
+        if mark is not None and (not fence or (mark[1].startswith(fence) and not line[mark.end() :].strip())):
+            fence = "" if fence else mark[1]
+        heading = None if fence else _HEADING.fullmatch(line)
+        if heading is not None:
+            blocks.append(_Block(len(heading[1]), " ".join((heading[2] or "").casefold().split())))
+        elif not fence and not any(map(str.strip, blocks[-1].lines[1:])) and _take(line, blocks[-1]):
+            continue
+        blocks[-1].lines.append(line)
+    for at, block in enumerate(blocks):
+        if block.final:
+            for inner in _span(blocks, at):
+                inner.final = True
+    return blocks
+
+
+def _take(line: str, block: _Block) -> bool:
+    """True if a line below a heading is a directive; notes it."""
+    directive = _DIRECTIVE.fullmatch(line)
+    word = directive[1].lower() if directive is not None else ""
+    if block.level == 0 or word not in {"final", "override"}:
+        return False
+    block.final |= word == "final"
+    block.override |= word == "override"
+    return True
+
+
+def _span(blocks: Sequence[_Block], at: int) -> Iterable[_Block]:
+    """A section: its heading with everything of lower rank behind it."""
+    yield blocks[at]
+    for block in blocks[at + 1 :]:
+        if block.level <= blocks[at].level:
+            return
+        yield block
+
+
+def _remove(blocks: Sequence[_Block], at: int, *, keep_final: bool) -> None:
+    for block in _span(blocks, at):
+        block.gone |= not (keep_final and block.final)
+
+
+def _text(blocks: Iterable[_Block]) -> str:
+    return "\n".join(line for block in blocks if not block.gone for line in block.lines).strip()
+
 
 NAME = "Agent.md"
 
@@ -140,3 +253,115 @@ def _there(paths: Iterable[Path | None]) -> list[Path]:
 
 def _joined(texts: Sequence[str]) -> str:
     return "\n\n".join(filter(None, texts))
+
+
+Stamp = tuple[int, int, int]
+KEPT_BYTES = 4 * 1024 * 1024
+
+
+class Contents:
+    """Cache of file contents, valid as long as a file is unchanged; least recently used go first. Includes of a file
+    may have changed without it: `clear` forgets everything.
+    """
+
+    def __init__(self, limit: int = KEPT_BYTES) -> None:
+        self._limit = limit
+        self._size = 0
+        self._known: OrderedDict[Path, tuple[Stamp, str]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, path: Path, stamp: Stamp) -> str | None:
+        known = self._known.get(path)
+        if known is None or known[0] != stamp:
+            return None
+        self._known.move_to_end(path)
+        return known[1]
+
+    def put(self, path: Path, stamp: Stamp, words: str) -> None:
+        self._drop(path)
+        self._known[path] = (stamp, words)
+        self._size += len(words)
+        while self._size > self._limit:
+            self._drop(next(iter(self._known)))
+
+    def clear(self) -> None:
+        self._known.clear()
+        self._size = 0
+
+    def _drop(self, path: Path) -> None:
+        known = self._known.pop(path, None)
+        self._size -= len(known[1]) if known is not None else 0
+
+
+class Nested:
+    """The instruction files of folders, for one chat. The project's own `Agent.md` is in the prompt already."""
+
+    def __init__(self, root: Path, contents: Contents, log: Log, vetting: Vetting | None = None) -> None:
+        self._root = root
+        self._contents = contents
+        self._log = log
+        self._vetting = vetting
+        self._touched: dict[Path, None] = {}
+        # Never evicted: what is in the view must not come twice because its contents were forgotten.
+        self._seen: set[tuple[Path, str]] = set()
+
+    def touch(self, path: Path) -> None:
+        """A tool has touched a file or a folder of the project."""
+        self._touched[path] = None
+
+    def clear(self) -> None:
+        """The view was cut: what is needed may be attached again."""
+        self._seen.clear()
+        self._touched.clear()
+        self._contents.clear()
+
+    async def attached(self) -> list[Tag]:
+        """Return the instructions for paths touched since the last call: from the project's root down, the nearest last."""
+        touched, self._touched = list(self._touched), {}
+        return await asyncio.to_thread(self._gather, touched) if touched else []
+
+    def _gather(self, touched: list[Path]) -> list[Tag]:
+        root = self._root.resolve()
+        found: dict[Path, None] = {}
+        for path in touched:
+            try:
+                real = (root / path).resolve()
+            except (OSError, ValueError, RuntimeError):
+                continue
+            if not hidden(root, real):
+                folders = [one for one in (real, *real.parents) if one.is_relative_to(root) and one != root]
+                found |= dict.fromkeys(folder / NAME for folder in reversed(folders))
+        # A folder stands before those in it, whatever was touched first.
+        return [
+            tag for file in sorted(found, key=lambda one: len(one.parts)) if (tag := self._tag(root, file))
+        ]
+
+    def _tag(self, root: Path, file: Path) -> Tag | None:
+        try:
+            words = self._read(root, file)
+        except (Unreadable, OSError, RuntimeError) as error:
+            self._log.write("prompt", "an instruction file cannot be read", level="warn", cause=str(error))
+            return None
+        mark = (file, hashlib.sha256(words.encode("utf-8", "replace")).hexdigest())
+        if not words or mark in self._seen:
+            return None
+        self._seen.add(mark)
+        name = file.relative_to(root)
+        note = f"Instructions for what lies in {name.parent}/, from {name}."
+        return Tag(CONTEXT, f"\n{words}\n", note)
+
+    def _read(self, root: Path, file: Path) -> str:
+        real = file.resolve()
+        if not real.is_file():
+            return ""
+        if hidden(root, real):
+            raise Unreadable("it is a link that leads to where instructions may not be")
+        facts = real.stat()
+        stamp = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
+        words = self._contents.get(file, stamp)
+        if words is None:
+            words = Including(root, self._log, self._vetting).text(real, file) or ""
+            self._contents.put(file, stamp, words)
+        return words

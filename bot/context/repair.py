@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from bot import errors
-from bot.context import blocks, breakpoints
+from bot.context import blocks, view
 from bot.context.store import Entry, without_thinking
 from bot.context.validate import SERVER_CALLS, block_problem, is_server_result, validate
 from bot.contracts.base import Json, Message
@@ -36,7 +36,7 @@ def sound(request: ModelRequest, *, paused: bool = False) -> tuple[ModelRequest,
         messages = mended([_unmarked(message) for message in request.messages])
         if not messages or messages[-1]["role"] == "assistant":
             messages.append(_user(GO_ON if messages else LOST))
-        system, shown = breakpoints.placed(request.system, messages, 0)
+        system, shown = view.placed(request.system, messages, 0)
         request = replace(request, system=system, messages=shown)
         validate(request)
         return request, str(error)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bot import errors
-from bot.context import blocks, breakpoints
+from bot.context import blocks, view
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ATTACHED, ModelRequest
 from bot.identity_cache import IdentityCache
@@ -255,10 +255,10 @@ def _breakpoints(request: ModelRequest) -> Iterator[str]:
         marks += 1
         if block.get("type") in blocks.THINKING:
             yield f"{place}: a cache breakpoint on thinking"
-        if mark != breakpoints.CACHE:
+        if mark != view.CACHE:
             yield f"{place}: an unknown cache breakpoint"
-    if marks > breakpoints.MOST:
-        yield f"{marks} cache breakpoints, at most {breakpoints.MOST} are allowed"
+    if marks > view.MOST_BREAKPOINTS:
+        yield f"{marks} cache breakpoints, at most {view.MOST_BREAKPOINTS} are allowed"
 
 
 def _markable(request: ModelRequest) -> Iterator[tuple[str, Json]]:

@@ -100,7 +100,7 @@ class Model(Protocol):
     def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         """Stream one answer: deltas, then exactly one `ModelReply`, last. Raises only `errors.ModelError`.
 
-        One call is one request to the provider: retries are the caller's (`bot.llm.retry`).
+        One call is one request to the provider: retries are the caller's (`bot.llm.wrapper`).
         """
         ...
 

@@ -19,13 +19,25 @@ from bot.access_list import PendingUser
 from bot.contracts.archive import Archive, HistoryQuery
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
-from bot.dashboard.health import PartHealth
 from bot.dashboard.metrics import Figures
 from bot.history.archive import ChatInfo
 from bot.history.people import people_of
 from bot.history.trace import steps_of, total_of
 from bot.history.usage import By, Level, UsageSums, UsageTotals
 from bot.telemetry.log_reader import LineFilter, LogReader
+
+
+@dataclass(frozen=True, slots=True)
+class PartHealth:
+    """Health of one part of the gateway. `detail` is for operators; `heard` is the age of its last sign in seconds. A
+    part that is not `needed` does not affect readiness.
+    """
+
+    ok: bool
+    detail: str = ""
+    heard: float | None = None
+    needed: bool = True
+
 
 PAGES = Path(__file__).with_name("pages")
 ROWS = 50

@@ -16,8 +16,7 @@ from aiohttp import web
 from bot import errors
 from bot.contracts.channel import HttpServer
 from bot.contracts.environment import Clock
-from bot.dashboard.console import Console
-from bot.dashboard.health import PartHealth
+from bot.dashboard.console import Console, PartHealth
 from bot.dashboard.metrics import MetricsPage
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

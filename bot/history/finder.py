@@ -14,11 +14,10 @@ from bot.contracts.archive import ArchiveLine
 from bot.history import analysis, ranking
 from bot.history.chat_indexer import ROLES, IndexedChat
 from bot.history.index import chat_named
-from bot.history.line_features import AnswerScorer
+from bot.history.line_features import AnswerScorer, speaker_meant
 from bot.history.query_execution import Counts, QueryExecution
 from bot.history.ranking import PLACE_BITS, Weights
 from bot.history.reranking import Reranker
-from bot.history.speaker import speaker_meant
 from bot.history.streams import Stream, Streams
 from bot.history.time_ranges import TimeRanges, time_ranges
 from bot.history.window import read_line

@@ -3,6 +3,9 @@
 Status first where it is certain, then the words: no provider has a code for "the prompt does not fit", so its
 sentences are known here, one by one. A throttle, a time-out and a spent budget are told apart before that, since
 taking one of them for an overflow costs a conversation its history.
+
+A provider's sentence about a request may quote it, and operators can switch the logging of messages off: then no error may carry them
+either, so quotes are withheld.
 """
 
 from __future__ import annotations
@@ -10,12 +13,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from bot import errors, text
+from bot.contracts.model import ModelRequest
 
 READ = 4_000  # characters of a provider's words that are looked at
 SHOWN = 300  # … and that an operator sees
@@ -308,3 +312,57 @@ def describe(failure: Failure) -> str:
 
 def _where(failure: Failure) -> dict[str, Any]:
     return {"status": failure.status, "request_id": failure.request_id}
+
+
+WITHHELD = "(the provider's words repeat the conversation and are withheld)"
+WINDOW = 16
+"""A run of this many characters that stands in both is no accident."""
+STRIDE = 4
+SHORT = 4
+LOOKED_AT = 2_000_000  # characters of a conversation
+
+
+def withhold_quotes(line: str, request: ModelRequest, secrets: Iterable[str] = ()) -> str:
+    """The line, without secrets and without words that repeat the request's messages."""
+    for secret in secrets:
+        if len(secret) >= 8:
+            line = line.replace(secret, "…")
+    head, mark, words = line.partition(": ")
+    if not mark:
+        return line
+    pieces = {words[at : at + WINDOW] for at in range(0, max(1, len(words) - WINDOW + 1), STRIDE)}
+    left = LOOKED_AT
+    for said in _texts(request):
+        if left <= 0:
+            break
+        seen = said[:left]
+        left -= len(seen)
+        short = seen.strip()
+        if (SHORT <= len(short) < WINDOW + STRIDE and short in words) or any(
+            piece in seen for piece in pieces
+        ):
+            return f"{head}: {WITHHELD}"
+    return line
+
+
+def _texts(request: ModelRequest) -> Iterator[str]:
+    """Texts of people, the model and tools, newest first."""
+    for message in reversed(request.messages):
+        yield from _strings(message.get("content"))
+
+
+def _strings(value: object, depth: int = 8) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif depth > 0 and isinstance(value, dict):
+        for key, item in value.items():
+            if key not in _NOT_SAID:
+                yield from _strings(item, depth - 1)
+    elif depth > 0 and isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item, depth - 1)
+
+
+_NOT_SAID = frozenset(
+    {"type", "role", "id", "tool_use_id", "name", "signature", "data", "cache_control", "media_type"}
+)

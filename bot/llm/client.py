@@ -24,11 +24,10 @@ from bot.contracts.environment import Clock
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm import classify
 from bot.llm.body import COMPACTION, body_of, headers_of, pieces
+from bot.llm.classify import withhold_quotes
 from bot.llm.log import usage_object
 from bot.llm.prices import PriceTable
-from bot.llm.quote_filter import withhold_quotes
-from bot.llm.sse import EventStream, endless
-from bot.llm.stream import Accumulator
+from bot.llm.stream import Accumulator, EventStream, endless
 from bot.llm.transport import AiohttpTransport
 
 __all__ = ["AnthropicModel", "Timeouts", "body_of"]

@@ -11,7 +11,7 @@ from bot.contracts.model import Model
 from bot.llm.attached import AttachedFiles
 from bot.llm.log import LoggedModel
 from bot.llm.prices import PriceTable
-from bot.llm.retry import RetryingModel
+from bot.llm.wrapper import RetryingModel
 
 EXTRAS = ("bedrock", "vertex")
 

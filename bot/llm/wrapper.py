@@ -1,12 +1,17 @@
-"""A model around another one, as `LoggedModel`, `RetryingModel` and `WatchedModel` are."""
+"""Models around a model: `RetryingModel` asks again after failures that pass, `WatchedModel` remembers how the last call ended. Others
+build on `ModelWrapper`, each where its concern is (`bot.llm.log`, `bot.llm.budgets`, `bot.agent.recording`).
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from bot.contracts.model import Model, ModelFacts
+from bot import errors
+from bot.contracts.environment import Clock, Log
+from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 
 T = TypeVar("T")
 
@@ -36,3 +41,135 @@ async def aclosing(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
         close = getattr(stream, "aclose", None)
         if close is not None:
             await close()
+
+
+AWAY = (
+    errors.ModelUnreachable,
+    errors.ModelRefused,
+    errors.Overloaded,
+    errors.SpendLimit,
+    errors.StreamBroken,
+)
+"""Failures after which no turn can be answered. The others belong to one request, or pass by themselves."""
+
+
+class WatchedModel(ModelWrapper):
+    """A model that remembers how its last call ended. `trouble` is "" while it answers or was not asked yet."""
+
+    def __init__(self, model: Model, *, clock: Clock) -> None:
+        super().__init__(model)
+        self._clock = clock
+        self.asked: float | None = None
+        """End of the last call in epoch seconds; None if there was none."""
+        self.trouble = ""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        async with aclosing(self._model.stream(request)) as pieces:
+            try:
+                async for piece in pieces:
+                    if isinstance(piece, ModelReply):
+                        self._note(None)
+                    yield piece
+            except errors.ModelError as error:
+                self._note(error)
+                raise
+
+    async def check(self) -> None:
+        try:
+            await super().check()
+        except errors.ModelError as error:
+            self._note(error)
+            raise
+        self._note(None)
+
+    async def look(self) -> None:
+        """If the model was away when last asked, check whether it is back. Raises nothing."""
+        if not self.trouble:
+            return
+        try:
+            await self.check()
+        except errors.ModelError:
+            return
+
+    def _note(self, error: errors.ModelError | None) -> None:
+        self.asked = self._clock.now()
+        self.trouble = f"{type(error).__name__}: {error}" if isinstance(error, AWAY) else ""
+
+
+ATTEMPTS = 3  # in all
+FIRST_WAIT = 0.5
+LONGEST_BACKOFF = 8.0
+LONGEST_WAIT = 20.0
+"""Seconds that a person is kept waiting without a word. A provider that asks for more is taken at its word at
+once: the error goes up with its `retry_after`, and the person is told."""
+
+
+class RetryingModel(ModelWrapper):
+    """A model that is asked again after failures that pass: overload, rate limits, broken streams, no connection.
+
+    Deltas are a preview. Those of a failed attempt stay what they were; a new attempt starts over, so it yields no
+    deltas where the one before had yielded some, only the `ModelReply`, which is the answer.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        log: Log | None = None,
+        attempts: int = ATTEMPTS,
+        longest_wait: float = LONGEST_WAIT,
+    ) -> None:
+        super().__init__(model)
+        self._clock = clock
+        self._rng = rng
+        self._log = log
+        self._attempts = attempts
+        self._longest_wait = longest_wait
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        shown = False
+        for attempt in range(1, self._attempts + 1):
+            preview = not shown
+            try:
+                async with aclosing(self._model.stream(request)) as answer:
+                    async for item in answer:
+                        if isinstance(item, ModelReply):
+                            yield item
+                            return
+                        if preview:
+                            shown = True
+                            yield item
+                failure: errors.ModelError = errors.StreamBroken("The model ended without a reply.")
+            except errors.ModelError as error:
+                failure = error
+            wait = self._wait(failure, attempt)
+            if wait is None:
+                raise failure
+            if self._log is not None:
+                self._log.write(
+                    "llm_retry",
+                    f"The model failed, asking again in {wait:.1f} s.",
+                    level="warn",
+                    error=type(failure).__name__,
+                    status=failure.status,
+                    attempt=attempt,
+                    wait_ms=round(wait * 1000),
+                    purpose=request.purpose,
+                )
+            await self._clock.sleep(wait)
+
+    def _wait(self, failure: errors.ModelError, attempt: int) -> float | None:
+        """Seconds until the next attempt; None where there is to be none."""
+        if not failure.retryable or attempt >= self._attempts:
+            return None
+        backoff = min(FIRST_WAIT * 2.0 ** (attempt - 1), LONGEST_BACKOFF)
+        # Jitter, so that many chats that failed together do not come back together.
+        wait = backoff * self._rng.uniform(0.75, 1.25)
+        asked = getattr(failure, "retry_after", None)
+        if asked is None:
+            return wait
+        if asked > self._longest_wait:
+            return None
+        return float(asked) + wait * 0.5

@@ -1,9 +1,16 @@
-"""Resource limits of one command: memory, processes, file size, CPU time and disk."""
+"""Limits of one command: those that the system keeps (memory, processes, file size, processor time), and a look at what it does not
+bound: how many its processes are where root runs them, and how much of the disk they fill.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 _BLOCK = 512
 _ROOM = 'for one in {}; do ulimit ${{one%=*}} ${{one#*=}} 2>/dev/null; done; exec "$@"'
@@ -37,3 +44,129 @@ class CommandLimits:
         }
         given = " ".join(f"{letter}={most}" for letter, most in wanted.items() if most is not None)
         return ["/bin/sh", "-c", _ROOM.format(given), "sh", *words]
+
+
+_MB = 1024 * 1024
+_SHARE = 2
+"""A command may fill one in so many of the bytes and files that were free."""
+FILES = 500_000
+"""Files that one command may make."""
+SEARCH = 1.0
+"""Seconds in which it is looked for who has filled the disk."""
+
+
+@dataclass(slots=True)
+class CommandUsage:
+    """Measures what one command uses from now on, in the project's folder; every method blocks."""
+
+    root: Path
+    limits: CommandLimits
+    _began: float = field(init=False)
+    _free: int = field(init=False)
+    _places: int = field(init=False)
+    _looked: int = field(init=False, default=0)
+    """Bytes that it had written when its files were last looked at."""
+
+    def __post_init__(self) -> None:
+        self._began = time.time()
+        self._free, self._places = free_space(self.root)
+
+    def __call__(self, pid: int) -> str | None:
+        """As `processes.LimitCheck`."""
+        most = self.limits.processes
+        if most is not None and _more_than(most, pid):
+            return f"it had more than {most} processes"
+        if self.limits.disk_mb is None:
+            return None
+        room = min(self.limits.disk_mb * _MB, self._free // _SHARE)
+        places = min(FILES, self._places // _SHARE) if self._places else FILES
+        free, left = free_space(self.root)
+        if self._places - left > places:
+            return f"it had made more than {places:,} files"
+        filled = self._free - free > room
+        written = _written(pid)
+        if filled or written - self._looked > room:
+            # What others have freed meanwhile hides what was filled: its own writes tell then when to look.
+            self._looked = written
+            if self._wrote(room, pid, unsure=filled):
+                return f"it had written more than {max(1, room // _MB):,} MB"
+        return None
+
+    def _wrote(self, room: int, pid: int, *, unsure: bool) -> bool:
+        """True if this command filled the disk: by files changed since it began, and by open files that have no name any
+        more. `unsure` is the answer where there is more to see than there is time for.
+        """
+        until = time.monotonic() + SEARCH
+        for size in self._changed(pid):
+            room -= size
+            if room < 0:
+                return True
+            if time.monotonic() > until:
+                return unsure
+        return False
+
+    def _changed(self, pid: int) -> Iterator[int]:
+        for found in _open(pid):
+            if not found.st_nlink and found.st_ctime >= self._began - 1:
+                yield _size(found)
+        for folder, _, names in os.walk(self.root):
+            yield 0
+            for name in names:
+                with contextlib.suppress(OSError):
+                    found = os.lstat(f"{folder}/{name}")
+                    if stat.S_ISREG(found.st_mode) and found.st_ctime >= self._began - 1:
+                        yield _size(found)
+
+
+def _size(found: os.stat_result) -> int:
+    return found.st_blocks * 512
+
+
+def free_space(root: Path) -> tuple[int, int]:
+    """Bytes and files that still find room on a disk."""
+    found = os.statvfs(root)
+    return found.f_bavail * found.f_frsize, found.f_favail
+
+
+def _more_than(most: int, pid: int) -> bool:
+    """True if more processes (threads count) than these have come of one that is ours."""
+    return any(number >= most for number, _ in enumerate(_threads(pid), -_OURS))
+
+
+_OURS = 4
+"""Processes of the wall itself, at the most."""
+
+
+def _threads(pid: int) -> Iterator[tuple[int, int]]:
+    """A process and all that came of it, thread by thread."""
+    left = [pid]
+    while left:
+        one = left.pop()
+        with contextlib.suppress(OSError):
+            for thread in Path(f"/proc/{one}/task").iterdir():
+                yield one, int(thread.name)
+                with contextlib.suppress(OSError):
+                    children = (thread / "children").read_bytes()
+                    left += map(int, children.split())
+
+
+def _written(pid: int) -> int:
+    """The bytes that a process and all that came of it, also what has ended, gave to write calls: to files, pipes and terminals."""
+    total = 0
+    for one in dict.fromkeys(process for process, _ in _threads(pid)):
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{one}/io").read_text(encoding="ascii").splitlines()
+            counts = dict(line.split(": ") for line in lines)
+            total += max(int(counts["wchar"]), int(counts["write_bytes"]))
+    return total
+
+
+def _open(pid: int) -> Iterator[os.stat_result]:
+    """The files that a process and all that came of it have open."""
+    for one in dict.fromkeys(process for process, _ in _threads(pid)):
+        with contextlib.suppress(OSError):
+            for handle in Path(f"/proc/{one}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    found = handle.stat()
+                    if stat.S_ISREG(found.st_mode):
+                        yield found

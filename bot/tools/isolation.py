@@ -24,8 +24,7 @@ from bot import errors, hidden_paths
 from bot.hidden_paths import is_hidden
 from bot.instruction_files import InstructionFileSet
 from bot.tools import confine, processes, seccomp
-from bot.tools.command_limits import CommandLimits
-from bot.tools.command_usage import CommandUsage
+from bot.tools.command_limits import CommandLimits, CommandUsage
 from bot.tools.permissions.protected_code import CLOSED, ProtectedCode, protected_code
 from bot.tools.permissions.shell import literal_words
 from bot.vetting import NOT_VETTED, Vetting

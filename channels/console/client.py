@@ -3,15 +3,93 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import json
+import os
 import secrets
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from channels.console import input_lines, socket_file
-from channels.console.screen import Screen
+from bot import text
+from channels.console import socket_file
+
+PROMPT = "› "
+_CLEAR = "\r\x1b[K"
+
+
+class Screen:
+    """Prints messages; where a person types, also the prompt and the sign of work."""
+
+    def __init__(self, stdout: TextIO, *, interactive: bool) -> None:
+        self._out = stdout
+        self._interactive = interactive and stdout.isatty()
+        self._working = False
+
+    def ready(self) -> None:
+        """The cursor stands on a new line: at the start, and after the person pressed return."""
+        self._write(self._sign())
+
+    def working(self, *, on: bool) -> None:
+        self._working = on
+        self._write(_CLEAR + self._sign())
+
+    def say(self, words: str) -> None:
+        """Print a message over the sign, and the sign again."""
+        self._write(_CLEAR)
+        # What a model writes must not steer the terminal.
+        safe = text.for_terminal(words)
+        encoding = self._out.encoding or "utf-8"
+        self._out.write(safe.encode(encoding, "replace").decode(encoding) + "\n")
+        self._out.flush()
+        self._write(self._sign())
+
+    def leave(self) -> None:
+        self._write(_CLEAR)
+
+    def _sign(self) -> str:
+        return "… " if self._working else PROMPT
+
+    def _write(self, sign: str) -> None:
+        if self._interactive:
+            encoding = self._out.encoding or "utf-8"
+            self._out.write(sign.encode(encoding, "replace").decode(encoding))
+            self._out.flush()
+
+
+async def read_lines(stdin: TextIO) -> AsyncIterator[str]:
+    """Every line without its end. Reads the descriptor itself, so that no thread holds `stdin` at exit."""
+    try:
+        descriptor = stdin.fileno()
+    except (OSError, ValueError):  # in memory
+        for line in stdin:
+            yield line.rstrip("\r\n")
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    rest = ""
+    while data := await _read(descriptor):
+        *whole, rest = (rest + decoder.decode(data)).split("\n")
+        for line in whole:
+            yield line.rstrip("\r")
+    if rest:
+        yield rest
+
+
+async def _read(descriptor: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except PermissionError:  # a regular file: always readable, and no selector takes it
+        return await asyncio.to_thread(os.read, descriptor, 1 << 16)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
+    return os.read(descriptor, 1 << 16)
+
 
 QUIET = 0.3
 """Seconds without another message after which an answer counts as whole, where no work is shown."""
@@ -86,7 +164,7 @@ class _Conversation:
 
     async def _type(self, stdin: TextIO) -> None:
         self._screen.ready()
-        async for line in input_lines.read_lines(stdin):
+        async for line in read_lines(stdin):
             self._screen.ready()
             self._interrupts = 0
             if not line.strip():

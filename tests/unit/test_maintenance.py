@@ -15,7 +15,7 @@ from bot.contracts.identity import ChatKey
 from bot.disk_reserve import PIECE, DiskReserve
 from bot.history.retention import Retention
 from bot.journal.sqlite import SqliteJournal
-from bot.llm.health import WatchedModel
+from bot.llm.wrapper import WatchedModel
 from bot.maintenance import (
     KEEP_ARTIFACT_DAYS,
     KEEP_FAILED_SECONDS,

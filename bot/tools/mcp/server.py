@@ -20,11 +20,10 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.questions import Questions
 from bot.tools.catalog import ToolOffer
-from bot.tools.mcp import definitions, stdio, streamable_http
+from bot.tools.mcp import definitions, transports
 from bot.tools.mcp.elicitation import Elicitations
 from bot.tools.mcp.launch_paths import changeable_code, fixed_environment, placed
-from bot.tools.mcp.results import words_of
-from bot.tools.mcp.tool import ServerTool
+from bot.tools.mcp.tool import ServerTool, words_of
 from bot.tools.permissions.protected_code import protected_code
 
 if TYPE_CHECKING:
@@ -199,7 +198,7 @@ class Server:
     def _transport(self) -> Any:
         chosen = self._settings
         if chosen.url is not None:
-            return streamable_http.address(chosen.url, chosen.headers)
+            return transports.address(chosen.url, chosen.headers)
         return self._process([chosen.command or "", *chosen.args])
 
     @contextlib.asynccontextmanager
@@ -214,7 +213,9 @@ class Server:
                     )
                 )
                 command, env = await asyncio.to_thread(self._command, words, folder)
-                running = stdio.process(command, folder=folder, env=env, said=self._said, ended=self._ended)
+                running = transports.process(
+                    command, folder=folder, env=env, said=self._said, ended=self._ended
+                )
                 streams = await stack.enter_async_context(running)
             except (OSError, ValueError) as error:
                 raise ServerLost(f"it cannot be started: {error}") from None
@@ -223,7 +224,7 @@ class Server:
     def _command(self, words: list[str], folder: Path) -> tuple[list[str], dict[str, str]]:
         """The command and its environment: nothing that it runs can be changed by a tool or a command. Blocking."""
         ours = protected_code(self._root)
-        env = fixed_environment(stdio.environment(self._env, {}), ours, folder) | self._settings.env
+        env = fixed_environment(transports.environment(self._env, {}), ours, folder) | self._settings.env
         env["PATH"] = ours.fixed(env.get("PATH", os.defpath))
         asked = str(self._root / words[0]) if "/" in words[0] else words[0]
         found = shutil.which(asked, path=env["PATH"])

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.context.assembly import Prompts
-from bot.context.hierarchy import Source
-from bot.context.instructions import InstructionFiles
+from bot.context.instructions import InstructionFiles, Source
 from bot.history.names import encode
 from bot.system import SystemDisk
 from bot.tools.registry import Registry

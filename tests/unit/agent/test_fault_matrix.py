@@ -15,7 +15,7 @@ from bot.agent.runtime import BROKEN
 from bot.agent.turn import MAX_STEPS
 from bot.contracts.base import Json
 from bot.llm.client import AnthropicModel, Timeouts
-from bot.llm.retry import RetryingModel
+from bot.llm.wrapper import RetryingModel
 from bot.system import SystemClock
 from bot.testing import anthropic_script as script
 from bot.testing.anthropic import KEY as API_KEY

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import text
-from bot.agent.partial import Partial
-from bot.agent.partial_json import PartialJSON, Snapshot
+from bot.agent.partial import Partial, PartialJSON, Snapshot
 from bot.contracts.model import TextDelta, ToolInputDelta
 from tests.shares import examples
 

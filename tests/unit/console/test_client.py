@@ -14,7 +14,7 @@ from bot import errors
 from bot.contracts.channel import Channel
 from bot.contracts.identity import ChatKey
 from bot.testing.intake import RecordingIntake
-from channels.console import client, input_lines
+from channels.console import client
 from channels.console.manifest import MANIFEST
 from channels.console.settings import ConsoleSettings
 from tests.contracts.channel_contract import reply, surroundings
@@ -252,7 +252,7 @@ async def test_characters_cut_between_two_reads_stay_whole() -> None:
     whole = "日本\n語".encode()
     os.write(write, whole[:4])
     with os.fdopen(read, encoding="utf-8") as stdin:
-        found = input_lines.read_lines(stdin)
+        found = client.read_lines(stdin)
         first = asyncio.ensure_future(anext(found))
         await asyncio.sleep(0)
         os.write(write, whole[4:])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.context import assembly, prompt, workspace_listing
+from bot.context import assembly, prompt
 from bot.context.assembly import Frozen, Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.sections import PromptTooLarge
@@ -135,7 +135,7 @@ async def test_a_custom_prompt_replaces_the_rules_and_the_surroundings_are_not_l
     def never(*args: object) -> Any:
         raise AssertionError(args)
 
-    monkeypatch.setattr(workspace_listing, "top_level", never)
+    monkeypatch.setattr(assembly, "top_level", never)
     desk.write("Agent.md", "Be kind.")
     frozen = await desk.freeze(custom="  You are a parrot.\n", has_files=True)
     assert frozen.static.startswith("You are a parrot.\n\n# Instructions")
@@ -178,7 +178,7 @@ async def test_a_part_that_fails_takes_nothing_else_with_it(
     def broken(root: Path, others: object) -> str:
         raise PermissionError(13, "denied", str(root))
 
-    monkeypatch.setattr(workspace_listing, "top_level", broken)
+    monkeypatch.setattr(assembly, "top_level", broken)
     desk.skills.failure = OSError("gone")
     desk.write("Agent.md", "Be kind.")
     frozen = await desk.freeze(has_files=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.context.workspace_listing import CHARACTERS, top_level
+from bot.context.assembly import LISTED_CHARACTERS, top_level
 
 
 def write(root: Path, name: str, words: str = "") -> None:
@@ -35,7 +35,7 @@ def test_a_large_folder_is_counted(tmp_path: Path) -> None:
     for number in range(500):
         write(tmp_path, f"file-{number:03}.txt")
     told = top_level(tmp_path)
-    assert len(told) < CHARACTERS + 20
+    assert len(told) < LISTED_CHARACTERS + 20
     assert told.startswith("file-000.txt, file-001.txt, ")
     named = told.count(".txt")
     assert told.endswith(f", {500 - named} more")

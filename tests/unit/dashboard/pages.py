@@ -10,8 +10,7 @@ from bot import ports
 from bot.access_list import PendingUser
 from bot.connections import Connections, HttpServer
 from bot.contracts.environment import Clock
-from bot.dashboard.console import ActiveChat, Console, ConsoleSources
-from bot.dashboard.health import PartHealth
+from bot.dashboard.console import ActiveChat, Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.history.archive import ChatStore

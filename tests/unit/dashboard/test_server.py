@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from bot import errors, ports
-from bot.dashboard.health import PartHealth
+from bot.dashboard.console import PartHealth
 from bot.dashboard.server import Dashboard
 from tests.unit.dashboard import pages
 from tests.unit.dashboard.pages import PARTS

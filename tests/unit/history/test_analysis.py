@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.history import analysis, jsonl
+from bot.history.analysis import stem
 from bot.history.names import encode
 from bot.history.recall import Recall
-from bot.history.stemming import stem
 from bot.history.time_ranges import time_ranges
 from bot.system import SystemDisk
 from tests.shares import examples

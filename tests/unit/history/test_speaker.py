@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.history import analysis
-from bot.history.speaker import speaker_meant
+from bot.history.line_features import speaker_meant
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_what_cannot_be_built_is_a_finding(provider: str, words: str) -> None:
 
 def test_only_the_client_imports_the_providers_library() -> None:
     program = (
-        "import sys, bot.llm.factory, bot.llm.demo, bot.llm.log, bot.llm.retry, bot.llm.classify, bot.llm.stream; "
+        "import sys, bot.llm.factory, bot.llm.demo, bot.llm.log, bot.llm.wrapper, bot.llm.classify, bot.llm.stream; "
         "assert not {'anthropic', 'httpx2'} & set(sys.modules), 'heavy'"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

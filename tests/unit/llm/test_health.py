@@ -6,7 +6,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.model import ModelReply, TextDelta
-from bot.llm.health import WatchedModel
+from bot.llm.wrapper import WatchedModel
 from bot.testing.clock import FakeClock
 from tests.unit.llm.asking import ScriptedModel, ask, items
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.contracts.base import Json
-from bot.llm.quote_filter import WITHHELD, withhold_quotes
+from bot.llm.classify import WITHHELD, withhold_quotes
 from tests.unit.llm.asking import ask, user
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.model import ModelReply, TextDelta
-from bot.llm.retry import RetryingModel
+from bot.llm.wrapper import RetryingModel
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests.unit.llm.asking import Item, ScriptedModel, ask, items

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.model import TextDelta, ToolInputDelta
-from bot.llm.sse import EventStream
-from bot.llm.stream import Accumulator
+from bot.llm.stream import Accumulator, EventStream
 from bot.testing import anthropic_script as script
 
 USAGE = {

@@ -14,7 +14,7 @@ from telegram import Update
 
 from bot.testing.telegram import TelegramServer
 from channels.telegram import bot_api, inbound
-from channels.telegram import recent_messages as known
+from channels.telegram import poll as known
 from channels.telegram.manifest import MANIFEST
 from tests.shares import examples
 from tests.unit.telegram.bed import GROUP, Bed

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bot.tools import processes
-from bot.tools.mcp import stdio
+from bot.tools.mcp import transports
 
 SPEAK_AND_SLEEP = ("/bin/sh", "-c", "echo $$ > pid.new; mv pid.new pid; exec sleep 600")
 
@@ -42,7 +42,9 @@ async def a_command(folder: Path) -> None:
 
 
 async def an_mcp_server(folder: Path) -> None:
-    async with stdio.process(SPEAK_AND_SLEEP, folder=folder, env=dict(os.environ), said=print, ended=print):
+    async with transports.process(
+        SPEAK_AND_SLEEP, folder=folder, env=dict(os.environ), said=print, ended=print
+    ):
         await asyncio.Event().wait()
 
 

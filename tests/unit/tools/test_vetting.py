@@ -15,8 +15,7 @@ import pytest
 
 from bot import errors
 from bot.context.files import Unreadable, must_read
-from bot.context.instructions import InstructionFiles
-from bot.context.nested import Contents, Nested
+from bot.context.instructions import Contents, InstructionFiles, Nested
 from bot.context.skills import SkillFolder
 from bot.contracts.identity import ChatKey
 from bot.instruction_files import InstructionFileSet

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bot import config, hidden_paths
-from bot.tools import command_usage, seccomp
+from bot.tools import command_limits, seccomp
 from bot.tools.command_limits import CommandLimits
 from bot.tools.permissions.protected_code import RunningCode, protected_code
 
@@ -89,14 +89,14 @@ async def test_files_that_nobody_finds_fill_it_too(desk: Desk) -> None:
 @isolated
 async def test_what_others_free_meanwhile_hides_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.isolation.limits = CommandLimits(disk_mb=50)
-    monkeypatch.setattr(command_usage, "free_space", lambda _: (10**12, 10**6))  # as much as it fills
+    monkeypatch.setattr(command_limits, "free_space", lambda _: (10**12, 10**6))  # as much as it fills
     said = await desk.failed("exec 11>big; rm big; head -c 120M /dev/zero >&11; sleep 60", timeoutMs=60_000)
     assert "it had written more than 50 MB" in said
 
 
 async def test_what_goes_through_a_pipe_fills_no_disk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.isolation.limits = CommandLimits(disk_mb=50)
-    monkeypatch.setattr(command_usage, "free_space", lambda _: (10**12, 10**6))
+    monkeypatch.setattr(command_limits, "free_space", lambda _: (10**12, 10**6))
     ended = await desk.isolation.run("head -c 400M /dev/zero | cat | wc -c", 60)
     assert (ended.over, ended.stdout.strip()) == (None, str(400 * MB))
 

@@ -15,10 +15,9 @@ from aiohttp import web
 from bot import errors
 from bot.testing.model import tool_use
 from bot.tools import web as module
-from bot.tools.addresses import public
 from bot.tools.builtin import web_fetch
 from bot.tools.registry import ToolPorts
-from bot.tools.web import Page, Web, system_resolve
+from bot.tools.web import Page, Web, public, system_resolve
 
 from .conftest import Workbench
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from bot import errors
 from bot.gateway.jobs import plans, zones
-from bot.gateway.jobs.cron import Cron
-from bot.gateway.jobs.plans import Plan
+from bot.gateway.jobs.plans import Cron, Plan
 from tests.shares import one_in
 
 ZONES = (
