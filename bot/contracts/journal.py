@@ -329,7 +329,7 @@ class Inbox(InboxWrites, Protocol):
     async def turn(self, turn_id: str) -> TurnRecord | None: ...
     async def about(self, chat_key: ChatKey, message_id: str, key: str | None = None) -> list[InboxRecord]:
         """Every inbound about one message of a chat (itself, its edits, its deletion), in the order they came; and what
-        was taken in there with this `key`.
+        was taken in there with this `key`. Where an album is among them, every inbound about each of its items too.
         """
         ...
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from bot import errors
 from bot.contracts.approvals import OpenQuestion
@@ -175,7 +175,7 @@ class GatewayIntake:
             return await self._journal.receive(inbound), []
         # In one go with the writing: nobody waits for it. The question is on its way before the writing begins, and
         # stands behind it all the same.
-        about = asyncio.ensure_future(self._about(inbound, inbound.message_id))
+        about = asyncio.ensure_future(on_file(self._journal, inbound))
         received = asyncio.ensure_future(self._journal.receive(inbound))
         fresh, records = await asyncio.gather(received, about, return_exceptions=True)
         if isinstance(fresh, BaseException):
@@ -184,11 +184,6 @@ class GatewayIntake:
             self._log.write("error", "what is on file cannot be read", level="error", cause=str(records))
             records = []
         return fresh, records
-
-    def _about(self, inbound: Inbound, name: str) -> Coroutine[Any, Any, list[InboxRecord]]:
-        if inbound.items:
-            return on_file(self._journal, inbound)
-        return self._journal.about(inbound.chat_key, name, inbound.changes)
 
     async def _queued(self, inbound: Inbound, records: list[InboxRecord]) -> asyncio.Future[None] | None:
         """Hand on what was written down, as its author has changed it meanwhile; returns its way to the archive."""

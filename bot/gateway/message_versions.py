@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Iterable, Sequence
 
@@ -138,16 +137,7 @@ async def on_file(journal: Inbox, inbound: Inbound) -> list[InboxRecord]:
     """All rows about a message, of an album about all its items. Raises `errors.StorageError`."""
     if inbound.message_id is None:
         return []
-    found = await _about(journal, inbound, inbound.items or (inbound.message_id,))
-    message = original(inbound, found.values()) if inbound.kind == "edit" else None
-    if message is not None:
-        found |= await _about(journal, inbound, set(message.inbound.items) - {inbound.message_id})
-    return [found[name] for name in sorted(found)]
-
-
-async def _about(journal: Inbox, inbound: Inbound, names: Iterable[str]) -> dict[str, InboxRecord]:
-    known = await asyncio.gather(*(journal.about(inbound.chat_key, name, inbound.changes) for name in names))
-    return {record.inbound.request_id: record for each in known for record in each}
+    return await journal.about(inbound.chat_key, inbound.message_id, inbound.changes)
 
 
 def as_changed(message: Inbound, records: Sequence[InboxRecord]) -> Inbound | None:

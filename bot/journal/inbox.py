@@ -52,8 +52,14 @@ _UNFINISHED = """SELECT inbox.request_id, inbox.payload, inbox.received_at, inbo
     ORDER BY inbox.rowid"""
 _TURN = "SELECT state, id, chat_key, begun_at, ended_at FROM turns WHERE id = ?"
 _ONE = f"{_RECORD} WHERE request_id = ?"
-_NAMED = "(message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))"
-_ABOUT = f"{_RECORD} WHERE chat_key = ? AND {_NAMED} ORDER BY rowid"
+# Of an album, the rows about each item that its own row names. A row that the disk has damaged names none.
+_OF_MESSAGE = """WITH named AS (SELECT rowid AS number, payload FROM inbox WHERE chat_key = ?
+        AND (message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))),
+    items AS (SELECT item.key AS id
+        FROM named, json_each(CASE WHEN json_valid(payload) THEN payload ELSE '{}' END, '$.items') AS item)
+    SELECT number FROM named UNION
+    SELECT inbox.rowid FROM items CROSS JOIN inbox ON inbox.chat_key = ? AND inbox.message_id = items.id"""
+_ABOUT = f"{_RECORD} WHERE rowid IN ({_OF_MESSAGE}) ORDER BY rowid"
 _QUOTING = f"{_RECORD} WHERE chat_key = ? AND message_id IS NOT NULL AND instr(payload, ?) ORDER BY rowid"
 _IN_CHAT = """rowid IN (SELECT rowid FROM inbox WHERE message_id IS NOT NULL AND chat_key = ? UNION ALL
     SELECT rowid FROM inbox WHERE message_id IS NOT NULL AND chat_key > ? AND chat_key < ?)"""
@@ -200,7 +206,7 @@ class SqliteInbox(InboxWrites):
 
     async def about(self, chat_key: ChatKey, message_id: str, key: str | None = None) -> list[InboxRecord]:
         named = None if key is None else f"{chat_key.channel}:{key}"
-        return list(_records(await self._rows(_ABOUT, (str(chat_key), message_id, named))))
+        return list(_records(await self._rows(_ABOUT, (str(chat_key), message_id, named, str(chat_key)))))
 
     async def quoting(self, chat_key: ChatKey, message_id: str) -> list[InboxRecord]:
         # The id stands in quotes in what was written; whether as one that is quoted, only reading it tells.

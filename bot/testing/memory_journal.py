@@ -307,7 +307,9 @@ class MemoryJournal:
         here, sought = _key(chat_key), text.clean(message_id)
         rows = [row.inbound for row in self._inbox.values() if row.inbound.chat_key == here]
         named = None if key is None else text.clean(key)
-        found = {row.request_id for row in rows if row.message_id == sought or named in row.keys}
+        same = [row for row in rows if row.message_id == sought or named in row.keys]
+        items = {item for row in same for item in row.items}
+        found = {row.request_id for row in rows if row in same or row.message_id in items}
         return [row for row in self._inbox.values() if row.inbound.request_id in found]
 
     @at_once

@@ -273,6 +273,26 @@ class RecordsContract(JournalRig):
         assert await journal.about(CHAT, "9", key) == found
         assert await journal.about(ChatKey.parse("telegram:chat:6"), "", key) == []
 
+    async def test_everything_about_each_item_of_an_album_is_found_by_any_of_them(
+        self, journal: Journal
+    ) -> None:
+        early = inbound(1, kind="edit", message_id="c", changes="album")
+        other = inbound(2, kind="edit", message_id="x")
+        album = inbound(3, message_id="a", keys=("album",), items={"a": "one", "b": "", "c": "三"})
+        second = inbound(4, kind="edit", message_id="b", changes="album")
+        elsewhere = inbound(5, message_id="b", chat_key="telegram:chat:6")
+        for one in (early, other, album, second, elsewhere):
+            await journal.receive(one)
+        journal = await self.restart(journal)
+        whole = [early, album, second]
+        assert [one.inbound for one in await journal.about(CHAT, "a")] == whole
+        for edit in (early, second):
+            found = await journal.about(CHAT, edit.message_id or "", edit.changes)
+            assert [one.inbound for one in found] == whole
+        assert [one.inbound for one in await journal.about(CHAT, "b")] == [
+            second
+        ]  # no row says of what album that is
+
     async def test_what_answers_or_quotes_a_message_is_found(self, journal: Journal) -> None:
         quote = Quoted(user_id="5", text='he said "7"', message_id="9")
         quoting = inbound(1, quoted=(quote,), message_id="11")

@@ -97,6 +97,17 @@ async def test_letters_that_are_no_utf8_do_not_hide_the_other_rows(make: Make) -
     assert await still_open(journal) == [inbound(2)]
 
 
+async def test_a_damaged_row_about_a_message_does_not_hide_the_others(make: Make) -> None:
+    journal = make()
+    for number in (1, 2):
+        await journal.receive(inbound(number, message_id="9"))
+    connection(journal).execute(
+        "UPDATE inbox SET payload = '{\"items\":' WHERE request_id = ?", (inbound(1).request_id,)
+    )
+    found = await journal.about(inbound(2).chat_key, "9")
+    assert [one.inbound for one in found] == [inbound(2, message_id="9")]
+
+
 async def test_dead_letters_hold_what_was_buried(make: Make) -> None:
     journal = make()
     await journal.keep_dead_letter("slack", "Ev1", "{}", "first")
