@@ -74,9 +74,8 @@ from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
-from bot.tools.call_watcher import CallWatcher
 from bot.tools.command_limits import CommandLimits
-from bot.tools.dispatch import Dispatcher
+from bot.tools.dispatch import CallWatcher, Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
 from bot.tools.mcp.servers import McpServers

@@ -9,25 +9,25 @@ from functools import lru_cache, partial
 from bot.context import blocks
 from bot.contracts.base import Json
 from bot.contracts.environment import Ids, Redact
-from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.history.requests import RequestLog, SentRequest
 from bot.identity_cache import IdentityCache
 from bot.llm import body
 from bot.llm.log import spent
-from bot.llm.wrapper import aclosing
+from bot.llm.wrapper import ModelWrapper, aclosing
 from bot.telemetry import context
 
 _PROMPTS = 32
 """Texts of prompts of which it is remembered what they are without our secrets."""
 
 
-class RecordedModel:
+class RecordedModel(ModelWrapper):
     """Records what is asked within the scope of a chat, under the turn and the task that the log names too. One record
     a request: what is asked again by `model` itself, after a failure that passes, is the same bytes.
     """
 
     def __init__(self, model: Model, requests: RequestLog, *, ids: Ids, redact: Redact) -> None:
-        self._model = model
+        super().__init__(model)
         self._requests = requests
         self._ids = ids
         self._redact = redact
@@ -70,12 +70,3 @@ class RecordedModel:
         """Return the answer without its thinking, which stands in the next request where it counts."""
         said = [block for block in reply.content if block.get("type") not in blocks.THINKING]
         return blocks.redacted(said, self._redact)
-
-    async def check(self) -> None:
-        await self._model.check()
-
-    async def facts(self, model: str) -> ModelFacts:
-        return await self._model.facts(model)
-
-    async def close(self) -> None:
-        await self._model.close()

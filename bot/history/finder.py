@@ -16,8 +16,7 @@ from bot.history.chat_indexer import ROLES, IndexedChat
 from bot.history.index import chat_named
 from bot.history.line_features import AnswerScorer, speaker_meant
 from bot.history.query_execution import Counts, QueryExecution
-from bot.history.ranking import PLACE_BITS, Weights
-from bot.history.reranking import Reranker
+from bot.history.ranking import PLACE_BITS, Reranker, Weights
 from bot.history.streams import Stream, Streams
 from bot.history.time_ranges import TimeRanges, time_ranges
 from bot.history.window import read_line

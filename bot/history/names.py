@@ -10,7 +10,7 @@ from bot.contracts.identity import ChatKey
 LONGEST = 200
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """The digits of a ULID."""
-_KEPT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+_UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})*")
 _HASHED = re.compile(r"[A-Za-z0-9_%-]{120}~[0-9a-f]{16}")
 _ESCAPE = re.compile(rb"%([0-9A-F]{2})")
@@ -22,7 +22,7 @@ def encode(text: ChatKey | str) -> str:
     A name holds neither `.` nor `/`, so nothing that is put behind it can be mistaken for a part of it.
     """
     raw = str(text).encode("utf-8", "surrogatepass")
-    name = "".join(chr(byte) if byte in _KEPT else f"%{byte:02X}" for byte in raw)
+    name = _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], raw).decode("ascii")
     if len(name) <= LONGEST:
         return name
     return f"{name[:120]}~{hashlib.sha256(raw).hexdigest()[:16]}"

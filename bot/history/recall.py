@@ -12,8 +12,7 @@ from bot.contracts.recall import Hit
 from bot.history import indexfile, names, ranking
 from bot.history.finder import Finder, FoundLine, SearchQuery
 from bot.history.index import Index
-from bot.history.ranking import Weights
-from bot.history.reranking import Reranker
+from bot.history.ranking import Reranker, Weights
 
 _AT_ONCE = 40  # lines that are read together
 

@@ -19,8 +19,8 @@ from bot.history import indexfile, matching, names, rotation
 from bot.history.archive import ChatInfo, ChatStore
 from bot.history.finder import SearchQuery, parse_query
 from bot.history.index import Index
+from bot.history.ranking import Reranker
 from bot.history.recall import Recall
-from bot.history.reranking import Reranker
 
 LINGER = 0.1
 """Seconds after a line is written before it is indexed: others come with it as a rule."""

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk
-from bot.history import causes
+from bot.history import causes, indexfile
 from bot.telemetry.log import PACKED, day_files
 
 VERSION = 1
@@ -176,7 +176,7 @@ class UsageSums:
         with self._opened() as db:
             days = {day for day, _, _ in day_files(self._logs, self._disk)}
             self._count_causes(db)
-            with _transaction(db):
+            with indexfile.transaction(db):
                 for day in days:
                     _forget(db, day)
             self._count(db)
@@ -239,7 +239,7 @@ class UsageSums:
         """
         with self._opened() as db:
             count = 0
-            with _transaction(db):
+            with indexfile.transaction(db):
                 for table, add in (("usage", _ADD), *((one, _ADD_COUNT.format(one)) for one in _COUNTS)):
                     count += _unname(db, table, add, person, chats)
                 sizes = [(_name(path), self._size(path)) for _, _, path in day_files(self._logs, self._disk)]
@@ -307,7 +307,7 @@ class UsageSums:
     def _count(self, db: sqlite3.Connection) -> None:
         self._count_causes(db)
         files = day_files(self._logs, self._disk)
-        with _transaction(db):
+        with indexfile.transaction(db):
             first = min((day for day, _, _ in files), default=date.max)
             db.execute("DELETE FROM causes WHERE hour < ?", ((first - _EPOCH).days * 24,))
             # A power cut may have taken the end of a file that was counted. One that is gone was removed or compressed.
@@ -315,14 +315,14 @@ class UsageSums:
                 _forget(db, day)
         for _, _, path in files:
             if self._size(path) > _counted(db, path):
-                with _transaction(db):
+                with indexfile.transaction(db):
                     self._count_file(db, path)
 
     def _count_causes(self, db: sqlite3.Connection) -> None:
         """Count the causes of all that is counted, where there is no table of them."""
         if causes.are_counted(db):
             return
-        with _transaction(db):
+        with indexfile.transaction(db):
             if causes.are_counted(db):
                 return  # by another process, meanwhile
             db.execute(causes.TABLE)
@@ -381,7 +381,7 @@ class UsageSums:
 
 
 def _make_anew(db: sqlite3.Connection) -> None:
-    with _transaction(db):
+    with indexfile.transaction(db):
         for (name,) in db.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
         ).fetchall():
@@ -389,19 +389,6 @@ def _make_anew(db: sqlite3.Connection) -> None:
         for statement in _TABLES.split(";\n"):
             db.execute(statement)
         db.execute(f"PRAGMA user_version={VERSION}")
-
-
-@contextlib.contextmanager
-def _transaction(db: sqlite3.Connection) -> Iterator[None]:
-    db.execute("BEGIN IMMEDIATE")
-    done = False
-    try:
-        yield
-        db.execute("COMMIT")
-        done = True
-    finally:
-        if not done and db.in_transaction:
-            db.execute("ROLLBACK")
 
 
 def _counted(db: sqlite3.Connection, path: Path) -> int:

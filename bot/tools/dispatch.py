@@ -9,6 +9,7 @@ import functools
 import itertools
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -20,7 +21,7 @@ from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.provenance import NOBODYS, ORIGIN, Provenance
-from bot.contracts.tools import READS, Effect, FoundTools, Tool
+from bot.contracts.tools import READS, Effect, FoundTools, Tool, ToolWatch
 from bot.telemetry import redaction
 from bot.tools import context
 from bot.tools.failures import Failure, failure, timed_out, unfit
@@ -268,3 +269,32 @@ class Dispatcher:
                 return timed_out(tool.name, tool.timeout_seconds)
             # It may hold all that a command printed.
             return await asyncio.to_thread(failure, error, tool.name, self._redact)
+
+
+_UNWATCHED: frozenset[Effect] = frozenset({"message", "delegate"})
+
+
+@dataclass(frozen=True, slots=True)
+class CallWatcher:
+    """A `CallWrapper` around another one. A call counts from when it runs, not while it waits for an approval. Calls
+    inside a task are reported with the task.
+    """
+
+    inner: CallWrapper
+    registry: Registry
+    watch: ToolWatch
+
+    async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
+        async def watched() -> Json:
+            turn, failed = context.current(), True
+            self.watch.began(turn.request_id, call["id"], call["name"])
+            try:
+                result = await run()
+                failed = bool(result.get("is_error"))
+                return result
+            finally:
+                self.watch.ended(turn.request_id, call["id"], failed=failed)
+
+        tool = self.registry.get(call["name"])
+        alone = tool is None or not tool.effects.isdisjoint(_UNWATCHED) or context.current().tasks is None
+        return await self.inner(call, run if alone else watched)

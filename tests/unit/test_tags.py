@@ -20,7 +20,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted, SeenFile
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.testing.model import text, tool_use
-from bot.tools.note_sources import NoteSources
+from bot.tools.builtin.memory import NoteSources
 from bot.tools.permissions import skill_allowlist, taint
 
 KEY = ChatKey.parse("telegram:chat:1")

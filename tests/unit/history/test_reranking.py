@@ -11,8 +11,8 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.history import jsonl, ranking
 from bot.history.names import encode
+from bot.history.ranking import Embedded
 from bot.history.recall import Recall
-from bot.history.reranking import Embedded
 from bot.system import SystemDisk
 
 KEY, NOW = ChatKey.parse("web:chat:1"), 1_800_000_000_000

@@ -11,8 +11,8 @@ import pytest
 from bot.contracts.base import Json
 from bot.contracts.tools import Effect
 from bot.tools import context
-from bot.tools.call_watcher import CallWatcher
 from bot.tools.context import ToolExecutionContext
+from bot.tools.dispatch import CallWatcher
 from bot.tools.registry import Registry
 from tests.unit.tools.conftest import Says
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.contracts.base import Json, Message
-from bot.tools.note_sources import NoteSources
+from bot.tools.builtin.memory import NoteSources
 
 
 def said(request_id: str, words: str, user_id: str | None = "U1") -> Message:
