@@ -14,6 +14,7 @@ import pytest
 from tests.bench.bills import DAYS, request_id
 
 LINES = 1_000_000
+STATS = 0.3
 MOST = 0.5
 """Seconds beside those of a process that only says its version."""
 
@@ -32,13 +33,31 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         of_turn = json.dumps(
             fields | {"message": f"turn of day {day}", "requestId": request_id(day, 1), "details": {}}
         )
-        half = f"{usual}\n".encode() * (LINES // DAYS // 2)
-        data = half + of_turn.encode() + b"\n" + half
+        half = f"{usual}\n".encode() * (LINES // DAYS * 9 // 20)
+        answers = "".join(f"{answer(day, number)}\n" for number in range(LINES // DAYS // 10)).encode()
+        data = half + of_turn.encode() + b"\n" + answers + half
         if day < DAYS:
             (logs / f"2027-01-{day:02}.jsonl.gz").write_bytes(gzip.compress(data, 1))
         else:
             (logs / f"2027-01-{day:02}.jsonl").write_bytes(data)
     return root
+
+
+def answer(day: int, number: int) -> str:
+    """An answer of the model, as one of ten lines is, in another hour, chat and person than the one before."""
+    usage = {"inputTokens": 900, "outputTokens": 120, "cacheReadTokens": 7_000, "cacheWriteTokens": 400}
+    details = {
+        "model": "m",
+        "purpose": "turn",
+        "person": f"telegram:{number % 500}",
+        "usage": usage,
+        "costUsd": 0.004,
+    }
+    at = f"2027-01-{day:02}T{number % 24:02}:00:00.000Z"
+    chat = {"timestamp": at, "chatKey": f"telegram:chat:{number * 7 % 500}", "requestId": request_id(day, 0)}
+    return json.dumps(
+        chat | {"level": "info", "kind": "llm_response", "message": "m answered", "details": details}
+    )
 
 
 def cpu(root: Path, *words: str, lines: int = 0) -> tuple[float, str]:
@@ -71,3 +90,12 @@ def test_the_first_of_the_newest_lines_comes_at_once(project: Path) -> None:
     (idle, _), (took, told) = cpu(project, "version"), cpu(project, "logs", "-f", lines=1)
     assert "2027-01-30" in told
     assert took - idle < MOST
+
+
+def test_each_view_of_what_was_spent_comes_at_once(project: Path) -> None:
+    cpu(project, "stats")  # counts what was not counted yet
+    idle, _ = cpu(project, "version")
+    for by in ("day", "person", "chat", "model"):
+        took, told = cpu(project, "stats", "--by", by)
+        assert "$" in told
+        assert took - idle < STATS, by

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ OTHERS = {"brotli.py", "hatch_build.py", "sitecustomize.py"}
 """Files outside of these folders."""
 OUTCOME = re.compile(r"\| (allow|ask|deny) (.*) \|")
 README_WORDS = 900
+JQ = shutil.which("jq")
 
 
 def test_every_module_and_test_that_a_document_names_is_there() -> None:
@@ -84,3 +88,31 @@ def test_every_rule_that_the_permissions_page_shows_is_one() -> None:
     for outcome, cell in shown:
         given[outcome] += re.findall(r"`([^`]+)`", cell)
     Rules(Paths("/project", read_link), **given)  # raises `RuleMalformed` of one that is none
+
+
+@pytest.mark.skipif(JQ is None, reason="jq is not installed")
+def test_the_recipes_for_jq_show_what_they_say(tmp_path: Path) -> None:
+    (recipes,) = re.findall(
+        r"```sh\n(.*?)```", (ROOT / "docs" / "logs.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    logs = tmp_path / ".ship" / "logs"
+    logs.mkdir(parents=True)
+    today = subprocess.check_output(["date", "-u", "+%F"], text=True).strip()
+    common = {"timestamp": f"{today}T12:00:00Z", "level": "info", "message": "说了", "chatKey": "web:chat:1"}
+    lines: list[dict[str, Any]] = [
+        {"kind": "llm_response", "details": {"costUsd": 0.25}},
+        {"kind": "tool_result", "details": {"tool": "grep"}, "duration": 12.5, "requestId": "01J"},
+        {"kind": "delivery", "level": "error", "details": {"cause": "refused"}},
+    ]
+    text = "".join(json.dumps(common | line, ensure_ascii=False) + "\n" for line in lines)
+    (logs / f"{today}.jsonl").write_text(text, encoding="utf-8")
+    (logs / "2026-01-01.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    commands = [line for line in recipes.splitlines() if not line.startswith("#")]
+    told = [
+        subprocess.run(["bash", "-c", one], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        for one in commands
+    ]
+    wrong, cost, slow = told
+    assert wrong.split("\t")[1:] == ["delivery", "说了", "refused\n"]
+    assert json.loads(cost) == {"web:chat:1": 0.5}
+    assert slow == "12.5\tgrep\t01J\n" * 2
