@@ -188,8 +188,6 @@ class EffectRunner:
             if record is None:
                 await finish(change.request_id, UNKNOWN_MESSAGE)
             elif not record.open:
-                if change.kind == "edit":
-                    await self._offer(change, newest(change, records) or record)
                 await finish(change.request_id, CAME_TOO_LATE)
             elif change.kind == "delete":
                 await finish(record.inbound.request_id, WITHDRAWN)
@@ -198,12 +196,19 @@ class EffectRunner:
                 amending = self._journal.post.amend(revised(record.inbound, change), [change.request_id])
                 waited = await amending is not False
                 await finish(change.request_id, merged_into(record.inbound) if waited else CAME_TOO_LATE)
+        if change.kind == "edit" and record is not None and not record.open:
+            # Once the next turn can know of the edit: the platform may take its time with the button.
+            await self._offer(change, newest(change, records) or record)
 
     async def _offer(self, edit: Inbound, record: InboxRecord) -> None:
-        """Offer an answer to the new words of a message below the one that it has. After a crash the offer is made again."""
+        """Offer an answer to the new words of a message below the one that it has."""
         if record.state != "answered" or record.turn_id is None or not plain(record.inbound) or not edit.says:
             return
-        answer = only_reply(await self._journal.deliveries(record.turn_id))
+        try:
+            answer = only_reply(await self._journal.deliveries(record.turn_id))
+        except errors.StorageError as error:
+            self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
+            return
         if answer is not None:
             await self._delivery.amend(replace(answer, buttons=QuestionButtons(edit.request_id, RENEW)))
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from bot import errors
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.inbound import Attachment
-from bot.contracts.outbound import Outbound
+from bot.contracts.outbound import Outbound, OutboxRow
 from bot.gateway.retries import (
     BEGUN,
     NOT_YOURS,
@@ -344,3 +345,18 @@ async def test_what_is_deleted_later_leaves_the_newer_answer_as_it_is(renewed: R
     await renewed.say("", kind="delete", message_id="31", keys=("gone",))
     await renewed.idle()
     assert not any("what is new?" in one.text for _, one in renewed.edits[before:])
+
+
+async def test_an_edit_that_the_outbox_cannot_be_asked_about_is_kept_without_an_offer(
+    renewed: Renewed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await answered(renewed)
+
+    async def unreadable(_: str) -> list[OutboxRow]:
+        raise errors.StorageError
+
+    monkeypatch.setattr(renewed.journal, "deliveries", unreadable)
+    await renewed.say("what is old?", kind="edit", message_id="31", keys=("edit",), ts=renewed.now())
+    await renewed.idle()
+    assert renewed.edits == []
+    assert "the outbox cannot be read" in renewed.log.text
