@@ -170,6 +170,7 @@ def assemble(
             archive=services.archive,
             recall=services.archive,
             delivery=delivery,
+            languages=shared.languages,
             reports=reports,
             clock=clock,
             log=log,

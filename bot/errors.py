@@ -50,27 +50,61 @@
     └── TurnStopped                 the person stopped the turn
 
 Each carries its data as attributes; the text of an error is for the operator. What a person reads is
-`person`, a plain sentence without ids, paths or secrets.
+`person`, a plain sentence in their language (`bot.words`), without ids, paths or secrets.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from bot.words import DEFAULT, say, speaking
+
 DeliveryCode = Literal[
     "failed", "throttled", "uncertain", "edit refused", "partial", "deferred", "expired", "gone", "unfounded"
 ]
 """Why a message was not delivered, as the outbox keeps it."""
 
+FileCode = Literal[
+    "failed",
+    "forbidden",
+    "gone",
+    "large",
+    "locked",
+    "many",
+    "memory",
+    "old_office",
+    "pages",
+    "pictures",
+    "pixels",
+    "secret",
+    "silence",
+    "size",
+    "too_much",
+    "unreachable",
+]
+"""Why a file of a message was not read: the end of the key of its sentence (`files.why_…`)."""
+
 
 class ShipmateError(Exception):
     """Something that Shipmate foresaw went wrong."""
 
-    person = "Something went wrong on my side. Please try again."
+    sentence: ClassVar[str] = "any"
+    """The name of what a person reads, in the section `errors` of each catalogue (`bot.words`)."""
     exit_code = 1
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (self.__doc__ or "").strip().splitlines()[0])
+
+    @property
+    def person(self) -> str:
+        """The sentence for a person, in the language of the running task."""
+        return say(f"errors.{self.sentence}")
+
+    @property
+    def for_model(self) -> str:
+        """The same in English, whatever the person speaks: requests to the model stay as they are."""
+        with speaking(DEFAULT):
+            return self.person
 
 
 class ConfigError(ShipmateError):
@@ -116,33 +150,38 @@ class ChannelUnreachable(ChannelError):
 
 
 class FileFailed(ChannelError):
-    """A file that came with a message was not fetched. `why` is the reason, in words for a person and for the model."""
+    """A file that came with a message was not fetched. `why` is the reason as the model is told it, `code` its name."""
 
     why = "it could not be fetched"
+    code: ClassVar[FileCode] = "failed"
 
 
 class FileGone(FileFailed):
     """The platform has no such file (any more), or does not give it to this bot."""
 
     why = "it is not there any more"
+    code = "gone"
 
 
 class FileForbidden(FileFailed):
     """The bot has no right to read files."""
 
     why = "I have not been given the right to read files here"
+    code = "forbidden"
 
 
 class FileTooLarge(FileFailed):
     """The file has more bytes than were asked for, or than the platform gives to bots."""
 
     why = "it is too large"
+    code = "large"
 
 
 class FileUnreachable(FileFailed):
     """The file could not be fetched whole now; later it may be."""
 
     why = "it could not be fetched just now"
+    code = "unreachable"
 
 
 class NotHeard(FileFailed):
@@ -154,7 +193,7 @@ class NotHeard(FileFailed):
 class DeliveryFailed(ChannelError):
     """The message was not delivered."""
 
-    person = "I could not deliver my answer."
+    sentence = "undelivered"
     code: ClassVar[DeliveryCode] = "failed"
 
 
@@ -186,7 +225,7 @@ class EditRefused(DeliveryFailed):
 class DeliveryPartial(DeliveryFailed):
     """Of a long message the first parts were delivered, and the next one surely was not."""
 
-    person = "I could deliver only the beginning of my answer."
+    sentence = "partial"
     code = "partial"
 
     def __init__(self, message: str | None = None, *, sent: int, parts: int) -> None:
@@ -201,7 +240,7 @@ class DeliveryDeferred(DeliveryFailed):
     `wait` is in seconds.
     """
 
-    person = "The platform lets me write here again only later; my answer follows then."
+    sentence = "deferred"
     code = "deferred"
 
     def __init__(self, message: str | None = None, *, wait: float) -> None:
@@ -236,7 +275,7 @@ class ModelError(ShipmateError):
     names of the log) and `cost_usd` tell of an answer that had begun; None where the provider has not said it.
     """
 
-    person = "The language model failed to answer. Please try again in a moment."
+    sentence = "model"
     retryable = False
 
     def __init__(
@@ -262,28 +301,26 @@ class ModelError(ShipmateError):
 class ModelRefused(ModelError):
     """The provider refuses the key or the account."""
 
-    person = "The language model refuses my access. Whoever runs me has to look at it."
+    sentence = "model_refused"
     exit_code = 78
 
 
 class ModelUnknown(ModelError):
     """The provider does not have a model of this name, or not for this account."""
 
-    person = (
-        "The provider does not have the language model that I am to use. Whoever runs me has to look at it."
-    )
+    sentence = "model_unknown"
 
 
 class OneModel(ModelUnknown):
     """The built-in demo model was asked for another one."""
 
-    person = "I have one model only here, the built-in demo; others need a provider's key."
+    sentence = "one_model"
 
 
 class ContextOverflow(ModelError):
     """The prompt does not fit. `tokens` and `window` are the provider's own numbers where it gave them."""
 
-    person = "This conversation no longer fits the language model."
+    sentence = "overflow"
 
     def __init__(
         self,
@@ -325,10 +362,7 @@ class RequestTooLarge(ContextOverflow):
 class RequestInvalid(ModelError):
     """The provider calls the request malformed: asking again changes nothing."""
 
-    person = (
-        "The language model did not accept what I sent it. Please put it differently; if that does not help, "
-        "whoever runs me has to look at it."
-    )
+    sentence = "request_invalid"
 
 
 class ThinkingUnbound(RequestInvalid):
@@ -359,13 +393,13 @@ class ProviderBusy(ModelError):
 class RateLimited(ProviderBusy):
     """Too many requests."""
 
-    person = "The language model is busy right now. Please try again in a few minutes."
+    sentence = "busy"
 
 
 class Overloaded(ProviderBusy):
     """The provider is overloaded or failing."""
 
-    person = "The language model is overloaded right now. Please try again in a few minutes."
+    sentence = "overloaded"
 
 
 class SummaryUnavailable(Overloaded):
@@ -375,26 +409,26 @@ class SummaryUnavailable(Overloaded):
 class SpendLimit(ModelError):
     """A spending limit is reached; waiting does not help."""
 
-    person = "My budget for the language model is used up. Whoever runs me has to look at it."
+    sentence = "spend_limit"
 
 
 class BudgetSpent(ModelError):
     """The budget of a chat or person for a day is spent, and no operator has allowed more."""
 
-    person = "My budget for today is used up here, so I cannot answer. Please try again tomorrow, or ask whoever runs me for more."
+    sentence = "budget_spent"
 
 
 class StreamBroken(ModelError):
     """The answer was cut, stalled, ended early or could not be read; nothing of it was executed."""
 
-    person = "The language model's answer broke off. Please try again."
+    sentence = "broken"
     retryable = True
 
 
 class ModelUnreachable(ModelError):
     """The provider cannot be reached."""
 
-    person = "I cannot reach the language model right now. Please try again in a moment."
+    sentence = "unreachable"
     retryable = True
 
 
@@ -411,7 +445,7 @@ class CommandFailed(ToolError):
     after which it was stopped, `over` says what it had used too much of, where it was stopped for that.
     """
 
-    person = "A command that I ran has failed."
+    sentence = "command"
 
     def __init__(
         self,
@@ -434,7 +468,7 @@ class CommandFailed(ToolError):
 class StorageError(ShipmateError):
     """The disk or the journal cannot write."""
 
-    person = "I cannot read or write my files right now. Please try again later."
+    sentence = "storage"
 
 
 class IllegalTransition(ShipmateError):
@@ -444,10 +478,7 @@ class IllegalTransition(ShipmateError):
 class SummedUp(ShipmateError):
     """A summary tells of the turn that was to be taken back."""
 
-    person = (
-        "I have summed up our conversation since that message, and nothing can be taken out of a summary. `/new` begins "
-        "without it; what you say next can be taken back again."
-    )
+    sentence = "summed_up"
 
 
 class TurnStopped(ShipmateError):

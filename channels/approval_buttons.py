@@ -6,29 +6,31 @@ import re
 
 from bot.contracts.approvals import Choice, QuestionButtons
 from bot.contracts.inbound import Command
+from bot.words import say, speaking
 
-_BUTTONS: dict[Choice, tuple[str, str]] = {
-    "once": ("Allow once", "approve {} once"),
-    "chat": ("Allow in this chat", "approve {} chat"),
-    "always": ("Always", "approve {} always"),
-    "deny": ("Deny", "deny {}"),
-    "admit": ("Let in", "approve {} once"),
-    "later": ("Not now", "deny {}"),
-    "again": ("Try again", "retry {}"),
-    "renew": ("Answer again", "renew {}"),
+_VALUES: dict[Choice, str] = {
+    "once": "approve {} once",
+    "chat": "approve {} chat",
+    "always": "approve {} always",
+    "deny": "deny {}",
+    "admit": "approve {} once",
+    "later": "deny {}",
+    "again": "retry {}",
+    "renew": "renew {}",
 }
 _VALUE = re.compile(r"(?P<name>approve|deny|retry|renew) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always))?)")
 
 
-def offered(buttons: QuestionButtons | None) -> dict[Choice, tuple[str, str]]:
+def offered(buttons: QuestionButtons | None, language: str) -> dict[Choice, tuple[str, str]]:
     """Label and value of each button of a message, by choice; {} where it asks for no approval, or no longer."""
     if buttons is None:
         return {}
-    return {
-        choice: (label, value.format(buttons.question_id))
-        for choice, (label, value) in _BUTTONS.items()
-        if choice in buttons.choices
-    }
+    with speaking(language):
+        return {
+            choice: (say(f"buttons.{choice}"), value.format(buttons.question_id))
+            for choice, value in _VALUES.items()
+            if choice in buttons.choices
+        }
 
 
 def command(value: str) -> Command | None:

@@ -13,6 +13,7 @@ from bot import discovery
 from bot.cli.entry import app
 from bot.config.schema import schemas
 from bot.gateway.commands import HELP
+from bot.words import say
 
 ROOT = Path(__file__).parents[1]
 SETTINGS_HEAD = """# Settings
@@ -93,7 +94,7 @@ def _cell(words: str) -> str:
 
 
 def _commands() -> str:
-    chat = "\n".join(f"| `/{name}` | {_cell(words)} |" for name, words in HELP.items())
+    chat = "\n".join(f"| `/{name}` | {_cell(say(f'help.{name}'))} |" for name in HELP)
     said = f"## In a chat\n\nIn Slack write `!new`, or `/shipmate new`.\n\n| | |\n| --- | --- |\n{chat}\n"
     group = typer.main.get_command(app)
     shell = "\n".join(_shell("shipmate", group))

@@ -9,8 +9,10 @@ from bot.context import blocks
 from bot.context.store import Entry
 from bot.contracts.base import Json, Message
 from bot.tools.builtin.chat_send import ChatSend
+from bot.words import say
 
 STOPPED = "(stopped)"
+"""Marks for the model what a stop cut off."""
 UNFINISHED = "(not finished)"
 """Stands for an answer that held nothing but calls of the provider's own tools."""
 
@@ -39,21 +41,21 @@ def last_of_stopped(entries: Sequence[Entry], partial: str, begun: str) -> tuple
     """Return the messages to add to a stopped turn, and the words owed to people who have seen nothing: `partial` had
     come of an answer, `begun` was complete and about to be sent. Only what was not complete is marked.
     """
-    last = entries[-1].message
+    last, mark = entries[-1].message, say("turn.stopped")
     if partial:
-        marked = f"{partial}\n\n{STOPPED}"
-        return [spoken(marked)], (last_words(entries) + marked).strip()
+        marked = spoken(f"{partial}\n\n{STOPPED}")
+        return [marked], f"{last_words(entries)}{partial}\n\n{mark}".strip()
     if calls := blocks.tool_uses(last):
         results = blocks.interrupted_results(last, INTERRUPTED)
         words = [str(call["input"].get("text") or "") for call in calls if call["name"] == ChatSend.name]
         if begun and begun in words:
             return [results, spoken(STOPPED)], begun
         said = "\n\n".join(filter(None, map(str.strip, words))) or blocks.plain_text(last["content"]).strip()
-        return ([results, spoken(STOPPED)], f"{said}\n\n{STOPPED}") if said else ([results], "")
+        return ([results, spoken(STOPPED)], f"{said}\n\n{mark}") if said else ([results], "")
     words_so_far = last_words(entries).strip()
     if not words_so_far or begun.startswith(words_so_far):
         return [], begun if words_so_far else ""
-    return [], f"{words_so_far}\n\n{STOPPED}"
+    return [], f"{words_so_far}\n\n{mark}"
 
 
 def only_sent(messages: Sequence[Message]) -> bool:

@@ -19,6 +19,7 @@ from bot.context.validate import loose_thinking
 from bot.contracts.base import Json
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.transcript import Boundary, Injection, Mask
+from bot.words import say
 
 MAX_TRIES = 3
 """Attempts to make the prompt smaller before the turn gives up."""
@@ -39,19 +40,17 @@ OUTPUT_MARGIN = 64  # tokens; the provider's own count may differ a little betwe
 class HistoryCleared(errors.ShipmateError):
     """The history did not fit even after three tries with less of it, and was set aside."""
 
-    person = (
-        "Our conversation no longer fitted into what the language model can read, even shortened. I have set it "
-        "aside and start afresh; everything is still on file. Please send your last message again."
-    )
+    @property
+    def person(self) -> str:
+        return say("turn.cleared")
 
 
 class TurnTooLarge(errors.ShipmateError):
     """The current turn alone does not fit. The history stays."""
 
-    person = (
-        "This message, with what I looked up for it, is too large for the language model. Please send it in "
-        "smaller pieces. Our conversation so far is kept."
-    )
+    @property
+    def person(self) -> str:
+        return say("turn.too_large")
 
 
 @dataclass(slots=True)

@@ -40,6 +40,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import Boundary, Said, TurnEnd, TurnStart, TurnStatus
 from bot.telemetry import context
 from bot.tools.permissions import taint
+from bot.words import say
 
 WITHDRAWN = (Refused, TurnTooLarge, HistoryCleared, errors.RequestInvalid)
 """Errors caused by the turn itself: kept in the history, it would fail every later turn too."""
@@ -47,12 +48,7 @@ STOP_SECONDS = 0.4
 """Seconds that a tool or the model gets to end when its turn is stopped."""
 LAST_WORDS_SECONDS = 3.0
 """Seconds that a stop waits for the delivery of the last words, which goes on after that."""
-GONE = (
-    "The provider does not have the model “{}”, which was chosen for this chat. From now on {} answers here again. "
-    "Please send your last message once more."
-)
 UNANSWERED = "a message before this one got no whole answer; the person was told"
-BROKEN = "Something went wrong on my side while I worked on that. Please try again."
 
 
 class AgentRuntime:
@@ -372,11 +368,11 @@ class AgentRuntime:
             person = error.person
             unknown = isinstance(error, errors.ModelUnknown) and self.chosen is not None
             if unknown:
-                person = GONE.format(self.chosen, deps.models.default_model)
+                person = say("turn.model_gone", model=self.chosen, default=deps.models.default_model)
             outcome = _failed(turn, person, f"{type(error).__name__}: {error}")
         except Exception as error:  # noqa: BLE001 - the turn is a supervision point: the chat must go on
             status, wrong = "failed", f"{UNANSWERED} (internal error)"
-            outcome = _failed(turn, BROKEN, f"{type(error).__name__}: {error}")
+            outcome = _failed(turn, say("errors.any"), f"{type(error).__name__}: {error}")
         self._ending = True
         await turn.end(status, outcome.notice, wrong if outcome.notice else None)
         if unknown:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 
 from bot import tags, text
 from bot.context import quotes
 from bot.contracts.base import Message
 from bot.contracts.model import ATTACHED
+from bot.tools.builtin.chat_send import ChatSend
+from bot.words import say
 
 SHOWN = 2_000
 """Characters."""
@@ -43,21 +44,17 @@ def said(message: Message) -> str:
 
 
 def _lines(message: Message) -> Iterator[str]:
-    who = "I" if message["role"] == "assistant" else "Person"
+    who = "turn.history_bot" if message["role"] == "assistant" else "turn.history_person"
     for block, tag in zip(message["content"], tags.of(message), strict=True):
         if quoted := quotes.shown(tag):
             yield from quoted
         elif block["type"] == "text" and (tag is None or tag.name not in _UNSHOWN):
-            yield f"{who}: {block['text']}"
-        elif block["type"] == "tool_use":
-            yield f"I use {block['name']}: {json.dumps(block['input'], ensure_ascii=False)}"
-        elif block["type"] == "tool_result":
-            yield f"Result: {_plain(block.get('content'))}"
+            yield say(who, words=block["text"])
+        elif (
+            block["type"] == "tool_use"
+            and block["name"] == ChatSend.name
+            and isinstance(block["input"].get("text"), str)
+        ):
+            yield say(who, words=block["input"]["text"])
         elif block["type"] == ATTACHED:
-            yield f"{who}: [file]"
-
-
-def _plain(content: object) -> str:
-    if isinstance(content, list):
-        return " ".join(str(part.get("text") or f"[{part.get('type')}]") for part in content)
-    return str(content or "")
+            yield say(who, words="📎")

@@ -21,26 +21,17 @@ from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply
 from bot.telemetry.context import step_scope
 from bot.tools.context import ToolExecutionContext, tool_scope
+from bot.words import say
 
 MAX_STEPS = 50
-TRUNCATED = "\n\n(truncated: the answer reached the length limit)"
-BROKEN_OFF = "\n\n(truncated: the rest of the answer did not come)"
-NOTHING_TO_SAY = (
-    "I have worked on that but have nothing to show for it. Please ask again, perhaps in other words."
-)
-TOO_MANY_STEPS = (
-    f"I stopped after {MAX_STEPS} steps without getting to the end. Say “go on” if I should continue."
-)
-TOO_MANY_CUTS = (
-    "My answer kept reaching the length limit before it was complete. Please ask for something smaller."
-)
-REFUSED = "The language model declined to answer this. Please put it differently."
 
 
 class Refused(errors.ShipmateError):
     """The model refused: the turn is withdrawn from the history, as the provider advises."""
 
-    person = REFUSED
+    @property
+    def person(self) -> str:
+        return say("turn.declined")
 
 
 async def take_turn(turn: ActiveTurn, system: list[Json], deps: AgentDeps) -> TurnOutcome:
@@ -75,7 +66,7 @@ async def _steps(
             outcome = await _act(turn, reply, calls, continuation, tasks)
             if outcome is not None:
                 return outcome
-    return _outcome(turn, TOO_MANY_STEPS)
+    return _outcome(turn, say("turn.too_many_steps", count=MAX_STEPS))
 
 
 async def _act(
@@ -98,7 +89,7 @@ async def _act(
         turn.add_results(await tasks.merged(calls, results))
         await turn.instruct()
         if not continuation.after_tools(cut=bool(reply.cut)):
-            return _outcome(turn, TOO_MANY_CUTS)
+            return _outcome(turn, say("turn.too_many_cuts"))
         if reply.cut:
             _make_room(turn, reply)
         await turn.take_more()
@@ -188,7 +179,7 @@ async def _say_what_came(
         level="warn",
         cause=f"{type(error).__name__}: {error}",
     )
-    return await _say(turn, turn.reply, words + BROKEN_OFF)
+    return await _say(turn, turn.reply, f"{words}\n\n{say('turn.broken_off')}")
 
 
 async def _say_the_rest(turn: ActiveTurn, reply: ModelReply) -> TurnOutcome:
@@ -197,7 +188,7 @@ async def _say_the_rest(turn: ActiveTurn, reply: ModelReply) -> TurnOutcome:
     if silent := words == SILENT:
         words = ""
     if words and reply.stop_reason in LENGTH:
-        words += TRUNCATED
+        words += f"\n\n{say('turn.truncated')}"
     if turn.reply is None:
         return TurnOutcome("done", detail=words)
     if not words and turn.request.arrivals.quiet and (silent or reply.stop_reason not in LENGTH):
@@ -205,7 +196,8 @@ async def _say_the_rest(turn: ActiveTurn, reply: ModelReply) -> TurnOutcome:
     if turn.answered() or not (words or turn.owes_answer()):
         return _outcome(turn, None)
     if not words:
-        return _outcome(turn, TOO_MANY_CUTS if reply.stop_reason in LENGTH else NOTHING_TO_SAY)
+        cut = reply.stop_reason in LENGTH
+        return _outcome(turn, say("turn.too_many_cuts") if cut else say("turn.nothing_to_say"))
     return await _say(turn, turn.reply, words)
 
 

@@ -21,8 +21,8 @@ ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
 @dataclass(frozen=True, slots=True)
 class Approval:
     """A request for a person's approval. `fingerprint` is the hash of tool, arguments and folder: an approval holds for
-    nothing else. `shown` says exactly what will run, without secrets; `why` is the reason for asking, `rule` the
-    rule behind it. `user_id` is the person whom it is for; `granted`: a rule gives them this, so they may decide
+    nothing else. `shown` says exactly what will run, without secrets; `why` names the reason for asking (`approval.reason_…`
+    of a catalogue), `rule` is the rule behind it, `task` the subagent's task that wants it. `user_id` is the person whom it is for; `granted`: a rule gives them this, so they may decide
     themselves. `lasting`: an earlier lasting approval counts. `own`: it concerns this person alone, so operators
     elsewhere are not shown it. `admits`: no tool call waits, this person asks to be let in; its `request_id` is the id of
     its record.
@@ -42,6 +42,7 @@ class Approval:
     lasting: bool
     own: bool = False
     admits: bool = False
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)

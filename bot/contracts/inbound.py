@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from bot import errors
 from bot.contracts.base import ChatType, Frozen
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.provenance import ANYBODYS, Provenance, Taint
@@ -48,7 +49,8 @@ class Shown:
 class SeenFile:
     """The result of reading a file of a message. Its text is the artifact `artifact`, redacted, and `head` the
     beginning of that; what has none may be `shown`. Where it is neither, `why` is the reason in plain words, "" where the file
-    is of a kind that is not read. `refused`: memory was short, and nothing of its message was fetched.
+    is of a kind that is not read. `refused`: memory was short, and nothing of its message was fetched. `code` names the reason
+    for a person's language (`files.why_…` of a catalogue), `limit` what it speaks of; "" in steps of earlier versions.
     """
 
     artifact: str | None = None
@@ -58,6 +60,8 @@ class SeenFile:
     why: str = ""
     refused: bool = False
     shown: Shown | None = None
+    code: errors.FileCode | Literal[""] = ""
+    limit: int = 0
 
     @property
     def read(self) -> bool:
@@ -158,6 +162,7 @@ class Inbound(Frozen):
     `items` are the words of the messages that make up an album, by their ids, in the order of the attachments; an
     edit of one of them names in `changes` the key that it was taken in under.
     `renews` is the id of the answer in whose place the answer to this comes; the words are those of a message that was edited.
+    `language` is the tag of the language of the person's app (`zh-hans`, `en-US`), where the platform tells.
     `due` is set where a job of this person is due; `text` is then what they had planned.
     `request_id` (ULID) is given by the intake.
     """
@@ -177,6 +182,7 @@ class Inbound(Frozen):
     command: Command | None = None
     message_id: str | None = None
     user_name: str | None = None
+    language: str | None = None
     from_bot: bool = False
     attachments: tuple[Attachment, ...] = ()
     quoted: tuple[Quoted, ...] = ()

@@ -411,8 +411,16 @@ class Outbox(OutboxWrites, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class SpokenLanguage:
+    """The language in which a person is spoken to: that of their app when they last wrote, or the one they have `chosen`."""
+
+    code: str
+    chosen: bool = False
+
+
 class Schedule(Protocol):
-    """Jobs by id."""
+    """Jobs by id, and what is known of people: time zones and languages."""
 
     async def put_job(self, job: Job) -> None: ...
     async def remove_job(self, job_id: str) -> bool: ...
@@ -425,6 +433,11 @@ class Schedule(Protocol):
         ...
 
     async def zones(self) -> dict[UserRef, str]: ...
+    async def speak(self, person: UserRef, spoken: SpokenLanguage) -> None:
+        """Remember the language in which a person is spoken to."""
+        ...
+
+    async def languages(self) -> dict[UserRef, SpokenLanguage]: ...
 
 
 class Leases(Protocol):

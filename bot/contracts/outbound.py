@@ -11,6 +11,7 @@ from bot.contracts.approvals import QuestionButtons
 from bot.contracts.base import ChatType
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
+from bot.words import DEFAULT
 
 OutboundKind = Literal["reply", "notice", "preview", "progress"]
 """A `preview` shows what is not certain yet: it is created once and then changed, at last into what takes its place. So
@@ -49,6 +50,8 @@ class Outbound:
     repeat_of: str | None = None
     buttons: QuestionButtons | None = None
     """Of a question about an approval."""
+    language: str = DEFAULT
+    """The language of the words that a channel adds, such as those on buttons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,8 @@ class OutboxRow:
     """Of a question about an approval."""
     created_at: float = 0.0
     changed_at: float = 0.0
+    language: str = DEFAULT
+    """The language in which it is said (`bot.words`)."""
 
     @property
     def original(self) -> str:

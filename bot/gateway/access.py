@@ -15,6 +15,7 @@ from bot.contracts.environment import Log, Redact
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Inbound, Link, Quoted
 from bot.contracts.recall import KnowsChatMigrations, KnowsLinks, KnowsMembers, MembershipAnswer
+from bot.words import say
 
 SECONDS = 15.0
 """The time for a platform to say who is where."""
@@ -66,7 +67,7 @@ class Memberships:
     def place(self, inbound: Inbound) -> str:
         """The place where somebody spoke, for operators, with a link to it where its channel knows one."""
         if inbound.chat_type == "direct":
-            return "in a direct chat"
+            return say("place.direct")
         line = ArchiveLine(
             ts=inbound.ts,
             channel=inbound.channel,
@@ -78,7 +79,7 @@ class Memberships:
             text="",
         )
         link = self.permalink(line)
-        return f"in [this conversation]({link})" if link else f"in the group {inbound.chat_id}"
+        return say("place.link", link=link) if link else say("place.group", group=inbound.chat_id)
 
 
 EVERYONE = "*"

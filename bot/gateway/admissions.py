@@ -17,8 +17,10 @@ from bot.contracts.journal import Journal
 from bot.contracts.outbound import ABOUT, ONLY_TO, Address
 from bot.gateway.access import Access, Memberships
 from bot.gateway.delivery import Delivery
+from bot.gateway.languages import Languages
 from bot.gateway.operator_chats import OperatorChats, QuestionCopies
 from bot.tools.permissions.display import named
+from bot.words import say, speaking
 
 EVERY = 24 * 3600.0
 """Seconds in which a stranger asks at most once, and in which operators get `MOST` requests at most."""
@@ -30,13 +32,6 @@ MOST_OPEN = 200
 """Requests that are kept at once, as many as `/allow` can know of each channel: the oldest of them give way."""
 
 
-STRANGER = "Hello. I cannot talk with you yet: the people who run me have to let you in first."
-ASKED = "I have asked them; you will hear from me here when they do."
-EXPIRED = (
-    "Nobody has decided yet whether I may talk with you, and many others have asked since. Write to me again tomorrow, and I "
-    "ask once more."
-)
-ADMITTED = "You can talk to me now. What can I do for you?"
 LOOK_EVERY = 2.0
 """Seconds between two looks for people who were let in, or kept out, in another way than through this process."""
 
@@ -73,6 +68,7 @@ def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
         addressed=inbound.addressed,
         message_id=inbound.message_id,
         user_name=inbound.user_name,
+        language=inbound.language,
         request_id=request_id,
     )
 
@@ -90,6 +86,7 @@ class AdmissionService:
         places: Memberships,
         chats: OperatorChats,
         copies: QuestionCopies,
+        languages: Languages,
         manifests: Mapping[str, Manifest],
         clock: Clock,
         log: Log,
@@ -101,6 +98,7 @@ class AdmissionService:
         self._places = places
         self._chats = chats
         self._copies = copies
+        self._languages = languages
         self._manifests = manifests
         self._clock = clock
         self._log = log
@@ -130,17 +128,18 @@ class AdmissionService:
             asked = await self._asked(inbound)
         if inbound.chat_type == "group" and not self._whispers(inbound.channel):
             return ""  # all of the group would read it
-        return f"{STRANGER} {ASKED}" if asked else STRANGER
+        return " ".join([say("strangers.hello"), *([say("strangers.asked")] if asked else [])])
 
     async def _asked(self, inbound: Inbound) -> bool:
         """Write to operators where they have not had too many requests; True if there is one to write to."""
-        chats = list(self._chats.addresses(inbound.request_id)) if await self._room(inbound) else []
-        for to in chats:
+        chats = list(self._chats.people(inbound.request_id)) if await self._room(inbound) else []
+        for operator, to in chats:
             buttons = QuestionButtons(inbound.request_id, ABOUT_A_PERSON)
-            words = _question(
-                inbound, self._places.place(inbound), self._manifests[to.channel].command_prefix
-            )
-            await self._delivery.owe(to, words, str(to.chat_key), buttons)
+            with speaking(self._languages.known(operator)):
+                words = _question(
+                    inbound, self._places.place(inbound), self._manifests[to.channel].command_prefix
+                )
+                await self._delivery.owe(to, words, str(to.chat_key), buttons)
         return bool(chats)
 
     async def _room(self, inbound: Inbound) -> bool:
@@ -196,11 +195,12 @@ class AdmissionService:
         if asked is None:
             return
         to = Address.of(asked.inbound)
-        if verdict.ended == "approved":
-            target = {name: value for name, value in to.target.items() if name not in {ONLY_TO, ABOUT}}
-            await self._delivery.owe(replace(to, target=target), ADMITTED, "admitted")
-        elif verdict.ended == "expired" and not (to.chat_type == "group" and not self._whispers(to.channel)):
-            await self._delivery.owe(to, EXPIRED, "expired")
+        with speaking(self._languages.of(asked.inbound)):
+            if verdict.ended == "approved":
+                target = {name: value for name, value in to.target.items() if name not in {ONLY_TO, ABOUT}}
+                await self._delivery.owe(replace(to, target=target), say("strangers.admitted"), "admitted")
+            elif verdict.ended == "expired" and (to.chat_type != "group" or self._whispers(to.channel)):
+                await self._delivery.owe(to, say("strangers.gave_way"), "expired")
 
     def _whispers(self, channel: str) -> bool:
         """True where one person of a group can be told something that the others do not see."""
@@ -255,21 +255,21 @@ def told(record: ApprovalRecord, verdict: Verdict) -> str:
     """The answer to the operator who decided by a button."""
     channel, user_id = _person(record)
     if verdict.ended == "approved":
-        return f"{channel}:{user_id} may talk to me from now on."
-    return f"{channel}:{user_id} stays out for now."
+        return say("commands.admitted", who=f"{channel}:{user_id}")
+    return say("strangers.stays_out", who=f"{channel}:{user_id}")
 
 
 def ended(verdict: Verdict, at: float) -> str:
     """The decision, in the line below the request."""
     when = datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
-    by = f" by {verdict.by}" if verdict.by else ""
+    by = say("strangers.by", who=verdict.by) if verdict.by else ""
     if verdict.ended == "approved":
-        return f"✅ Let in{by}, {when}."
+        return say("strangers.let_in", by=by, time=when)
     if verdict.scope == "always":
-        return f"⛔ Kept out{by}, {when}."
+        return say("strangers.kept_out", by=by, time=when)
     if verdict.ended == "expired":
-        return f"⌛ Not decided by {when}: {MOST_OPEN} others have asked since. They may ask again."
-    return f"Not now, said {verdict.by}, {when}."
+        return say("strangers.expired", count=MOST_OPEN, time=when)
+    return say("strangers.not_now", by=by, time=when)
 
 
 def _person(record: ApprovalRecord) -> tuple[str, str]:
@@ -299,7 +299,4 @@ def _question(inbound: Inbound, place: str, prefix: str) -> str:
     who = f"{inbound.channel}:{inbound.user_id}"
     # Their name is their own choice: nothing in it is formatting, a link or an id.
     name = f"`{named(inbound.user_name)}` ({who})" if inbound.user_name else who
-    return (
-        f"{name} would like to talk to me, {place}. May they?\n\n"
-        f"{prefix}allow {who} lets them in too, {prefix}block {who} keeps them out for good."
-    )
+    return say("strangers.question", who=name, id=who, place=place, prefix=prefix)

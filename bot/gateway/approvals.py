@@ -32,9 +32,12 @@ from bot.gateway.access import Memberships
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
+from bot.gateway.languages import Languages
 from bot.gateway.operator_chats import OperatorChats, QuestionCopies
 from bot.gateway.scheduler import TurnSuspension
 from bot.tools.permissions.display import named
+from bot.words import CATALOGUES, DEFAULT, say, speaking
+from bot.words import language as language_now
 
 SECONDS = 30 * 60.0
 """A call waits so long for a decision, over restarts too."""
@@ -47,12 +50,6 @@ RECENT = 24 * 3_600.0
 SHORT = 6
 """Letters of an approval's name that people type."""
 SCOPES: dict[str, Scope] = {"": "once", "once": "once", "chat": "chat", "always": "always"}
-
-NOTHING = "Nothing waits for an approval here."
-UNKNOWN = "No approval of that name waits. It may be decided already, or its time is over."
-NOT_YOURS = "You cannot decide this: an operator has to."
-NOT_ALWAYS = "Only an operator can allow something always. You can allow it once, or for this chat."
-HOW = "Say which one, as in approve {name}; waiting: {names}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +78,7 @@ class ApprovalService:
         chats: OperatorChats,
         places: Memberships,
         copies: QuestionCopies,
+        languages: Languages,
         admissions: AdmissionService,
         manifests: Mapping[str, Manifest],
         clock: Clock,
@@ -95,6 +93,7 @@ class ApprovalService:
         self._chats = chats
         self._places = places
         self._copies = copies
+        self._languages = languages
         self._admissions = admissions
         self._manifests = manifests
         self._clock = clock
@@ -173,33 +172,35 @@ class ApprovalService:
         name, first = waiting.record.id, waiting.first
         # Under a name of its own: it is no part of what the turn answers.
         here = replace(Address.of(first), request_id=name)
-        words, done = _question(waiting.record, first), set[ChatKey]()
+        done = set[ChatKey]()
         try:
             done = {one.chat_key for one in await self._journal.deliveries(name) if one.state == "sent"}
         except errors.StorageError as error:
             self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
+        own = self._elsewhere(first, name, own=waiting.record.asked.own)
         places = [
-            to
-            for to in (here, *self._elsewhere(first, name, own=waiting.record.asked.own))
-            if to.chat_key not in done
+            (language, to) for language, to in ((language_now(), here), *own) if to.chat_key not in done
         ]
         if places:
             self._log.write("approval", "people are asked", approval=name, tool=waiting.record.asked.tool)
-        # Operators need not be where it was asked.
-        elsewhere = f"{words}\n\nAsked {self._places.place(first)}."
         choices = self._choices(waiting.record.asked, f"{first.channel}:{first.user_id}")
         async with asyncio.TaskGroup() as group:
-            asked = {
-                to.chat_key: group.create_task(self._send(to, name, elsewhere, CHOICES))
-                for to in places
-                if to is not here
-            }
-            if here in places:
+            asked = dict[ChatKey, asyncio.Task[bool]]()
+            for language, to in places:
+                if to is not here:
+                    with speaking(language):
+                        # Operators need not be where it was asked.
+                        where = say("approval.asked_in", place=self._places.place(first))
+                        words = f"{_question(waiting.record, first)}\n\n{where}"
+                        asked[to.chat_key] = group.create_task(self._send(to, name, words, CHOICES))
+            if here.chat_key not in done:
                 buttons = choices
                 if not choices and here.chat_type == "group" and not done and not await _any(asked.values()):
                     # Operators may be among those who read the group; nothing else shows them the question.
                     buttons = CHOICES
-                asked[here.chat_key] = group.create_task(self._send(here, name, words, buttons))
+                asked[here.chat_key] = group.create_task(
+                    self._send(here, name, _question(waiting.record, first), buttons)
+                )
         done |= {to for to, sent in asked.items() if sent.result()}
         if here.chat_type == "direct" and not (choices or done - {here.chat_key}):
             # Nobody has it in view who may decide: the person would wait for nothing.
@@ -275,13 +276,14 @@ class ApprovalService:
                     found.append(OpenQuestion(row.id, row.text, int(record.asked_at * 1000), buttons))
         return found
 
-    def _elsewhere(self, first: Inbound, name: str, *, own: bool) -> Iterator[Address]:
-        """The direct chats of the operators, who need not be where it was asked; none where an operator asked, or where it
+    def _elsewhere(self, first: Inbound, name: str, *, own: bool) -> Iterator[tuple[str, Address]]:
+        """The direct chats of the operators, each with their language, who need not be where it was asked; none where an operator asked, or where it
         concerns nobody but who asked.
         """
         if f"{first.channel}:{first.user_id}" in self._operators or own:
             return
-        yield from self._chats.addresses(name)
+        for operator, to in self._chats.people(name):
+            yield self._languages.known(operator), to
 
     def waits(self, chat_key: ChatKey) -> bool:
         """True where the turn of a chat waits for a decision."""
@@ -334,21 +336,21 @@ class ApprovalService:
         asker = record.asked.granted and by == f"{record.asked.channel}:{record.asked.user_id}"
         if not operator and not asker:
             self._note(record, inbound, "refused")
-            return NOT_YOURS
+            return say("approval.not_yours")
         if scope == "always" and not operator:
             self._note(record, inbound, "refused")
-            return NOT_ALWAYS
+            return say("approval.not_always")
         if record.asked.admits:
             settled = await self._admissions.press(record, verdict)
-            return letting_in.told(record, verdict) if settled else UNKNOWN
+            return letting_in.told(record, verdict) if settled else say("approval.unknown")
         if not await self._book.settle(record.id, verdict):
-            return UNKNOWN
+            return say("approval.unknown")
         self._note(record, inbound, ended, scope=scope)
         if (waiting := self._waiting.get(record.id)) is not None:
             waiting.decided(verdict)
         else:
             self._close(record.id)
-        return _told(record, verdict)
+        return _told(verdict)
 
     async def _told_before(self, inbound: Inbound, name: str, verdict: Verdict) -> str:
         """Return the answer to a press that has decided before a kill; "" where it has not."""
@@ -360,7 +362,7 @@ class ApprovalService:
         await self._end_copies(record)
         if record.verdict != verdict or record.decided_at < press.received_at:
             return ""
-        return letting_in.told(record, verdict) if record.asked.admits else _told(record, verdict)
+        return letting_in.told(record, verdict) if record.asked.admits else _told(verdict)
 
     async def _named(self, inbound: Inbound, name: str) -> ApprovalRecord | str:
         """The approval that is meant: by name, or the only one of this chat, or of its threads; else what to say."""
@@ -374,13 +376,13 @@ class ApprovalService:
                 for one in records
                 if one.id == wanted or (len(wanted) >= SHORT and one.id.endswith(wanted))
             ]
-            return found[0] if len(found) == 1 else UNKNOWN
+            return found[0] if len(found) == 1 else say("approval.unknown")
         here = [one for one in records if inbound.chat_key.shows(one.asked.chat_key) and not one.asked.admits]
         own = [one for one in here if one.asked.chat_key == inbound.chat_key]
         if len(own) == 1 or len(here) == 1:
             return (own or here)[0]
         names = ", ".join(_short(one) for one in here)
-        return HOW.format(name=_short(here[0]), names=names) if here else NOTHING
+        return say("approval.which", name=_short(here[0]), names=names) if here else say("approval.nothing")
 
     def _note(
         self, record: ApprovalRecord, inbound: Inbound, decision: str, *, scope: Scope = "once"
@@ -413,43 +415,37 @@ def _short(record: ApprovalRecord) -> str:
     return record.id[-SHORT:]
 
 
-def _told(record: ApprovalRecord, verdict: Verdict) -> str:
+def _told(verdict: Verdict) -> str:
     if verdict.ended == "denied":
-        return f"Denied: {record.asked.tool} will not run."
-    lasts = {
-        "once": "",
-        "chat": " From now on exactly this runs in this chat without asking.",
-        "always": " From now on exactly this runs without asking.",
-    }
-    return f"Approved: {record.asked.tool} runs now.{lasts[verdict.scope]}"
+        return say("approval.denied")
+    return say("approval.approved" if verdict.scope == "once" else f"approval.approved_{verdict.scope}")
 
 
 def _ended(verdict: Verdict, now: float) -> str:
     """The decision, in the line below the question."""
-    lasts = {"once": "", "chat": ", in this chat from now on", "always": ", always from now on"}[
-        verdict.scope
-    ]
     at = datetime.fromtimestamp(now, UTC).strftime("%H:%M UTC")
-    said = {
-        "approved": f"✅ Allowed by {verdict.by}, {at}{lasts}.",
-        "denied": f"⛔ Denied by {verdict.by}, {at}.",
-        "expired": f"⌛ Nobody has decided by {at}: it did not run.",
-        "stopped": f"⏹ Stopped, {at}: it did not run.",
-    }
-    return said.get(verdict.ended, f"Nobody needs to decide this any more, {at}: it did not run.")
+    if verdict.ended in {"approved", "denied"}:
+        how = verdict.scope if verdict.ended == "approved" else verdict.ended
+        return say(f"approval.ended_{how}", by=verdict.by, time=at)
+    why = verdict.ended if verdict.ended in {"expired", "stopped"} else "other"
+    return say(f"approval.ended_{why}", time=at)
 
 
 def _question(record: ApprovalRecord, first: Inbound) -> str:
     """The question as people read it: for whom, why, exactly what, and how to answer."""
-    asked, short = record.asked, _short(record)
+    asked, short, minutes = record.asked, _short(record), int(SECONDS // 60)
     # Nothing in it may end the block that it stands in.
     shown = asked.shown.replace("```", "\\u0060" * 3)
-    # Their name is their own choice: the id comes first, and nothing in the name is formatting, a link or another id.
-    who = f"{asked.user_id}" + (f" (`{named(first.user_name)}`)" if first.user_name else "")
-    rule = f" Rule: {asked.rule}." if asked.rule else ""
-    may = "An operator, or who asked, can answer" if asked.granted else "An operator can answer"
+    # Their name is their own choice: the id stands beside it, and nothing in the name is formatting, a link or another id.
+    who = f"`{named(first.user_name)}` ({asked.user_id})" if first.user_name else str(asked.user_id)
+    key = f"approval.reason_{asked.why}"
+    # An earlier version kept a sentence.
+    reason = say(key) if key in CATALOGUES[DEFAULT] else asked.why
+    task = say("approval.question_task", who=who, task=asked.task) if asked.task else ""
+    because = say("approval.reason", reason=reason)
+    rule = " " + say("approval.rule", rule=asked.rule) if asked.rule else ""
+    may = say("approval.who_asker" if asked.granted else "approval.who_operators", count=minutes, who=who)
     return (
-        f"This waits for an approval. It is for {who}: {asked.why}.{rule}\n\n```\n{shown}\n```\n\n"
-        f"{may} with approve {short} or deny {short} (as commands), within {SECONDS / 60:.0f} minutes. "
-        f"approve {short} chat allows exactly this for this chat; always is for operators."
+        f"{task or say('approval.question', who=who)}\n\n```\n{shown}\n```\n\n{because}{rule}\n{may} "
+        f"{say('approval.typed', id=short)}"
     )

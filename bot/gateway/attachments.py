@@ -13,7 +13,7 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Literal, Protocol, cast, get_args
 
 from bot import errors, text
 from bot.contracts.artifacts import ArtifactPage, Artifacts
@@ -26,25 +26,17 @@ from bot.contracts.transcription import Transcriber
 from bot.gateway import pdf
 from bot.gateway.file_text import Decoder, NoText
 from bot.gateway.pictures import MOST_BYTES, SIDE, Picture, picture_of
+from bot.words import say
 
-NO_ROOM = "I am short of memory just now and cannot take files; please send it again later."
-GONE = SeenFile(why=errors.FileGone.why)
-REFUSED = SeenFile(why="memory was short", refused=True)
+GONE = SeenFile(why=errors.FileGone.why, code="gone")
+REFUSED = SeenFile(why="memory was short", refused=True, code="memory")
 """A file of a message of which nothing was fetched."""
 NAMED = 10
 """So many of them are named: an album has no more."""
-_KINDS = {
-    "photo": "photos",
-    "video": "videos",
-    "audio": "audio files",
-    "sticker": "stickers",
-    "file": "files of this kind",
-}
 
 
 SPOKEN = frozenset({"voice", "audio"})
 """Kinds of which the words are heard, where somebody hears them."""
-NOT_HEARD = "(I cannot listen to voice notes, so I do not know what you said. Please write it to me.)"
 
 
 def may_be_read(attachment: Attachment) -> bool:
@@ -58,38 +50,49 @@ def unseen(attachments: Sequence[Attachment], *, full: bool, log: Log) -> str:
     """
     if attachments and full:
         log.write("memory", "memory is short: files were refused", level="warn", files=len(attachments))
-        return NO_ROOM
+        return say("files.no_room")
     return cannot_open(attachments)
 
 
 def unread(attachments: Sequence[Attachment], seen: Sequence[SeenFile]) -> str:
     """The sentence about the files of a message that were not read; "" where all were, or nothing came along."""
     if any(one.refused for one in seen):
-        return NO_ROOM
+        return say("files.no_room")
     both = list(zip(attachments, seen, strict=True))
-    failed = [f"{_named(file)}: {one.why}" for file, one in both if one.why]
-    more = f"; and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
-    words = f"(I have not read {'; '.join(failed[:NAMED])}{more}.)" if failed else ""
+    failed = [
+        say("files.unread_one", file=_named(file), reason=_reason(one)) for file, one in both if one.why
+    ]
+    words = say("files.unread", files=_listed(failed)) if failed else ""
     never = cannot_open([file for file, one in both if not one.read and not one.why])
     return "\n".join(filter(None, (words, never)))
 
 
 def cannot_open(attachments: Sequence[Attachment]) -> str:
     """A line that names them, but for voice notes, for which there is another; "" where nothing came along."""
-    unheard = NOT_HEARD if any(one.kind == "voice" for one in attachments) else ""
-    attachments = [one for one in attachments if one.kind != "voice"]
     if not attachments:
-        return unheard
-    named = [_named(attachment) for attachment in attachments[:NAMED]]
-    more = f" and {len(attachments) - NAMED} more" if len(attachments) > NAMED else ""
-    kinds = " or ".join(dict.fromkeys(_KINDS[attachment.kind] for attachment in attachments))
-    words = f"(I cannot open {kinds}, so I have not looked at {', '.join(named)}{more}.)"
-    return "\n".join(filter(None, (words, unheard)))
+        return ""
+    kinds: dict[str, list[str]] = {}
+    for attachment in attachments:
+        kinds.setdefault(attachment.kind, []).append(_named(attachment))
+    return " ".join(
+        say(f"files.cannot_{kind}", count=len(named), names=_listed(named)) for kind, named in kinds.items()
+    )
+
+
+def _listed(named: Sequence[str]) -> str:
+    first = ", ".join(named[:NAMED])
+    return say("files.more", names=first, count=len(named) - NAMED) if len(named) > NAMED else first
 
 
 def _named(attachment: Attachment) -> str:
-    kind = "voice note" if attachment.kind == "voice" else attachment.kind
-    return f"the {kind} “{attachment.name}”" if attachment.name else f"the {kind}"
+    return f"“{attachment.name}”" if attachment.name else say("files.nameless")
+
+
+def _reason(seen: SeenFile) -> str:
+    """The reason why a file was not read, for people. Steps of earlier versions have a sentence alone."""
+    if not seen.code:
+        return seen.why
+    return say(f"files.why_{seen.code}", count=seen.limit, size=size_in_words(seen.limit))
 
 
 STEP = "attachment"
@@ -195,7 +198,8 @@ class FileReader:
         for number, at in enumerate(text_at, 1):
             name, picture = (artifact_id(inbound.request_id, at, files[at], kind) for kind in ("", "shown"))
             file = _File(inbound, files[at], name, picture)
-            more = SeenFile(why=f"only {limits.count} files of a message are read")
+            why = f"only {limits.count} files of a message are read"
+            more = SeenFile(why=why, code="many", limit=limits.count)
             unfetched = REFUSED if full else more if number > limits.count else None
             room = TOGETHER - sum(one.shown.size for one in seen if one.shown is not None)
             seen[at] = await self._one(file, known.get(file.name), unfetched, deadline, room)
@@ -250,19 +254,19 @@ class FileReader:
                 shown = await self._keep(decoder, file, room)
         except NoText as error:
             self._write("a file holds no text", file, level="info", cause=error.why or None)
-            return SeenFile(why=error.why)
+            return SeenFile(why=error.why, code=error.code, limit=error.limit)
         except errors.FileTooLarge as error:
             self._write("a file is too large", file, cause=str(error))
-            return SeenFile(why=f"it is larger than {size_in_words(self._most(decoder))}")
+            most = self._most(decoder)
+            return SeenFile(why=f"it is larger than {size_in_words(most)}", code="size", limit=most)
         except (errors.FileFailed, errors.StorageError, TimeoutError) as error:
             self._write("a file was not read", file, cause=f"{type(error).__name__}: {error}")
-            return SeenFile(
-                why=error.why if isinstance(error, errors.FileFailed) else errors.FileUnreachable.why
-            )
+            failed = error if isinstance(error, errors.FileFailed) else errors.FileUnreachable()
+            return SeenFile(why=failed.why, code=failed.code)
         self._write("a file was read", file, level="info")
         kept = await self._kept(file)
         if kept is None and shown is None:
-            return SeenFile(why=errors.FileFailed.why)
+            return SeenFile(why=errors.FileFailed.why, code="failed")
         return dataclasses.replace(kept or SeenFile(), shown=shown)
 
     async def _fetch(self, file: _File, decoder: Decoder) -> None:
@@ -291,7 +295,7 @@ class FileReader:
         if self._transcriber is not None and (kind := decoder.sound) is not None:
             said = text.clean(await self._transcriber.transcribe(decoder.data, kind)).strip()
             if not said:
-                raise NoText(SILENCE)
+                raise NoText(SILENCE, "silence")
             await self._put(await asyncio.to_thread(self._redact, said), file, file.name)
             return None
         await self._put(
@@ -307,7 +311,13 @@ class FileReader:
         # Its text is packed: a secret in it shows only here.
         clean = words == found.text and await asyncio.to_thread(self._clean, data)
         if not words.strip() and not (fits and clean):
-            raise NoText(SECRETIVE if fits else f"it has {found.pages} pages and no text that could be read")
+            raise (
+                NoText(SECRETIVE, "secret")
+                if fits
+                else NoText(
+                    f"it has {found.pages} pages and no text that could be read", "pages", found.pages
+                )
+            )
         shown = await self._shown(file, data, "application/pdf", found.tokens) if fits and clean else None
         if words.strip():
             await self._put(words, file, file.name)
@@ -323,11 +333,15 @@ class FileReader:
         if picture is None or not self._limits.pictures:
             raise NoText
         if max(picture.width, picture.height) > SIDE:
-            raise NoText(f"it has more than {SIDE:,} pixels on a side")
+            raise NoText(f"it has more than {SIDE:,} pixels on a side", "pixels", SIDE)
         if len(data) > room:
-            raise NoText(f"the pictures of one message may have {size_in_words(TOGETHER)} together")
+            raise NoText(
+                f"the pictures of one message may have {size_in_words(TOGETHER)} together",
+                "pictures",
+                TOGETHER,
+            )
         if not self._clean(data):
-            raise NoText(SECRETIVE)
+            raise NoText(SECRETIVE, "secret")
         return picture
 
     def _clean(self, data: bytes) -> bool:
@@ -378,11 +392,13 @@ class FileReader:
         return {step.id: _recorded(step.id, step.result or {}) for step in steps if step.name == STEP}
 
     async def _record(self, file: _File, took: float, seen: SeenFile) -> None:
-        refused = {"refused": True} if seen.refused else {}
         shown: Json = {}
         if seen.shown is not None:
             shown = {"shown": dataclasses.asdict(seen.shown), "text": seen.artifact is not None}
-        result = {"read": True} | shown if seen.read else {"read": False, "why": seen.why} | refused
+        result: Json = {"read": True} | shown
+        if not seen.read:
+            facts = {"refused": seen.refused} if seen.refused else {"code": seen.code, "limit": seen.limit}
+            result = {"read": False, "why": seen.why} | {name: fact for name, fact in facts.items() if fact}
         now = self._clock.now()
         step = StepRecord(file.inbound.request_id, file.name, "tool", STEP, now - took, now, result)
         try:
@@ -429,5 +445,9 @@ def _recorded(name: str, result: Json) -> SeenFile:
             return SeenFile(name)
         return SeenFile(name if result.get("text") else None, shown=Shown(**shown))
     why = str(result.get("why") or "")
+    code: errors.FileCode | Literal[""] = next(
+        (one for one in get_args(errors.FileCode) if one == result.get("code")), ""
+    )
     # Steps of earlier versions say it by the sentence alone.
-    return SeenFile(why=why, refused=bool(result.get("refused")) or why == "memory was short")
+    refused = bool(result.get("refused")) or why == REFUSED.why
+    return SeenFile(why=why, refused=refused, code=code, limit=int(result.get("limit") or 0))

@@ -32,6 +32,7 @@ from bot.gateway.intake import GatewayIntake
 from bot.gateway.jobs.due import DueJobs, JobLimits
 from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobStore
+from bot.gateway.languages import Languages
 from bot.gateway.live.message import NONE, LiveDeps, Previewing, Previews, Progress
 from bot.gateway.operations import OperatorAlerts
 from bot.gateway.operator_chats import OperatorChats, QuestionCopies
@@ -107,6 +108,7 @@ class AgentServices:
     """The part of the gateway that the agent and its tools use, and the rest is built on."""
 
     tasks: BackgroundTasks
+    languages: Languages
     backlog: Backlog
     scheduler: Scheduler
     memberships: Memberships
@@ -193,6 +195,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
     mode = MODES[settings.mode]
 
     tasks = BackgroundTasks(log)
+    languages = Languages(journal, tasks, log)
     backlog = Backlog(settings.most_waiting)
     scheduler = Scheduler(
         limit=settings.max_concurrent,
@@ -241,6 +244,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         places=memberships,
         chats=chats,
         copies=copies,
+        languages=languages,
         manifests=manifests,
         clock=clock,
         log=log,
@@ -253,6 +257,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         chats=chats,
         places=memberships,
         copies=copies,
+        languages=languages,
         admissions=admissions,
         manifests=manifests,
         clock=clock,
@@ -274,6 +279,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
     )
     return AgentServices(
         tasks,
+        languages,
         backlog,
         scheduler,
         memberships,
@@ -354,6 +360,7 @@ def build_gateway(
         questions=services.questions,
         reading=reading,
         backlog=backlog,
+        languages=services.languages,
         tasks=tasks,
         log=log,
     )
@@ -400,6 +407,7 @@ def build_gateway(
         ratings=Ratings(journal, log),
         jobs=jobs,
         servers=servers,
+        languages=services.languages,
     )
     bypass = Bypass(commands, effects, in_flight, tasks)
 
@@ -439,6 +447,7 @@ def build_gateway(
         journal=journal,
         channels=channels,
         delivery=delivery,
+        languages=services.languages,
         limits=settings.jobs,
         clock=clock,
         ids=ids,
@@ -457,6 +466,7 @@ def build_gateway(
     )
     reader = BacklogReader(
         backlog=backlog,
+        languages=services.languages,
         journal=journal,
         recovery=recovery,
         scheduler=scheduler,

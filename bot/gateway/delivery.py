@@ -20,6 +20,7 @@ from bot.contracts.outbound import Address, OutboxRow, Sent
 from bot.gateway.live.message import Previews, Progress, unseen
 from bot.gateway.outbox.worker import Batch, OutboxWorker, WriteRows
 from bot.telemetry import redaction
+from bot.words import say
 
 Kind = Literal["reply", "notice"]
 SIGN_SECONDS = 5.0
@@ -27,9 +28,6 @@ SHORT = 2_000
 """Characters that are split where everything else runs: that takes a few milliseconds."""
 
 
-MISSED = (
-    "(Something that I said here earlier may never have arrived: {which}. /receipt shows what became of it.)"
-)
 MISSED_CHARS = 60
 
 
@@ -310,7 +308,7 @@ class Delivery:
 def _missed(lost: Iterable[OutboxRow]) -> str:
     """The sentence for a chat about messages that will not arrive."""
     said = (text.preview(row.text, MISSED_CHARS) for row in lost)
-    return MISSED.format(which=", ".join(f"“{words}”" for words in said))
+    return say("delivery.missed", which=", ".join(f"“{words}”" for words in said))
 
 
 class ChatReply:

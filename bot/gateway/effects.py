@@ -40,11 +40,13 @@ from bot.gateway.conversation import (
 )
 from bot.gateway.delivery import Delivery
 from bot.gateway.inbound_archive import InboundArchive
+from bot.gateway.languages import Languages
 from bot.gateway.message_versions import completed, newest, original, plain, revised
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
 from bot.gateway.scheduler import Backlog, Scheduler
 from bot.telemetry.context import turn_scope
+from bot.words import speaking
 
 NOT_IDEMPOTENT = frozenset({"undo"})
 """Commands that do something else when they are carried out again."""
@@ -87,6 +89,7 @@ class EffectRunner:
         questions: QuestionService,
         reading: Reading,
         backlog: Backlog,
+        languages: Languages,
         tasks: BackgroundTasks,
         log: Log,
     ) -> None:
@@ -99,6 +102,7 @@ class EffectRunner:
         self._questions = questions
         self._reading = reading
         self._backlog = backlog
+        self._languages = languages
         self._tasks = tasks
         self._log = log
 
@@ -221,24 +225,33 @@ class EffectRunner:
         with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id, person=inbound.person):
             if turn is not None:
                 await self._begin_turn(turn)
-            try:
-                ending = await work()
-            except errors.ShipmateError as error:
-                self._log.write("error", f"{type(error).__name__}: {error}", level="error")
-                ending = Ending(FAILED, error.person)
-            if turn is not None:
-                await self._end_turn(turn, ending)
-            else:
-                await self._archive.archived(inbound)
-                record = partial(self._journal.post.finish, inbound.request_id, ending.end)
-                await self._delivery.conclude(Address.of(inbound), ending.say, record)
+            with speaking(self._languages.of(inbound)):
+                await self._worked(inbound, work, turn)
+
+    async def _worked(
+        self, inbound: Inbound, work: Callable[[], Awaitable[Ending]], turn: Turn | None
+    ) -> None:
+        try:
+            ending = await work()
+        except errors.ShipmateError as error:
+            self._log.write("error", f"{type(error).__name__}: {error}", level="error")
+            ending = Ending(FAILED, error.person)
+        if turn is not None:
+            await self._end_turn(turn, ending)
+        else:
+            await self._archive.archived(inbound)
+            record = partial(self._journal.post.finish, inbound.request_id, ending.end)
+            await self._delivery.conclude(Address.of(inbound), ending.say, record)
 
     async def fail(self, turn: Turn) -> None:
         """End a turn that failed in a way that nobody foresaw: its person hears of it, and it is not tried again."""
         first = turn.first
-        with turn_scope(chat_key=first.chat_key, request_id=first.request_id):
+        with (
+            turn_scope(chat_key=first.chat_key, request_id=first.request_id),
+            speaking(self._languages.of(first)),
+        ):
             if turn.end is None:
-                await self._end_turn(turn, Ending(FAILED, errors.ShipmateError.person))
+                await self._end_turn(turn, Ending(FAILED, errors.ShipmateError().person))
 
     async def _begin_turn(self, turn: Turn) -> None:
         # The journal keeps its order: only what must not be done twice waits for it.

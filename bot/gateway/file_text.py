@@ -88,7 +88,7 @@ class Decoder:
             return
         head = bytes(self._bytes[:LOOKED_AT])
         if head.startswith(_OLE):
-            raise NoText(OLD_OFFICE)
+            raise NoText(OLD_OFFICE, "old_office")
         if self.packed or self.pictured or self.documented:
             return
         if text_encoding.no_text(head[: text_encoding.SNIFF]) not in {

@@ -14,7 +14,10 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 from xml.parsers import expat
+
+from bot import errors
 
 MAGIC = b"PK\x03\x04"
 _END = b"PK\x05\x06"
@@ -45,11 +48,15 @@ _BROKEN = (
 
 
 class NoText(Exception):
-    """These bytes hold no text that can be read. `why` says more, in plain words, where there is more to say."""
+    """These bytes hold no text that can be read. Where there is more to say, `why` says it to the model, and `code` with `limit`
+    to people (`SeenFile`).
+    """
 
-    def __init__(self, why: str = "") -> None:
+    def __init__(self, why: str = "", code: errors.FileCode | Literal[""] = "", limit: int = 0) -> None:
         super().__init__(why)
         self.why = why
+        self.code = code
+        self.limit = limit
 
 
 class _Enough(Exception):
@@ -99,14 +106,14 @@ class _Package:
     def read(self, name: str, most: int = PART) -> bytes:
         about = self._zip.getinfo(name)
         if about.flag_bits & _LOCKED:
-            raise NoText("it is protected by a password")
+            raise NoText("it is protected by a password", "locked")
         if about.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
             raise NoText
         with self._zip.open(about) as part:
             data = part.read(min(most, self._left) + 1)
         self._left -= len(data)
         if self._left < 0 or len(data) > most:
-            raise NoText(TOO_MUCH)
+            raise NoText(TOO_MUCH, "too_much")
         return data
 
     def parse(
@@ -121,7 +128,7 @@ class _Package:
         def begun(tag: str, attributes: dict[str, str]) -> None:
             self._elements -= 1
             if self._elements < 0:
-                raise NoText(TOO_MUCH)
+                raise NoText(TOO_MUCH, "too_much")
             start(_local(tag), {_attribute(key): value for key, value in attributes.items()})
 
         def refused(*_: object) -> None:
@@ -139,7 +146,7 @@ class _Package:
         while len(data) - seen > LONGEST:
             # The parser holds everything else up while it looks through one long tag.
             if (seen := data.rfind(b">", seen, seen + LONGEST) + 1) == 0:
-                raise NoText(TOO_MUCH)
+                raise NoText(TOO_MUCH, "too_much")
         for at in range(0, len(data), LONGEST):
             parser.Parse(data[at : at + LONGEST], False)
         parser.Parse(b"", True)

@@ -13,12 +13,15 @@ from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.base import ChatType
 from bot.contracts.channel import Channel, Health, Manifest
 from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.identity import UserRef
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address
 from bot.contracts.recall import Recalls
 from bot.gateway.delivery import Delivery
+from bot.gateway.languages import Languages
 from bot.gateway.operator_chats import OperatorChats
 from bot.gateway.outbox.worker import Alert
+from bot.words import say, speaking
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 EVERY = 3_600.0
@@ -317,12 +320,6 @@ NEW = 3600.0
 """Seconds for which a loss that nobody suffers from is told to operators."""
 LINES = 100
 """The last lines of a chat that are looked at."""
-WORDS = (
-    "My records were damaged, and I cannot tell whether I have answered your last message. "
-    "If it has no answer, please send it again."
-)
-
-
 _FOUND = {"damaged": "was damaged", "gone": "was gone or had come from a backup"}
 
 
@@ -339,6 +336,7 @@ class Losses:
         archive: Archive,
         recall: Recalls,
         delivery: Delivery,
+        languages: Languages,
         reports: OperatorAlerts,
         clock: Clock,
         log: Log,
@@ -348,6 +346,7 @@ class Losses:
         self._archive = archive
         self._recall = recall
         self._delivery = delivery
+        self._languages = languages
         self._reports = reports
         self._clock = clock
         self._log = log
@@ -370,12 +369,14 @@ class Losses:
                 f"The journal {_FOUND[lost.what]} at the start. What can be read of it goes on; whose last message may be lost "
                 "is told to send it again. Planned jobs and decisions may be missing: see `shipmate logs`.",
             )
-        for to, said in found:
+        for to, person, said in found:
             self._log.write(
                 "storage", "a message may be lost; its person is told", level="error", chat_key=to.chat_key
             )
             try:
-                await self._delivery.send(to, WORDS, kind="notice", owed=True, repeat_of=said)
+                with speaking(self._languages.known(person)):
+                    words = say("delivery.lost_records")
+                    await self._delivery.send(to, words, kind="notice", owed=True, repeat_of=said)
             except errors.DeliveryFailed as error:
                 self._log.write(
                     "delivery",
@@ -385,9 +386,9 @@ class Losses:
                     cause=str(error),
                 )
 
-    async def _unanswered(self, channel: str, at: float) -> list[tuple[Address, str | None]] | None:
-        """The chats in which somebody is told, and the row that may have told it before. None where nothing was said on this channel before the loss."""
-        spoken, found = False, list[tuple[Address, str | None]]()
+    async def _unanswered(self, channel: str, at: float) -> list[tuple[Address, UserRef, str | None]] | None:
+        """The chats in which somebody is told, that person, and the row that may have told it before. None where nothing was said on this channel before the loss."""
+        spoken, found = False, list[tuple[Address, UserRef, str | None]]()
         for chat_key in await self._recall.kept(channel):
             query = HistoryQuery(limit=LINES, before=int(at * 1000), counted=False)
             # A platform's own time may lie before that at which a message was taken in.
@@ -406,7 +407,7 @@ class Losses:
                     target = self._manifests[channel].decode(chat_key)
                     to = Address(channel, line.chat_id, chat_key, _type(line), target, name)
                     doubtful = (row.original for row in rows if row.state in {"sending", "unknown"})
-                    found.append((to, next(doubtful, None)))
+                    found.append((to, UserRef(channel, line.user_id or ""), next(doubtful, None)))
                     break
         return found if spoken else None
 

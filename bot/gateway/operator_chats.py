@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from bot import errors
 from bot.contracts.approvals import QuestionButtons, Verdict
@@ -14,6 +15,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway.delivery import Delivery
+from bot.words import speaking
 
 DECIDED = QuestionButtons("", ())
 
@@ -30,12 +32,19 @@ class OperatorChats:
 
     def addresses(self, request_id: str) -> Iterator[Address]:
         """The address of each, for messages of this request."""
+        return (to for _, to in self.people(request_id))
+
+    def people(self, request_id: str) -> Iterator[tuple[UserRef, Address]]:
+        """Each with their address."""
         for operator in map(UserRef.parse, sorted(self._operators)):
             manifest = self._manifests.get(operator.channel)
             if operator.channel in self._channels and manifest is not None and manifest.direct is not None:
                 target = manifest.direct(operator.user_id)
                 chat_key = manifest.encode(target)
-                yield Address(operator.channel, chat_key.chat_id, chat_key, "direct", target, request_id)
+                yield (
+                    operator,
+                    Address(operator.channel, chat_key.chat_id, chat_key, "direct", target, request_id),
+                )
 
 
 class QuestionCopies:
@@ -64,16 +73,18 @@ class QuestionCopies:
             return
         if record is None or record.verdict is None or record.decided_at is None:
             return
-        ended = words(record.verdict, record.decided_at)
+        ended = partial(words, record.verdict, record.decided_at)
         copies: dict[ChatKey, list[OutboxRow]] = {}
         for row in rows:
             if row.buttons is not None:
                 copies.setdefault(row.chat_key, []).append(row)
         await asyncio.gather(*(self._amend(parts, ended) for parts in copies.values()))
 
-    async def _amend(self, parts: Sequence[OutboxRow], ended: str) -> None:
-        """End one copy, its last part last: where that says how it ended, nothing is left to do."""
+    async def _amend(self, parts: Sequence[OutboxRow], words: Callable[[], str]) -> None:
+        """End one copy in its language, its last part last: where that says how it ended, nothing is left to do."""
         last = parts[-1]
+        with speaking(last.language):
+            ended = words()
         if last.text.endswith(ended):
             return
         for row in (*parts[:-1], replace(last, text=f"{last.text}\n\n{ended}")):

@@ -54,5 +54,5 @@ async def read(data: bytes, most: int, *, reader: Path = READER, seconds: float 
         raise NoText
     facts = json.loads(head)
     if facts.get("protected"):
-        raise NoText(PROTECTED)
+        raise NoText(PROTECTED, "locked")
     return Pdf(facts["pages"], words)

@@ -21,13 +21,13 @@ from bot.gateway.attachments import FileReader, unread
 from bot.gateway.conversation import Turn
 from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.message_versions import original, outdated
+from bot.words import say
 
 CONTEXT_SECONDS = 20.0
 """The time for a platform to show the earlier messages of a thread; after that the turn begins without them."""
 FIRST_REST, LONGEST_REST = 60.0, 3_600.0
 """Seconds for which a platform that has refused to show the messages of a chat is not asked again: doubled each time."""
 MOST_RESTING = 1_000
-NO_RIGHT = "(I could not see what was said before: I have not been given the right to read this chat.)"
 DAY = 24 * 3_600.0
 RECENT_SECONDS = 3_600.0
 """Age of the last exchange that a new conversation of a direct chat begins with, at the most."""
@@ -159,7 +159,7 @@ class Reading:
         """Tell the people of a chat once a day, below the answer, that its messages may not be read."""
         key = f"unread:{turn.first.chat_key.chat}"
         if await self._journal.once(key, self._clock.now(), DAY):
-            turn.below.append(NO_RIGHT)
+            turn.below.append(say("turn.unseen"))
 
     async def _shown(self, inbound: Inbound) -> tuple[Quoted, ...]:
         """The messages that a platform shows of before an inbound; () while it is left alone after a refusal."""

@@ -11,18 +11,9 @@ from bot import text
 from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Inbox, InboxRecord, Outbox, StepRecord, Steps, TurnRecord
-from bot.contracts.outbound import OutboxReason, OutboxRow
+from bot.contracts.outbound import OutboxRow
 from bot.gateway.attachments import STEP as FILE
-
-NOTHING_YET = "I have not answered anything here yet."
-UNKNOWN = "I know nothing of mine with this id in this chat: {asked}"
-_WHY: dict[OutboxReason, str] = {
-    "gone": "this chat could no longer be written to",
-    "expired": "the platform did not take it for a day",
-    "stopped": "its turn ended before that",
-    "throttled": "the platform limits how fast I may write",
-    "failed": "the platform refused it",
-}
+from bot.words import CATALOGUES, DEFAULT, say
 
 
 class Records(Inbox, Steps, Outbox, Protocol):
@@ -63,7 +54,7 @@ class Receipts:
         asked = words[0] if words else inbound.answers
         request_id = await self.found(inbound, asked)
         if request_id is None:
-            return UNKNOWN.format(asked=text.preview(asked, 60)) if asked else NOTHING_YET
+            return say("receipt.unknown", asked=text.preview(asked, 60)) if asked else say("receipt.none")
         return await self._receipt(request_id)
 
     async def found(self, inbound: Inbound, asked: str | None) -> str | None:
@@ -93,7 +84,7 @@ class Receipts:
     async def _receipt(self, request_id: str) -> str:
         path = await self.path(request_id)
         joined = path.joined
-        head = [] if joined is None else [f"Message {joined} was answered together with another one."]
+        head = [] if joined is None else [say("receipt.joined", id=joined)]
         return "\n".join([*head, *_lines(path.request_id, path.events)])
 
     async def path(self, request_id: str) -> Path:
@@ -127,7 +118,7 @@ class Receipts:
 
 
 def _lines(request_id: str, events: list[Event]) -> list[str]:
-    lines, day = [f"Receipt of {request_id}, times in UTC"], ""
+    lines, day = [say("receipt.title", id=request_id)], ""
     for event in events:
         moment = datetime.fromtimestamp(event.at, UTC)
         if (date := f"{moment:%Y-%m-%d}") != day:
@@ -145,33 +136,33 @@ def _received(record: InboxRecord | None) -> Iterable[Event]:
     if record is not None:
         inbound = record.inbound
         named = f" {inbound.message_id}" if inbound.message_id else ""
-        yield Event(record.received_at, f"received: {inbound.kind}{named} from {inbound.user_id}")
+        words = say("receipt.received", kind=inbound.kind, id=named, user=inbound.user_id)
+        yield Event(record.received_at, words)
 
 
 def _finished(record: InboxRecord | None, turn: TurnRecord | None) -> Iterable[Event]:
     if record is None:
         return
     if not record.open:
-        yield Event(record.changed_at, f"finished: {record.detail or record.state}")
+        yield Event(record.changed_at, say("receipt.finished", state=record.detail or record.state))
     elif record.state == "in_turn":
         waits = turn is not None and turn.state == "suspended"
-        words = "begun, and waits for a person" if waits else "begun, and not finished yet"
-        yield Event(record.changed_at, words)
+        yield Event(record.changed_at, say("receipt.waits") if waits else say("receipt.running"))
 
 
 def _step(step: StepRecord) -> Iterable[Event]:
-    what = "file of the message" if step.name == FILE else f"{step.kind} {step.name}"
+    what = say("receipt.file") if step.name == FILE else f"{step.kind} {step.name}"
     if step.ended_at is None:
-        yield Event(step.began_at, f"{what}: begun, no end recorded (id {step.id})")
+        yield Event(step.began_at, say("receipt.no_end", what=what, id=step.id))
         return
     result = step.result or {}
     facts = [f"{max(0.0, step.ended_at - step.began_at):.3f} s"]
     if step.kind == "model":
         facts += _usage(result)
     elif result.get("is_error"):
-        facts.append("failed")
+        facts.append(say("receipt.failed_step"))
     name = result.get("providerRequestId") or step.id
-    yield Event(step.began_at, f"{what}: {', '.join(facts)} (id {name})")
+    yield Event(step.began_at, say("receipt.step", what=what, facts=", ".join(facts), id=name))
 
 
 def _usage(result: Json) -> Iterable[str]:
@@ -179,8 +170,12 @@ def _usage(result: Json) -> Iterable[str]:
     if usage:
         cached = int(usage.get("cacheReadTokens") or 0)
         read = int(usage.get("inputTokens") or 0) + cached + int(usage.get("cacheWriteTokens") or 0)
-        yield f"{read} tokens in" + (f" ({cached} from the cache)" if cached else "")
-        yield f"{int(usage.get('outputTokens') or 0)} out"
+        yield (
+            say("receipt.read_cached", count=read, cached=cached)
+            if cached
+            else say("receipt.read", count=read)
+        )
+        yield say("receipt.written", count=int(usage.get("outputTokens") or 0))
     if result.get("costUsd") is not None:
         yield f"{float(result['costUsd']):.4f} $"
 
@@ -192,14 +187,13 @@ def _delivered(rows: Sequence[OutboxRow]) -> Iterable[Event]:
     }
     repeated = {row.repeat_of for row in rows}
     for row in rows:
-        if row.kind in {"notice", "preview", "progress"}:
-            what = str(row.kind)
-        else:
-            repeat = ", repeated" if row.repeat_of is not None else ""
-            what = (
-                f"part {parts[row.original]} of {len(parts)}{repeat}" if len(parts) > 1 else f"reply{repeat}"
-            )
-        yield Event(row.changed_at, f"{what}: {_state(row, repeated=row.id in repeated)}")
+        what = say(f"receipt.{row.kind}")
+        if row.kind == "reply" and len(parts) > 1:
+            what = say("receipt.part", part=parts[row.original], parts=len(parts))
+        if row.kind == "reply" and row.repeat_of is not None:
+            what = say("receipt.repeated", what=what)
+        state = _state(row, repeated=row.id in repeated)
+        yield Event(row.changed_at, say("receipt.outcome", what=what, state=state))
 
 
 def _state(row: OutboxRow, *, repeated: bool) -> str:
@@ -207,15 +201,14 @@ def _state(row: OutboxRow, *, repeated: bool) -> str:
     # Last words go out by themselves from the beginning; nobody has put them off.
     until = row.not_before if row.not_before is not None and row.not_before > row.created_at else None
     if row.state == "sent":
-        late = ", after the platform had made it wait" if until is not None else ""
-        return f"delivered as message {row.message_id}{late}"
+        return say("receipt.sent" if until is None else "receipt.sent_late", id=row.message_id)
     if row.state == "unknown":
-        then = "so it was sent once more" if repeated else "and nobody can tell"
-        return f"uncertain: it may or may not have arrived, {then} (id {row.id})"
+        return say("receipt.unknown_again" if repeated else "receipt.unknown_state", id=row.id)
     if row.state == "failed":
-        return f"failed: {_WHY.get(row.reason, row.reason) if row.reason else 'no reason is known'} (id {row.id})"
+        key = f"receipt.why_{row.reason or 'unknown'}"
+        return say("receipt.failed", reason=say(key) if key in CATALOGUES[DEFAULT] else row.reason, id=row.id)
     if until is not None and row.state == "sending":
-        return f"uncertain: it may or may not have arrived, I try again at {_clock(until)} (id {row.id})"
+        return say("receipt.asking", time=_clock(until), id=row.id)
     if until is not None:
-        return f"deferred: the platform wants to be left alone until {_clock(until)} (id {row.id})"
-    return f"{'being sent' if row.state == 'sending' else 'not sent yet'} (id {row.id})"
+        return say("receipt.deferred", time=_clock(until), id=row.id)
+    return say("receipt.sending" if row.state == "sending" else "receipt.ready", id=row.id)

@@ -29,18 +29,8 @@ from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.jobs.service import JobService
 from bot.gateway.participation import SKEW
 from bot.gateway.reading import RECENT_SECONDS
+from bot.words import say
 
-DONE = (
-    "Forgotten: I no longer see it, find it or keep notes of it. On this machine's disk it stays until an operator "
-    "erases it."
-)
-UNKNOWN = "I know no such message of this conversation."
-NOT_YOURS = "Only whoever wrote that, or was answered with it, can have it forgotten; or an operator."
-NOTHING = "There is no message of yours here that I could forget."
-HOW = (
-    "Reply to the message with {prefix}forget, or write {prefix}forget last for your last message and my answer. "
-    "Where you can delete a message yourself, I forget it with that, if your platform tells me."
-)
 LAST = "last"
 AGAIN_SECONDS = 5.0
 """Until a removal that the disk refused is tried again."""
@@ -193,7 +183,7 @@ class Removals:
         elif LAST in words or manifest.access == "local":
             answer, places = await self._last(inbound)
         else:
-            return HOW.format(prefix=manifest.command_prefix)
+            return say("forget.how", prefix=manifest.command_prefix)
         for place in places:
             await self._agent.forget(place)
         return answer
@@ -208,20 +198,20 @@ class Removals:
             if target is None and heard_of is not None:
                 target = _told(message_id, heard_of)
         if target is None:
-            return UNKNOWN, []
+            return say("forget.unknown"), []
         if target.person != inbound.user_id and not self._access.is_operator(
             inbound.channel, inbound.user_id
         ):
-            return NOT_YOURS, []
+            return say("forget.not_yours"), []
         self._heard.forget(inbound.chat_key, message_id)
-        return DONE, await self._remove(inbound, target)
+        return say("forget.done"), await self._remove(inbound, target)
 
     async def _last(self, inbound: Inbound) -> tuple[str, list[ChatKey]]:
         """The newest message of a person, and what answered it. The message goes last: until then, a crash leaves it
         the newest.
         """
         if any(_by(line, inbound) and _role(line) == "user" for line in await self._removals(inbound)):
-            return DONE, [inbound.chat_key]
+            return say("forget.done"), [inbound.chat_key]
         query = HistoryQuery(
             limit=1,
             role="user",
@@ -230,14 +220,14 @@ class Removals:
         lines = (await self._archive.search(inbound.chat_key, query)).lines
         target = await self._target(inbound, lines[0].message_id or "") if lines else None
         if target is None:
-            return NOTHING, []
+            return say("forget.nothing"), []
         answers = HistoryQuery(
             limit=MOST, role="assistant", skip=lambda line: _request(line) not in target.turns
         )
         for line in (await self._archive.search(inbound.chat_key, answers)).lines:
             if (answer := await self._target(inbound, line.message_id or "")) is not None:
                 await self._remove(inbound, answer)
-        return DONE, await self._remove(inbound, target)
+        return say("forget.done"), await self._remove(inbound, target)
 
     async def _target(self, inbound: Inbound, message_id: str) -> _Target | None:
         """The message of a chat with this id, which may be that of any part of an answer."""

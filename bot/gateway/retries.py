@@ -18,16 +18,10 @@ from bot.gateway.effects import EffectRunner, only_reply
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.message_versions import as_changed, newest, on_file, plain
 from bot.gateway.scheduler import InFlight
+from bot.words import say
 
 MEMBERS = 200
 """Messages of a chat that are looked at for those of one turn."""
-RETRYING = "I try it again."
-BEGUN = "I have begun to try that again already."
-NOT_YOURS = "Only the person who asked can have me try that again."
-RENEWING = "I answer that again."
-RENEWED = "I have begun to answer that again already."
-NOT_YOURS_EITHER = "Only the person who asked can have me answer that again."
-UNKNOWN = "There is nothing here that I could try again. Please write it once more."
 
 
 class Retries:
@@ -65,18 +59,18 @@ class Retries:
         name = press.command.args.strip() if press.command is not None else ""
         record, turn = await self._journal.inbound(name), await self._journal.turn(name)
         if record is None or turn is None or turn.state != "failed" or not _is_here(record, press):
-            return UNKNOWN
+            return say("retry.unknown")
         asked = record.inbound
         may = press.person == asked.person or self._access.is_operator(press.channel, press.user_id)
         if not may or not self._access.judge(asked).allowed:
-            return NOT_YOURS
+            return say("retry.not_yours")
         whole = await self._whole(asked, "failed")
         if whole is None:
-            return UNKNOWN
+            return say("retry.unknown")
         key = f"{asked.channel}:again:{name}"
         fresh = await self._taken_in(whole.model_copy(update={"keys": (key,)}))
         self._tasks.start(self._without_button(name))
-        return RETRYING if fresh else BEGUN
+        return say("retry.trying") if fresh else say("retry.begun")
 
     async def renew(self, press: Inbound) -> str:
         """Answer the turn anew whose question was edited, in the place of its answer; as `run`."""
@@ -85,20 +79,21 @@ class Retries:
         records = await on_file(self._journal, edit.inbound) if edit is not None else []
         about = newest(edit.inbound, records) if edit is not None else None
         if about is None or not _is_here(about, press):
-            return UNKNOWN
+            return say("retry.unknown")
         asked, turn, key = about.inbound, about.turn_id or "", f"{press.channel}:renew:{name}"
         may = press.person == asked.person or self._access.is_operator(press.channel, press.user_id)
         if not may or not self._access.judge(asked).allowed:
-            return NOT_YOURS_EITHER
+            return say("retry.renew_not_yours")
         if key in asked.keys:
-            return RENEWED
+            return say("retry.renewed")
         first, answer = await self._journal.inbound(turn), only_reply(await self._journal.deliveries(turn))
         whole = await self._whole(first.inbound, "answered") if first is not None else None
         if answer is None or whole is None:
-            return UNKNOWN
+            return say("retry.unknown")
         facts = {"keys": (key,), "renews": answer.message_id}
         decided = replace(answer, buttons=QuestionButtons(name, ()))
-        return RENEWING if await self._taken_in(whole.model_copy(update=facts), decided) else RENEWED
+        fresh = await self._taken_in(whole.model_copy(update=facts), decided)
+        return say("retry.renewing") if fresh else say("retry.renewed")
 
     async def _whole(self, first: Inbound, state: InboxState) -> Inbound | None:
         """All messages of a turn as one, as their authors have edited them since; None where nothing is left of them."""

@@ -15,14 +15,12 @@ from bot.gateway.effects import Begun, EffectRunner
 from bot.gateway.message_versions import is_thread_of, plain, stops
 from bot.gateway.scheduler import Backlog, Scheduler
 from bot.gateway.stop_words import asks_to_stop
+from bot.words import say
 
 MOST_HEARD = 100
 """Stops that were carried out and are remembered for when they come again: those that could not be written down at first."""
 PAGE = 500
 """Rows of the journal that are looked at together."""
-STOPPED = "Stopped."
-NOTHING_RUNS = "There is nothing to stop: I am not working on anything here."
-NOT_YOURS = "I am working on somebody else's message: they can stop it, or an operator."
 
 
 @dataclass(slots=True)
@@ -104,9 +102,9 @@ class Stops:
         if count:
             await self._in_the_journal(inbound)
         if turn is not None and not (ended or heard.ended):
-            return NOTHING_RUNS if self._may(inbound, turn) else NOT_YOURS
+            return say("stop.nothing") if self._may(inbound, turn) else say("stop.not_yours")
         heard.ended = ended or heard.ended or await self._below(inbound, before)
-        return STOPPED if heard.ended else NOTHING_RUNS
+        return say("stop.stopped") if heard.ended else say("stop.nothing")
 
     def _hear(self, inbound: Inbound) -> tuple[_Heard | None, _Heard]:
         """The record of a stop that has come before, None where it has not; and the record from now on."""

@@ -18,7 +18,7 @@ from bot.contracts.outbound import Address
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.attachments import FileReader, may_be_read, unseen
 from bot.gateway.background import BackgroundTasks
-from bot.gateway.commands import CUT_OFF, Commands
+from bot.gateway.commands import Commands
 from bot.gateway.conversation import (
     CAME_TOO_LATE,
     HANDLED,
@@ -37,6 +37,7 @@ from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
 from bot.gateway.removals import Removals
 from bot.gateway.scheduler import Scheduler, StartThrottle
+from bot.words import say
 
 SHOWN_AFTER = 0.4
 """Seconds: an answer that is quicker than this needs no sign, and a second is all a person should wait for it."""
@@ -88,7 +89,6 @@ async def working(
 
 
 _ENDS = {"done": ANSWERED, "failed": FAILED, "stopped": STOPPED}
-EMPTY = "Your message was empty. What would you like to tell me?"
 
 
 class TurnArrivals:
@@ -239,7 +239,8 @@ class TurnRunner:
         first = turn.first
         if first.command is not None:
             if turn.plan.begun and not_idempotent(first):
-                return Ending(HANDLED, CUT_OFF)
+                prefix = self._manifests[first.channel].command_prefix
+                return Ending(HANDLED, say("commands.cut_off", prefix=prefix))
             return await self._commands.carry_out(first)
         if any(inbound.says for inbound in turn.plan.all):
             return await self._turn(turn)
@@ -327,7 +328,7 @@ class TurnRunner:
 def _unanswered(turn: Turn, words: str) -> Ending:
     """The end of a message that gives the model nothing to answer."""
     said = InboxEnd("answered", "nothing to answer")
-    return Ending(said, "" if _unasked(turn) else words or EMPTY)
+    return Ending(said, "" if _unasked(turn) else words or say("turn.empty"))
 
 
 def _unasked(turn: Turn) -> bool:

@@ -12,14 +12,15 @@ from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import OutboxRow
 from bot.journal.table import JournalTable, Moves, clean, done, dumps, illegal, loads, read_key
+from bot.words import DEFAULT
 
 PUT = """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces,
-        repeat_of, not_before, attempts, untold, question_id, choices, created_at, changed_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
+        repeat_of, not_before, attempts, untold, question_id, choices, created_at, changed_at, language)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
 _MOVE = """UPDATE outbox SET state = ?, text = ?, message_id = ?, reason = ?, not_before = ?, attempts = ?, untold = ?,
     changed_at = ? WHERE id = ?"""
 _RECORD = """SELECT id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces, repeat_of,
-    not_before, attempts, untold, question_id, choices, created_at, changed_at FROM outbox"""
+    not_before, attempts, untold, question_id, choices, created_at, changed_at, language FROM outbox"""
 _ONE = f"{_RECORD} WHERE id = ?"
 _STANDING = f"{_RECORD} WHERE request_id = ? AND message_id = ?"
 _DELIVERIES = f"{_RECORD} WHERE request_id = ? ORDER BY rowid"
@@ -146,7 +147,7 @@ def values(row: OutboxRow, now: float) -> list[object]:
             ),
             *(row.reason, row.step_id, row.replaces, row.repeat_of, row.not_before, row.attempts, row.untold),
             *((None, None) if row.buttons is None else (row.buttons.question_id, dumps(row.buttons.choices))),
-            *(now, now),
+            *(now, now, row.language),
         )
     )
 
@@ -160,7 +161,16 @@ def _records(rows: Sequence[tuple[Any, ...]]) -> list[OutboxRow]:
     """A row whose chat the disk has damaged is left out."""
     return [
         OutboxRow(
-            *(*row[:2], key, loads(row[3]), *row[4:14], bool(row[14]), _buttons(*row[15:17]), *row[17:])
+            *(
+                *row[:2],
+                key,
+                loads(row[3]),
+                *row[4:14],
+                bool(row[14]),
+                _buttons(*row[15:17]),
+                *row[17:19],
+                row[19] or DEFAULT,
+            )
         )
         for row in rows
         if (key := read_key(row[2])) is not None

@@ -31,6 +31,7 @@ _TABLES = {
     "approvals": f"{_OF_REQUEST} OR {_OF_CHAT}",
     "jobs": f"{_OF_CHAT} OR {_PLANNED}",
     "zones": "channel = :channel AND user_id = :user_id",
+    "languages": "channel = :channel AND user_id = :user_id",
     "chats": _OF_CHAT,
     "dead_letters": "channel = :channel AND instr(raw, :user_id)",
     "once": "key = :greeting",

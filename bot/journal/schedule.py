@@ -1,4 +1,4 @@
-"""The tables of scheduled jobs and of people's time zones. What is in a job is the scheduler's matter (`bot.gateway.jobs`)."""
+"""The tables of scheduled jobs and of people's time zones and languages. What is in a job is the scheduler's matter (`bot.gateway.jobs`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from bot.contracts.identity import UserRef
-from bot.contracts.journal import Job
+from bot.contracts.journal import Job, SpokenLanguage
 from bot.journal.table import JournalTable, done, dumps, held, loads, read_key
 
 # A job that is put again keeps its place.
@@ -14,6 +14,7 @@ _PUT = """INSERT INTO jobs (id, chat_key, spec) VALUES (?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET chat_key = excluded.chat_key, spec = excluded.spec"""
 
 _PUT_ZONE = "INSERT OR REPLACE INTO zones (channel, user_id, zone) VALUES (?, ?, ?)"
+_SPEAK = "INSERT OR REPLACE INTO languages (channel, user_id, language, chosen) VALUES (?, ?, ?, ?)"
 
 
 class SqliteSchedule(JournalTable):
@@ -37,3 +38,13 @@ class SqliteSchedule(JournalTable):
     async def zones(self) -> dict[UserRef, str]:
         rows = await self._rows("SELECT channel, user_id, zone FROM zones", ())
         return {UserRef(channel, user_id): zone for channel, user_id, zone in rows}
+
+    def speak(self, person: UserRef, spoken: SpokenLanguage) -> Coroutine[Any, Any, None]:
+        return done(self._change(_SPEAK, (person.channel, person.user_id, spoken.code, spoken.chosen)))
+
+    async def languages(self) -> dict[UserRef, SpokenLanguage]:
+        rows = await self._rows("SELECT channel, user_id, language, chosen FROM languages", ())
+        return {
+            UserRef(channel, user_id): SpokenLanguage(code, bool(chosen))
+            for channel, user_id, code, chosen in rows
+        }

@@ -395,6 +395,20 @@ def listening(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE chats ADD COLUMN listening TEXT")
 
 
+def languages(db: sqlite3.Connection) -> None:
+    """A person has the language that they are spoken to in, and a message that in which it is said."""
+    db.execute(
+        """CREATE TABLE languages (
+            channel TEXT NOT NULL,
+            user_id TEXT NOT NULL,
+            language TEXT NOT NULL,
+            chosen INTEGER NOT NULL,
+            PRIMARY KEY (channel, user_id)
+        ) WITHOUT ROWID"""
+    )
+    db.execute("ALTER TABLE outbox ADD COLUMN language TEXT")
+
+
 def _read(raw: str) -> dict[str, str]:
     """A JSON object of texts; {} where the disk has damaged it."""
     try:
@@ -435,6 +449,7 @@ MIGRATIONS: Sequence[Migration] = (
     facts_in_columns,
     listening,
     lines_ahead,
+    languages,
 )
 
 Described = dict[str, tuple[str, ...]]

@@ -333,7 +333,8 @@ class WebApi:
         user = self.world.users.get(str(params.get("user")))
         if user is None:
             raise ApiError("user_not_found")
-        return {"user": user}
+        asked = _flag(params.get("include_locale"))
+        return {"user": user if asked else {key: value for key, value in user.items() if key != "locale"}}
 
     async def _conversations(self, params: Json) -> Json:
         """The rooms of a person that the bot may know of: public ones, and others that both are in."""

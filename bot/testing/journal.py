@@ -24,6 +24,7 @@ from bot.contracts.journal import (
     LineRow,
     Lost,
     PostedWrites,
+    SpokenLanguage,
     StepRecord,
     TurnEnd,
     TurnRecord,
@@ -267,6 +268,12 @@ class FaultyJournal:
 
     def zones(self) -> Coroutine[Any, Any, dict[UserRef, str]]:
         return self._call("zones", self._inner.zones)
+
+    def speak(self, person: UserRef, spoken: SpokenLanguage) -> Coroutine[Any, Any, None]:
+        return self._call("speak", lambda: self._inner.speak(person, spoken))
+
+    def languages(self) -> Coroutine[Any, Any, dict[UserRef, SpokenLanguage]]:
+        return self._call("languages", self._inner.languages)
 
     def jobs(self) -> Coroutine[Any, Any, list[Job]]:
         return self._call("jobs", self._inner.jobs)

@@ -24,6 +24,7 @@ from bot.contracts.journal import (
     Job,
     LineRow,
     Lost,
+    SpokenLanguage,
     StepKind,
     StepRecord,
     TurnEnd,
@@ -138,6 +139,7 @@ class MemoryJournal:
         self._closed: dict[tuple[str, str], str] = {}
         self._jobs: dict[str, Job] = {}
         self._zones: dict[UserRef, str] = {}
+        self._languages: dict[UserRef, SpokenLanguage] = {}
         self._listening: dict[ChatKey, Listening] = {}
         self._leases: dict[str, _Lease] = {}
         self._lines: dict[int, LineRow] = {}
@@ -471,6 +473,14 @@ class MemoryJournal:
     @at_once
     def zones(self) -> dict[UserRef, str]:
         return dict(self._zones)
+
+    @at_once
+    def speak(self, person: UserRef, spoken: SpokenLanguage) -> None:
+        self._languages[UserRef(text.clean(person.channel), text.clean(person.user_id))] = spoken
+
+    @at_once
+    def languages(self) -> dict[UserRef, SpokenLanguage]:
+        return dict(self._languages)
 
     @at_once
     def lease(self, name: str, holder: str, seconds: float) -> int | None:

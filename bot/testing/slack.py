@@ -98,7 +98,7 @@ class SlackServer(Filed):
 
     # What exists
 
-    def add_user(self, user: str, *, name: str, is_bot: bool = False) -> str:
+    def add_user(self, user: str, *, name: str, is_bot: bool = False, locale: str = "en-US") -> str:
         self.world.users[user] = {
             "id": user,
             "team_id": self.world.team,
@@ -107,6 +107,7 @@ class SlackServer(Filed):
             "profile": {"real_name": name, "display_name": name},
             "is_bot": is_bot,
             "deleted": False,
+            "locale": locale,
         }
         return user
 

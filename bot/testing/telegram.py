@@ -60,16 +60,17 @@ class TelegramServer(Service):
         file_name: str | None = None,
         mime: str | None = None,
         is_bot: bool = False,
+        language: str | None = None,
         fields: Mapping[str, Any] | None = None,
     ) -> Json:
         """A person (or another bot) sends a message; the update that the bot will get.
 
         Chats with negative ids are supergroups. Mentions by name, commands and addresses get their entities
-        by themselves; `entities` are added. `fields` go into the message as they are.
+        by themselves; `entities` are added. `language` is that of their app. `fields` go into the message as they are.
         """
         chat = self.chat(chat_id, chat_type)
         sender = chat_id if chat.kind == "private" else 1001
-        who = world.person(user_id or sender, name=name, username=username, is_bot=is_bot)
+        who = world.person(user_id or sender, name=name, username=username, is_bot=is_bot, language=language)
         message = self._message(chat, who, chat.next_id())
         spans = sorted([*rules.detect(text), *entities], key=lambda span: int(span["offset"]))
         if media is not None:

@@ -22,6 +22,8 @@ ENTITY_TYPES = (
     | {"email", "phone_number"}
 )
 PARSE_MODES = frozenset({"Markdown", "MarkdownV2", "HTML"})
+SCOPES = frozenset({"default", "all_private_chats", "all_group_chats", "all_chat_administrators"})
+"""Scopes of menus that need no chat."""
 REACTIONS = frozenset({"👍", "👎", "❤", "🔥", "👏", "🎉", "🤔", "👀", "🙏", "👌"})
 """Some of the emoji that a bot may react with."""
 ACTIONS = frozenset(

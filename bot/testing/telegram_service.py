@@ -58,7 +58,10 @@ class Service(Loopback):
         }
         self.limits = limits
         self.updates = world.Updates(self.clock)
-        self.commands: list[Json] = []
+        self.commands: dict[tuple[str, str], list[Json]] = {}
+        """The menus, by the type of their scope and by language ("" for all others)."""
+        self.descriptions: dict[tuple[str, str], str] = {}
+        """`description` and `short_description`, by language."""
         self.webhook = ""
         self.chats: dict[int, world.Chat] = {}
         self.callbacks: set[str] = set()
@@ -80,6 +83,8 @@ class Service(Loopback):
             self._delete_message,
             self._send_chat_action,
             self._set_my_commands,
+            self._set_my_description,
+            self._set_my_short_description,
             self._set_message_reaction,
             self._get_file,
             self._get_chat_member,
@@ -344,7 +349,31 @@ class Service(Loopback):
             )
             if not known or not 1 <= len(str(command.get("description", ""))) <= 256:
                 raise rules.bad("BOT_COMMAND_INVALID")
-        self.commands = commands
+        scope = args.mapping("scope") or {"type": "default"}
+        language = self._language(args)
+        if scope.get("type") not in rules.SCOPES:
+            raise rules.bad("can't parse BotCommandScope: unsupported type specified")
+        self.commands[scope["type"], language] = commands
+        return True
+
+    @staticmethod
+    def _language(args: rules.Args) -> str:
+        code = args.text("language_code")
+        if re.fullmatch(r"([a-z]{2})?", code) is None:
+            raise rules.bad("language code invalid")
+        return code
+
+    async def _set_my_description(self, args: rules.Args) -> bool:
+        return self._described(args, "description", 512)
+
+    async def _set_my_short_description(self, args: rules.Args) -> bool:
+        return self._described(args, "short_description", 120)
+
+    def _described(self, args: rules.Args, name: str, most: int) -> bool:
+        words = args.text(name)
+        if len(words) > most:
+            raise rules.bad(f"{name.replace('_', ' ')} is too long")
+        self.descriptions[name, self._language(args)] = words
         return True
 
     async def _get_file(self, args: rules.Args) -> Json:

@@ -166,10 +166,19 @@ class Updates:
         return [body for _, _, body in self._kept[:limit]]
 
 
-def person(user_id: int, *, name: str = "", username: str | None = None, is_bot: bool = False) -> Json:
+def person(
+    user_id: int,
+    *,
+    name: str = "",
+    username: str | None = None,
+    is_bot: bool = False,
+    language: str | None = None,
+) -> Json:
     body: Json = {"id": user_id, "is_bot": is_bot, "first_name": name or f"Person {user_id}"}
     if username:
         body["username"] = username
+    if language:
+        body["language_code"] = language
     return body
 
 

@@ -27,7 +27,6 @@ MESSAGE = 300
 GOT = 100
 """Characters of a value that does not fit."""
 PROBLEMS = 20
-FAILED = "Something that I tried did not work."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,6 @@ class Failure:
 
     model: str
     operator: str
-    person: str = FAILED
     whole: str | None = None
 
 
@@ -45,7 +43,6 @@ def timed_out(tool: str, seconds: float) -> Failure:
     return Failure(
         f"{tool} took longer than {seconds:g} s and was stopped. Ask for less at once.",
         "timeout",
-        "Something that I tried took too long.",
     )
 
 
@@ -55,11 +52,11 @@ def failure(error: Exception, tool: str, redact: Redact = str) -> Failure:
     if isinstance(error, errors.CommandFailed):
         return _command(error, tool, redact, operator)
     if isinstance(error, errors.ToolError):
-        return Failure(redact(str(error)), type(error).__name__, FAILED)
+        return Failure(redact(str(error)), type(error).__name__)
     if isinstance(error, errors.ShipmateError):
-        return Failure(f"{tool} failed: {error.person}", operator, error.person)
+        return Failure(f"{tool} failed: {error.for_model}", operator)
     if isinstance(error, OSError) and error.errno is not None:
-        return Failure(_file_system(error, tool, redact), operator, "I could not use a file or a connection.")
+        return Failure(_file_system(error, tool, redact), operator)
     words = presentable(redact(_message(error)))
     cause = f"{type(error).__name__}: {words}" if words else type(error).__name__
     return Failure(f"{tool} failed: {cause}. Try another way.", operator)
@@ -225,9 +222,7 @@ def _command(error: errors.CommandFailed, tool: str, redact: Redact, operator: s
         return "\n".join([head, *(parts or ["It printed nothing."]), *tail])
 
     cut = any(words != _shortened(words) for words in streams.values())
-    return Failure(
-        told(whole=False), f"{operator} ({ended})", error.person, told(whole=True) if cut else None
-    )
+    return Failure(told(whole=False), f"{operator} ({ended})", told(whole=True) if cut else None)
 
 
 def hints(status: int, stderr: str) -> list[str]:

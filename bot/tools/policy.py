@@ -21,8 +21,7 @@ from bot.contracts.tools import Tool
 from bot.tools import context
 from bot.tools.catalog import ExternallyDefined
 from bot.tools.context import ToolExecutionContext
-from bot.tools.permissions import taint
-from bot.tools.permissions.defaults import INSTRUCTS
+from bot.tools.permissions import defaults, taint
 from bot.tools.permissions.display import shortened, visible
 from bot.tools.permissions.grammar import TRUSTED
 from bot.tools.permissions.paths import Paths
@@ -32,6 +31,16 @@ from bot.tools.permissions.skill_allowlist import SkillAllowlist
 from bot.tools.permissions.subject import Call, Decision, PolicyContext, Role, Subject, fingerprint
 from bot.tools.registry import Registry
 from bot.vetting import Vetting
+
+_REASONS = {
+    defaults.TAINTED: "tainted",
+    defaults.INSTRUCTS: "instructs",
+    defaults.READ: "read",
+    defaults.WANTED: "default",
+    defaults.BY_RULE: "rule",
+    defaults.DOUBTED: "doubt",
+}
+"""The names of reasons for asking people (`Approval.why`)."""
 
 SHOWN = 1_500
 """Characters of a call that a person is shown."""
@@ -99,7 +108,7 @@ class Policy:
             return decision
         if not await asyncio.to_thread(self._held, path):
             return decision
-        return replace(decision, outcome="ask", reason=INSTRUCTS, granted=False, own=False)
+        return replace(decision, outcome="ask", reason=defaults.INSTRUCTS, granted=False, own=False)
 
     def _held(self, path: str) -> bool:
         root = Path(self._root())
@@ -142,7 +151,7 @@ class Policy:
             tool=asked.tool,
             fingerprint=name,
             shown=self.shown(asked, call),
-            why=decision.reason,
+            why=_REASONS.get(decision.reason, decision.reason),
             rule=decision.rule,
             channel=turn.channel,
             user_id=turn.user_id,

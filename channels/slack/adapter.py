@@ -25,6 +25,7 @@ from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
 from bot.contracts.recall import MembershipAnswer
 from bot.text import clean
+from bot.words import say
 from channels.slack import address, buttons, download, events, failures, members, render, task_cards
 from channels.slack import inbound as incoming
 from channels.slack.dead_letters import skeleton
@@ -180,8 +181,7 @@ class SlackChannel:
                 waiter.cancel()
             await asyncio.gather(greeted, too_late, return_exceptions=True)
         if not connection.hello.is_set():
-            why = connection.trouble or "Slack opened a socket and did not greet"
-            raise errors.ChannelUnreachable(why)
+            raise errors.ChannelUnreachable(connection.trouble or "Slack opened a socket and did not greet")
 
     async def pause(self) -> None:
         if self._socket is not None:
@@ -237,7 +237,11 @@ class SlackChannel:
                 if unknown := [user for user in people if not self._names.has_asked(user)]:
                     await asyncio.gather(*(self._names.learn(user, client) for user in unknown))
         message = self._read(body, self._names.get) or message if mentioned else message
-        named = message.model_copy(update={"user_name": self._names.get(message.user_id)})
+        known = {
+            "user_name": self._names.get(message.user_id),
+            "language": self._names.locale(message.user_id),
+        }
+        named = message.model_copy(update=known)
         if await self._accepted(named, intake) and message.kind == "stop" and not message.from_bot:
             self._signs.settle(client, message.target["channel"], message.target["thread_ts"])
 
@@ -358,17 +362,13 @@ class SlackChannel:
 
     async def introduce(self, inbound: Inbound) -> Introduction:  # noqa: ARG002 - it is the same everywhere
         """As `contracts.channel.Introduces`."""
-        words = (
-            f"Hello! Mention me (@{self._outside.name}), and I answer in a thread; there you need not mention me again. "
-            "`/shipmate help` shows what else I understand."
-        )
+        words = say("slack.hello", name=self._outside.name)
         missing = sorted(_READS - self._scopes) if self._scopes else []
         if not missing:
             return Introduction(words)
         lacks = f"the Slack app lacks {' and '.join(missing)}"
-        return Introduction(
-            f"{words} Without a mention I hear nothing: {lacks}.", f"cannot read what is said there: {lacks}"
-        )
+        deaf = say("slack.deaf", scopes=say("slack.and").join(missing))
+        return Introduction(f"{words} {deaf}", f"cannot read what is said there: {lacks}")
 
     # Out
 
@@ -427,7 +427,7 @@ class SlackChannel:
         try:
             ending: Json = {"metadata": _metadata(message)}
             if self._writer.rates(message):
-                ending["blocks"] = [buttons.RATE]
+                ending["blocks"] = [buttons.thumbs(message.language)]
             if not await self._streams.show(self._client, message, markdown, place, ending):
                 await self._changed(self._client, message, markdown, place)
         except failures.CALL_ERRORS as error:

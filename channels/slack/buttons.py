@@ -8,36 +8,35 @@ from bot import text
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
+from bot.words import say, speaking
 from channels import approval_buttons
 from channels.slack import address
 from channels.slack.inbound import BotIdentity, ChannelId, Label, Payload, Ts, UserId, parse
 
-ASKED = "This waits for an approval."
-"""Text of a question in notifications."""
 FALLBACK = 3_000
 """Characters of other words there."""
 PRESSED = "block_actions"
 _RATINGS: dict[str, Literal["good", "bad"]] = {"rating good": "good", "rating bad": "bad"}
-RATE: Json = {
-    "type": "context_actions",
-    "elements": [
-        {
-            "type": "feedback_buttons",
-            "action_id": "rating",
-            "positive_button": {
-                "text": {"type": "plain_text", "text": "Good answer"},
-                "accessibility_label": "This is a good answer",
-                "value": "rating good",
-            },
-            "negative_button": {
-                "text": {"type": "plain_text", "text": "Bad answer"},
-                "accessibility_label": "This is a bad answer",
-                "value": "rating bad",
-            },
-        }
-    ],
-}
-"""The block below an answer with two thumbs."""
+
+
+def thumbs(language: str) -> Json:
+    """The block below an answer with two thumbs."""
+    with speaking(language):
+        good, bad = (
+            {
+                "text": {"type": "plain_text", "text": say(f"buttons.{which}")},
+                "accessibility_label": say(f"buttons.{which}_label"),
+                "value": f"rating {which}",
+            }
+            for which in ("good", "bad")
+        )
+    element = {
+        "type": "feedback_buttons",
+        "action_id": "rating",
+        "positive_button": good,
+        "negative_button": bad,
+    }
+    return {"type": "context_actions", "elements": [element]}
 
 
 class _User(Payload):
@@ -60,10 +59,10 @@ class _Press(Payload):
     trigger_id: Label
 
 
-def content(markdown: str, asked: QuestionButtons | None, *, rated: bool = False) -> Json:
+def content(markdown: str, asked: QuestionButtons | None, language: str, *, rated: bool = False) -> Json:
     """A message as `chat.postMessage` takes it, with buttons where it asks for an approval, and thumbs where it is to be `rated`."""
     if asked is None and rated:
-        blocks = [{"type": "markdown", "text": markdown}, RATE]
+        blocks = [{"type": "markdown", "text": markdown}, thumbs(language)]
         return {"text": text.head(markdown, FALLBACK), "blocks": blocks}
     if asked is None:
         return {"markdown_text": markdown}
@@ -74,11 +73,13 @@ def content(markdown: str, asked: QuestionButtons | None, *, rated: bool = False
             "action_id": f"approval_{choice}",
             "value": value,
         }
-        for choice, (label, value) in approval_buttons.offered(asked).items()
+        for choice, (label, value) in approval_buttons.offered(asked, language).items()
     ]
     # Once it is decided there are none, and without blocks of its own Slack would leave them where they are.
     actions = [{"type": "actions", "elements": elements}] if elements else []
-    told = text.head(markdown, FALLBACK) if {"again", "renew"} & {*asked.choices} else ASKED
+    with speaking(language):
+        asks = not {"again", "renew"} & {*asked.choices}
+        told = say("approval.notification") if asks else text.head(markdown, FALLBACK)
     return {"text": told, "blocks": [{"type": "markdown", "text": markdown}, *actions]}
 
 

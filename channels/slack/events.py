@@ -27,6 +27,7 @@ COMMANDS = frozenset(
         "usage",
         "model",
         "jobs",
+        "language",
         "approve",
         "deny",
         "undo",

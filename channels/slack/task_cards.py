@@ -48,14 +48,16 @@ class CardWriter:
                 self._log.write("delivery", "Slack does not take task cards", level="warn", error=said)
         if self.rates(message):
             try:
-                return await call(**where, **buttons.content(markdown, message.buttons, rated=True))
+                return await call(
+                    **where, **buttons.content(markdown, message.buttons, message.language, rated=True)
+                )
             except SlackApiError as error:
                 said = failures.error_code(error)
                 if said not in REFUSED:
                     raise
                 self._thumbs = False
                 self._log.write("delivery", "Slack does not take thumbs", level="warn", error=said)
-        return await call(**where, **buttons.content(markdown, message.buttons))
+        return await call(**where, **buttons.content(markdown, message.buttons, message.language))
 
 
 def content(message: Outbound) -> Json:

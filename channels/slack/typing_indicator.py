@@ -9,13 +9,14 @@ from typing import Literal
 
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.contracts.base import Json
 from bot.contracts.environment import Log
+from bot.words import say
 from channels.slack import failures
 
 SessionStatus = Literal["active", "processing", "suspended"]
-LINE = "is thinking…"
-LOADING = ("Reading what you wrote…", "Thinking it over…", "Looking things up…", "Putting it into words…")
-"""What Slack shows by turns below the name of the bot."""
+LOADING = 4
+"""Lines that Slack shows by turns below the name of the bot."""
 SEEN = "eyes"
 
 
@@ -96,7 +97,10 @@ class TypingIndicator:
         return True
 
     async def _line(self, client: AsyncWebClient, channel: str, thread_ts: str, *, working: bool) -> bool:
-        shown = {"status": LINE, "loading_messages": list(LOADING)} if working else {"status": ""}
+        shown: Json = {"status": ""}
+        if working:
+            loading = [say(f"slack.loading_{number}") for number in range(1, LOADING + 1)]
+            shown = {"status": say("slack.thinking"), "loading_messages": loading}
         try:
             await client.assistant_threads_setStatus(channel_id=channel, thread_ts=thread_ts, **shown)
         except failures.CALL_ERRORS as error:

@@ -1,4 +1,4 @@
-"""Names of people, looked up when they first write and remembered for a while."""
+"""Names and languages of people, looked up when they first write and remembered for a while."""
 
 from __future__ import annotations
 
@@ -17,20 +17,27 @@ PATIENCE = 1.0
 
 
 class UserNames:
-    """Display names by user id. A name that Slack does not give is remembered as None."""
+    """Display names and locales by user id. What Slack does not give is remembered as None."""
 
     def __init__(self, log: Log, clock: Clock, most: int = MOST) -> None:
         self._log = log
         self._clock = clock
         self._most = most
-        self._known: OrderedDict[str, str | None] = OrderedDict()
+        self._known: OrderedDict[str, tuple[str | None, str | None]] = OrderedDict()
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._late: set[str] = set()
         """Those of them that nothing waits for any more."""
 
     def get(self, user: str | None) -> str | None:
+        return self._of(user)[0]
+
+    def locale(self, user: str | None) -> str | None:
+        """The tag of the language of a person's client, as in `en-US`."""
+        return self._of(user)[1]
+
+    def _of(self, user: str | None) -> tuple[str | None, str | None]:
         if user is None or user not in self._known:
-            return None
+            return None, None
         self._known.move_to_end(user)
         return self._known[user]
 
@@ -73,18 +80,23 @@ class UserNames:
 
     async def _ask(self, user: str, client: AsyncWebClient) -> None:
         try:
-            answer = await client.users_info(user=user)
-            found = _name(answer.get("user"))
+            answer = await client.users_info(user=user, include_locale=True)
+            found = _name(answer.get("user")), _locale(answer.get("user"))
         except failures.CALL_ERRORS as error:
             self._log.write(
                 "inbound", "A name is not known", level="debug", user=user, error=failures.name(error)
             )
             if failures.error_code(error) is None or failures.is_rate_limited(error):
                 return
-            found = None
+            found = None, None
         self._known[user] = found
         if len(self._known) > self._most:
             self._known.popitem(last=False)
+
+
+def _locale(user: object) -> str | None:
+    locale = user.get("locale") if isinstance(user, dict) else None
+    return text.head(text.clean(locale), 20) if isinstance(locale, str) and locale else None
 
 
 def _name(user: object) -> str | None:

@@ -8,7 +8,7 @@ import re
 import zlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
-from telegram import BotCommand, ChatMemberRestricted
+from telegram import BotCommand, BotCommandScopeAllGroupChats, ChatMemberRestricted
 from telegram.error import BadRequest, ChatMigrated, EndPointNotFound, InvalidToken, TelegramError
 
 from bot import errors, text
@@ -20,6 +20,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from bot.contracts.recall import MembershipAnswer
+from bot.words import CATALOGUES, DEFAULT, names, say, speaking
 from channels import approval_buttons
 from channels.telegram import address, bot_api, download, members, render
 from channels.telegram.group_migrations import GroupMigrations
@@ -40,27 +41,12 @@ SEEN = "👀"
 """The reaction to a message that has joined what is being answered."""
 SIGNS = 6
 """Signs of work sent at once: fewer than there are connections, since messages must not wait behind them."""
-COMMANDS = {
-    "start": "Begin",
-    "help": "What I can do",
-    "new": "Begin a new conversation",
-    "compact": "Sum up what we said before",
-    "undo": "Forget the last message and my answer",
-    "forget": "Forget the message you reply to",
-    "resume": "Go back to an earlier conversation",
-    "fork": "Go on from a point in the past",
-    "history": "Show what I have in mind",
-    "stop": "Stop what I am doing",
-    "approve": "Allow what waits for an approval",
-    "deny": "Forbid what waits for an approval",
-    "status": "How things stand",
-    "listen": "What I listen to in a group",
-    "model": "Which model answers",
-    "stats": "What this conversation has come to",
-    "receipt": "Show the path of my last answer",
-    "whoami": "Show your id",
-}
+GROUP_MENU = ("help", "new", "stop", "forget", "jobs", "listen", "language", "status", "approve", "deny")
+"""The commands that the window of a group offers."""
+MENU = tuple(name for name in names("help") if name not in {"allow", "block", "listen"})
+"""Those of a private chat: all but those of operators and groups."""
 NO_RIGHT = "In the Telegram group {chat} I may not write, so nobody there gets an answer: give me the right to send messages."
+"""For operators."""
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
 
 
@@ -104,7 +90,7 @@ class TelegramChannel:
                 raise errors.ChannelRefused("Telegram refuses the bot token") from None
             except (TelegramError, *bot_api.GARBLED) as exc:
                 raise errors.ChannelUnreachable(f"Telegram cannot be reached ({_named(exc)})") from None
-            await self._offer_commands(bot)
+            await self._introduce(bot)
             undo.pop_all()
         self._bot = bot
         self._poll = UpdatePoller(bot, intake, self._around, moves=self._migrations, patience=self._patience)
@@ -162,17 +148,13 @@ class TelegramChannel:
             if isinstance(me, ChatMemberRestricted) and not me.can_send_messages:
                 why = "the group does not let me write there: give me the right to send messages"
         except (TelegramError, *bot_api.GARBLED) as exc:
-            message = f"Telegram does not say what the bot may do in a group ({_named(exc)})"
-            self._around.log.write("channel", message, level="warn", channel="telegram")
-        words = (
-            f"Hello! Mention me (@{name}), reply to a message of mine or use a command such as /help@{name}, and I "
-            "answer here."
-        )
-        if not hears:
-            words += (
-                " Telegram shows me nothing else that is said here (privacy mode); whoever made me can change that at "
-                "@BotFather with /setprivacy."
+            self._around.log.write(
+                "channel",
+                f"Telegram does not say what the bot may do in a group ({_named(exc)})",
+                level="warn",
+                channel="telegram",
             )
+        words = " ".join([say("telegram.hello", name=name), *([] if hears else [say("telegram.deaf")])])
         return Introduction("" if why else words, why)
 
     def same_chat(self, chat_id: str) -> frozenset[str]:
@@ -236,7 +218,7 @@ class TelegramChannel:
             raise errors.EditRefused("this is a message of a group that is a supergroup now")
         while True:
             try:
-                keyboard = {"reply_markup": _keyboard(message.buttons)}
+                keyboard = {"reply_markup": _keyboard(message.buttons, message.language)}
                 await bot.change(_content(place, shown) | keyboard | {"message_id": int(number)})
             except BadRequest as exc:
                 refusal = exc.message.lower()
@@ -322,7 +304,7 @@ class TelegramChannel:
     ) -> Sent:
         content = _content(place, shown) | {
             "message_thread_id": _thread(place),
-            "reply_markup": _keyboard(message.buttons),
+            "reply_markup": _keyboard(message.buttons, message.language),
         }
         if message.kind == "progress":
             content["disable_notification"] = True  # the answer makes the sound
@@ -374,13 +356,30 @@ class TelegramChannel:
     def _is_frozen(self, chat_id: str) -> bool:
         return self._frozen.get(chat_id, 0.0) > self._around.clock.monotonic()
 
-    async def _offer_commands(self, bot: bot_api.Bot) -> None:
-        """Fill the menu of the chat window; the bot works without it."""
-        try:
-            await bot.set_my_commands([BotCommand(name, what) for name, what in COMMANDS.items()])
-        except TelegramError as exc:
-            message = f"Telegram did not take the list of commands ({_named(exc)})"
-            self._around.log.write("channel", message, level="warn", channel="telegram")
+    async def _introduce(self, bot: bot_api.Bot) -> None:
+        """Give the bot its menus and descriptions in each language; it works without them."""
+        for code in CATALOGUES:
+            told = (
+                None if code == DEFAULT else code
+            )  # what has no language is for all that have none of their own
+            with speaking(code):
+                alone, together = (
+                    [BotCommand(name, say(f"help.{name}")) for name in menu] for menu in (MENU, GROUP_MENU)
+                )
+                about, description = say("telegram.about"), say("telegram.description")
+            try:
+                await bot.set_my_commands(alone, language_code=told)
+                await bot.set_my_commands(together, scope=BotCommandScopeAllGroupChats(), language_code=told)
+                await bot.set_my_short_description(about, language_code=told)
+                await bot.set_my_description(description, language_code=told)
+            except TelegramError as exc:
+                self._around.log.write(
+                    "channel",
+                    f"Telegram did not take a menu or description ({_named(exc)})",
+                    level="warn",
+                    channel="telegram",
+                )
+                return
 
 
 def _fitting(part: str, *, measured: bool) -> list[str]:
@@ -420,9 +419,9 @@ def _content(place: Mapping[str, str], shown: render.Rendered) -> Json:
     }
 
 
-def _keyboard(buttons: QuestionButtons | None) -> Json | None:
+def _keyboard(buttons: QuestionButtons | None, language: str) -> Json | None:
     """The buttons of a message that asks for an approval; None where it does not."""
-    offered = approval_buttons.offered(buttons)
+    offered = approval_buttons.offered(buttons, language)
     rows = [
         [{"text": offered[one][0], "callback_data": offered[one][1]} for one in row if one in offered]
         for row in _ROWS

@@ -29,6 +29,8 @@ HANDLED = ("message", "edited_message", PRESSED, STOPPED, ADDED, REACTED)
 Addressed = Literal["direct", "mention", "reply", "command", "chat"]
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z0-9_]{1,64})(?:@(?P<bot>\w+))?")
 
+_TAG = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,4}")
+
 
 class Unreadable(ValueError):
     """An update that is not what the Bot API describes."""
@@ -138,6 +140,7 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> ReadU
         command=None if edit else command,
         message_id=numbered,
         user_name=name(sender),
+        language=_language(sender.language_code),
         from_bot=sender.is_bot is not False,
         attachments=attachments,
         quoted=(*_quoted(message, me), *brought),
@@ -198,6 +201,7 @@ def _press(update_id: Any, pressed: Any, me: User, now: float) -> ReadUpdate | N
         target={**where, "press": string(pressed["id"])},
         addressed="command",
         command=command,
+        language=_language(sender.get("language_code")),
         from_bot=sender.get("is_bot") is not False,
     )
     return ReadUpdate(update_id, inbound)
@@ -226,6 +230,7 @@ def _added(update_id: Any, told: Any, me: User) -> ReadUpdate | None:
         kind="added",
         addressed="mention",
         user_name=name(user),
+        language=_language(user.language_code),
         from_bot=user.is_bot is not False,
     )
     return ReadUpdate(update_id, inbound)
@@ -264,6 +269,11 @@ def _thumb(reactions: Any) -> Literal["good", "bad"] | None:
     """Of several the first counts."""
     found = [_RATINGS[one["emoji"]] for one in reactions if one.get("emoji") in _RATINGS]
     return found[0] if found else None
+
+
+def _language(tag: object) -> str | None:
+    """The tag of the language of somebody's app, where it is one."""
+    return tag if isinstance(tag, str) and _TAG.fullmatch(tag) else None
 
 
 def _is_inside(member: Any) -> bool:

@@ -64,7 +64,7 @@ async def test_it_is_found_again_after_a_kill_and_only_an_operator_decides(world
         world.telegram.press(question(world), button, chat_id=GROUP, user_id=user)
         await world.telegram.until(lambda n=told: len(world.telegram.called("answerCallbackQuery")) > n)  # type: ignore[misc]
     assert all(
-        call.params["text"].startswith("You cannot decide this")
+        call.params["text"].startswith("Only an operator can decide")
         for call in world.telegram.called("answerCallbackQuery")
     )
     assert len(world.model.requests) == 1
@@ -191,7 +191,7 @@ async def test_a_stop_ends_the_waiting(world: World) -> None:
     world.telegram.press(number, button, chat_id=GROUP, user_id=OPERATOR)
     await world.telegram.until(lambda: bool(world.telegram.called("answerCallbackQuery")))
     assert (
-        world.telegram.called("answerCallbackQuery")[0].params["text"].startswith("No approval of that name")
+        world.telegram.called("answerCallbackQuery")[0].params["text"].startswith("This was already decided")
     )
     assert len(world.model.requests) == 1
 

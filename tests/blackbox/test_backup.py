@@ -11,9 +11,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bot.gateway.operations import WORDS
 from bot.testing.anthropic_script import pause, reply
+from bot.words import say
 from tests.blackbox.conftest import START_SECONDS, World, eventually
+
+WORDS = say("delivery.lost_records")
 
 TALKERS = range(3001, 3007)
 HELD = 3010

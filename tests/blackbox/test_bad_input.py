@@ -132,7 +132,7 @@ async def test_what_cannot_be_opened_is_named_and_its_caption_answered(world: Wo
     world.telegram.say("what is this?", media="photo")
     await world.telegram.until(lambda: len(world.texts()) == 1)
     assert world.texts()[0].startswith("A fine caption.")
-    assert "I cannot open photos" in world.texts()[0]
+    assert "I couldn't look at the photo" in world.texts()[0]
     world.telegram.say(media="voice")
     await world.telegram.until(lambda: len(world.texts()) == 2)
     assert "voice notes" in world.texts()[1]
@@ -148,7 +148,7 @@ async def test_what_cannot_be_opened_is_named_and_its_caption_answered(world: Wo
         ([scripts.empty_body()] * 3, "broke off"),
         ([scripts.refusal()], "declined"),
         ([scripts.unpaid()], "budget"),
-        ([scripts.error(404, "not_found_error", "model: claude-nope")], "Whoever runs me has to look"),
+        ([scripts.error(404, "not_found_error", "model: claude-nope")], "The people who run me have to look"),
     ],
 )
 async def test_a_model_that_fails_is_told_plainly(world: World, answers: list[Any], said: str) -> None:

@@ -76,7 +76,7 @@ async def test_a_new_one_knows_the_last_exchange_also_after_a_kill(world: World)
     delivery = await world.slack.command("new", channel=DIRECT, user=ANN)
     await asyncio.wait_for(delivery.acked.wait(), 90)
     await world.slack.until(
-        lambda: any("A new conversation" in one.text for one in world.slack.visible(DIRECT))
+        lambda: any("New conversation" in one.text for one in world.slack.visible(DIRECT))
     )
     await answered(world, "fourth")
     assert "quoted_messages" not in shown(world.model.bodies[-1])

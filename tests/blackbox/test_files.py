@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from bot.gateway.attachments import NOT_HEARD
 from bot.llm.attached import UNSEEN
 from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import error, reply, text, tool_use
 from bot.testing.transcription import TranscriptionServer
+from bot.words import say
 from tests.blackbox.conftest import ANN, World, eventually, whole
 from tests.unit.gateway.office_files import docx, xlsx
 from tests.unit.gateway.picture_files import pdf, png
@@ -180,17 +180,13 @@ async def test_what_cannot_be_read_is_said_in_one_sentence(world: World, sender:
     await world.start()
     world.model.script(lambda _: "well")
     await sender.send("and this?", LOG)
-    assert (await sender.heard(1))[-1] == (
-        f"well\n\n(I have not read the file “{NAME}”: it is larger than 10 kB.)"
-    )
+    assert (await sender.heard(1))[-1] == (f"well\n\nI couldn't read “{NAME}” (it is larger than 10 kB).")
     assert '"why": "it is larger than 10 kB"' in world.model.bodies[-1]["messages"][-1]["content"][0]["text"]
     await sender.send("", b"%PDF-1.7\n\xe2\xe3\xcf\xd3", "report.pdf")
-    assert (await sender.heard(2))[-1] == (
-        "(I cannot open files of this kind, so I have not looked at the file “report.pdf”.)"
-    )
+    assert (await sender.heard(2))[-1] == "I can't read files like “report.pdf”, so I went without."
     sender.server.fail("file", status=404)
     await sender.send("", b"text")
-    assert (await sender.heard(3))[-1] == f"(I have not read the file “{NAME}”: it is not there any more.)"
+    assert (await sender.heard(3))[-1] == f"I couldn't read “{NAME}” (it isn't there any more)."
     assert len(world.model.bodies) == 1
     await eventually(lambda: sum(line["kind"] == "file" for line in world.log()) == 3)
     causes = [line["details"].get("cause") for line in world.log() if line["kind"] == "file"]
@@ -315,10 +311,7 @@ async def test_without_the_right_to_read_files_people_hear_it_each_time_and_oper
     await sender.send("and now?", b"hello\n", "b.txt")
     first, second = await sender.heard(2)
     for name, answer in (("a.txt", first), ("b.txt", second)):
-        assert (
-            f"(I have not read the file “{name}”: I have not been given the right to read files here.)"
-            in answer
-        )
+        assert f"I couldn't read “{name}” (I haven't been given the right to read files here)." in answer
     await world.sent()
     assert [one[:50] for one in world.texts()] == ["On Slack I cannot read files that people send: the"]
 
@@ -417,7 +410,7 @@ async def test_where_nobody_hears_voice_notes_the_person_is_told_to_write(
 ) -> None:
     await world.start()
     await sender.speak(b"OggS" + bytes(5_000))
-    assert await sender.heard(1) == [NOT_HEARD]
+    assert await sender.heard(1) == [say("files.cannot_voice", count=1)]
     assert sender.fetched() == 0
     assert world.model.bodies == []
 

@@ -85,7 +85,7 @@ async def test_in_telegram_it_listens_to_what_an_operator_chose_also_after_a_kil
     await world.start()
     world.telegram.say("nobody asked the ship", chat_id=GROUP, user_id=7)
     world.telegram.say("/listen always", chat_id=GROUP, user_id=PERSON)
-    await world.heard("I read all that is said here, and answer where I am of use.", chat_id=GROUP)
+    await world.heard("I read everything said here, and answer where I can help.", chat_id=GROUP)
     await world.sent()
     await world.process.kill()
     await world.start()
@@ -148,7 +148,7 @@ async def test_in_slack_a_mention_brings_what_was_said_before_it_and_forgets_wha
             await world.sent()
             await world.process.kill()
             await world.start()
-    assert ["I have not been given the right" in one for one in answers] == [True, False, False]
+    assert ["I haven't been given the right" in one for one in answers] == [True, False, False]
     (said_once,) = [one.text for one in world.slack.visible("D0ANN")]
     assert said_once.startswith(
         "On Slack I cannot hear and read channels: the app lacks the scope channels:history"

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from bot.gateway.operations import WORDS
 from bot.testing.anthropic_script import pause, reply
+from bot.words import say
 from tests.blackbox.conftest import START_SECONDS, World, eventually
+
+WORDS = say("delivery.lost_records")
 
 OPERATOR = 9001
 PEOPLE = range(3001, 3013)

@@ -39,7 +39,7 @@ async def test_an_operator_chooses_the_model_of_a_chat_and_it_outlives_a_kill(wo
     assert SONNET in await said(world, "/model")
     assert await said(world, "remember 東京") == "Noted."
     chosen = await said(world, f"/model {OPUS}")
-    assert f"{OPUS} answers here, chosen for this chat (ship.json has {SONNET})." in chosen
+    assert f"{OPUS} answers here. It was chosen for this chat; ship.json has {SONNET}." in chosen
     assert "It reads up to 1,000,000 tokens. A million tokens cost $4.00 read and $20.00 written." in chosen
     assert await said(world, "and now?") == "Noted."
     assert asked(world) == [SONNET, OPUS]
@@ -90,7 +90,7 @@ async def test_a_model_that_the_provider_does_not_have_is_refused_or_given_up(wo
     world.model.script(lambda _: "Noted.")
     await world.start()
     assert await said(world, "/model gpt-none") == (
-        "The provider does not have a model “gpt-none”. Nothing has changed."
+        "The provider has no model “gpt-none”. Nothing has changed."
     )
     assert "not the name of a model" in await said(world, "/model 東京 please")
     assert await said(world, "hello") == "Noted."
@@ -98,7 +98,7 @@ async def test_a_model_that_the_provider_does_not_have_is_refused_or_given_up(wo
     gone = {"type": "error", "error": {"type": "not_found_error", "message": f"model: {OPUS}"}}
     world.model.then(Failure(404, gone))
     told = await said(world, "the provider has taken it away")
-    assert told.startswith(f"The provider does not have the model “{OPUS}”, which was chosen for this chat.")
+    assert told.startswith(f"The model “{OPUS}” doesn't exist any more.")
     assert await said(world, "once more") == "Noted."
     assert asked(world) == [SONNET, OPUS, SONNET]
     await world.sent()
@@ -142,6 +142,6 @@ async def test_the_demo_says_that_it_is_the_only_one(world: World) -> None:
     team(world)
     world.config["llm"] = {"provider": "demo"}
     await world.start()
-    assert (await said(world, "/model")).startswith("demo answers here, as ship.json says.")
-    assert "one model only" in await said(world, f"/model {OPUS}")
+    assert (await said(world, "/model")).startswith("demo answers here. That is the one of ship.json.")
+    assert "only the built-in demo model" in await said(world, f"/model {OPUS}")
     assert (await said(world, "/model")).startswith("demo answers here")

@@ -106,7 +106,7 @@ async def test_in_slack_too_every_operator_sees_how_it_ended(world: World) -> No
     await world.slack.press(places[0], first.ts, later, user=ANN)
     await world.slack.press(places[1], posts()[1].ts, let_in, user=CARL)
     await world.slack.until(
-        lambda: all("Not now, said slack:U0ANN" in one.text for one in posts()), START_SECONDS
+        lambda: all("Not now by slack:U0ANN" in one.text for one in posts()), START_SECONDS
     )
     assert all(one.buttons == () for one in posts())
     await eventually(lambda: len(world.slack.whispers) == 2)
@@ -132,7 +132,7 @@ async def test_in_a_channel_a_stranger_alone_learns_that_they_have_to_be_let_in_
     await eventually(lambda: sum(line["kind"] == "denied" for line in world.log()) >= 4)
     await world.sent()
     (told,) = world.slack.alone(BOB)
-    assert told.startswith("Hello. I cannot talk with you yet")
+    assert told.startswith("Hi! I can't talk with you yet")
     assert BOB not in told
     assert world.slack.replies(ROOM) == []
     assert world.texts(GROUP) == []

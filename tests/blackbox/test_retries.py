@@ -34,7 +34,7 @@ async def test_in_telegram_a_press_tries_it_again_and_takes_the_button_away(worl
     await world.telegram.until(lambda: not with_buttons(world), 40)
     await world.telegram.until(lambda: len(world.telegram.called("answerCallbackQuery")) == 2, 40)
     said = [call.params["text"] for call in world.telegram.called("answerCallbackQuery")]
-    assert sorted(said) == ["I have begun to try that again already.", "I try it again."]
+    assert sorted(said) == ["I'm at it already.", "Trying again."]
     await eventually(lambda: [line["text"] for line in world.archive()] == ["and?", "and?", "Forty-two."])
 
 
@@ -50,7 +50,7 @@ async def test_in_slack_too(world: World) -> None:
     await world.slack.press("D0ANN", notice.ts, value, user=ANN)
     await world.slack.until(lambda: world.slack.replies("D0ANN", asked)[-1].text == "Forty-two.", 40)
     await world.slack.until(lambda: not any(seen.buttons for seen in world.slack.replies("D0ANN", asked)), 40)
-    assert world.slack.whispers == ["I try it again."]
+    assert world.slack.whispers == ["Trying again."]
 
 
 def echo(body: Json) -> str:
@@ -80,7 +80,7 @@ async def test_in_telegram_an_edit_after_the_answer_offers_one_in_its_place_over
     await world.telegram.until(lambda: not with_buttons(world), 40)
     await world.telegram.until(lambda: len(world.telegram.called("answerCallbackQuery")) == 2, 40)
     said = sorted(call.params["text"] for call in world.telegram.called("answerCallbackQuery"))
-    assert said == ["I answer that again.", "I have begun to answer that again already."]
+    assert said == ["I'll answer that again.", "I'm at it already."]
     await world.turns(2)
     assert len(world.model.bodies) == 2
     assert world.telegram.tally(PERSON).posted == 1
@@ -104,5 +104,5 @@ async def test_in_slack_too_it_is_offered_and_answered_in_its_place(world: World
 
     await world.slack.until(lambda: shown() == [("re: what is old?", ())], 60)
     await world.turns(2)
-    assert world.slack.whispers == ["I answer that again."]
+    assert world.slack.whispers == ["I'll answer that again."]
     assert shown() == [("re: what is old?", ())]

@@ -193,7 +193,7 @@ async def test_a_kill_while_a_task_waits_for_an_approval_leaves_nothing_to_appro
     world.telegram.press(asked, markup["inline_keyboard"][0][0]["callback_data"], user_id=PERSON)
     await world.telegram.until(lambda: bool(world.telegram.called("answerCallbackQuery")))
     answer = world.telegram.called("answerCallbackQuery")[0].params["text"]
-    assert answer.startswith("No approval of that name waits")
+    assert answer.startswith("This was already decided")
     assert not (world.root / "out.md").exists()
     assert sum(map(is_task, world.model.bodies)) == 1
     assert await world.process.stop() == 0

@@ -89,7 +89,7 @@ async def test_the_link_makes_one_browser_an_operators_and_others_are_told(desk:
         "return fetch('/api/messages', {method: 'POST', headers: {'Content-Type': 'application/json'}, "
         "body: JSON.stringify({text: '/approve', clientId: 'byhand'})}).then((answer) => answer.status)"
     )
-    await heard(browser, "You cannot decide this: an operator has to.")
+    await heard(browser, "Only an operator can decide this.")
     await browser.tab()
     await browser.go(desk.link)
     assert LANDED.fullmatch(await browser.address())

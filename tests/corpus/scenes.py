@@ -16,17 +16,18 @@ from typing import Any
 from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.inbound import Due
-from bot.gateway.commands import CUT_OFF
-from bot.gateway.delivery import MISSED
 from bot.gateway.jobs.due import merged
-from bot.gateway.operations import WORDS as LOST
-from bot.gateway.outbox.worker import REPEATED
 from bot.gateway.repetitions import GONE
 from bot.testing.anthropic_script import Failure, Frame, reply, tool_use
 from bot.testing.faults import Fault
+from bot.words import say
 from channels.telegram.adapter import LIMIT
 from tests.corpus.model import words
 from tests.corpus.stage import ANN, FORUM, OPERATOR, ROOM, Stage
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
+LOST = say("delivery.lost_records")
+CUT_OFF = say("commands.cut_off", prefix="/")
 
 ONE, TWO, THREE = "question one 问题一", "question two 👩‍👩‍👧", "question three שאלה"
 PERSON = 3001
@@ -364,7 +365,7 @@ async def outbox_repeat_on_file(stage: Stage) -> None:
     await stage.dead()
 
 
-MISSING = MISSED.format(which=f"“{words(ONE)}”")
+MISSING = say("delivery.missed", which=f"“{words(ONE)}”")
 
 
 @scene(shown={PERSON: [f"{MISSING}\n\n{words(TWO)}"]}, model=1, then=[{"say": TWO, "chat": PERSON}])
@@ -454,7 +455,7 @@ async def command_cut_off(stage: Stage) -> None:
     await stage.dead()
 
 
-@scene(shown={PERSON: [errors.RequestInvalid.person]}, model=0)
+@scene(shown={PERSON: [errors.RequestInvalid().person]}, model=0)
 async def failure_not_told(stage: Stage) -> None:
     """The model refuses; its turn has failed, and what its person is told of that is on file, and was not sent."""
     await stage.start(Fault("journal", "update_outbox"))
@@ -605,7 +606,7 @@ async def progress_shown(stage: Stage) -> None:
 
 SKILLS = "which skills 技能"
 ASKS: Json = {"operators": [f"telegram:{OPERATOR}"], "permissions": {"ask": ["skills_list"]}}
-APPROVED = {"begins": "This waits for an approval.", "ends": "✅ Allowed by telegram:3009, 08:00 UTC."}
+APPROVED = {"begins": "`Person ", "ends": "✅ Allowed by telegram:3009, 08:00 UTC."}
 ALLOWED = [{"press": 0, "chat": OPERATOR, "by": OPERATOR}]
 
 
@@ -661,7 +662,7 @@ MCP: Json = {
 }
 
 
-ASKED = {"begins": "The tool book of the MCP server friends asks: “How many people?”", "ends": "this way."}
+ASKED = {"begins": "book (friends) asks: “How many people?”", "ends": "this way."}
 
 
 @scene(shown={PERSON: [ASKED, *answers(BOOK)]}, model=1, settings=MCP)

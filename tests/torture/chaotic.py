@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bot.gateway.live.message import SUPERSEDED
-from bot.gateway.outbox.worker import REPEATED
 from bot.system import SystemClock
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from bot.testing.chaos import ChaosProxy
 from bot.testing.clock import FastClock
 from bot.testing.slack import SlackServer
 from bot.testing.telegram import TelegramServer
+from bot.words import say
 from tests.blackbox.conftest import World
 from tests.torture.outside import Alone
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
+SUPERSEDED = say("turn.superseded")
 
 SPEED = 20.0
 """Seconds that go by in one: forty seconds of silence take two."""

@@ -25,17 +25,19 @@ from bot.batch import LINGER
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest, TextDelta
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.outbox.worker import REPEATED
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.memory_journal import MemoryJournal
+from bot.words import say
 from tests.torture.answering import NAME, Script
 from tests.unit.agent import conftest as agents
 from tests.unit.agent.test_turn import Press
 from tests.unit.gateway import conftest as gateways
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
 
 WRITES = frozenset(
     {

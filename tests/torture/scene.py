@@ -19,14 +19,16 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from bot.gateway.outbox.worker import REPEATED
 from bot.testing.anthropic_script import Reply, reply, text, tool_use
 from bot.testing.clock import FakeClock
 from bot.testing.disk import WRITES, When
 from bot.testing.faults import Fault, Seam
 from bot.testing.slack import SlackServer
+from bot.words import say
 from tests.blackbox.conftest import ANN, START_SECONDS, World, eventually
 from tests.contracts.web_rig import Browser
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
 
 WORDS = "消息 {} – שלום 👩‍👩‍👧"
 

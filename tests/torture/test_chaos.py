@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
-from bot.gateway.outbox.worker import REPEATED
 from bot.testing.telegram import refusal
+from bot.words import say
 from tests.torture import chaotic, scene
 from tests.torture.chaotic import PEOPLE, Net, net
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
 
 MESSAGES = int(os.environ.get("MESSAGES", "1000"))
 CHANCE = 0.01

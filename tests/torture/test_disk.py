@@ -87,7 +87,7 @@ async def refused(
             finally:
                 await scene.leave(side)
                 await life.end()
-        if shown[0] != errors.StorageError.person:
+        if shown[0] != errors.StorageError().person:
             scene.exactly_once(channel, FIRST, shown)
         else:
             assert len(shown) == 1
@@ -102,7 +102,7 @@ def _changes(life: Inside, seam: str) -> list[str]:
 
 async def _seen(side: scene.Side) -> list[str]:
     """What can be seen that is about the first message."""
-    told = await side.replies(errors.StorageError.person) if isinstance(side, scene.TelegramSide) else []
+    told = await side.replies(errors.StorageError().person) if isinstance(side, scene.TelegramSide) else []
     return [*await side.replies(FIRST), *told]
 
 
@@ -219,7 +219,7 @@ async def test_a_disk_that_is_really_full_and_gets_room_again(tmp_path: Path) ->
             ballast.unlink()
 
             async def second_settled() -> bool:
-                return bool(await side.replies(SECOND) or await side.replies(errors.StorageError.person))
+                return bool(await side.replies(SECOND) or await side.replies(errors.StorageError().person))
 
             # Before the third is said: else one turn takes up both, and the model here answers its last words alone.
             await scene.eventually_so(second_settled)

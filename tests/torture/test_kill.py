@@ -13,14 +13,16 @@ from typing import Any
 
 import pytest
 
-from bot.gateway.outbox.worker import REPEATED
 from bot.history import jsonl, requests
 from bot.system import SystemDisk
 from bot.testing.anthropic_script import reply, tool_use
 from bot.testing.clock import FakeClock
 from bot.testing.slack import SlackServer
+from bot.words import say
 from tests.blackbox.conftest import ANN, World, eventually
 from tests.torture import scene
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
 
 pytestmark = pytest.mark.torture
 KILLS = int(os.environ.get("KILLS", "25"))

@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 
-from bot.gateway.outbox.worker import REPEATED
 from bot.llm import client
 from bot.system import SystemClock
 from bot.testing import anthropic_script as answers
 from bot.testing.anthropic_script import Reply
 from bot.testing.clock import SteeredClock
 from bot.testing.telegram import refusal
+from bot.words import say
 from tests.blackbox.conftest import World
 from tests.torture import scene
 from tests.torture.inside import Inside, environment, quick_ends
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
 
 BREAKS: dict[str, Callable[[Reply, int], Reply]] = {
     "cut": answers.cut,

@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 
 from bot.contracts.base import Json
-from bot.gateway.jobs.due import MERGED
-from bot.gateway.outbox.worker import REPEATED
 from bot.testing.anthropic_script import Reply, reply, tool_use
+from bot.words import say
 from tests.torture import scene
 from tests.torture.chaotic import Net, net
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
 
 KILLS = int(os.environ.get("KILLS", "60"))
 EVERY = 60.0
@@ -29,9 +30,7 @@ CHATS = 3
 WORDS = "Tell me the time. 几点了"
 _DUE = re.compile(r'"due": ?"([^"]+)"')
 _ANSWER = re.compile(r"It is (\S+)\.")
-_MERGED = re.compile(
-    re.escape(MERGED).replace(r"\{times\}", "(?:once|([0-9]+) times)").replace(r"\{those\}", ".+")
-)
+_MERGED = re.compile(r"was due (?:at least )?(?:once|([0-9]+) times) before")
 
 
 def script(body: Json) -> Reply | str:

@@ -7,6 +7,12 @@ import pytest
 from tests import gates
 
 BREACHES = {
+    "bot/gateway/a.py": ('WORDS = "I have done that."\n', "a sentence stands in code"),
+    "channels/slack/b.py": (
+        'def f(name):\n    return f"Hello {name}, how are you?"\n',
+        "a sentence stands in code",
+    ),
+    "bot/agent/c.py": ('WORDS = "\u505c\u4e0b\u4e86"\n', "a sentence stands in code"),
     "bot/d.py": ("try:\n    pass\nexcept Exception:\n    pass\n", "catches every exception"),
     "bot/e.py": (
         "try:\n    pass\nexcept (ValueError, BaseException):\n    pass\n",
@@ -32,6 +38,7 @@ BREACHES = {
     "tests/s.py": ("setattr(a, '_b', 1)\n", "private name"),
 }
 FINE = {
+    "bot/gateway/k.py": '"""It says this and that."""\nraise ValueError("This and that fails.")\nlog.write("x", f"It said {a} again.")\n',
     "bot/schedule.py": "try:\n    pass\nexcept Exception:\n    pass\n",
     "bot/k.py": "try:\n    pass\nexcept ValueError:\n    pass\n",
     "tests/l.py": "try:\n    pass\nexcept Exception:\n    pass\n",

@@ -44,7 +44,9 @@ WINDOW = "it does not fit into what the language model can read"
 class Declined(errors.ShipmateError):
     """The model declined a task."""
 
-    person = "The language model declined this task."
+    @property
+    def for_model(self) -> str:
+        return "The language model declined this task."
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,7 +406,6 @@ class _Asked:
 
     async def decide(self, asked: Approval) -> Verdict:
         with self._child.waiting():
-            why = f"{asked.why} (in the task “{self._child.label}”)"
-            verdict = await self._approvals.decide(replace(asked, why=why))
+            verdict = await self._approvals.decide(replace(asked, task=self._child.label))
         self._child.decided(verdict)
         return verdict

@@ -130,10 +130,10 @@ class Tasks:
         except LimitReached as error:
             words, limit = child.words, error.words
         except errors.ShipmateError as error:
-            report.failed(error.person)
-            self._results[order.call_id] = self._result(child, order, report, error.person, "failed")
+            report.failed(error.for_model)
+            self._results[order.call_id] = self._result(child, order, report, error.for_model, "failed")
             raise errors.ToolError(
-                f"The task failed: {error.person}\n{wording.footer(order.id, report.totals, kept=child.kept)}"
+                f"The task failed: {error.for_model}\n{wording.footer(order.id, report.totals, kept=child.kept)}"
             ) from error
         report.ended(f"It was {limit}." if limit else "")
         words = self._deps.redact(words)

@@ -25,10 +25,13 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.jobs import zones
 from bot.gateway.jobs.plans import MOST_MISSED
 from bot.gateway.jobs.store import JobStore, ScheduledJob
+from bot.gateway.languages import Languages
+from bot.words import say, speaking
 
 FAILURES = 3
 """So many in a row pause a job."""
-MERGED = "(This job was due {times} before, when I could not run it: {those} merged into this one.)"
+FAILED = "it failed three times in a row"
+"""The note of a job that is paused for that (`ScheduledJob.paused`)."""
 MOST_DOUBTS = 5
 """A platform is asked so often before it is believed that somebody has left: it may only have failed to answer."""
 ASK_SECONDS = 15.0
@@ -70,6 +73,7 @@ class DueJobs:
         journal: Inbox,
         channels: Mapping[str, Channel],
         delivery: Delivery,
+        languages: Languages,
         limits: JobLimits,
         clock: Clock,
         ids: Ids,
@@ -82,6 +86,7 @@ class DueJobs:
         self._journal = journal
         self._channels = channels
         self._delivery = delivery
+        self._languages = languages
         self._limits = limits
         self._clock = clock
         self._ids = ids
@@ -112,7 +117,8 @@ class DueJobs:
         self._seen = now
         for job in self._book.all():
             if self._open_channels.opened(job.channel):
-                await self._see_to(job, now)
+                with speaking(self._languages.known(job.person)):
+                    await self._see_to(job, now)
 
     async def _set_back(self, job: ScheduledJob, now: float) -> None:
         """Plan the next time anew after the clock was set back, so that the job does not wait for that long. A time of a
@@ -192,8 +198,8 @@ class DueJobs:
         failures = 0 if state == "answered" else job.failures + (state == "failed")
         update: Json = {"open": None, "failures": failures}
         if failures >= FAILURES and job.next is not None:
-            update |= {"paused": "it failed three times in a row", "tell": self._gave_up(job)}
-            self._note(job, "paused: it failed three times in a row", due, level="warn")
+            update |= {"paused": FAILED, "tell": self._gave_up(job)}
+            self._note(job, f"paused: {FAILED}", due, level="warn")
         return await self._book.put(job.model_copy(update=update))
 
     async def _barred(self, job: ScheduledJob) -> str | None:
@@ -255,19 +261,17 @@ class DueJobs:
 
     def _skipped(self, job: ScheduledJob, due: float) -> str:
         where = job.plan.where
-        before = f" and {job.missed} times before" if job.missed else ""
-        why = "find out whether you are still in this chat" if job.id in self._unsure else "run it"
-        words = (
-            f"Job {job.id} (“{title(job)}”) was due {zones.written(due, where)}{before}, when I could not {why}. That is "
-            f"more than {self._limits.grace / 60:g} minutes ago, so I have skipped it."
-        )
-        return words + (f" It is due next {zones.written(job.next, where)}." if job.next is not None else "")
+        key = "jobs.skipped_membership" if job.id in self._unsure else "jobs.skipped"
+        minutes = self._limits.grace / 60
+        words = [say(key, id=job.id, title=title(job), time=zones.written(due, where), minutes=minutes)]
+        if job.missed:
+            words.append(say("jobs.skipped_before", count=job.missed))
+        if job.next is not None:
+            words.append(say("jobs.skipped_next", time=zones.written(job.next, where)))
+        return " ".join(words)
 
     def _gave_up(self, job: ScheduledJob) -> str:
-        return (
-            f"I have paused job {job.id} (“{title(job)}”): it failed three times in a row. jobs resume {job.id} (as a "
-            f"command) goes on with it, jobs cancel {job.id} takes it back."
-        )
+        return say("jobs.gave_up", id=job.id, title=title(job))
 
     def _note(
         self, job: ScheduledJob, what: str, due: float | None, *, level: Level = "info", **more: Any
@@ -288,10 +292,7 @@ def merged(due: Due) -> str:
     """The sentence about times of a job that have no turn but this one; "" where there are none."""
     if not due.missed:
         return ""
-    if due.missed == 1:
-        return MERGED.format(times="once", those="that time is")
-    least = "at least " if due.missed >= MOST_MISSED - 1 else ""
-    return MERGED.format(times=f"{least}{due.missed} times", those="those times are")
+    return say("jobs.merged_most" if due.missed >= MOST_MISSED - 1 else "jobs.merged", count=due.missed)
 
 
 def title(job: ScheduledJob) -> str:

@@ -14,8 +14,9 @@ from bot.contracts.jobs import JobList, JobRequest, KnowsZones
 from bot.contracts.provenance import Provenance, Taint
 from bot.gateway.access import Access
 from bot.gateway.jobs import plans, zones
-from bot.gateway.jobs.due import ASK_SECONDS, JobLimits, title
+from bot.gateway.jobs.due import ASK_SECONDS, FAILED, JobLimits, title
 from bot.gateway.jobs.store import JobStore, ScheduledJob
+from bot.words import DEFAULT, say, speaking
 
 SHORT = 6
 """Letters of a job's name."""
@@ -24,9 +25,6 @@ LONGEST = 4_000
 MOST_WORDS = 50
 """People whose words a job may stand for; with more, it stands for anybody's."""
 IN_A_JOB = "A job is what runs now, and jobs neither make nor change jobs. Say what you would plan; the person can ask for it."
-NONE_HERE = "There are no jobs here."
-NOT_YOURS = "Job {id} is somebody else's: they can change it, or an operator."
-HOW = "Say jobs, or jobs pause, resume or cancel with the name of one."
 
 
 class JobService:
@@ -126,12 +124,14 @@ class JobService:
 
     async def listed(self, inbound: Inbound) -> JobList:
         _attended(inbound)
-        return await self._list(inbound)
+        with speaking(DEFAULT):
+            return await self._list(inbound)
 
     async def cancel(self, inbound: Inbound, job: str) -> str:
         _attended(inbound)
         async with self._book.lock:
-            found = await self._named(inbound, job)
+            with speaking(DEFAULT):
+                found = await self._named(inbound, job)
             if isinstance(found, str):
                 raise errors.ToolError(found)
             await self._cancel(inbound, found)
@@ -148,7 +148,7 @@ class JobService:
         verbs = {"pause": self._pause, "resume": self._resume, "cancel": self._cancel}
         verb = verbs.get(words[0].lower())
         if verb is None or len(words) != 2:
-            return HOW
+            return say("jobs.how")
         async with self._book.lock:
             found = await self._named(inbound, words[1])
             return found if isinstance(found, str) else await verb(inbound, found)
@@ -169,7 +169,7 @@ class JobService:
         origin = Provenance(frozenset(job.user_id for job in found))
         for job in found:
             origin |= job.origin
-        return JobList("\n".join(map(_line, found)) or NONE_HERE, origin)
+        return JobList("\n".join(map(_line, found)) or say("jobs.none"), origin)
 
     async def _named(self, inbound: Inbound, name: str) -> ScheduledJob | str:
         """The job that is meant, where the person may change it; else what to say."""
@@ -177,29 +177,29 @@ class JobService:
         job = self._book.get(name.strip().upper())
         if job is None or not job.of(inbound):
             here = ", ".join(one.id for one in self._book.all() if one.of(inbound))
-            return f"There is no job of that name here. Jobs: {here}." if here else NONE_HERE
+            return say("jobs.unknown", names=here) if here else say("jobs.none")
         mine = job.person == inbound.person
         if not mine and not self._access.is_operator(inbound.channel, inbound.user_id):
-            return NOT_YOURS.format(id=job.id)
+            return say("jobs.not_yours", id=job.id)
         return job
 
     async def _cancel(self, inbound: Inbound, job: ScheduledJob) -> str:
         await self._book.remove(job)
         self._note(job, inbound, "cancelled")
-        return f"Job {job.id} (“{title(job)}”) is cancelled."
+        return say("jobs.cancelled", id=job.id, title=title(job))
 
     async def _pause(self, inbound: Inbound, job: ScheduledJob) -> str:
         await self._book.put(job.model_copy(update={"paused": f"by {inbound.user_id}"}))
         self._note(job, inbound, "paused")
-        return f"Job {job.id} is paused. What would be due meanwhile does not run."
+        return say("jobs.paused", id=job.id)
 
     async def _resume(self, inbound: Inbound, job: ScheduledJob) -> str:
         moment = job.plan.following(self._clock.now())
         if moment is None:
-            return f"The time of job {job.id} has passed. jobs cancel {job.id} takes it away."
+            return say("jobs.passed", id=job.id)
         await self._book.put(job.model_copy(update={"paused": "", "failures": 0, "next": moment}))
         self._note(job, inbound, "resumed")
-        return f"Job {job.id} goes on: {zones.written(moment, job.plan.where)}."
+        return say("jobs.resumed", id=job.id, time=zones.written(moment, job.plan.where))
 
     # ------------------------------------------------------------ inside
 
@@ -259,11 +259,20 @@ def _attended(inbound: Inbound) -> None:
 def _line(job: ScheduledJob) -> str:
     where, who = job.plan.where, job.user_name or job.user_id
     if job.paused:
-        state = f"paused: {job.paused}"
+        state = say("jobs.state_failed") if job.paused == FAILED else say("jobs.state_paused")
     elif job.open is not None and job.next is None:
-        state = "running"
+        state = say("jobs.state_running")
     else:
-        state = f"next {zones.written(job.next, where)}" if job.next is not None else "due"
-    return (
-        f"{job.id} – {job.plan.told()} ({job.plan.zone}), {state}, for {text.preview(who, 60)}: {title(job)}"
+        due = job.next
+        state = (
+            say("jobs.state_due") if due is None else say("jobs.state_next", time=zones.written(due, where))
+        )
+    return say(
+        "jobs.line",
+        id=job.id,
+        plan=job.plan.told(),
+        zone=job.plan.zone,
+        state=state,
+        who=text.preview(who, 60),
+        title=title(job),
     )

@@ -14,6 +14,7 @@ from bot.contracts.tasks import TaskEvent
 from bot.gateway.live.partial_markdown import beginning, has_begun
 from bot.gateway.live.progress_view import ProgressState
 from bot.gateway.outbox.worker import SETTLE_SECONDS, OutboxWorker
+from bot.words import say
 
 PLAIN = LiveForm()
 
@@ -122,10 +123,6 @@ class LiveMessage:
 
 GOES_ON = " …"
 """Behind the words of an answer that is not complete."""
-INTERRUPTED = "\n\n(interrupted)"
-"""Behind those of one that never will be."""
-SUPERSEDED = "(The answer ends above.)"
-"""In the place of what was shown of an answer and is no part of it."""
 SENTENCE_SECONDS = 5.0
 """So long the first sentence of an answer is waited for before anything of it is shown."""
 DRAFT_SECONDS = 20.0
@@ -237,9 +234,9 @@ class Previews:
         for message in preview.messages:
             words = message.words.removesuffix(GOES_ON)
             if preview.superseded:
-                await message.last(SUPERSEDED)
+                await message.last(say("turn.superseded"))
             elif message is preview.messages[-1]:
-                await message.last(words + INTERRUPTED)
+                await message.last(f"{words}\n\n{say('turn.interrupted')}")
             else:
                 await message.last(words)
 

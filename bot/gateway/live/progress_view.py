@@ -10,6 +10,7 @@ from typing import Literal
 from bot import text
 from bot.contracts.outbound import Card, CardState
 from bot.contracts.tasks import TaskEvent
+from bot.words import say
 
 State = Literal["waiting", "running", "done", "failed", "stopped"]
 
@@ -108,8 +109,10 @@ class ProgressState:
             self._count(event.tool, event.seconds)
             work.note = event.tool
         elif event.kind == "model":
-            most = f" of at most {event.most_calls}" if event.most_calls else ""
-            work.note = f"step {event.totals.model_calls}{most}"
+            step, most = event.totals.model_calls, event.most_calls
+            work.note = (
+                say("progress.step_of", step=step, most=most) if most else say("progress.step", step=step)
+            )
         elif event.kind in {"ended", "failed"}:
             self._end(work, event.at, "done" if event.kind == "ended" else "failed", event.error)
 
@@ -188,7 +191,7 @@ class ProgressState:
             f"**{title}** · {_clock(figures.elapsed)}",
             f"{_bar(figures)} {_percent(figures)} %",
             *(_line(work, now) for work in works),
-            *([f"and {hidden} more"] if hidden else []),
+            *([say("progress.more", count=hidden)] if hidden else []),
             *filter(None, [_rates(figures), self._by_tool()]),
         ]
         cards = tuple(
@@ -208,18 +211,15 @@ class ProgressState:
     def _by_tool(self) -> str:
         most = sorted(self._tools.items(), key=lambda item: (-item[1].calls, item[0]))[:TOOLS]
         named = [f"{_plain(tool)} {one.calls} × {one.seconds / one.calls:.1f} s" for tool, one in most]
-        return f"Tools: {', '.join(named)}" if named else ""
+        return say("progress.tools", tools=", ".join(named)) if named else ""
 
 
 def _title(figures: ProgressTotals) -> str:
     over = figures.done + figures.failed + figures.stopped
-    if over == figures.total:
-        verb, count = "Done", figures.done
-    else:
-        verb, count = "Working", figures.done
-    words = [f"{verb}: {count} of {figures.total}"]
+    key = "progress.done" if over == figures.total else "progress.working"
+    words = [say(key, done=figures.done, total=figures.total)]
     words += [
-        f"{number} {name}"
+        say(f"progress.{name}", count=number)
         for number, name in ((figures.failed, "failed"), (figures.stopped, "stopped"))
         if number
     ]
@@ -249,7 +249,7 @@ def _line(work: Work, now: float) -> str:
 def _detail(work: Work, now: float) -> str:
     words: list[str] = [_clock(work.seconds(now))] if work.began is not None else []
     if work.state == "waiting":
-        words.append("waits")
+        words.append(say("progress.waits"))
     if work.note:
         words.append(text.preview(work.note, 2 * LABEL))
     return " · ".join(words)
@@ -257,9 +257,9 @@ def _detail(work: Work, now: float) -> str:
 
 def _rates(figures: ProgressTotals) -> str:
     words: Iterable[str | None] = (
-        f"{_clock(figures.average)} each" if figures.average is not None else None,
-        f"{figures.rate:.1f} a minute" if figures.rate is not None else None,
-        f"about {_clock(figures.left)} left" if figures.left is not None else None,
+        say("progress.each", time=_clock(figures.average)) if figures.average is not None else None,
+        say("progress.rate", rate=figures.rate) if figures.rate is not None else None,
+        say("progress.left", time=_clock(figures.left)) if figures.left is not None else None,
     )
     return ", ".join(filter(None, words))
 

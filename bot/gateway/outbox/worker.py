@@ -24,9 +24,13 @@ from bot.contracts.outbound import Address, LiveForm, Outbound, OutboundKind, Ou
 from bot.gateway.outbox.rate_limit import MAX_WAIT, UNSAID, RateLimiter
 from bot.system import JumpSafeClock
 from bot.telemetry.context import turn_scope
+from bot.words import language, say, speaking
 
-REPEATED = "(I am not sure that this has arrived, so here it is, perhaps again.)\n\n"
-"""Goes before the words of a row that repeats another one."""
+
+def repeated(row: OutboxRow) -> str:
+    """What goes before the words of a row that repeats another one."""
+    with speaking(row.language):
+        return f"{say('delivery.repeated')}\n\n"
 
 
 def in_order(rows: Iterable[OutboxRow], kind: str = "reply") -> list[OutboxRow]:
@@ -475,7 +479,16 @@ class OutboxWorker:
     def row(self, to: Address, text: str, kind: OutboundKind) -> OutboxRow:
         """A new row, not written yet."""
         now = self._clock.now()
-        return OutboxRow(self._ids.ulid(), to.request_id, to.chat_key, to.target, text, kind, created_at=now)
+        return OutboxRow(
+            self._ids.ulid(),
+            to.request_id,
+            to.chat_key,
+            to.target,
+            text,
+            kind,
+            created_at=now,
+            language=language(),
+        )
 
     def _put(self, batch: Batch, wait: float = 0.0) -> None:
         self._batches.add(batch)
@@ -784,17 +797,19 @@ class OutboxWorker:
     async def _repeat(self, batch: Batch) -> None:
         """Send the same words once more, which say so: so they are neither lost nor doubled in silence."""
         lost = batch.rows.popleft()
+        before = repeated(lost)
         repeats = [
             replace(
-                self.row(batch.to, part.removeprefix(REPEATED), lost.kind),
+                self.row(batch.to, part.removeprefix(before), lost.kind),
                 repeat_of=lost.id,
                 # Where its turn may be over, nobody looks for what was not put off.
                 not_before=None if lost.not_before is None else self._clock.now(),
                 step_id=lost.step_id,
                 buttons=lost.buttons,
+                language=lost.language,
             )
             # A message is cut in its second half: behind the sentence each part fits.
-            for part in self._channels[batch.to.channel].split(REPEATED + lost.text)
+            for part in self._channels[batch.to.channel].split(before + lost.text)
         ]
         batch.rows.extendleft(reversed(repeats))
         await asyncio.gather(self._journal.post.put_outbox(repeats), self._update(lost.lose("uncertain")))
@@ -1037,7 +1052,7 @@ def _stopped(row: OutboxRow) -> OutboxRow:
 
 
 def _message(row: OutboxRow, target: Mapping[str, str]) -> Outbound:
-    words = row.text if row.repeat_of is None else REPEATED + row.text
+    words = row.text if row.repeat_of is None else repeated(row) + row.text
     return Outbound(
         row.id,
         row.request_id,
@@ -1047,6 +1062,7 @@ def _message(row: OutboxRow, target: Mapping[str, str]) -> Outbound:
         row.kind,
         repeat_of=row.repeat_of,
         buttons=row.buttons,
+        language=row.language,
     )
 
 

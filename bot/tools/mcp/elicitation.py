@@ -14,6 +14,7 @@ from bot.contracts.base import Json
 from bot.contracts.questions import Answer, Question, Questions
 from bot.tools.context import ToolExecutionContext, current
 from bot.tools.mcp import definitions
+from bot.words import language, say, speaking
 
 if TYPE_CHECKING:
     from mcp_types import ElicitResult
@@ -39,6 +40,7 @@ class _Call:
     turn: ToolExecutionContext
     limit: asyncio.Timeout
     seconds: float
+    language: str
     waits: set[asyncio.Task[Answer]] = field(default_factory=set)
 
 
@@ -58,7 +60,7 @@ class Elicitations:
         except errors.ToolError:
             yield
             return
-        call = _Call(tool, turn, limit, seconds)
+        call = _Call(tool, turn, limit, seconds, language())
         self._calls.append(call)
         try:
             yield
@@ -91,8 +93,10 @@ class Elicitations:
     async def _field(self, call: _Call, message: str, name: str, one: Json) -> Any:
         """The person's answer to one field; None where no answer fits."""
         for number in range(TRIES):
-            again = "That does not fit. " if number else ""
-            answer = await self._ask(call, again + self._question(call.tool, message, name, one))
+            with speaking(call.language):
+                again = [say("question.again")] if number else []
+                question = " ".join([*again, self._question(call.tool, message, name, one)])
+            answer = await self._ask(call, question)
             words = answer.words.strip()
             if answer.ended != "answered" or words.casefold() in SKIP:
                 return None
@@ -122,9 +126,8 @@ class Elicitations:
         )
         wanted = f"{definitions.line(name, 80)}: " if name else ""
         return (
-            f"The tool {definitions.line(tool, 80)} of the MCP server {self._server} asks: “{said}”\n"
-            f"{wanted}{f'{about}, ' if about else ''}{kind(one)}.\n\n"
-            "Your next message is the answer; skip answers nothing. Send no passwords or keys this way."
+            f"{say('question.asks', tool=definitions.line(tool, 80), server=self._server, words=said)}\n"
+            f"{wanted}{f'{about}, ' if about else ''}{kind(one)}.\n\n{say('question.how')}"
         )
 
 
@@ -134,9 +137,9 @@ def kind(one: Json) -> str:
         shown = ", ".join(
             f"{number}. {definitions.line(label, 80)}" for number, (label, _) in enumerate(choices[:20], 1)
         )
-        return f"one of {shown}"
-    kinds = {"boolean": "yes or no", "integer": "a whole number", "number": "a number"}
-    return kinds.get(str(one.get("type")), "some words")
+        return say("question.one_of", choices=shown)
+    wanted = str(one.get("type"))
+    return say(f"question.{wanted if wanted in {'boolean', 'integer', 'number'} else 'text'}")
 
 
 def read(one: Json, words: str) -> Any:

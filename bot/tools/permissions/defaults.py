@@ -59,6 +59,9 @@ confirms the call.
 TAINTED = "text from the web, a server, a file or people without rights is in view"
 INSTRUCTS = "it changes what I am told to do"
 READ = "text of the project's files is in view"
+WANTED = "it needs an approval"
+BY_RULE = "a rule of this installation wants it approved"
+DOUBTED = "a rule that forbids something cannot judge it"
 _HARMFUL: frozenset[Effect] = frozenset({"run", "write", "network"})
 _CHANGES: frozenset[Effect] = frozenset({"run", "write"})
 _OF_THE_PROJECT = frozenset({"path", "tree", "command"})
@@ -71,7 +74,7 @@ def decided(call: Call, now: PolicyContext) -> Decision:
     """The default: what reads, and what is named in `OPEN`, is allowed; everything else is asked for."""
     reads = call.effects == READS and not call.tool.startswith(MCP)
     if not reads and call.tool not in OPEN:
-        return Decision("ask", "default", "it needs an approval")
+        return Decision("ask", "default", WANTED)
     if taints(call, now, Taint.WORKSPACE):
         why, own = TAINTED if now.taint == Taint.FOREIGN else READ, call.tool in OWN
         # Their own chats are theirs to bring along.

@@ -96,16 +96,13 @@ class Rules:
             return Decision("deny", "protected", closed)
         given = [rule for rule in tool["allow"] if rule.answer(call, asked, subject, now) == "yes"]
         if doubt is not None:
-            return Decision(
-                "ask", "rule", "a rule that forbids something cannot judge it", f"deny {doubt.text}"
-            )
+            return Decision("ask", "rule", defaults.DOUBTED, f"deny {doubt.text}")
         if given and (why := defaults.instructs(call, asked)) and not any(rule.trusted for rule in given):
             # Not theirs to press either: what is written there speaks to everybody, operators too.
             return Decision("ask", "default", why, f"allow {given[0].text}")
         for rule in tool["ask"]:
             if rule.answer(call, asked, subject, now) != "no":
-                reason = "a rule of this installation wants it approved"
-                return Decision("ask", "rule", reason, f"ask {rule.text}", granted=bool(given))
+                return Decision("ask", "rule", defaults.BY_RULE, f"ask {rule.text}", granted=bool(given))
         return _given(call, given, now) if given else defaults.decided(call, now)
 
     def _of(self, name: str) -> _Compiled:

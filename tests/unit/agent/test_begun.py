@@ -247,7 +247,7 @@ async def test_nor_is_it_told_once_more_why_it_got_no_answer(bench: Bench) -> No
     (joined,) = late
     request = ask(bench, arrivals=Added(each(late)))
     bench.model.answers += [reply(tool_use("press")), errors.Overloaded("529")]
-    assert (await bench.pool.run(request)).notice == errors.Overloaded.person
+    assert (await bench.pool.run(request)).notice == errors.Overloaded().person
     bench.restart()
     outcome = await bench.pool.run(TurnRequest(joined.request_id, KEY, inbound=joined, reply=bench.chat))
     assert (outcome.status, outcome.notice, bench.chat.seen) == ("failed", None, [])

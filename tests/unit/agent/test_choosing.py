@@ -104,8 +104,8 @@ async def test_a_model_that_the_provider_does_not_have_is_given_up_and_the_perso
     outcome = await bench.say("two")
     assert outcome.status == "failed"
     assert outcome.notice == (
-        "The provider does not have the model “claude-none”, which was chosen for this chat. From now on scripted answers "
-        "here again. Please send your last message once more."
+        "The model “claude-none” doesn't exist any more. From now on scripted answers here again. "
+        "Please send your last message once more."
     )
     bench.restart()
     await say(bench, "two, again")
@@ -113,7 +113,7 @@ async def test_a_model_that_the_provider_does_not_have_is_given_up_and_the_perso
     assert "two" in [w for m in bench.sent for w in words(m)], "what was said is kept"
     bench.model.answers += [errors.ModelUnknown()]
     outcome = await bench.say("three")
-    assert outcome.notice == errors.ModelUnknown.person, (
+    assert outcome.notice == errors.ModelUnknown().person, (
         "the model of ship.json is not for the person to mend"
     )
 

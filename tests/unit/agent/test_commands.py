@@ -103,9 +103,8 @@ async def test_people_see_what_is_kept_without_secrets_and_not_all_of_it(bench: 
     bench.model.answers.extend([reply(tool_use("skills_list")), reply(text("答え"))])
     await bench.say(f"mein {SECRET} 👩‍👩‍👧")
     shown = await bench.pool.history(KEY)
-    assert shown.splitlines()[0] == "Person: mein [redacted] 👩‍👩‍👧"
-    assert "I use skills_list: {}" in shown
-    assert "\nResult: " in shown
+    assert shown.splitlines()[0] == "You: mein [redacted] 👩‍👩‍👧"
+    assert "skills_list" not in shown
     assert shown.endswith("I: 答え")
     bench.model.answers.append(reply(text("a" * 1_800 + SECRET + "b" * 3_000)))
     await bench.say("and long")

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.agent import turn as turns
 from bot.agent.continuing import ANSWER, GO_ON, joined, overlap
 from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelFacts, ModelReply
 from bot.testing.model import reply, text, tool_use
+from bot.words import say
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.test_stop import after_restart, history
 from tests.unit.agent.test_turn import Press
@@ -68,7 +68,7 @@ class TestText:
     async def test_after_three_continuations_the_answer_says_that_it_is_cut(self, bench: Bench) -> None:
         bench.model.answers += [piece(f"{n} ") for n in range(9)]
         await bench.say("count")
-        assert bench.chat.seen == ["0 1 2 3" + turns.TRUNCATED]
+        assert bench.chat.seen == ["0 1 2 3" + f"\n\n{say('turn.truncated')}"]
         assert len(bench.model.requests) == 4
         warned = [entry for entry in bench.log.of("continue") if entry.level == "warn"]
         assert [entry.details["number"] for entry in warned] == [1, 2, 3]
@@ -128,7 +128,7 @@ class TestText:
         bench.model.answers += [piece("The first half"), *[failure] * 9]
         outcome = await bench.say("tell me")
         assert outcome.status == "done"
-        assert bench.chat.seen == ["The first half" + turns.BROKEN_OFF]
+        assert bench.chat.seen == ["The first half" + f"\n\n{say('turn.broken_off')}"]
         bench.model.answers.clear()
         await bench.say("and now?")
         assert bench.chat.seen[-1] == "echo: and now?"
@@ -136,7 +136,7 @@ class TestText:
     async def test_a_refusal_of_the_continuation_withdraws_the_turn(self, bench: Bench) -> None:
         bench.model.answers += [piece("The first half"), reply(stop_reason="refusal")]
         outcome = await bench.say("tell me")
-        assert outcome.notice == turns.REFUSED
+        assert outcome.notice == say("turn.declined")
         assert "first half" not in history(bench)
 
     async def test_text_after_a_message_that_promised_more_is_gone_on_with(self, bench: Bench) -> None:
@@ -191,7 +191,7 @@ class TestACrash:
         asked = len(bench.model.requests)
         bench.model.answers += [piece("3 "), piece("4 ")]
         await self.turn(bench)
-        assert bench.chat.seen == ["0 1 2 3" + turns.TRUNCATED]
+        assert bench.chat.seen == ["0 1 2 3" + f"\n\n{say('turn.truncated')}"]
         assert len(bench.model.requests) == asked + 1
 
     async def test_a_silent_end_is_not_asked_for_again(self, bench: Bench) -> None:
@@ -236,14 +236,14 @@ class TestToolsAndThinking:
     async def test_endless_thinking_ends_with_the_truth(self, bench: Bench) -> None:
         bench.model.answers += [reply(THINKING, stop_reason="max_tokens")] * 9
         outcome = await bench.say("think")
-        assert outcome.notice == turns.TOO_MANY_CUTS
+        assert outcome.notice == say("turn.too_many_cuts")
         assert limits(bench) == [8_192, 16_384, 32_768]
 
     async def test_thinking_that_fills_all_there_is_is_not_asked_for_again(self, bench: Bench) -> None:
         bench.model.known = ModelFacts(max_output=8_192)
         await bench.deps.models.windows.ask(bench.model, "scripted")
         bench.model.answers += [reply(THINKING, stop_reason="max_tokens")] * 9
-        assert (await bench.say("think")).notice == turns.TOO_MANY_CUTS
+        assert (await bench.say("think")).notice == say("turn.too_many_cuts")
         assert len(bench.model.requests) == 1
 
 
@@ -279,7 +279,7 @@ class TestOtherEnds:
         asked = len(bench.model.requests)
         bench.model.answers += [reply(stop_reason="model_context_window_exceeded")] * 9
         outcome = await bench.say("now")
-        assert outcome.notice == turns.TOO_MANY_CUTS
+        assert outcome.notice == say("turn.too_many_cuts")
         assert len(bench.model.requests) - asked <= 4
 
     async def test_silence_after_tools_is_asked_about_once(self, bench: Bench) -> None:
@@ -297,7 +297,7 @@ class TestOtherEnds:
     async def test_silence_that_lasts_is_told_as_it_is(self, bench: Bench) -> None:
         bench.model.answers += [reply(tool_use("skills_list")), reply(), reply()]
         outcome = await bench.say("which skills?")
-        assert outcome.notice == turns.NOTHING_TO_SAY
+        assert outcome.notice == say("turn.nothing_to_say")
         assert len(bench.model.requests) == 3
 
     async def test_a_paused_answer_is_sent_back_unchanged(self, bench: Bench) -> None:
@@ -325,7 +325,7 @@ class TestOtherEnds:
         await bench.say("hello")
         assert bench.chat.seen == ["Well."]
         bench.model.answers += [reply(stop_reason=reason)]
-        assert (await bench.say("hello")).notice == turns.NOTHING_TO_SAY
+        assert (await bench.say("hello")).notice == say("turn.nothing_to_say")
 
 
 class TestTheJoint:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bot.agent.runtime import BROKEN
 from bot.agent.turn import MAX_STEPS
 from bot.contracts.base import Json
 from bot.llm.client import AnthropicModel, Timeouts
@@ -22,9 +21,12 @@ from bot.testing.anthropic import KEY as API_KEY
 from bot.testing.anthropic import AnthropicServer
 from bot.testing.anthropic_script import Answer, error, reply, text, thinking, tool_use
 from bot.testing.clock import FakeClock
+from bot.words import say
 from tests.shares import one_in
 from tests.unit.agent.conftest import Bench
 from tests.unit.agent.test_turn import Press
+
+BROKEN = say("errors.any")
 
 Fault = Callable[[], Answer]
 

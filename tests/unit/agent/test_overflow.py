@@ -127,7 +127,7 @@ async def test_four_requests_are_the_most_whatever_there_is_to_give_up(
 
     bench.model.answers += [never] * 20
     outcome = await bench.say("what was it?")
-    assert outcome.notice in {HistoryCleared.person, TurnTooLarge.person}
+    assert outcome.notice in {HistoryCleared().person, TurnTooLarge().person}
     tried = bench.model.requests[asked:]
     assert 2 <= len(tried) <= 4
     sizes = [Estimator().request(request) for request in tried]

@@ -64,7 +64,7 @@ async def test_after_three_halvings_the_store_of_this_chat_is_cleared_and_the_pe
     asked = len(bench.model.requests)
     bench.model.answers += [errors.ContextOverflow("too long", status=400)] * 9
     outcome = await bench.say("now")
-    assert (outcome.status, outcome.notice) == ("failed", HistoryCleared.person)
+    assert (outcome.status, outcome.notice) == ("failed", HistoryCleared().person)
     assert len(bench.model.requests) - asked == 4
     bench.model.answers.clear()
     await bench.say("fresh")
@@ -99,7 +99,7 @@ async def test_a_message_that_is_too_large_by_itself_never_costs_history(bench: 
     await fill(bench, 3)
     bench.model.answers += [window(2_000, numbers=numbers)] * 9
     outcome = await bench.say("z" * 20_000)
-    assert outcome.notice == TurnTooLarge.person
+    assert outcome.notice == TurnTooLarge().person
     bench.model.answers.clear()
     await bench.say("again")
     assert "question 0" in json.dumps(bench.sent)
@@ -179,7 +179,7 @@ async def test_a_short_history_is_halved_too_and_the_person_told_the_truth_when_
     asked = len(bench.model.requests)
     bench.model.answers += [_overflow(**numbers)] * 9
     outcome = await bench.say("now")
-    assert outcome.notice == HistoryCleared.person
+    assert outcome.notice == HistoryCleared().person
     assert [len(request.messages) for request in bench.model.requests[asked:]] == [5, 3, 1]
 
 

@@ -10,11 +10,13 @@ import pytest
 
 from bot import errors
 from bot.agent.continuing import GO_ON
-from bot.agent.turn import NOTHING_TO_SAY
 from bot.contracts.agent import TurnRequest
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.testing.model import reply, text, tool_use
+from bot.words import say
 from tests.unit.agent.conftest import KEY, Bench
+
+NOTHING_TO_SAY = say("turn.nothing_to_say")
 
 SEARCH = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}
 FOUND = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []}
@@ -51,7 +53,7 @@ async def test_pauses_and_the_length_limit_cost_three_more_requests_together(ben
     ]
     await bench.say("hello")
     assert len(bench.model.requests) == 4
-    assert bench.chat.seen[0].startswith("0 1 2 3\n\n(truncated")
+    assert bench.chat.seen[0].startswith("0 1 2 3\n\n(cut off")
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from bot.agent import turn as turns
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import StepRecord
 from bot.contracts.model import ModelReply
 from bot.contracts.transcript import TranscriptLine
 from bot.testing.model import reply, text, tool_use
+from bot.words import say
 from tests.unit.agent.conftest import KEY, Added, Bench, Chat, Written, each, said, words
 from tests.unit.agent.test_turn import Press
 
@@ -326,7 +326,7 @@ async def test_a_refusal_is_not_asked_for_again(bench: Bench) -> None:
         StepRecord(request.request_id, "m", "model", "scripted", 1.0, 2.0, refused)
     )
     asked = len(bench.model.requests)
-    assert (await bench.pool.run(request)).notice == turns.REFUSED
+    assert (await bench.pool.run(request)).notice == say("turn.declined")
     assert len(bench.model.requests) == asked
 
 

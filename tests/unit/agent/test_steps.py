@@ -156,7 +156,7 @@ class TestAJournalThatCannotWrite:
 
         monkeypatch.setattr(bench.journal, "steps", unreadable)
         outcome = await bench.pool.run(request)
-        assert (outcome.status, outcome.notice) == ("failed", errors.StorageError.person)
+        assert (outcome.status, outcome.notice) == ("failed", errors.StorageError().person)
         assert press.pressed == 1
         assert (await bench.say("and on")).status == "done"
 

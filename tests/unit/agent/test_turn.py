@@ -11,7 +11,6 @@ import pytest
 from pydantic import BaseModel
 
 from bot import errors
-from bot.agent import turn as turns
 from bot.agent.partial import Partial
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.base import Json
@@ -20,6 +19,7 @@ from bot.contracts.model import ModelReply, TextDelta
 from bot.contracts.outbound import Sent
 from bot.contracts.tools import Effect
 from bot.testing.model import reply, text, tool_use
+from bot.words import say
 from tests.unit.agent.conftest import KEY, Added, Bench, Chat, Watched, each, words
 
 
@@ -164,7 +164,7 @@ async def test_who_promises_more_works_on_and_falls_silent_is_asked_for_it_once(
     assert (await bench.say("hello")).delivered == 2
     assert bench.chat.seen == ["I look.", "四十二"]
     bench.model.answers += [*begins, reply(), reply()]
-    assert (await bench.say("and now?")).notice == turns.NOTHING_TO_SAY
+    assert (await bench.say("and now?")).notice == say("turn.nothing_to_say")
 
 
 @pytest.mark.parametrize(("more", "seen"), [(False, []), (True, ["The rest."])])
@@ -246,15 +246,15 @@ async def test_an_empty_chat_send_is_an_error_that_the_model_sees(bench: Bench) 
 async def test_an_empty_answer_becomes_an_honest_line_that_the_model_never_sees(bench: Bench) -> None:
     bench.model.answers += [reply()]
     outcome = await bench.say("hello")
-    assert outcome.notice == turns.NOTHING_TO_SAY
+    assert outcome.notice == say("turn.nothing_to_say")
     await bench.say("again")
-    assert turns.NOTHING_TO_SAY not in json.dumps(bench.sent)
+    assert say("turn.nothing_to_say") not in json.dumps(bench.sent)
 
 
 async def test_a_cut_answer_says_that_it_is_cut(bench: Bench) -> None:
     bench.model.answers += [reply(text(f"{n} "), stop_reason="max_tokens") for n in range(4)]
     await bench.say("hello")
-    assert bench.chat.seen == ["0 1 2 3" + turns.TRUNCATED]
+    assert bench.chat.seen == ["0 1 2 3" + f"\n\n{say('turn.truncated')}"]
 
 
 async def test_a_cut_tool_call_is_never_executed_and_the_turn_ends_after_three(bench: Bench) -> None:
@@ -265,7 +265,7 @@ async def test_a_cut_tool_call_is_never_executed_and_the_turn_ends_after_three(b
         bench.model.answers.append(reply(call, stop_reason="max_tokens", cut=[call["id"]]))
     outcome = await bench.say("hello")
     assert press.pressed == 0
-    assert outcome.notice == turns.TOO_MANY_CUTS
+    assert outcome.notice == say("turn.too_many_cuts")
     await bench.say("again")
     assert "not executed" in json.dumps(bench.sent)
 
@@ -274,7 +274,7 @@ async def test_a_refusal_is_told_and_the_turn_leaves_the_history(bench: Bench) -
     await bench.say("one")
     bench.model.answers += [reply(text("I can"), stop_reason="refusal")]
     outcome = await bench.say("something bad")
-    assert (outcome.status, outcome.notice) == ("failed", turns.REFUSED)
+    assert (outcome.status, outcome.notice) == ("failed", say("turn.declined"))
     await bench.say("two")
     assert "something bad" not in json.dumps(bench.sent)
 
@@ -299,7 +299,7 @@ async def test_a_model_failure_is_told_plainly_and_the_message_stays_in_the_hist
     bench.model.answers += [errors.Overloaded("529 overloaded req_1")]
     outcome = await bench.say("important")
     assert outcome.status == "failed"
-    assert outcome.notice == errors.Overloaded.person
+    assert outcome.notice == errors.Overloaded().person
     await bench.say("and now?")
     assert words(bench.sent[0]) == ["important"]
     assert outcome.notice not in json.dumps(bench.sent)
@@ -323,7 +323,7 @@ async def test_a_model_that_fails_when_something_else_was_left_to_do_is_told(ben
     for answer, more in ((both, []), (alone, [joined])):
         bench.model.answers += [answer, errors.Overloaded("529")]
         outcome = await bench.say("go", arrivals=Added(each(more)))
-        assert outcome.notice == errors.Overloaded.person
+        assert outcome.notice == errors.Overloaded().person
 
 
 async def test_an_unforeseen_error_does_not_end_the_chat(bench: Bench) -> None:
@@ -502,13 +502,13 @@ async def test_what_is_said_beside_a_call_of_a_turn_that_ends_silent_is_neither_
 
 async def test_an_answer_that_did_not_fit_is_no_silence(bench: Bench) -> None:
     bench.model.answers += [reply(stop_reason="max_tokens")] * 9
-    assert (await overheard(bench)).notice == turns.TOO_MANY_CUTS
+    assert (await overheard(bench)).notice == say("turn.too_many_cuts")
 
 
 async def test_where_they_were_said_to_it_silence_is_no_answer(bench: Bench) -> None:
     bench.model.answers.append(reply(text("[silent]")))
     outcome = await overheard(bench, quiet=False)
-    assert (outcome.notice, bench.chat.seen) == (turns.NOTHING_TO_SAY, [])
+    assert (outcome.notice, bench.chat.seen) == (say("turn.nothing_to_say"), [])
     assert "[silent]" not in str(bench.sent[0]["content"])
     bench.model.answers += [reply(tool_use("chat_send", text="[silent]")), reply(text("Here I am."))]
     outcome = await overheard(bench, quiet=False)

@@ -153,7 +153,7 @@ async def test_a_message_that_cannot_be_stored_is_refused_in_a_sentence(
 ) -> None:
     intake.failure = errors.StorageError("ENOSPC on /secret/place")
     answer = await terminal.ask(_message("hello"), "ok", "error")
-    assert answer == {"error": errors.StorageError.person, "id": "m1"}
+    assert answer == {"error": errors.StorageError().person, "id": "m1"}
 
 
 @pytest.mark.parametrize(

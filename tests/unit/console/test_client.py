@@ -146,7 +146,7 @@ async def test_a_message_that_is_not_taken_in_is_said_and_fails_the_run(
     intake.failure = errors.StorageError()
     out = io.StringIO()
     assert await client.converse(home, stdin=io.StringIO("one\ntwo\n"), stdout=out, quiet=0.01) == 1
-    assert out.getvalue() == f"{errors.StorageError.person}\n" * 2
+    assert out.getvalue() == f"{errors.StorageError().person}\n" * 2
 
 
 async def test_a_message_too_long_for_the_line_is_refused_before_it_is_sent(

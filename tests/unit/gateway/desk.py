@@ -49,7 +49,7 @@ class Desk(Bench):
                 tool="run_shell",
                 fingerprint=self.name,
                 shown="run_shell\ncommand: make ``` x",
-                why="it needs an approval",
+                why="default",
                 rule="ask run_shell",
                 channel=request.inbound.channel,
                 user_id=request.inbound.user_id,

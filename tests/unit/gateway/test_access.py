@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.gateway import admissions
 from bot.gateway.access import Access, Memberships, Verdict
 from bot.testing.log import MemoryLog
+from bot.words import say
 from tests.unit.gateway.conftest import Bench, manifest
 
 
@@ -127,7 +127,7 @@ async def test_a_stranger_is_told_once_that_they_have_to_be_let_in(bench: Bench)
     for _ in range(3):
         await bench.say(**stranger)
     await bench.idle()
-    assert bench.tele.texts == [admissions.STRANGER]
+    assert bench.tele.texts == [say("strangers.hello")]
     assert [asked.user_id for asked in bench.lists.pending()] == ["666"]
     bench.clock.jump(24 * 3600)
     await bench.say(**stranger)

@@ -18,6 +18,7 @@ from bot.contracts.inbound import Command, Inbound
 from bot.contracts.outbound import ONLY_TO, Outbound
 from bot.gateway import admissions
 from bot.system import SystemDisk
+from bot.words import say
 from tests.unit.gateway.conftest import Bench, killed, never
 from tests.unit.gateway.outgoing import until
 
@@ -120,7 +121,7 @@ async def test_not_now_hides_the_request_and_lets_nobody_in(door: Door) -> None:
     assert [one.user_id for one in door.lists.pending()] == ["666"]
     await door.press("deny", name, user="2")
     await until(lambda: len(door.edits) == 2)
-    assert set(door.outcomes()) == {"Not now, said tele:2, 08:00 UTC."}
+    assert set(door.outcomes()) == {"Not now by tele:2, 08:00 UTC."}
     assert door.lists.pending() == []
     assert not await door.say(**EVE)
     door.clock.jump(admissions.EVERY)
@@ -136,8 +137,8 @@ async def test_pressed_twice_or_by_two_it_is_done_once(door: Door) -> None:
     await door.idle()
     assert door.decisions() == [("not now", "tele:1")]
     assert door.lists.allowed("tele") == frozenset()
-    assert set(door.outcomes()) == {"Not now, said tele:1, 08:00 UTC."}
-    assert door.told("2")[-1].startswith("No approval of that name waits.")
+    assert set(door.outcomes()) == {"Not now by tele:1, 08:00 UTC."}
+    assert door.told("2")[-1].startswith("This was already decided")
 
 
 @pytest.mark.parametrize("user", ["77", "666"])
@@ -148,7 +149,7 @@ async def test_only_operators_decide(door: Door, user: str) -> None:
     assert door.lists.allowed("tele") == frozenset()
     assert door.edits == {}
     if user == "77":
-        assert door.told("77") == ["You cannot decide this: an operator has to."]
+        assert door.told("77") == ["Only an operator can decide this."]
 
 
 async def test_where_the_list_cannot_be_written_nothing_is_decided(
@@ -259,8 +260,11 @@ async def test_the_oldest_request_gives_way_and_says_so(door: Door, monkeypatch:
     assert {one.user_id for one in door.lists.pending()} == {"903", "902", "901"}
     assert door.decisions() == [("expired", "")]
     await door.idle()
-    assert door.told("900") == [f"{admissions.STRANGER} {admissions.ASKED}", admissions.EXPIRED]
-    assert admissions.EXPIRED not in door.told("901")
+    assert door.told("900") == [
+        f"{say('strangers.hello')} {say('strangers.asked')}",
+        say("strangers.gave_way"),
+    ]
+    assert say("strangers.gave_way") not in door.told("901")
     door.clock.jump(admissions.EVERY)
     await ask_at_once(door, "900")
     assert {one.user_id for one in door.lists.pending()} == {"900", "903", "902"}
@@ -277,8 +281,8 @@ async def test_in_a_group_the_one_whose_request_gave_way_is_told_alone_or_not_at
     assert door.told("-7") == []
     door.manifests["tele"] = replace(door.manifests["tele"], whispers=True)
     await door.say("hi", user_id="902", addressed="mention", **group)
-    await until(lambda: admissions.EXPIRED in door.told("-7"))
-    (told,) = [one for one in door.tele.sent if one.text == admissions.EXPIRED]
+    await until(lambda: say("strangers.gave_way") in door.told("-7"))
+    (told,) = [one for one in door.tele.sent if one.text == say("strangers.gave_way")]
     assert told.target[ONLY_TO] == "901"
 
 
@@ -287,17 +291,17 @@ async def test_no_other_command_takes_a_request_for_a_call(door: Door) -> None:
     await door.press("approve", "", chat_id="666", chat_key="tele:chat:666")
     await door.idle()
     assert door.lists.allowed("tele") == frozenset()
-    assert "Nothing waits for an approval here." in [one.text for one in door.tele.sent]
+    assert "Nothing waits for a decision here." in [one.text for one in door.tele.sent]
 
 
 async def test_a_stranger_learns_only_that_they_have_to_be_let_in(door: Door) -> None:
     await door.asked()
     await door.idle()
-    assert door.told("666") == [f"{admissions.STRANGER} {admissions.ASKED}"]
+    assert door.told("666") == [f"{say('strangers.hello')} {say('strangers.asked')}"]
 
 
 def welcomes(door: Door) -> list[Outbound]:
-    return [one for one in door.tele.sent if one.text == admissions.ADMITTED]
+    return [one for one in door.tele.sent if one.text == say("strangers.admitted")]
 
 
 async def test_who_is_let_in_hears_it_once_where_they_asked(door: Door) -> None:
@@ -471,7 +475,7 @@ async def test_a_change_that_a_kill_cut_off_is_made_at_the_next_start(tmp_path: 
     await first.idle()
     second = await again(tmp_path, first)
     await until(lambda: len(second.edits) == 2)
-    assert set(second.outcomes()) == {"Not now, said tele:1, 08:00 UTC."}
+    assert set(second.outcomes()) == {"Not now by tele:1, 08:00 UTC."}
     await second.close()
 
 

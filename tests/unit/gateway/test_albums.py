@@ -12,8 +12,8 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Inbound
-from bot.gateway import removals
 from bot.gateway.message_versions import revised
+from bot.words import say
 from tests.unit.gateway.conftest import Bench
 
 
@@ -137,7 +137,7 @@ async def test_what_is_said_of_any_item_takes_the_place_of_the_whole_album_in_th
     await said(bench)
     assert [words for role, words in await bench.lines() if role == "user"] == ["eins\nzwei"]
     await bench.say("/forget", command=Command(name="forget"), answers="b")
-    assert (await said(bench))[-1] == removals.DONE
+    assert (await said(bench))[-1] == say("forget.done")
     assert [role for role, _ in await bench.lines()] == ["assistant"]
     await bench.close()
 

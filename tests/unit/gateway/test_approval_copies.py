@@ -158,7 +158,7 @@ async def test_a_press_on_a_copy_that_does_not_say_how_it_ended_makes_it_say_so(
 async def test_operators_elsewhere_see_where_it_was_asked(desk: Copies) -> None:
     await desk.shown()
     asked = {one.chat_key.chat_id: one.text for one in desk.tele.sent}
-    assert "Asked" not in asked["-100"]
+    assert "\n\nAsked in" not in asked["-100"]
     assert asked["1"].endswith("\n\nAsked in [this conversation](https://tele.test/-100/1).")
     assert asked["1"] == asked["2"]
 
@@ -254,3 +254,23 @@ async def test_while_a_turn_waits_its_session_is_suspended(desk: Copies) -> None
     await desk.say("/stop", user_id="78", command=Command(name="stop"), addressed="command", **GROUP)
     await desk.idle()
     assert "works" not in signs
+
+
+async def test_each_copy_is_asked_and_ends_in_the_language_of_its_reader(desk: Copies) -> None:
+    choosing = Command(name="language", args="zh")
+    await desk.say("/language zh", user_id=OPERATOR, command=choosing, addressed="command")
+    await desk.idle()
+    desk.tele.sent.clear()
+    name = await desk.asked()
+    await until(lambda: len(desk.tele.sent) == PLACES)
+    asked = {one.chat_key.chat_id: one for one in desk.tele.sent}
+    assert asked["1"].text.startswith("77 想让我运行这个。可以吗？")
+    assert "\n\n提问地点：在[这个对话](https://tele.test/-100/" in asked["1"].text
+    assert asked["2"].text.startswith("77 wants me to run this. May I?")
+    assert {chat: one.language for chat, one in asked.items()} == {"1": "zh", "2": "en", "-100": "en"}
+    await until(lambda: len(desk.log.of("delivery")) > PLACES)
+    await approved(desk, name)
+    await until(lambda: len(desk.edits) == PLACES)
+    ends = {one.chat_key.chat_id: one.text.rpartition("\n\n")[2] for one in desk.edits}
+    assert ends["1"] == "✅ tele:1 已允许，08:00 UTC，以后在这个聊天里都允许。"
+    assert ends["2"] == "✅ Allowed by tele:1, 08:00 UTC, in this chat from now on."

@@ -17,6 +17,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
 from bot.gateway import approvals
 from bot.lifecycle import active_chats
+from bot.words import say
 from tests.unit.gateway.desk import GROUP, MEMBER, OPERATOR, STRANGER, Desk
 from tests.unit.gateway.outgoing import until
 
@@ -33,24 +34,23 @@ async def test_an_operator_allows_what_the_chat_was_shown(desk: Desk) -> None:
     name = await desk.asked()
     (question,) = desk.tele.sent
     assert question.kind == "notice"
-    assert "It is for 77: it needs an approval. Rule: ask run_shell." in question.text
+    assert question.text.startswith("77 wants me to run this. May I?")
+    assert "Asked because it needs a yes. Rule: ask run_shell." in question.text
     assert "command: make \\u0060\\u0060\\u0060 x" in question.text
     await desk.press("approve", name[-6:].lower())
     await desk.idle()
     assert desk.ran == [Verdict("approved", "tele:1", "once")]
-    assert sorted(desk.tele.texts[1:]) == ["Approved: run_shell runs now.", "approved"]
+    assert sorted(desk.tele.texts[1:]) == ["approved", "✅ Allowed."]
     assert desk.decisions() == ["approved"]
     assert await desk.lines(ChatKey.parse("tele:chat:-100")) == [("user", "work"), ("assistant", "approved")]
 
 
-async def test_a_name_of_their_own_choice_stands_behind_the_id_and_is_no_formatting(desk: Desk) -> None:
+async def test_a_name_of_their_own_choice_stands_beside_the_id_and_is_no_formatting(desk: Desk) -> None:
     name = "1`*Admin* (telegram:1) https://a.test \u202e\n<@U1>"
     await desk.asked(user_name=name)
     (question,) = desk.tele.sent
-    shown = (
-        "It is for 77 (`1\\u0060*Admin* (telegram:1) https://a.test \\u202e <@U1>`): it needs an approval."
-    )
-    assert shown in question.text
+    shown = "`1\\u0060*Admin* (telegram:1) https://a.test \\u202e <@U1>` (77) wants me to run this."
+    assert question.text.startswith(shown)
 
 
 async def test_operators_are_asked_in_their_own_chats_too(desk: Desk) -> None:
@@ -102,7 +102,7 @@ async def test_nobody_else_decides_and_it_goes_on_waiting(desk: Desk) -> None:
     for user in (MEMBER, "78"):
         for word in ("approve", "deny"):
             await desk.press(word, name, user)
-            await until(lambda: desk.tele.texts[-1] == approvals.NOT_YOURS)
+            await until(lambda: desk.tele.texts[-1] == say("approval.not_yours"))
     await desk.press(
         "approve", f"{name} always", STRANGER, chat_id="99", chat_key="tele:chat:99", chat_type="direct"
     )
@@ -120,9 +120,9 @@ async def test_who_asked_decides_where_a_rule_grants_it_but_not_always(tmp_path:
     await desk.open()
     name = await desk.asked()
     await desk.press("approve", name, "78")
-    await until(lambda: desk.tele.texts[-1] == approvals.NOT_YOURS)
+    await until(lambda: desk.tele.texts[-1] == say("approval.not_yours"))
     await desk.press("approve", f"{name} always", MEMBER)
-    await until(lambda: desk.tele.texts[-1] == approvals.NOT_ALWAYS)
+    await until(lambda: desk.tele.texts[-1] == say("approval.not_always"))
     await desk.press("approve", name, MEMBER)
     await desk.idle()
     assert desk.ran == [Verdict("approved", "tele:77", "once")]
@@ -139,7 +139,7 @@ async def test_a_second_press_has_no_effect(desk: Desk) -> None:
     await desk.idle()
     assert [verdict.ended for verdict in desk.ran] == ["approved"]
     assert sorted(desk.tele.texts[1:]) == sorted(
-        ["Approved: run_shell runs now.", approvals.UNKNOWN, approvals.UNKNOWN, "approved"]
+        ["✅ Allowed.", say("approval.unknown"), say("approval.unknown"), "approved"]
     )
 
 
@@ -234,7 +234,7 @@ async def test_a_turn_that_has_waited_goes_before_others(tmp_path: Path) -> None
     await until(lambda: desk.scheduler.free == 0)
     await desk.say("quick and later", chat_id="1", chat_key="tele:chat:1", user_id="1")
     await desk.press("approve")
-    await until(lambda: desk.tele.texts[-1].startswith("Approved"))
+    await until(lambda: desk.tele.texts[-1].startswith("✅ Allowed"))
     assert not desk.ran
     desk.agent.hold.set()
     await desk.idle()
@@ -263,7 +263,7 @@ async def test_a_stop_ends_it_and_nothing_can_be_allowed_after(desk: Desk) -> No
     await desk.press("approve", name)
     await desk.idle()
     assert not desk.ran
-    assert desk.tele.texts[-1] == approvals.UNKNOWN
+    assert desk.tele.texts[-1] == say("approval.unknown")
     record = await desk.journal.approval(name)
     assert record is not None
     assert record.verdict == Verdict("stopped")
@@ -279,7 +279,7 @@ async def test_after_half_an_hour_it_is_over(desk: Desk) -> None:
     assert desk.ran == [Verdict("expired")]
     await desk.press("approve", name)
     await desk.idle()
-    assert desk.tele.texts[-1] == approvals.UNKNOWN
+    assert desk.tele.texts[-1] == say("approval.unknown")
 
 
 async def test_where_nobody_could_press_nobody_is_asked(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ async def test_commands_without_anything_that_waits(desk: Desk) -> None:
     await desk.press("approve")
     await desk.press("deny", "abcdef")
     await desk.idle()
-    assert desk.tele.texts == [approvals.NOTHING, approvals.UNKNOWN]
+    assert desk.tele.texts == [say("approval.nothing"), say("approval.unknown")]
 
 
 async def test_of_several_the_name_is_asked_for(desk: Desk) -> None:
@@ -346,7 +346,7 @@ async def test_of_several_the_name_is_asked_for(desk: Desk) -> None:
     await desk.clock.advance(approvals.SECONDS)
     await desk.press("deny")
     await desk.idle()
-    assert desk.tele.texts[-1] == approvals.NOTHING
+    assert desk.tele.texts[-1] == say("approval.nothing")
     await desk.journal.settle(f"{name[:-3]}YYY", Verdict("stopped"))
     assert [verdict.ended for verdict in desk.ran] == ["denied"]
     assert await desk.journal.open_approvals() == []
@@ -399,7 +399,7 @@ async def test_without_a_name_the_question_of_a_thread_is_meant_where_it_is_the_
     await desk.press(word, user=MEMBER, **below("2"))
     await until(lambda: len(desk.ran) == 1)
     await desk.press(word, user=MEMBER, **{**direct, "chat_key": f"tele:chat:{MEMBER}:topic:9"})
-    await until(lambda: "Nothing waits for an approval here." in desk.tele.texts)
+    await until(lambda: "Nothing waits for a decision here." in desk.tele.texts)
     await desk.press(word, user=MEMBER, **direct)
     await until(lambda: len(desk.ran) == 2)
     await desk.idle()

@@ -12,6 +12,7 @@ from bot.contracts.approvals import Verdict
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import approvals
+from bot.words import say
 from tests.unit.gateway.conftest import killed, never
 from tests.unit.gateway.desk import GROUP, MEMBER, Desk
 from tests.unit.gateway.outgoing import until
@@ -96,6 +97,6 @@ async def test_a_press_that_a_kill_cut_off_behind_its_decision_is_told_what_it_h
     again = Desk(tmp_path)
     await again.open()
     await again.idle()
-    assert "Approved: run_shell runs now." in again.tele.texts
-    assert approvals.UNKNOWN not in again.tele.texts
+    assert "✅ Allowed." in again.tele.texts
+    assert say("approval.unknown") not in again.tele.texts
     await again.close()

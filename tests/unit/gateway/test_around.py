@@ -15,8 +15,9 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Command, Inbound, Origin, Quoted
 from bot.contracts.provenance import ANYBODYS
 from bot.gateway import heard_messages, removals
-from bot.gateway.reading import FIRST_REST, LONGEST_REST, NO_RIGHT
+from bot.gateway.reading import FIRST_REST, LONGEST_REST
 from bot.journal.personal import of_person
+from bot.words import say
 from tests.unit.gateway.conftest import SECRET, Bench, killed, manifest
 from tests.unit.gateway.outgoing import until
 
@@ -202,7 +203,7 @@ async def test_the_author_may_have_what_was_heard_forgotten(bench: Bench) -> Non
         about: dict[str, Any] = {"command": command, "answers": "31", "addressed": "command"}
         await bench.say("/forget", **GROUP, user_id=user, **about)
         await bench.idle()
-    assert bench.tele.texts == [removals.NOT_YOURS, removals.DONE]
+    assert bench.tele.texts == [say("forget.not_yours"), say("forget.done")]
     assert await mention(bench) == []
 
 
@@ -314,5 +315,5 @@ async def test_a_missing_right_is_told_to_people_once_a_day_over_restarts_too(tm
                 await mention(bench, chat_id=chat, chat_key=f"tele:chat:{chat}", keys=(f"key {next(count)}",))
         said += [one.text for one in bench.tele.sent]
         await bench.close()
-    assert [one.count(NO_RIGHT) for one in said] == [1, 0, 1, 0, 0, 0, 0, 0]
+    assert [one.count(say("turn.unseen")) for one in said] == [1, 0, 1, 0, 0, 0, 0, 0]
     assert said[0].startswith("re: so?\n\n")

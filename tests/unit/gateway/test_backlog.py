@@ -13,7 +13,8 @@ from bot import errors
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import Unfinished
-from bot.gateway import intake, participation, recovery, stops
+from bot.gateway import intake, participation, recovery
+from bot.words import say
 from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.conftest import Bench
 
@@ -137,7 +138,7 @@ async def test_a_stop_reaches_what_waits_in_the_journal_alone(tmp_path: Path) ->
     await bench.say("/stop", **STOP, **chat("a"))
     await bench.tele.until(1)
     await bench.say("after", **chat("a"))
-    assert await emptied(bench) == [stops.STOPPED, "after"]
+    assert await emptied(bench) == [say("stop.stopped"), "after"]
     await bench.close()
 
 

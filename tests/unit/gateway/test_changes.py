@@ -49,7 +49,7 @@ async def test_an_edit_before_the_turn_replaces_what_the_message_says(bench: Ben
     await bench.say("the 你好", message_id="m", kind="edit", attachments=(Attachment(kind="photo"),))
     await freed(bench)
     assert bench.tele.texts[0] == "re: busy"
-    assert bench.tele.texts[1].startswith("re: the 你好\n\n(I cannot open photos")
+    assert bench.tele.texts[1].startswith("re: the 你好\n\nI couldn't look at the photo you sent.")
     assert await outcomes(bench, "m") == ["answered", "merged"]
     assert (await bench.journal.about(ChatKey.parse("tele:chat:77"), "m"))[0].inbound.text == "the 你好"
     assert [text for _, text in await bench.lines()][:2] == ["busy", "the 你好"]

@@ -35,10 +35,12 @@ async def test_a_person_sees_what_the_conversation_has_come_to(bench: Bench) -> 
     )
     await bench.say("/stats", **command("stats"))
     (said,) = await bench.tele.until(1)
-    assert said == (
-        "1 turn so far, 3 questions to the model. It has read 10,000 tokens, 90% of that from its cache, and written "
-        "1,250. Cost: $0.13, and 1 question whose price I do not know.\nIn mind: 4 messages, about 8,000 tokens, of "
-        "which 5,000 are masked. What I see of our conversation was rewritten 2 times."
+    short = "1 answer so far, $0.13 and 1 request whose price I don't know."
+    assert said == short
+    await bench.say("/stats", user_id="1", **command("stats"))
+    assert (await bench.tele.until(2))[1] == (
+        f"{short}\n3 requests to the model: 10,000 tokens read, 90% of that from its cache; 1,250 written.\n"
+        "In view: 4 messages, about 8,000 tokens, 5,000 of them masked. Rewritten 2 ×."
     )
 
 
@@ -57,7 +59,7 @@ async def test_a_person_sees_what_is_kept_and_is_told_what_was_taken_back(bench:
     await bench.say("/undo", **command("undo"))
     kept, undone = await bench.tele.until(2)
     assert kept == "Person: 你好\nI: こんにちは"
-    assert "forgotten the message “das Budget für 東京”" in undone
+    assert undone.startswith("Undone: “das Budget für 東京” and my answer")
     assert bench.agent.undone == [ChatKey.parse("tele:chat:77")]
     assert bench.agent.requests == []
 
@@ -70,12 +72,12 @@ async def test_a_person_chooses_among_the_conversations_of_this_chat(bench: Benc
     ]
     await bench.say("/resume", **command("resume"))
     none, listed = await bench.tele.until(2)
-    assert "no conversation" in none
+    assert "no earlier conversation" in none
     assert listed == (
         "Conversations of this chat, the last one first:\n"
-        "K7QZ – 2023-11-14 22:13 UTC, 1 message, where we are: “das Budget für 東京”\n"
+        "K7QZ – 2023-11-14 22:13 UTC, 1 message (this one): “das Budget für 東京”\n"
         "9XWM – 2023-07-22 04:26 UTC, 1,240 messages\n"
-        "/resume and the id of one returns to it."
+        "/resume and an id goes back to that one."
     )
     assert bench.agent.branched == []
 
@@ -90,7 +92,8 @@ async def test_a_person_goes_back_to_a_conversation_by_its_id(bench: Bench) -> N
         await bench.say("/resume 9xwm", **command("resume", args="9xwm"))
     done, here, ambiguous, unknown = await bench.tele.until(4)
     assert bench.agent.branched[0] == (ChatKey.parse("tele:chat:77"), "9xwm")
-    assert "back in conversation 9XWM. /resume K7QZ returns" in done
+    assert done.endswith("/resume K7QZ returns to the one before.")
+    assert "back in conversation 9XWM." in done
     assert "already" in here
     assert "More than one" in ambiguous
     assert "no conversation 9xwm" in unknown
@@ -114,7 +117,7 @@ async def test_a_person_forks_by_turns_by_an_answer_and_by_its_receipt(bench: Be
         (ChatKey.parse("tele:chat:77"), request_id, 0),
         (ChatKey.parse("tele:chat:77"), request_id, 0),
     ]
-    assert "left out the last 2 turns. /resume K7QZ returns to the one before." in said[1]
+    assert said[1].endswith("without the last 2 turns. /resume K7QZ returns to the one before.")
     assert said[4] == "I know no message or answer unheard-of in this chat."
 
 
@@ -124,8 +127,8 @@ async def test_a_fork_that_cannot_be_is_told_why(bench: Bench) -> None:
     bench.agent.branch = SessionChange("unknown", turns=3)
     await bench.say("/fork 9", **command("fork", args="9"))
     nothing, few = await bench.tele.until(2)
-    assert "nothing yet" in nothing
-    assert few == "This conversation has 3 turns; I cannot go back 9 and keep one."
+    assert "nothing here yet" in nothing
+    assert few == "This conversation has 3 turns; I can't go back 9 and keep one."
 
 
 async def model(bench: Bench, args: str, user_id: str = "77") -> str:
@@ -136,8 +139,8 @@ async def model(bench: Bench, args: str, user_id: str = "77") -> str:
 
 
 async def test_who_is_no_operator_sees_which_model_answers_and_chooses_none(bench: Bench) -> None:
-    unknown = "How many tokens it reads, I do not know. Its price I do not know."
-    assert await model(bench, "") == f"fake answers here, as ship.json says. {unknown}"
+    unknown = "How many tokens it reads, I don't know. Its price I don't know."
+    assert await model(bench, "") == f"fake answers here. That is the one of ship.json. {unknown}"
     assert await model(bench, "claude-opus-5-5") == "Only operators choose the model of a chat."
     assert await model(bench, "default") == "Only operators choose the model of a chat."
     assert bench.agent.chosen is None
@@ -145,12 +148,12 @@ async def test_who_is_no_operator_sees_which_model_answers_and_chooses_none(benc
 
 async def test_an_operator_chooses_a_model_and_goes_back(bench: Bench) -> None:
     said = await model(bench, " claude-opus-5-5 ", "1")
-    assert said.startswith("claude-opus-5-5 answers here, chosen for this chat (ship.json has fake).")
-    assert "could not ask" not in said
+    assert said.startswith("claude-opus-5-5 answers here. It was chosen for this chat; ship.json has fake.")
+    assert "couldn't ask" not in said
     assert bench.agent.chosen == "claude-opus-5-5"
-    assert (await model(bench, "Default", "1")).startswith("fake answers here, as ship.json says.")
+    assert (await model(bench, "Default", "1")).startswith("fake answers here. That is the one of ship.json.")
     bench.agent.reachable = False
-    assert "I could not ask the provider whether it has it." in await model(bench, "local/model:7b", "1")
+    assert "I couldn't ask the provider whether it has it." in await model(bench, "local/model:7b", "1")
     assert bench.agent.chosen == "local/model:7b"
 
 
@@ -161,8 +164,8 @@ async def test_an_operator_chooses_a_model_and_goes_back(bench: Bench) -> None:
         ("モデル", "“モデル” is not the name of a model. Nothing has changed."),
         ("-x", "“-x” is not the name of a model. Nothing has changed."),
         ("a" * 201, "is not the name of a model. Nothing has changed."),
-        ("claude-none", "The provider does not have a model “claude-none”. Nothing has changed."),
-        ("other", "I have one model only here, the built-in demo; others need a provider's key."),
+        ("claude-none", "The provider has no model “claude-none”. Nothing has changed."),
+        ("other", "There's only the built-in demo model here; others need a provider's key."),
     ],
 )
 async def test_a_name_that_is_none_leaves_the_model_as_it_was(bench: Bench, name: str, says: str) -> None:
@@ -177,7 +180,7 @@ async def test_the_model_is_told_at_once_and_chosen_after_the_running_turn(bench
     await bench.say("a long one", user_id="1")
     await bench.agent.began.wait()
     await bench.say("/model x", user_id="1", command=Command(name="model", args="x"), addressed="command")
-    assert "as ship.json says" in await model(bench, "", "1")
+    assert "the one of ship.json" in await model(bench, "", "1")
     assert bench.agent.chosen is None
     bench.agent.hold.set()
     await bench.idle()

@@ -13,9 +13,12 @@ from bot.contracts.agent import PriorReply
 from bot.contracts.channel import Health
 from bot.contracts.journal import ANSWERED, FAILED
 from bot.contracts.outbound import Outbound, OutboxRow, Sent
-from bot.gateway.outbox.worker import FIRST_AGAIN, REPEATED
+from bot.gateway.outbox.worker import FIRST_AGAIN
 from bot.testing.clock import FakeClock
+from bot.words import say
 from tests.unit.gateway.outgoing import TO, Desk, address, until
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
 
 HOUR = 3600.0
 LONG = errors.DeliveryThrottled("429", retry_after=HOUR)

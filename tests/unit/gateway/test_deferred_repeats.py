@@ -12,10 +12,12 @@ import pytest
 from bot import errors
 from bot.contracts.journal import ANSWERED, Journal
 from bot.contracts.outbound import OutboxRow
-from bot.gateway.outbox.worker import REPEATED
 from bot.testing.clock import FakeClock
+from bot.words import say
 from tests.unit.gateway.outgoing import TO, Desk, until
 from tests.unit.gateway.test_deferred import HOUR, deferred
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
 
 
 @pytest.mark.parametrize("call", ["put_outbox", "update_outbox"])

@@ -13,8 +13,9 @@ from bot.contracts.archive import HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Quoted
 from bot.contracts.provenance import ANYBODYS, Provenance
-from bot.gateway import intake, stops
+from bot.gateway import intake
 from bot.gateway.reading import RECENT_SECONDS
+from bot.words import say
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.outgoing import until
 
@@ -142,7 +143,7 @@ async def test_stop_alone_stops_what_runs_in_the_other_conversations(bench: Benc
     await opened(bench, "long work", "1")
     await bench.agent.began.wait()
     await opened(bench, words, "2")
-    assert await bench.tele.until(1) == [stops.STOPPED]
+    assert await bench.tele.until(1) == [say("stop.stopped")]
     await bench.idle()
     assert await bench.journal.unfinished() == []
     bench.agent.hold = None
@@ -187,9 +188,9 @@ async def test_status_outside_of_threads_tells_of_what_runs_in_them(bench: Bench
     await bench.say("/status", command=Command(name="status"), chat_key=str(thread("1")))
     await bench.say("/status", command=Command(name="status"), chat_key="tele:chat:77:topic:5")
     first, second, topic = await bench.tele.until(3)
-    assert first.startswith("I am working on 2 messages.")
-    assert second.startswith("I am working on a message.")
-    assert topic.startswith("I am idle.")
+    assert first.startswith("Working on 2 messages.")
+    assert second.startswith("Working on a message.")
+    assert topic.startswith("Ready.")
     bench.agent.hold.set()
     await bench.idle()
 

@@ -21,11 +21,12 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import InboxRecord
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway import removals
 from bot.gateway.conversation import MODES
-from bot.gateway.outbox.worker import REPEATED
+from bot.words import say
 from tests.unit.gateway import scripted
 from tests.unit.gateway.conftest import Bench
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
 
 T = TypeVar("T")
 PEOPLE = ("77", "78", "79")
@@ -307,7 +308,7 @@ class Disorder(RuleBasedStateMachine):
         shown = Counter(line.message_id or "" for line in lines)
         forgotten: set[tuple[ChatKey, str]] = set()
         for one in [*self.sent, *self.bench.tele.sent]:
-            record = await journal.inbound(one.request_id) if one.text == removals.DONE else None
+            record = await journal.inbound(one.request_id) if one.text == say("forget.done") else None
             if record is not None and record.inbound.answers is not None:
                 forgotten.add((one.chat_key, record.inbound.answers))
         for chat_key, name in {(key, name) for (key, _), names in self.arrived.items() for name in names}:

@@ -14,10 +14,13 @@ from bot.contracts.channel import FILE_PIECE
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, SeenFile
 from bot.contracts.outbound import Address
-from bot.gateway.attachments import NO_ROOM, Limits
+from bot.gateway.attachments import Limits
 from bot.gateway.delivery import ChatReply
-from bot.gateway.stops import STOPPED
+from bot.words import say
 from tests.unit.gateway.conftest import SECRET, Bench
+
+NO_ROOM = say("files.no_room")
+STOPPED = say("stop.stopped")
 
 TEXT = "日志 line one\nשורה two\n"
 LONG = "0123456789" * 30_000
@@ -82,13 +85,13 @@ async def test_a_file_without_a_word_is_a_message(bench: Bench) -> None:
     [
         (
             b"\0binary",
-            "(I cannot open files of this kind, so I have not looked at the file “f1.log”.)",
+            "I can't read files like “f1.log”, so I went without.",
         ),
-        (LONG.encode() * 4, "(I have not read the file “f1.log”: it is larger than 1 MB.)"),
-        (errors.FileGone("gone"), "(I have not read the file “f1.log”: it is not there any more.)"),
+        (LONG.encode() * 4, "I couldn't read “f1.log” (it is larger than 1 MB)."),
+        (errors.FileGone("gone"), "I couldn't read “f1.log” (it isn't there any more)."),
         (
             errors.FileUnreachable("no"),
-            "(I have not read the file “f1.log”: it could not be fetched just now.)",
+            "I couldn't read “f1.log” (I couldn't fetch it just now).",
         ),
     ],
 )
@@ -96,7 +99,7 @@ async def test_of_what_was_not_read_the_person_hears_once(bench: Bench, data: An
     bench.tele.files["f1"] = data
     (one,) = await seen(bench, file())
     assert one.artifact is None
-    assert (one.why in told) == bool(one.why) or not one.why
+    assert bool(one.why) == (one.code != "")
     await seen_text(bench, "and now?")
     assert bench.tele.texts == [f"re: look\n\n{told}", "re: and now?"]
     (line,) = bench.log.of("file")
@@ -132,8 +135,7 @@ async def test_a_file_alone_that_cannot_be_read_asks_no_model(bench: Bench) -> N
     await bench.say("", attachments=(file(), file("f2")))
     (words,) = await bench.tele.until(1)
     assert words == (
-        "(I have not read the file “f2.log”: it is not there any more.)\n"
-        "(I cannot open files of this kind, so I have not looked at the file “f1.log”.)"
+        "I couldn't read “f2.log” (it isn't there any more).\nI can't read files like “f1.log”, so I went without."
     )
     await bench.idle()
     assert bench.agent.requests == []
@@ -162,7 +164,8 @@ async def test_videos_and_what_has_no_name_are_not_asked_for(bench: Bench) -> No
     video = Attachment(kind="video", ref="p1")
     assert await seen(bench, video, file(ref=None)) == (SeenFile(), SeenFile())
     assert bench.tele.fetched == []
-    assert "I cannot open videos or files of this kind" in bench.tele.texts[0]
+    assert "I can't watch videos yet" in bench.tele.texts[0]
+    assert "I can't read files like" in bench.tele.texts[0]
 
 
 async def test_only_the_first_files_of_a_message_are_read(bench: Bench) -> None:
@@ -171,8 +174,8 @@ async def test_only_the_first_files_of_a_message_are_read(bench: Bench) -> None:
     assert [one.head for one in files] == [f"file {n}" for n in range(5)] + ["", ""]
     assert len({one.artifact for one in files[:5]}) == 5
     assert bench.tele.texts[0].endswith(
-        "(I have not read the file “f5.log”: only 5 files of a message are read; the file “f6.log”: only 5 files of a "
-        "message are read.)"
+        "I couldn't read “f5.log” (I read no more than 5 files of a message), “f6.log” (I read no more than 5 files of "
+        "a message)."
     )
 
 
@@ -180,7 +183,7 @@ async def test_where_none_is_to_be_read_none_is_asked_for(tmp_path: Path) -> Non
     bench = Bench(tmp_path, files=Limits(count=0))
     await bench.open()
     assert await seen(bench, file()) == (SeenFile(),)
-    assert "I cannot open files of this kind" in bench.tele.texts[0]
+    assert "I can't read files like" in bench.tele.texts[0]
     await bench.close()
 
 
@@ -248,9 +251,7 @@ async def test_a_message_with_a_file_joins_the_turn_that_runs(bench: Bench) -> N
     assert (one.head, other.artifact) == (TEXT, None)
     assert await request.arrivals.files(more) == (one, other)
     bench.agent.hold.set()
-    assert await bench.tele.until(1) == [
-        "re: first\n\n(I have not read the file “f2.log”: it is not there any more.)"
-    ]
+    assert await bench.tele.until(1) == ["re: first\n\nI couldn't read “f2.log” (it isn't there any more)."]
     assert bench.tele.fetched == ["f1", "f2"]
 
 

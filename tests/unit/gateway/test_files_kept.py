@@ -12,9 +12,12 @@ from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import SeenFile
 from bot.contracts.journal import StepRecord
-from bot.gateway.attachments import NO_ROOM, REFUSED, STEP, artifact_id, unread
+from bot.gateway.attachments import REFUSED, STEP, artifact_id, unread
+from bot.words import say
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.test_files import LONG, TEXT, file, seen
+
+NO_ROOM = say("files.no_room")
 
 
 async def test_after_a_kill_nothing_is_fetched_again_and_everything_is_told_alike(tmp_path: Path) -> None:
@@ -36,8 +39,8 @@ async def test_after_a_kill_nothing_is_fetched_again_and_everything_is_told_alik
     assert again.inbound is not None
     assert await again.arrivals.files(again.inbound) == told
     assert after.tele.fetched == []
-    assert "“f3.log”: it is not there any more" in texts[0]
-    assert "looked at the file “f2.log”" in texts[0]
+    assert "I couldn't read “f3.log” (it isn't there any more)." in texts[0]
+    assert "so I went without “f2.log”" in texts[0]
     made = await after.artifacts.made(ChatKey.parse("tele:chat:77"), [first.request_id])
     assert made == {first.request_id: [(told[0].artifact, "attachment")]}
     await after.close()
@@ -84,7 +87,7 @@ async def test_a_turn_that_had_begun_with_a_file_goes_on_without_it(tmp_path: Pa
     after.agent.sources = (first,)
     await after.open()
     (words,) = await after.tele.until(1)
-    assert words == "re: \n\n(I have not read the file “f1.log”: it is not there any more.)"
+    assert words == "re: \n\nI couldn't read “f1.log” (it isn't there any more)."
     await after.close()
 
 
@@ -125,7 +128,7 @@ async def test_a_disk_that_is_full_costs_the_file_and_not_the_answer(bench: Benc
     bench.artifacts.put = refuse  # type: ignore[method-assign]
     (one,) = await seen(bench, file())
     assert one.why == "it could not be fetched just now"
-    assert "could not be fetched" in bench.tele.texts[0]
+    assert "I couldn't fetch it just now" in bench.tele.texts[0]
     assert "no space" in str(bench.log.of("file")[0].details["cause"])
 
 
@@ -136,7 +139,7 @@ async def test_what_is_kept_and_cannot_be_read_back_counts_as_not_read(bench: Be
     bench.tele.files["f1"] = TEXT.encode()
     bench.artifacts.read = refuse  # type: ignore[method-assign]
     (one,) = await seen(bench, file())
-    assert one == SeenFile(why="it could not be fetched")
+    assert one == SeenFile(why="it could not be fetched", code="failed")
 
 
 async def test_what_the_disk_does_not_let_go_is_told(bench: Bench) -> None:
@@ -160,5 +163,5 @@ async def test_what_was_read_and_is_gone_from_the_disk_is_said_to_be_gone(bench:
     inbound = bench.inbound("look", attachments=(file(),)).model_copy(update={"request_id": bench.ids.ulid()})
     await bench.files.read(inbound)
     await bench.artifacts.forget(inbound.chat_key, [inbound.request_id])
-    assert await bench.files.read(inbound) == (SeenFile(why=errors.FileGone.why),)
+    assert await bench.files.read(inbound) == (SeenFile(why=errors.FileGone.why, code="gone"),)
     assert bench.tele.fetched == ["f1"]

@@ -14,8 +14,9 @@ from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.inbound import Attachment, Command, Inbound, Quoted
 from bot.contracts.outbound import Address, Outbound, Sent
-from bot.gateway import delivery, reading, stops
+from bot.gateway import delivery, reading
 from bot.gateway.outbox import worker
+from bot.words import say
 from tests.unit.gateway.conftest import SECRET, Bench
 from tests.unit.gateway.outgoing import until
 
@@ -71,7 +72,7 @@ async def test_a_turn_that_cannot_even_begin_is_told_and_does_not_come_back(
     await bench.say("hello")
     await bench.idle()
 
-    assert bench.tele.texts == [errors.StorageError.person]
+    assert bench.tele.texts == [errors.StorageError().person]
     assert await bench.journal.unfinished() == []
 
 
@@ -84,7 +85,7 @@ async def test_a_command_that_fails_is_told(bench: Bench, monkeypatch: pytest.Mo
     await bench.say("/new", command=Command(name="new"))
     await bench.idle()
 
-    assert bench.tele.texts == [errors.StorageError.person]
+    assert bench.tele.texts == [errors.StorageError().person]
 
 
 class TestAHangingChannel:
@@ -121,7 +122,7 @@ class TestAHangingChannel:
         await bench.say("/stop", command=Command(name="stop"))
         await bench.idle()
 
-        assert bench.tele.texts == [stops.STOPPED]
+        assert bench.tele.texts == [say("stop.stopped")]
         assert bench.agent.requests == []
         assert await bench.journal.unfinished() == []
 
@@ -205,7 +206,7 @@ class TestAStopDuringDelivery:
         await until(lambda: not bench.agent.running)
         await bench.clock.advance(30)
         await bench.tele.until(3)
-        assert sorted(words[0] for words in bench.tele.texts) == sorted([stops.STOPPED[0], "甲", "乙"])
+        assert sorted(words[0] for words in bench.tele.texts) == sorted([say("stop.stopped")[0], "甲", "乙"])
         await bench.idle()
         assert await bench.journal.unfinished() == []
         await until(lambda: not bench.delivery.outbox.deferred)

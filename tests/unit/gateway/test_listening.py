@@ -87,20 +87,20 @@ async def test_what_counts_is_what_somebody_has_chosen_over_restarts(
 
 async def test_only_operators_change_it_and_everybody_may_ask(bench: Bench) -> None:
     told = await listen(bench, "", user="77")
-    assert told.startswith("I answer here where somebody mentions me or replies to me, and in threads")
+    assert told.startswith("I answer here when somebody mentions me or replies to me, and in threads")
     assert "/listen mention, thread, always, never" in told
     assert await listen(bench, "always", user="77") == "Only operators say what I listen to."
     assert (await listen(bench, "loud")).startswith("I can listen to: mention, thread, always, never.")
     assert not await bench.intake.overhears(ROOM)
-    assert await listen(bench, "always") == "I read all that is said here, and answer where I am of use."
-    assert (await listen(bench, "")).startswith("I read all that is said here")
+    assert await listen(bench, "always") == "I read everything said here, and answer where I can help."
+    assert (await listen(bench, "")).startswith("I read everything said here")
     direct: dict[str, Any] = {
         "chat_id": "1",
         "chat_key": "tele:chat:1",
         "chat_type": "direct",
         "target": {"chat": "1"},
     }
-    assert await listen(bench, "never", **direct) == "Here I read all that you write."
+    assert await listen(bench, "never", **direct) == "Here I read everything you write."
 
 
 async def test_what_nobody_said_to_the_bot_is_told_to_nobody_where_it_is_not_listened_to(

@@ -15,10 +15,12 @@ from bot import errors
 from bot.contracts.journal import ANSWERED, Journal
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.outbox import worker
-from bot.gateway.outbox.worker import REPEATED
 from bot.testing.clock import FakeClock
+from bot.words import say
 from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.outgoing import TO, Desk, until
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
 
 PARTS = [letter * 900 for letter in "甲乙丙"]
 WORDS = "\n\n".join(PARTS)

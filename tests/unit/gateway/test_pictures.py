@@ -86,19 +86,21 @@ async def test_a_picture_alone_is_a_message(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "why"),
+    ("data", "why", "told"),
     [
-        (png(SIDE + 1, 5), "it has more than 8,000 pixels on a side"),
-        (png(more=b"x" * MOST_BYTES), "it is larger than 3.75 MB"),
-        (png(more=b"y" * 300_000 + SECRET.encode()), "it holds one of my own secrets"),
-        (errors.FileGone("gone"), "it is not there any more"),
+        (png(SIDE + 1, 5), "it has more than 8,000 pixels on a side", ""),
+        (png(more=b"x" * MOST_BYTES), "it is larger than 3.75 MB", ""),
+        (png(more=b"y" * 300_000 + SECRET.encode()), "it holds one of my own secrets", ""),
+        (errors.FileGone("gone"), "it is not there any more", "it isn't there any more"),
     ],
 )
-async def test_what_cannot_be_shown_is_told_and_not_kept(bench: Bench, data: Any, why: str) -> None:
+async def test_what_cannot_be_shown_is_told_and_not_kept(
+    bench: Bench, data: Any, why: str, told: str
+) -> None:
     bench.tele.files["f1"] = data
     (one,) = await seen(bench, file(kind="photo"))
     assert (one.shown, one.why) == (None, why)
-    assert bench.tele.texts == [f"re: look\n\n(I have not read the photo “f1.log”: {why}.)"]
+    assert bench.tele.texts == [f"re: look\n\nI couldn't read “f1.log” ({told or why})."]
     assert not list(bench.root.glob("artifacts/*/*.txt"))
     kept = [path.read_bytes() for path in bench.root.rglob("*") if path.is_file()]
     assert not any(SECRET.encode() in data for data in kept)
@@ -108,9 +110,7 @@ async def test_a_damaged_picture_is_of_no_kind_that_is_read(bench: Bench) -> Non
     bench.tele.files["f1"] = b"\x89PNG\r\n\x1a\n" + bytes(100)
     (one,) = await seen(bench, file(kind="photo"))
     assert (one.read, one.why) == (False, "")
-    assert bench.tele.texts == [
-        "re: look\n\n(I cannot open photos, so I have not looked at the photo “f1.log”.)"
-    ]
+    assert bench.tele.texts == ["re: look\n\nI couldn't look at the photo you sent."]
 
 
 async def test_where_the_model_sees_none_the_person_hears_it(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_where_the_model_sees_none_the_person_hears_it(tmp_path: Path) -> 
     bench.tele.files["f1"] = png()
     (one,) = await seen(bench, file(kind="photo"))
     assert not one.read
-    assert "I cannot open photos" in bench.tele.texts[0]
+    assert "I couldn't look at the photo" in bench.tele.texts[0]
     await bench.close()
 
 

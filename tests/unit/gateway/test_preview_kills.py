@@ -10,15 +10,18 @@ import pytest
 
 from bot import errors
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.live.message import GOES_ON, INTERRUPTED, Previewing
+from bot.gateway.live.message import GOES_ON, Previewing
 from bot.gateway.outbox import worker
-from bot.gateway.outbox.worker import REPEATED
 from bot.testing.journal import FaultyJournal, JournalFailure
+from bot.words import say
 from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.outgoing import TO, Desk, until
 from tests.unit.gateway.test_board import event
 from tests.unit.gateway.test_outbox_kills import FOREVER, Process, World, finish
 from tests.unit.gateway.test_previews import ANSWER, EDITS, Writing
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
+INTERRUPTED = f"\n\n{say('turn.interrupted')}"
 
 OPTIONS: dict[str, Any] = {"edits": EDITS, "previewing": Previewing({"tele": 1.0}, str)}
 

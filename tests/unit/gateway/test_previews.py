@@ -14,12 +14,16 @@ from hypothesis import strategies as st
 from bot import errors, text
 from bot.contracts.channel import EditPace, Pace
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.live.message import GOES_ON, INTERRUPTED, SENTENCE_SECONDS, SUPERSEDED, Previewing
+from bot.gateway.live.message import GOES_ON, SENTENCE_SECONDS, Previewing
 from bot.telemetry import Redactor
 from bot.testing.journal import FaultyJournal, JournalFailure
+from bot.words import say
 from tests.shares import examples
 from tests.unit.gateway.conftest import SECRET, FakeChannel
 from tests.unit.gateway.outgoing import TO, Desk, address, until
+
+INTERRUPTED = f"\n\n{say('turn.interrupted')}"
+SUPERSEDED = say("turn.superseded")
 
 EDITS = EditPace({"direct": 1.0, "group": 3.0})
 ANSWER = "Die Antwort auf deine Frage 你好 ist zweiundvierzig, und mehr braucht es nicht."

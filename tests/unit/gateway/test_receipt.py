@@ -14,10 +14,13 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import ANSWERED, InboxEnd, StepKind, StepRecord
 from bot.contracts.outbound import Sent
-from bot.gateway.outbox.worker import REPEATED
-from bot.gateway.receipt import NOTHING_YET, Receipts
+from bot.gateway.receipt import Receipts
+from bot.words import say
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.outgoing import TO, Desk, address
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
+NOTHING_YET = say("receipt.none")
 
 BEGAN = 1_800_000_000.0
 """2027-01-15 08:00:00 UTC"""

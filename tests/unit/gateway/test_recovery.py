@@ -14,8 +14,8 @@ from bot.contracts.agent import TurnOutcome
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.gateway import stops
 from bot.testing.model import reply, text, tool_use
+from bot.words import say
 from tests.contracts.journal_rig import still_open
 from tests.unit.agent.conftest import Bench as AgentBench
 from tests.unit.gateway.conftest import HERE, Bench, killed, never, unwritten
@@ -81,7 +81,7 @@ async def test_deletion_in_the_journal_alone_is_carried_out_though_a_stop_came_a
     second.agent.hold.set()
     await second.idle()
     assert await second.journal.unfinished() == []
-    assert stops.STOPPED in second.tele.texts
+    assert say("stop.stopped") in second.tele.texts
     assert [line.message_id for line in await second.archive.removals(HERE)] == ["secret"]
     await second.close()
 
@@ -94,7 +94,7 @@ async def test_what_was_in_the_journal_alone_stays_stopped_after_a_kill(tmp_path
         await first.say(f"flood {number}")
     await first.agent.began.wait()
     await first.say("/stop", **STOP)
-    assert await first.tele.until(1) == [stops.STOPPED]
+    assert await first.tele.until(1) == [say("stop.stopped")]
     await until(lambda: not first.running)
     await killed(first)
     second = await reopened(tmp_path)
@@ -111,7 +111,7 @@ async def test_stop_that_reaches_a_turn_before_its_beginning_is_on_file(tmp_path
     first = Bench(tmp_path)
     first.journal.post.end_turn = never  # type: ignore[method-assign]
     await first.open()
-    assert await first.tele.until(1) == [stops.STOPPED]
+    assert await first.tele.until(1) == [say("stop.stopped")]
     await told(first)
     await asyncio.sleep(0.05)
     assert len(await still_open(first.journal)) == 1
@@ -147,7 +147,7 @@ async def test_a_stop_that_says_nothing_runs_costs_no_answer(tmp_path: Path) -> 
 
     first.agent.stop = refuses  # type: ignore[method-assign, assignment]
     await first.say("/stop", **STOP)
-    assert await first.tele.until(1) == [stops.NOTHING_RUNS]
+    assert await first.tele.until(1) == [say("stop.nothing")]
     await told(first)
     await killed(first)
     second = await reopened(tmp_path)
@@ -172,11 +172,11 @@ async def test_words_that_a_stopped_turn_owes_outlive_a_kill(tmp_path: Path) -> 
     agent.model.answers.append(half)
     first = Bench(tmp_path, agent=agent.pool)
     await first.open()
-    sends, say = [], first.delivery.send
+    sends, send = [], first.delivery.send
 
     async def dies(to: Any, words: str, **more: Any) -> Any:
         if more.get("kind") == "notice":
-            return await say(to, words, **more)
+            return await send(to, words, **more)
         sends.append(words)
         return await asyncio.Event().wait()
 
@@ -186,7 +186,7 @@ async def test_words_that_a_stopped_turn_owes_outlive_a_kill(tmp_path: Path) -> 
     await first.say("/stop", **STOP)
     await until(lambda: bool(sends))
     assert sends == ["the first half\n\n(stopped)"]
-    assert await first.tele.until(1) == [stops.STOPPED]
+    assert await first.tele.until(1) == [say("stop.stopped")]
     await told(first)
     await killed(first)
     agent.model.hold = None
@@ -205,12 +205,12 @@ async def test_a_finished_answer_outlives_a_stop_and_a_kill(tmp_path: Path) -> N
     agent.model.answers.append(reply(text("the whole answer")))
     first = Bench(tmp_path, agent=agent.pool)
     await first.open()
-    sends, say = list[str](), first.delivery.send
+    sends, send = list[str](), first.delivery.send
     first.journal.post.end_turn = never  # type: ignore[method-assign]
 
     async def dies(to: Any, words: str, **more: Any) -> Any:  # killed just before the outbox has it
         if more.get("kind") == "notice":
-            return await say(to, words, **more)
+            return await send(to, words, **more)
         sends.append(words)
         return await asyncio.Event().wait()
 
@@ -237,7 +237,7 @@ async def test_the_question_of_a_turn_that_a_stop_and_a_kill_ended_is_closed(tmp
     await first.asked()
     first.agent.stop = lambda _: asyncio.sleep(0, True)  # type: ignore[method-assign, assignment]
     await first.say("/stop", user_id=MEMBER, **STOP, **GROUP)
-    await until(lambda: stops.STOPPED in first.tele.texts)
+    await until(lambda: say("stop.stopped") in first.tele.texts)
     await told(first)
     await killed(first)
     second = Desk(tmp_path)
@@ -270,7 +270,9 @@ async def test_an_edit_that_its_message_had_in_version_7_is_not_answered_again(t
         # as version 7 had it
         db.execute("UPDATE inbox SET merged_into = NULL")
         db.execute("DROP TABLE zones")
+        db.execute("DROP TABLE languages")
         for column in (
+            "outbox DROP COLUMN language",
             "outbox DROP COLUMN choices",
             "outbox DROP COLUMN question_id",
             "steps DROP COLUMN parent_id",
@@ -332,7 +334,7 @@ async def test_an_edit_that_had_joined_a_turn_is_stopped_with_it(tmp_path: Path)
     assert len(take()) == 1
     first.journal.post.end_turn = never  # type: ignore[method-assign]
     await first.say("/stop", **STOP)
-    assert await first.tele.until(1) == [stops.STOPPED]
+    assert await first.tele.until(1) == [say("stop.stopped")]
     await told(first)
     ids = [one.request_id for one in await still_open(first.journal)]
     await killed(first)
@@ -351,7 +353,7 @@ async def test_nobody_is_told_that_a_tool_of_a_stopped_turn_runs_now(tmp_path: P
     name = await first.asked()
     first.agent.stop = lambda _: asyncio.sleep(0, True)  # type: ignore[method-assign, assignment]
     await first.say("/stop", user_id=MEMBER, **STOP, **GROUP)
-    await until(lambda: stops.STOPPED in first.tele.texts)
+    await until(lambda: say("stop.stopped") in first.tele.texts)
     await told(first)
     await killed(first)
     second = Desk(tmp_path)
@@ -359,7 +361,7 @@ async def test_nobody_is_told_that_a_tool_of_a_stopped_turn_runs_now(tmp_path: P
     await second.idle()
     await second.press("approve", name, keys=("press",), message_id="press")
     await second.idle()
-    assert not [one for one in second.tele.texts if one.startswith("Approved: run_shell runs now.")]
+    assert not [one for one in second.tele.texts if one == "✅ Allowed."]
     await second.close()
 
 
@@ -383,7 +385,7 @@ async def test_a_stopped_turn_stays_in_the_conversation(tmp_path: Path, *, kill:
     if kill:
         agent.pool.stop = lambda _: asyncio.sleep(0, True)  # type: ignore[method-assign, assignment]
     await first.say("/stop", **STOP)
-    await until(lambda: stops.STOPPED in first.tele.texts)
+    await until(lambda: say("stop.stopped") in first.tele.texts)
     await told(first)
     agent.model.hold = None
     if kill:

@@ -15,6 +15,7 @@ from bot.contracts.inbound import Command, Inbound, Quoted
 from bot.contracts.memory_files import MemoryOwner, Written
 from bot.contracts.outbound import Outbound
 from bot.gateway import removals
+from bot.words import say
 from tests.unit.gateway.conftest import Bench, leave_open
 from tests.unit.gateway.outgoing import until
 
@@ -157,8 +158,8 @@ async def test_what_was_only_quoted_is_forgotten_too(bench: Bench, *, deleted: b
         await bench.say("", message_id="q", kind="delete", user_id="5", **GROUP)
         await bench.idle()
     else:
-        assert await asked(bench, "q", quoted=(quote,), **GROUP) == removals.NOT_YOURS
-        assert await asked(bench, "q", quoted=(quote,), user_id="5", **GROUP) == removals.DONE
+        assert await asked(bench, "q", quoted=(quote,), **GROUP) == say("forget.not_yours")
+        assert await asked(bench, "q", quoted=(quote,), user_id="5", **GROUP) == say("forget.done")
     (line,) = await bench.archive.removals(ChatKey.parse("tele:chat:-100"))
     assert (line.message_id, (line.meta or {})["turns"]) == ("q", [turn])
     assert await bench.memory.read(owner, "a.md") is None
@@ -168,22 +169,22 @@ async def test_what_was_only_quoted_is_forgotten_too(bench: Bench, *, deleted: b
 async def test_what_the_bot_itself_said_beside_the_conversation_is_nobodys(bench: Bench) -> None:
     await said(bench, "hello", "m", **GROUP)
     quote = Quoted(user_id="77", text="Forgotten: …", message_id="q", from_self=True)
-    assert await asked(bench, "q", quoted=(quote,), **GROUP) == removals.UNKNOWN
+    assert await asked(bench, "q", quoted=(quote,), **GROUP) == say("forget.unknown")
 
 
 async def test_forget_as_a_reply_removes_the_message(bench: Bench) -> None:
     await said(bench, "my secret is 鯨", "m")
-    assert await asked(bench, "m") == removals.DONE
+    assert await asked(bench, "m") == say("forget.done")
     assert await bench.lines() == [("assistant", "re: my secret is 鯨")]
     assert bench.agent.forgot == [KEY]
-    assert await asked(bench, "m") == removals.DONE
+    assert await asked(bench, "m") == say("forget.done")
     assert len(await bench.archive.removals(KEY)) == 1
 
 
 async def test_forget_as_a_reply_to_any_part_of_an_answer_removes_the_answer(bench: Bench) -> None:
     bench.agent.answer = lambda _: "x" * 1_500
     await said(bench, "hello", "m")
-    assert await asked(bench, "m2") == removals.DONE
+    assert await asked(bench, "m2") == say("forget.done")
     assert await bench.lines() == [("user", "hello")]
     (line,) = await bench.archive.removals(KEY)
     assert (line.message_id, (line.meta or {})["ofRole"]) == ("m1", "assistant")
@@ -192,22 +193,22 @@ async def test_forget_as_a_reply_to_any_part_of_an_answer_removes_the_answer(ben
 @pytest.mark.parametrize("message_id", ["m", "m1"])
 async def test_in_a_group_only_the_author_or_an_operator_may(bench: Bench, message_id: str) -> None:
     await said(bench, "mine", "m", **GROUP)
-    assert await asked(bench, message_id, **GROUP, user_id="5") == removals.NOT_YOURS
+    assert await asked(bench, message_id, **GROUP, user_id="5") == say("forget.not_yours")
     assert await bench.archive.removals(ChatKey.parse("tele:chat:-100")) == []
-    assert await asked(bench, message_id, **GROUP, user_id="1") == removals.DONE
+    assert await asked(bench, message_id, **GROUP, user_id="1") == say("forget.done")
     assert len(await bench.archive.removals(ChatKey.parse("tele:chat:-100"))) == 1
 
 
 async def test_another_chat_cannot_be_reached(bench: Bench) -> None:
     await said(bench, "mine", "m", **GROUP)
-    assert await asked(bench, "m") == removals.UNKNOWN
-    assert await asked(bench, "nothing") == removals.UNKNOWN
+    assert await asked(bench, "m") == say("forget.unknown")
+    assert await asked(bench, "nothing") == say("forget.unknown")
     assert await bench.archive.removals(ChatKey.parse("tele:chat:-100")) == []
 
 
 async def test_without_a_reply_it_says_how_where_messages_can_be_replied_to(bench: Bench) -> None:
     await said(bench, "hello", "m")
-    assert await asked(bench) == removals.HOW.format(prefix="/")
+    assert await asked(bench) == say("forget.how", prefix="/")
     assert await bench.archive.removals(KEY) == []
 
 
@@ -216,11 +217,11 @@ async def test_the_last_message_goes_with_its_answer(bench: Bench, more: dict[st
     key = more.get("chat_key", KEY)
     await said(bench, "first", "a", **more)
     await said(bench, "second", "b", **more)
-    assert await asked(bench, args=args, **more) == removals.DONE
+    assert await asked(bench, args=args, **more) == say("forget.done")
     assert await bench.lines(key) == [("user", "first"), ("assistant", "re: first")]
-    assert await asked(bench, args=args, **more) == removals.DONE
+    assert await asked(bench, args=args, **more) == say("forget.done")
     assert await bench.lines(key) == []
-    assert await asked(bench, args=args, **more) == removals.NOTHING
+    assert await asked(bench, args=args, **more) == say("forget.nothing")
 
 
 async def test_what_its_turn_made_goes_too(bench: Bench) -> None:
@@ -282,7 +283,7 @@ async def test_a_forget_that_a_crash_cut_off_takes_no_other_message_after_it(ben
     await said(bench, "second", "b")
     inbound = forget(bench, args="last").model_copy(update={"request_id": bench.ids.ulid()})
     for _ in range(2):
-        assert await bench.removals.command(inbound) == removals.DONE
+        assert await bench.removals.command(inbound) == say("forget.done")
     assert await bench.lines() == [("user", "first"), ("assistant", "re: first")]
 
 
@@ -295,7 +296,7 @@ async def test_a_disk_that_refuses_is_told_to_the_person(
         raise errors.StorageError("no space")
 
     monkeypatch.setattr(bench.artifacts, "forget", full)
-    assert await asked(bench, "m") == errors.StorageError.person
+    assert await asked(bench, "m") == errors.StorageError().person
 
 
 @pytest.mark.parametrize("kind", ["edit", "delete"])
@@ -338,7 +339,7 @@ async def test_what_was_made_for_somebody_who_quoted_a_removed_message_goes_too(
     owner = MemoryOwner("chat", str(KEY))
     await bench.memory.change(owner, "a.md", lambda _: "kept", Written(1, other, KEY, "77"))
     await bench.memory.change(owner, "a.md", lambda _: "kept\n鯨", Written(2, answering, KEY, "77"))
-    assert await asked(bench, "m") == removals.DONE
+    assert await asked(bench, "m") == say("forget.done")
     file = await bench.memory.read(owner, "a.md")
     assert file is not None
     assert file.text == "kept"
@@ -361,7 +362,7 @@ async def test_the_removal_of_an_answer_names_all_of_its_messages(bench: Bench) 
             meta={"requestId": "R", "messageIds": ["a1", "a2"]},
         )
     )
-    assert await asked(bench, "a2", user_id="1") == removals.DONE, "an operator may"
+    assert await asked(bench, "a2", user_id="1") == say("forget.done"), "an operator may"
     (line,) = await bench.archive.removals(KEY)
     assert (line.message_id, (line.meta or {})["messageIds"]) == ("a1", ["a1", "a2"])
 
@@ -437,6 +438,6 @@ async def test_what_is_only_forgotten_stays_where_people_see_it(tmp_path: Path) 
     bench = Amended(tmp_path)
     await bench.open()
     await said(bench, "the code is 7731", "m")
-    assert await asked(bench, "m") == removals.DONE
+    assert await asked(bench, "m") == say("forget.done")
     assert bench.edits == {}
     await bench.close()

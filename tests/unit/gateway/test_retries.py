@@ -13,18 +13,18 @@ from bot import errors
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.inbound import Attachment
 from bot.contracts.outbound import Outbound, OutboxRow
-from bot.gateway.retries import (
-    BEGUN,
-    NOT_YOURS,
-    NOT_YOURS_EITHER,
-    RENEWED,
-    RENEWING,
-    RETRYING,
-    UNKNOWN,
-)
+from bot.words import say
 from tests.unit.gateway.conftest import Bench, killed, leave_open
 from tests.unit.gateway.outgoing import until
 from tests.unit.gateway.test_turns import command
+
+BEGUN = say("retry.begun")
+NOT_YOURS = say("retry.not_yours")
+RETRYING = say("retry.trying")
+NOT_YOURS_EITHER, RENEWED, RENEWING = (
+    say(f"retry.{name}") for name in ("renew_not_yours", "renewed", "renewing")
+)
+UNKNOWN = say("retry.unknown")
 
 FAILED = TurnOutcome("failed", notice="Something went wrong.")
 

@@ -10,8 +10,8 @@ import pytest
 
 from bot import errors
 from bot.contracts.inbound import Attachment, Command, Inbound, Origin, Quoted
-from bot.gateway import stops
 from bot.gateway.stop_words import asks_to_stop
+from bot.words import say
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.desk import GROUP as ROOM
 from tests.unit.gateway.desk import MEMBER
@@ -71,7 +71,7 @@ async def test_alone_it_stops_what_runs(bench: Bench, words: str) -> None:
     await running(bench)
     await bench.say("and this")
     await bench.say(words)
-    assert await bench.tele.until(1) == [stops.STOPPED]
+    assert await bench.tele.until(1) == [say("stop.stopped")]
     await bench.idle()
     assert await bench.journal.unfinished() == []
     assert [line[-1] for line in await bench.lines()] == ["long work", "and this"]
@@ -98,7 +98,7 @@ async def test_what_brings_or_says_more_stops_nothing(bench: Bench, more: dict[s
     assert bench.agent.hold is not None
     bench.agent.hold.set()
     await bench.idle()
-    assert stops.STOPPED not in bench.tele.texts
+    assert say("stop.stopped") not in bench.tele.texts
 
 
 async def test_in_a_group_the_word_of_others_is_a_message_and_an_operator_may_say_it(bench: Bench) -> None:
@@ -112,7 +112,7 @@ async def test_in_a_group_the_word_of_others_is_a_message_and_an_operator_may_sa
 async def until_stopped(bench: Bench) -> None:
     assert bench.agent.hold is not None
     bench.agent.hold.set()
-    assert stops.STOPPED in await bench.tele.until(2)
+    assert say("stop.stopped") in await bench.tele.until(2)
     await bench.idle()
     assert "re: long work" not in bench.tele.texts
     assert "re: stop" in bench.tele.texts
@@ -146,7 +146,7 @@ async def test_a_full_disk_does_not_keep_it_from_working_and_brought_again_it_is
     await bench.idle()
     full.clear()
     assert await bench.say("stop", keys=("stop",))
-    assert await bench.tele.until(1) == [stops.STOPPED]
+    assert await bench.tele.until(1) == [say("stop.stopped")]
     assert bench.agent.requests[0].inbound is not None
     assert [one.inbound.text for one in bench.agent.requests if one.inbound] == ["long work"]
 
@@ -162,5 +162,5 @@ async def test_it_is_on_file_as_the_command(bench: Bench, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(bench.journal, "receive", seen)
     await bench.say("stop")
-    assert await bench.tele.until(1) == [stops.STOPPED]
+    assert await bench.tele.until(1) == [say("stop.stopped")]
     assert written == [Command(name="stop")]

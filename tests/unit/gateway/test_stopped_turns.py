@@ -11,8 +11,8 @@ import pytest
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway import stops
 from bot.testing.model import reply, text
+from bot.words import say
 from tests.unit.agent.conftest import Bench as AgentBench
 from tests.unit.gateway.conftest import Bench, killed
 from tests.unit.gateway.desk import GROUP
@@ -67,7 +67,7 @@ async def test_a_stopped_turn_does_not_ask_the_model_again_after_a_kill(
     stop = agent.pool.stop
     agent.pool.stop = lambda _: asyncio.sleep(0, True)  # type: ignore[method-assign, assignment]
     await first.say("/stop", **STOP)
-    await until(lambda: stops.STOPPED in first.tele.texts)
+    await until(lambda: say("stop.stopped") in first.tele.texts)
     await told(first)
     await killed(first)
     agent.pool.stop = stop  # type: ignore[method-assign]
@@ -127,6 +127,6 @@ async def test_a_stop_is_told_though_the_journal_cannot_be_read(tmp_path: Path) 
     kept = second.journal.unfinished
     second.journal.unfinished = refuses  # type: ignore[method-assign]
     await second.say("/stop", **STOP, keys=("stop",), message_id="stop")
-    assert await second.tele.until(1) == [stops.STOPPED]
+    assert await second.tele.until(1) == [say("stop.stopped")]
     second.journal.unfinished = kept  # type: ignore[method-assign]
     await second.close()

@@ -13,8 +13,8 @@ from bot.contracts.agent import TurnOutcome
 from bot.contracts.inbound import Command
 from bot.contracts.journal import InboxEnd
 from bot.contracts.outbound import OutboxRow
-from bot.gateway import stops
 from bot.testing.journal import FaultyJournal
+from bot.words import say
 from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.conftest import Bench, never, refusing, unwritten
 from tests.unit.gateway.outgoing import until
@@ -51,7 +51,7 @@ async def test_a_stop_that_names_the_place_finds_the_turn_whose_lane_has_another
     await bench.say("", kind=kind, command=command, **there)
     bench.agent.hold = None
     await bench.idle()
-    said = [stops.STOPPED] if command else []
+    said = [say("stop.stopped")] if command else []
     assert sorted(bench.tele.texts) == [*said, "re: elsewhere"]
     assert await bench.journal.unfinished() == []
 
@@ -73,7 +73,7 @@ async def test_a_stop_in_the_thread_of_a_message_that_joined_or_waits_reaches_it
     assert bench.agent.hold is not None
     bench.agent.hold.set()
     await bench.idle()
-    assert bench.tele.texts == [stops.STOPPED, *(["re: long work"] if mode == "followup" else [])]
+    assert bench.tele.texts == [say("stop.stopped"), *(["re: long work"] if mode == "followup" else [])]
     assert await bench.journal.unfinished() == []
     await bench.close()
 
@@ -106,7 +106,7 @@ async def test_a_stop_ends_what_runs_before_all_that_waits_is_on_file(
     await until(lambda: not bench.agent.running)
     slow.set()
     await bench.idle()
-    assert bench.tele.texts == [stops.STOPPED]
+    assert bench.tele.texts == [say("stop.stopped")]
     assert await bench.journal.unfinished() == []
 
 
@@ -124,7 +124,7 @@ async def test_what_waits_in_the_journal_alone_is_not_read_back_while_a_stop_is_
     bench.agent.hold = None
     await bench.idle()
     assert journal.done.count("unfinished") > read
-    assert bench.tele.texts == [stops.STOPPED]
+    assert bench.tele.texts == [say("stop.stopped")]
     journal.mend()
     assert await journal.flush()
     assert await bench.journal.unfinished() == []
@@ -143,7 +143,7 @@ async def test_a_stop_that_was_written_down_behind_a_flood_counts_for_all_of_it_
     bench = Bench(tmp_path, most_waiting=20)
     await bench.open()
     await bench.idle()
-    assert set(bench.tele.texts) == {stops.STOPPED, "re: after"}
+    assert set(bench.tele.texts) == {say("stop.stopped"), "re: after"}
     assert len(bench.tele.texts) == 2
     assert await bench.journal.unfinished() == []
     await bench.close()
@@ -164,7 +164,7 @@ class TestAStopThatAKillCutOff:
         second = Bench(tmp_path)
         await second.open()
         await second.idle()
-        assert second.tele.texts == [stops.NOTHING_RUNS]
+        assert second.tele.texts == [say("stop.nothing")]
         assert await second.journal.unfinished() == []
         await second.close()
 
@@ -178,7 +178,7 @@ class TestAStopThatAKillCutOff:
         second = Bench(tmp_path)
         await second.open()
         await second.idle()
-        assert sorted(second.tele.texts) == sorted([stops.STOPPED, "re: of somebody else"])
+        assert sorted(second.tele.texts) == sorted([say("stop.stopped"), "re: of somebody else"])
         await second.close()
 
     async def test_of_what_goes_on_it_says_so(self, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ class TestAStopThatAKillCutOff:
         second = Bench(tmp_path)
         await second.open()
         await second.idle()
-        assert sorted(second.tele.texts) == sorted([stops.NOT_YOURS, "re: theirs"])
+        assert sorted(second.tele.texts) == sorted([say("stop.not_yours"), "re: theirs"])
         await second.close()
 
 
@@ -211,7 +211,7 @@ class TestAStopOutsideOfThreads:
         await until(lambda: len(bench.agent.running) == 4)
         await bench.say("/shipmate stop", **{**GROUP, "target": {"trigger": "9"}}, **STOP)
         await bench.tele.until(1)
-        assert bench.tele.texts == [stops.STOPPED]
+        assert bench.tele.texts == [say("stop.stopped")]
         assert len(bench.agent.running) == 2
         bench.agent.hold.set()
         await bench.idle()
@@ -227,7 +227,7 @@ class TestAStopOutsideOfThreads:
         await bench.tele.until(1)
         bench.agent.hold.set()
         await bench.idle()
-        assert bench.tele.texts == [stops.STOPPED, "re: in a thread"]
+        assert bench.tele.texts == [say("stop.stopped"), "re: in a thread"]
 
     async def test_the_button_of_a_reply_ends_that_one_alone(self, bench: Bench) -> None:
         await running(bench, **self.thread("1"))
@@ -242,11 +242,11 @@ class TestWhoMayStop:
         await running(bench, **GROUP)
         await bench.say("/stop", user_id="5", **STOP, **GROUP)
         await bench.tele.until(1)
-        assert bench.tele.texts == [stops.NOT_YOURS]
+        assert bench.tele.texts == [say("stop.not_yours")]
         await bench.say("mine", user_id="5", **GROUP)
         await bench.say("/stop", user_id="5", **STOP, **GROUP)
         await bench.tele.until(2)
-        assert bench.tele.texts[1] == stops.STOPPED
+        assert bench.tele.texts[1] == say("stop.stopped")
         await bench.say("", kind="stop", user_id="5", **GROUP)
         assert bench.agent.hold is not None
         bench.agent.hold.set()
@@ -261,14 +261,14 @@ class TestWhoMayStop:
         bench.agent.hold = None
         await bench.idle()
         rest = [] if who == "77" else ["re: and this"]
-        assert sorted(bench.tele.texts) == sorted([stops.STOPPED, *rest])
+        assert sorted(bench.tele.texts) == sorted([say("stop.stopped"), *rest])
 
     async def test_in_a_direct_chat_anyone_there_can(self, bench: Bench) -> None:
         here: dict[str, Any] = {"channel": "local", "chat_id": "page", "chat_key": "local:chat:page"}
         await running(bench, user_id="one", **here)
         await bench.say("/stop", user_id="other", **STOP, **here)
         await bench.idle()
-        assert bench.channels["local"].texts == [stops.STOPPED]
+        assert bench.channels["local"].texts == [say("stop.stopped")]
 
 
 class TestAStopWhileATurnBegins:
@@ -293,7 +293,7 @@ class TestAStopWhileATurnBegins:
         await reading.wait()
         await second.say("/stop", keys=("stop",), **STOP)
         await second.idle()
-        assert second.tele.texts == [stops.STOPPED]
+        assert second.tele.texts == [say("stop.stopped")]
         assert [one.stopped for one in second.agent.requests] == [True]
         assert await second.journal.unfinished() == []
         await second.close()
@@ -315,7 +315,7 @@ class TestAStopWhileATurnBegins:
         await second.tele.until(1)
         second.agent.hold.set()
         await second.idle()
-        assert second.tele.texts == [stops.STOPPED, "re: other"]
+        assert second.tele.texts == [say("stop.stopped"), "re: other"]
         assert await second.journal.unfinished() == []
         await second.close()
 
@@ -335,7 +335,7 @@ async def test_a_stop_that_was_written_down_and_not_carried_out_counts_after_a_r
     second.agent.sources = (before.request_id,)
     assert await second.open("tele") == 3
     await second.idle()
-    assert sorted(second.tele.texts) == sorted([stops.STOPPED, "re: theirs", "re: two"])
+    assert sorted(second.tele.texts) == sorted([say("stop.stopped"), "re: theirs", "re: two"])
     record = await second.journal.inbound(before.request_id)
     assert record is not None
     assert record.state == "stopped"
@@ -361,7 +361,7 @@ async def test_a_turn_that_has_said_its_last_word_is_nothing_to_stop(bench: Benc
     await bench.tele.until(1)
     go_on.set()
     await bench.idle()
-    assert bench.tele.texts == [stops.NOTHING_RUNS, "Plain sentence."]
+    assert bench.tele.texts == [say("stop.nothing"), "Plain sentence."]
 
 
 async def test_a_turn_whose_person_was_told_that_it_is_stopped_does_not_go_on_after_a_kill(
@@ -372,7 +372,7 @@ async def test_a_turn_whose_person_was_told_that_it_is_stopped_does_not_go_on_af
     await running(first)
     first.journal.post.end_turn = unwritten  # type: ignore[method-assign]
     await first.say("/stop", **STOP)
-    assert await first.tele.until(1) == [stops.STOPPED]
+    assert await first.tele.until(1) == [say("stop.stopped")]
     await first.close()
     second = Bench(tmp_path)
     await second.open()

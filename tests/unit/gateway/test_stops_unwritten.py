@@ -11,6 +11,7 @@ from bot import errors
 from bot.contracts.inbound import Inbound
 from bot.gateway import stops
 from bot.testing.journal import FaultyJournal
+from bot.words import say
 from tests.unit.gateway.conftest import Bench, refusing
 from tests.unit.gateway.outgoing import until
 from tests.unit.gateway.test_stops import GROUP, STOP, running
@@ -43,9 +44,9 @@ async def test_it_ends_what_runs_and_is_answered_when_it_comes_again(
     assert bench.tele.sent == []
     full.clear()
     assert await bench.say("/stop", **STOP, keys=("stop",))
-    assert await bench.tele.until(1) == [stops.STOPPED]
+    assert await bench.tele.until(1) == [say("stop.stopped")]
     await bench.say("/stop", **STOP)
-    assert await bench.tele.until(2) == [stops.STOPPED, stops.NOTHING_RUNS]
+    assert await bench.tele.until(2) == [say("stop.stopped"), say("stop.nothing")]
     await bench.idle()
     assert await bench.journal.unfinished() == []
 
@@ -74,9 +75,9 @@ async def test_brought_again_it_spares_what_was_said_since(bench: Bench, full: a
     bench.agent.began.clear()
     await running(bench)
     assert await bench.intake.accept(stop)
-    assert await bench.tele.until(1) == [stops.STOPPED]
+    assert await bench.tele.until(1) == [say("stop.stopped")]
     bench.agent.hold.set()  # type: ignore[union-attr]
-    assert await bench.tele.until(2) == [stops.STOPPED, "re: long work"]
+    assert await bench.tele.until(2) == [say("stop.stopped"), "re: long work"]
     await bench.idle()
     assert await bench.journal.unfinished() == []
 
@@ -96,9 +97,9 @@ async def test_brought_again_and_again_it_ends_one_turn_of_somebody_else(
         await bench.intake.accept(stop)
     full.clear()
     assert await bench.intake.accept(stop)
-    assert await bench.tele.until(1) == [stops.STOPPED]
+    assert await bench.tele.until(1) == [say("stop.stopped")]
     bench.agent.hold.set()  # type: ignore[union-attr]
-    assert await bench.tele.until(2) == [stops.STOPPED, "re: theirs"]
+    assert await bench.tele.until(2) == [say("stop.stopped"), "re: theirs"]
 
 
 async def test_it_takes_what_waits_too_and_what_was_said_before_it_and_came_behind(
@@ -121,7 +122,7 @@ async def test_it_takes_what_waits_too_and_what_was_said_before_it_and_came_behi
     await bench.agent.began.wait()
     assert await bench.intake.accept(stop)
     await bench.idle()
-    assert await bench.tele.until(1) == [stops.STOPPED]
+    assert await bench.tele.until(1) == [say("stop.stopped")]
     assert await bench.journal.unfinished() == []
     await bench.close()
 
@@ -153,7 +154,7 @@ async def test_it_waits_for_no_disk_that_takes_long(bench: Bench, monkeypatch: p
         again = asyncio.create_task(bench.intake.accept(stop))  # nobody has told its platform that it came
         go_on.set()
         assert [await stopping, await again] == [True, False]
-    assert await bench.tele.until(1) == [stops.STOPPED]
+    assert await bench.tele.until(1) == [say("stop.stopped")]
     await bench.idle()
     assert await bench.journal.unfinished() == []
 

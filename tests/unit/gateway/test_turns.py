@@ -13,12 +13,12 @@ from bot.contracts.agent import CompactResult, TurnOutcome, TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway import stops, turn_runner
-from bot.gateway.attachments import NOT_HEARD
-from bot.gateway.commands import CUT_OFF
-from bot.gateway.outbox.worker import REPEATED
+from bot.words import say
 from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.conftest import Bench, killed, leave_open
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
+CUT_OFF = say("commands.cut_off", prefix="/")
 
 
 def command(name: str, **more: Any) -> dict[str, Any]:
@@ -86,12 +86,12 @@ async def test_a_stop_passes_the_queue_and_what_the_person_has_waiting_goes_too(
     await bench.say("and then this")
     await bench.say("/stop", **command("stop"))
     await bench.idle()
-    assert bench.tele.texts == [stops.STOPPED]
+    assert bench.tele.texts == [say("stop.stopped")]
     assert len(bench.agent.requests) == 1
     assert await bench.journal.unfinished() == []
     await bench.say("/stop", **command("stop"))
     await bench.idle()
-    assert bench.tele.texts[-1] == stops.NOTHING_RUNS
+    assert bench.tele.texts[-1] == say("stop.nothing")
 
 
 async def test_status_answers_while_a_turn_runs_and_new_waits_for_it(bench: Bench) -> None:
@@ -101,7 +101,7 @@ async def test_status_answers_while_a_turn_runs_and_new_waits_for_it(bench: Benc
     await bench.say("/new", **command("new"))
     await bench.say("/status", **command("status"))
     (said,) = await bench.tele.until(1)
-    assert "working" in said
+    assert "Working" in said
     assert "1 more waiting" in said
     assert bench.agent.resets == []
     bench.agent.hold.set()
@@ -118,7 +118,7 @@ async def test_status_does_not_call_idle_what_waits_for_a_place(tmp_path: Path) 
     await bench.say("mine")
     await bench.say("/status", **command("status"))
     (said,) = await bench.tele.until(1)
-    assert said.startswith("I have not begun yet, 1 waiting.")
+    assert said.startswith("Not begun yet, 1 waiting.")
     bench.agent.hold.set()
     await bench.idle()
     await bench.close()
@@ -127,18 +127,18 @@ async def test_status_does_not_call_idle_what_waits_for_a_place(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("start", "I am shipmate"),
+        ("start", "I'm shipmate"),
         ("help", "/stop"),
-        ("whoami", "You are 77 on tele, a member here"),
-        ("status", "I am idle"),
-        ("new", "4 messages aside"),
-        ("compact", "not enough of a conversation"),
-        ("stats", "0 turns so far, 0 questions to the model"),
-        ("usage", "0 turns so far"),
-        ("history", "nothing of this conversation in mind"),
-        ("undo", "no message of this conversation"),
-        ("stop", "nothing to stop"),
-        ("lauch", "I do not know /lauch. /help"),
+        ("whoami", "You're 77 on tele, a member."),
+        ("status", "Ready. Model: "),
+        ("new", "New conversation. (/resume goes back"),
+        ("compact", "too little here to summarise"),
+        ("stats", "0 answers so far, $0.00."),
+        ("usage", "0 answers so far"),
+        ("history", "don't remember anything from this conversation"),
+        ("undo", "nothing here that I could undo"),
+        ("stop", "Nothing's running here."),
+        ("lauch", "I don't know /lauch. See /help."),
     ],
 )
 async def test_commands_say_what_they_should_and_the_agent_never_sees_them(
@@ -158,14 +158,17 @@ async def test_a_history_is_compacted_with_what_matters_most_and_the_person_is_t
     asked = Command(name="compact", args=" das Budget für 東京 ")
     await bench.say("/compact das Budget für 東京", command=asked, addressed="command")
     (said,) = await bench.tele.until(1)
-    assert "12 older messages: about 41000 tokens have become 12500" in said
+    assert said == "Done: I keep a summary of the older part now."
     assert bench.agent.compacted == [(ChatKey.parse("tele:chat:77"), "das Budget für 東京")]
+    await bench.say("/compact", user_id="1", **command("compact"))
+    figures = "12 messages, about 41000 tokens, have become about 12500."
+    assert (await bench.tele.until(2))[1] == f"{said} {figures}"
 
 
 async def test_a_summary_that_failed_is_told_as_that(bench: Bench) -> None:
     bench.agent.compaction = CompactResult("failed")
     await bench.say("/compact", **command("compact"))
-    assert "it is as it was" in (await bench.tele.until(1))[0]
+    assert "nothing has changed" in (await bench.tele.until(1))[0]
 
 
 async def test_an_operator_is_told_so(bench: Bench) -> None:
@@ -180,9 +183,9 @@ async def test_an_empty_message_and_one_that_cannot_be_opened_get_an_answer_with
     await bench.say("", attachments=(Attachment(kind="voice"), Attachment(kind="file", name="报告.pdf")))
     await bench.idle()
     empty, closed = bench.tele.texts
-    assert empty == turn_runner.EMPTY
-    assert "the file “报告.pdf”" in closed
-    assert NOT_HEARD in closed
+    assert empty == say("turn.empty")
+    assert "“报告.pdf”" in closed
+    assert "voice notes" in closed
     assert bench.agent.requests == []
 
 
@@ -190,7 +193,7 @@ async def test_the_note_on_attachments_stands_once_below_the_first_message(bench
     await bench.say("what is this?", attachments=(Attachment(kind="photo", name="a.jpg"),))
     await bench.idle()
     (said,) = bench.tele.texts
-    assert said == "re: what is this?\n\n(I cannot open photos, so I have not looked at the photo “a.jpg”.)"
+    assert said == "re: what is this?\n\nI couldn't look at the photo you sent."
 
 
 async def test_a_notice_reaches_the_person_and_not_the_archive(bench: Bench) -> None:
@@ -352,7 +355,7 @@ async def test_work_that_fails_inside_is_logged_and_the_lane_goes_on(bench: Benc
     await bench.say("bad")
     await bench.say("good")
     await bench.idle()
-    assert bench.tele.texts == [errors.ShipmateError.person, "fine: 1"]
+    assert bench.tele.texts == [errors.ShipmateError().person, "fine: 1"]
     assert await bench.journal.unfinished() == []
     assert any("ZeroDivisionError" in entry.message for entry in bench.log.at("error"))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bot.contracts.inbound import Attachment
-from bot.gateway.attachments import NO_ROOM
+from bot.words import say
 from tests.unit.gateway.conftest import Bench
+
+NO_ROOM = say("files.no_room")
 
 PHOTO = Attachment(kind="photo", name="猫.jpg", size=4_000_000_000)
 

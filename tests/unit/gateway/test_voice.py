@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from bot.contracts.inbound import Attachment
-from bot.gateway.attachments import NOT_HEARD, SILENCE
+from bot.gateway.attachments import SILENCE
 from bot.gateway.sounds import sound_type
 from bot.testing.transcription import FakeTranscriber
+from bot.words import say
 from tests.unit.gateway.conftest import SECRET, Bench
 from tests.unit.gateway.test_files import file, seen, whole
 
@@ -61,7 +62,7 @@ async def test_a_voice_note_is_heard_and_its_words_are_kept_without_our_secrets(
     [
         (b"OggS noise", "(I have not read the voice note: it could not be heard just now.)"),
         (b"OggS silence", f"(I have not read the voice note: {SILENCE}.)"),
-        (b"#!/bin/sh", NOT_HEARD),
+        (b"#!/bin/sh", say("files.cannot_voice", count=1)),
         (SOUND + bytes(5_000_000), "(I have not read the voice note: it is larger than 5 MB.)"),
     ],
     ids=["noise", "silence", "no sound", "too large"],
@@ -87,8 +88,8 @@ async def test_an_audio_file_is_heard_too_and_text_in_one_is_not_read(tmp_path: 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("", NOT_HEARD),
-        ("look", f"re: look\n\n{NOT_HEARD}"),
+        ("", say("files.cannot_voice", count=1)),
+        ("look", f"re: look\n\n{say('files.cannot_voice', count=1)}"),
     ],
 )
 async def test_where_nobody_hears_the_person_is_told_to_write_and_nothing_is_fetched(
@@ -104,5 +105,5 @@ async def test_other_files_beside_a_voice_note_have_their_own_sentence(bench: Be
     video: Any = Attachment(kind="video", name="a.mp4")
     await bench.say("", attachments=(video, VOICE))
     assert await bench.tele.until(1) == [
-        f"(I cannot open videos, so I have not looked at the video “a.mp4”.)\n{NOT_HEARD}"
+        f"(I cannot open videos, so I have not looked at the video “a.mp4”.)\n{say('files.cannot_voice', count=1)}"
     ]

@@ -11,8 +11,8 @@ from bot import errors
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
-from bot.gateway.outbox.worker import REPEATED
 from bot.journal import SqliteJournal, approvals, inbox, leases, outbox, schedule, schema, sqlite, steps
+from bot.journal.schema import REPEATED
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests.contracts.journal_rig import inbound, outbound, step, still_open
@@ -75,7 +75,7 @@ def test_a_fresh_file_gets_every_table(db: sqlite3.Connection) -> None:
     assert tables(db) == {
         *("chats", "inbox", "keys", "outbox", "dead_letters", "once"),
         *("steps", "jobs", "leases", "closed_targets", "probe", "approvals", "lost", "turns", "zones"),
-        "lines",
+        *("lines", "languages"),
     }
     assert version(db) == NEWEST
     assert schema.migrate(db) == 0

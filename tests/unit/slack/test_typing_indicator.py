@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.words import say
 from channels.slack.typing_indicator import LOADING
 
 SESSION, LINE = "agents.sessions.setStatus", "assistant.threads.setStatus"
@@ -27,7 +28,9 @@ async def test_work_is_a_session_with_a_stop_button_and_its_end_takes_it_away(
     assert stage.server.session_of(*place) == "processing"
     assert stage.server.status_of(*place) == "is thinking…"
     (line,) = stage.server.called(LINE)
-    assert line.params["loading_messages"] == list(LOADING)
+    assert line.params["loading_messages"] == [
+        say(f"slack.loading_{number}") for number in range(1, LOADING + 1)
+    ]
     await stage.slack.indicate(target, working=False)
     assert stage.server.session_of(*place) == "active"
     assert stage.server.status_of(*place) == ""

@@ -142,7 +142,19 @@ async def test_actions_commands_and_callbacks_are_checked(client: Client, server
     assert "thread" in await client.refused("sendChatAction", chat_id=1, action="typing", message_thread_id=4)
     commands = [{"command": "help", "description": "Help"}]
     await client.ok("setMyCommands", commands=commands)
-    assert server.commands == commands
+    assert server.commands == {("default", ""): commands}
+    group = {"type": "all_group_chats"}
+    await client.ok("setMyCommands", commands=commands, scope=group, language_code="zh")
+    assert server.commands["all_group_chats", "zh"] == commands
+    assert "language" in await client.refused("setMyCommands", commands=commands, language_code="zh-hans")
+    assert "unsupported type" in await client.refused(
+        "setMyCommands", commands=commands, scope={"type": "all"}
+    )
+    await client.ok("setMyDescription", description="x" * 512, language_code="zh")
+    await client.ok("setMyShortDescription", short_description="y")
+    assert server.descriptions == {("description", "zh"): "x" * 512, ("short_description", ""): "y"}
+    assert "too long" in await client.refused("setMyDescription", description="x" * 513)
+    assert "too long" in await client.refused("setMyShortDescription", short_description="x" * 121)
     for wrong in ({"command": "Help", "description": "x"}, {"command": "help", "description": ""}, "help"):
         assert "BOT_COMMAND_INVALID" in await client.refused("setMyCommands", commands=[wrong])
     sent = (await client.ok("sendMessage", chat_id=1, text="choose"))["message_id"]

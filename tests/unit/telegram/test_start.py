@@ -63,28 +63,23 @@ async def test_a_webhook_that_stays_is_waited_for(idle: Bed) -> None:
         await idle.channel.start(idle.intake)
 
 
-async def test_the_menu_of_commands_is_filled(bed: Bed) -> None:
-    names = [command["command"] for command in bed.server.commands]
-    assert names == [
-        "start",
-        "help",
-        "new",
-        "compact",
-        "undo",
-        "forget",
-        "resume",
-        "fork",
-        "history",
-        "stop",
-        "approve",
-        "deny",
-        "status",
-        "listen",
-        "model",
-        "stats",
-        "receipt",
-        "whoami",
-    ]
+async def test_menus_and_descriptions_are_there_in_each_language(bed: Bed) -> None:
+    scopes = {"default", "all_group_chats"}
+    assert bed.server.commands.keys() == {(scope, code) for scope in scopes for code in ("", "zh")}
+    alone, together = (
+        {one["command"]: one["description"] for one in bed.server.commands[scope, ""]}
+        for scope in ("default", "all_group_chats")
+    )
+    assert list(alone)[:3] == ["start", "help", "new"]
+    assert {"listen", "allow"} & alone.keys() == set()
+    assert "listen" in together
+    assert "whoami" not in together
+    chinese = {one["command"]: one["description"] for one in bed.server.commands["default", "zh"]}
+    assert alone.keys() == chinese.keys()
+    assert (alone["stop"], chinese["stop"]) == ("Stop what I'm doing", "停下我正在做的事")
+    kinds = {"description", "short_description"}
+    assert bed.server.descriptions.keys() == {(kind, code) for kind in kinds for code in ("", "zh")}
+    assert "/help" in bed.server.descriptions["description", "zh"]
 
 
 async def test_the_channel_works_without_its_menu(idle: Bed) -> None:

@@ -101,7 +101,7 @@ async def test_a_disk_that_cannot_read_is_told_without_its_path(tools: Workbench
     artifact_id = await put_away(tools, "x" * 9_000)
     tools.disk.fail(Failure("read"))
     result = await tools.read(artifact_id)
-    assert result["content"] == f"read_artifact failed: {errors.StorageError.person}"
+    assert result["content"] == f"read_artifact failed: {errors.StorageError().person}"
 
 
 async def test_a_search_shows_lines_with_their_place(tools: Workbench) -> None:

@@ -138,7 +138,7 @@ async def test_a_message_that_cannot_be_stored_is_not_confirmed_or_shown(
         f"{browser.url}/api/messages", json={"text": "hello", "clientId": "m1"}
     ) as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
-        assert await answer.json() == {"error": errors.StorageError.person}
+        assert await answer.json() == {"error": errors.StorageError().person}
     assert await browser.page() == []
 
 

@@ -10,10 +10,12 @@ from bot.contracts.journal import ANSWERED, InboxEnd, Journal
 from bot.contracts.outbound import Address
 from bot.contracts.provenance import Provenance
 from bot.gateway.access import Access, Memberships
+from bot.gateway.background import BackgroundTasks
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs.due import DueJobs, JobLimits
 from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobStore
+from bot.gateway.languages import Languages
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -103,6 +105,7 @@ class Rig:
             journal=self.journal,
             channels=self.channels,
             delivery=cast("Delivery", self.told),
+            languages=Languages(self.journal, BackgroundTasks(self.log), self.log),
             limits=self.limits,
             clock=self.clock,
             ids=self.ids,

@@ -116,13 +116,13 @@ async def test_jobs_are_changed_by_whoever_made_them_and_by_operators(rig: Rig) 
     other = GROUP | {"user_id": "88"}
     assert (
         await command(rig, f"cancel {name}", **other)
-        == f"Job {name} is somebody else's: they can change it, or an operator."
+        == f"Job {name} is somebody else's; they or an operator can change it."
     )
     with pytest.raises(errors.ToolError, match="somebody else's"):
         await rig.desk.cancel(rig.inbound(**other), name)
     assert await command(rig, f"pause {name}") == "There are no jobs here."
     assert "is paused" in await command(rig, f"pause {name.lower()}", **GROUP)
-    assert "paused: by 77" in await command(rig, "", **other)
+    assert ", paused, for" in await command(rig, "", **other)
     await rig.passes(3 * 3_600)
     assert rig.taken == []
     assert "goes on" in await command(rig, f"resume {name}", **GROUP | {"user_id": "1"})

@@ -95,8 +95,8 @@ async def test_what_was_missed_runs_once_and_late_or_is_skipped_and_said(rig: Ri
     await rig.due.look()
     (told,) = [words for words in rig.told.words if daily in words]
     assert told == (
-        f"Job {daily} (“the weather”) was due Tue 2027-01-19T12:00+00:00 and 4 times before, when I could not run it. "
-        "That is more than 120 minutes ago, so I have skipped it. It is due next Wed 2027-01-20T12:00+00:00."
+        f"I've skipped “the weather” (job {daily}): it was due Tue 2027-01-19T12:00+00:00, and I couldn't run it within "
+        "120 minutes. It was due 4 times before that, too. It's due next Wed 2027-01-20T12:00+00:00."
     )
     assert len([one for one in rig.taken if one.text == "the weather"]) == 0
     await rig.passes(DAY, 600)
@@ -255,7 +255,7 @@ async def test_three_failures_in_a_row_pause_a_job_and_say_so(rig: Rig) -> None:
     rig.end = FAILED
     await rig.passes(10 * 3_600)
     assert len(rig.taken) == 3 + FAILURES
-    assert [words.split(":")[0] for words in rig.told.words] == [f"I have paused job {name} (“tell me 你好”)"]
+    assert [words.split(":")[0] for words in rig.told.words] == [f"I've paused “tell me 你好” (job {name})"]
     assert "paused: it failed three times in a row" in (await rig.desk.listed(rig.inbound())).words
     rig.restart()
     await rig.passes(3_600)

@@ -108,7 +108,7 @@ async def test_three_failed_turns_pause_it_and_the_chat_reads_that(bench: Bench)
     assert bench.tele.texts[:3] == ["The model is away."] * 3
     assert len(bench.tele.sent) == 4
     assert bench.tele.sent[3].kind == "notice"
-    assert bench.tele.texts[3].startswith(f"I have paused job {name}")
+    assert bench.tele.texts[3].startswith("I've paused “")
     await bench.say(command=Command(name="jobs"))
     await bench.idle()
     assert f"{name} – every 1h (UTC), paused: it failed three times in a row" in bench.tele.texts[4]
@@ -139,7 +139,7 @@ async def test_what_the_chat_has_to_be_told_waits_for_a_platform_that_asks_for_p
     await bench.clock.advance(700.0)
     await look(bench)
     (told,) = bench.tele.texts
-    assert f"Job {name}" in told
+    assert f"(job {name})" in told
     assert "skipped" in told
 
 

@@ -48,9 +48,9 @@ async def test_the_answer_reaches_the_tool_and_what_does_not_fit_is_asked_again(
     assert await book(rig, person) == "booked for 4"
     assert [one.chat_key for one in person.asked] == [ChatKey.parse("slack:chat:C1")] * 2
     first, again = (one.words for one in person.asked)
-    assert "The tool book of the MCP server one asks: “How many people?”" in first
+    assert "book (one) asks: “How many people?”" in first
     assert "a whole number" in first
-    assert again.startswith("That does not fit.")
+    assert again.startswith("That doesn't fit.")
     assert await book(rig, Person("skip")) == "not booked: decline"
     assert await book(rig, Person(*["?"] * TRIES)) == "not booked: decline"
     outside = Person("4")

@@ -1,0 +1,74 @@
+"""Words: the sentences that people in a chat read, one catalogue (`<code>.toml`) a language.
+
+`say` speaks the language of the running task, which `speaking` sets. What is written down (a row of the outbox, say) is
+said once and kept as it was said.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+Catalogue = Mapping[str, str | Mapping[str, str]]
+"""Sentences by their keys (`section.name`), each a format string; or, where a `count` stands in it, one for 1 and one for other
+numbers.
+"""
+DEFAULT = "en"
+"""The language where nobody has named one, and of a sentence that a catalogue lacks."""
+_PLURAL = "other"
+
+
+def _flat(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str | Mapping[str, str]]]:
+    for name, value in section.items():
+        if isinstance(value, str) or _PLURAL in value:
+            yield f"{prefix}{name}", value
+        else:
+            yield from _flat(value, f"{prefix}{name}.")
+
+
+CATALOGUES: Mapping[str, Catalogue] = {
+    path.stem: dict(_flat(tomllib.loads(path.read_text("utf-8"))))
+    for path in sorted(Path(__file__).parent.glob("*.toml"))
+}
+"""By the code of the language, as in `en` or `zh`."""
+_language: ContextVar[str] = ContextVar("language", default=DEFAULT)
+
+
+def say(key: str, /, **values: object) -> str:
+    """A sentence in the language of the running task."""
+    sentence = CATALOGUES[_language.get()].get(key) or CATALOGUES[DEFAULT][key]
+    if not isinstance(sentence, str):
+        sentence = sentence["one"] if values["count"] == 1 and "one" in sentence else sentence[_PLURAL]
+    return sentence.format(**values)
+
+
+def names(section: str) -> tuple[str, ...]:
+    """The names of all sentences of a section, in their order."""
+    return tuple(
+        key.removeprefix(f"{section}.") for key in CATALOGUES[DEFAULT] if key.startswith(f"{section}.")
+    )
+
+
+def language() -> str:
+    """The language of the running task."""
+    return _language.get()
+
+
+@contextmanager
+def speaking(code: str) -> Iterator[None]:
+    """Speak this language inside, and in tasks that are started there. One without a catalogue is the default."""
+    token = _language.set(code if code in CATALOGUES else DEFAULT)
+    try:
+        yield
+    finally:
+        _language.reset(token)
+
+
+def language_of(tag: str | None) -> str | None:
+    """The catalogue of a tag such as `zh-hans` or `en_US`; None where there is none."""
+    code = (tag or "").replace("_", "-").partition("-")[0].casefold()
+    return code if code in CATALOGUES else None

@@ -1,0 +1,73 @@
+"""Languages through the real client libraries: each person is spoken to in that of their app, or in the one they have chosen."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bot.testing.anthropic_script import error
+from bot.words import say, speaking
+from tests.blackbox.conftest import ANN, PERSON, World
+
+DIRECT = "D0ANN"
+with speaking("zh"):
+    NOTHING, NOW, FAILED = say("stop.nothing"), say("language.now"), say("errors.request_invalid")
+    EMPTY, MENU = say("turn.empty"), say("help.stop")
+
+
+async def test_on_telegram_the_app_decides_until_somebody_chooses_and_that_outlives_a_kill(
+    world: World,
+) -> None:
+    world.only("telegram")
+    await world.start()
+    menu = {one["command"]: one["description"] for one in world.telegram.commands["default", "zh"]}
+    assert menu["stop"] == MENU
+    await said(world, "/stop", NOTHING, language="zh-hans")
+    await said(world, "/stop", "Nothing's running here.", language="en")
+    await said(world, "/language zh", NOW, language="en")
+    await world.sent()
+    await world.process.kill()
+    await world.start()
+    await said(world, "/stop", NOTHING, language="en")
+    world.model.script(lambda _: error(400, "invalid_request_error", "no"))
+    await said(world, "hello", FAILED, language="en")
+    (failure,) = [one for one in world.telegram.chats[PERSON].messages.values() if one.get("text") == FAILED]
+    assert failure["reply_markup"]["inline_keyboard"][0][0]["text"] == "重试"
+
+
+async def said(world: World, words: str, answer: str, language: str) -> None:
+    count = len(world.texts())
+    world.telegram.say(words, language=language)
+    await world.telegram.until(lambda: len(world.texts()) > count)
+    assert world.texts()[-1] == answer
+
+
+async def test_on_slack_the_locale_decides_until_somebody_chooses_and_that_outlives_a_kill(
+    world: World,
+) -> None:
+    world.only("slack")
+    world.slack.world.users[ANN]["locale"] = "zh-CN"
+    await world.start()
+    await written(world, " ", "turn.empty", "zh")
+    assert (await command(world, "stop"))[-1] == NOTHING
+    with speaking("en"):
+        assert (await command(world, "language en"))[-1] == say("language.now")
+    await world.sent()
+    await world.process.kill()
+    await world.start()
+    assert (await command(world, "stop"))[-1] == "Nothing's running here."
+
+
+async def written(world: World, words: str, key: str, code: str) -> None:
+    ts = await world.slack.say(words, channel=DIRECT, user=ANN)
+    await world.slack.until(lambda: bool(world.slack.replies(DIRECT, ts)))
+    with speaking(code):
+        assert world.slack.replies(DIRECT, ts)[-1].text == say(key)
+
+
+async def command(world: World, words: str) -> list[str]:
+    """Give a slash command in direct messages; what the bot says there outside of threads."""
+    before = len(world.slack.visible(DIRECT))
+    delivery = await world.slack.command(words, channel=DIRECT, user=ANN)
+    await asyncio.wait_for(delivery.acked.wait(), 90)
+    await world.slack.until(lambda: len(world.slack.visible(DIRECT)) > before)
+    return [one.text for one in world.slack.visible(DIRECT)]

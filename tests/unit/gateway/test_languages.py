@@ -1,0 +1,88 @@
+"""The language in which each person is spoken to: that of their app, or the one they have chosen, over restarts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bot.contracts.identity import UserRef
+from bot.contracts.inbound import Command
+from bot.contracts.journal import SpokenLanguage
+from bot.testing.journal import FaultyJournal, JournalFailure
+from bot.words import say, speaking
+from tests.unit.gateway.conftest import Bench, killed
+
+ANN = UserRef("tele", "77")
+
+
+def chinese(key: str, **values: Any) -> str:
+    with speaking("zh"):
+        return say(key, **values)
+
+
+async def asked(bench: Bench, name: str, args: str = "", **more: Any) -> str:
+    """Give a command; the answer."""
+    count = len(bench.tele.sent)
+    command = Command(name=name, args=args)
+    await bench.say(f"/{name} {args}", command=command, addressed="command", **more)
+    return (await bench.tele.until(count + 1))[-1]
+
+
+async def test_everyone_is_answered_in_the_language_of_their_app(bench: Bench) -> None:
+    assert await asked(bench, "stop", language="zh-hans") == chinese("stop.nothing")
+    assert await asked(bench, "stop", language="de") == say("stop.nothing")
+    assert await asked(bench, "stop", user_id="1", language="en-US") == say("stop.nothing")
+
+
+async def test_a_message_without_a_language_is_answered_in_the_last_one_that_was_known(bench: Bench) -> None:
+    await asked(bench, "stop", language="zh_CN")
+    await bench.idle()
+    assert await bench.journal.languages() == {ANN: SpokenLanguage("zh")}
+    assert await asked(bench, "stop") == chinese("stop.nothing")
+
+
+async def test_the_language_that_a_person_has_chosen_outlives_a_restart(tmp_path: Path) -> None:
+    first = Bench(tmp_path)
+    await first.open()
+    assert await asked(first, "language", "ZH", language="en") == chinese("language.now")
+    assert await asked(first, "stop", language="en") == chinese("stop.nothing")
+    assert await asked(first, "stop", user_id="1", language="en") == say("stop.nothing")
+    await killed(first)
+    second = Bench(tmp_path)
+    await second.open()
+    again: dict[str, Any] = {"keys": ("again",), "message_id": "again"}
+    assert await asked(second, "stop", language="en", **again) == chinese("stop.nothing")
+    auto = say("language.auto", language="English")
+    assert await asked(second, "language", "auto", language="en", keys=("auto",)) == auto
+    assert await asked(second, "stop", language="en", keys=("last",)) == say("stop.nothing")
+    await second.close()
+
+
+async def test_the_command_alone_names_what_there_is_and_a_language_that_is_unknown_changes_nothing(
+    bench: Bench,
+) -> None:
+    assert await asked(bench, "language") == say(
+        "language.choices", language="English", codes="en, zh", prefix="/"
+    )
+    assert await asked(bench, "language", "Klingon") == say(
+        "language.unknown", asked="Klingon", codes="en, zh"
+    )
+    assert await bench.journal.languages() == {}
+
+
+async def test_where_what_was_chosen_cannot_be_read_the_app_decides(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, wrap=FaultyJournal)
+    assert isinstance(bench.journal, FaultyJournal)
+    for kind in ("languages", "speak"):
+        bench.journal.fail(JournalFailure(kind))
+    await bench.open()
+    assert await asked(bench, "stop", language="zh") == chinese("stop.nothing")
+    await bench.idle()
+    assert [one.message for one in bench.log.at("error")] == ["people's languages are not known"] * 2
+    await bench.close()
+
+
+async def test_a_failure_is_told_in_the_language_of_its_person(bench: Bench) -> None:
+    bench.agent.answer = lambda _: f"{1 // 0}"
+    await bench.say("hello", language="zh")
+    assert await bench.tele.until(1) == [chinese("errors.any")]

@@ -1,0 +1,161 @@
+"""The catalogues of sentences: whole in each language, and asked for by keys that they have."""
+
+from __future__ import annotations
+
+import ast
+import re
+import string
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bot import errors
+from bot.words import CATALOGUES, DEFAULT, language, language_of, names, say, speaking
+from tests import gates
+
+ROOT = Path(__file__).parents[2]
+ENGLISH = CATALOGUES[DEFAULT]
+UNSAID = re.compile(r"\b(?:JSON|token|ULID|traceback)\b", re.IGNORECASE)
+
+
+def forms(sentence: object) -> list[str]:
+    return [sentence] if isinstance(sentence, str) else list(dict(sentence).values())  # type: ignore[call-overload]
+
+
+def fields(sentence: object) -> set[str]:
+    parsed = [part for form in forms(sentence) for part in string.Formatter().parse(form)]
+    return {name for _, name, _, _ in parsed if name} | (
+        {"count"} if not isinstance(sentence, str) else set()
+    )
+
+
+@pytest.mark.parametrize("code", CATALOGUES)
+def test_each_language_has_each_sentence_with_its_fields(code: str) -> None:
+    catalogue = CATALOGUES[code]
+    assert catalogue.keys() == ENGLISH.keys()
+    assert [key for key in ENGLISH if fields(catalogue[key]) != fields(ENGLISH[key])] == []
+
+
+@pytest.mark.parametrize("code", CATALOGUES)
+def test_menus_and_descriptions_fit_their_platforms(code: str) -> None:
+    with speaking(code):
+        assert all(1 <= len(say(f"help.{name}")) <= 256 for name in names("help"))
+        assert len(say("telegram.about")) <= 120
+        assert len(say("telegram.description")) <= 512
+        assert all(len(say(f"buttons.{name}")) <= 75 for name in names("buttons"))
+
+
+def said() -> Iterator[tuple[str, ast.Call]]:
+    """Each call of `say` in the code, with its file."""
+    for path in sorted((*(ROOT / "bot").rglob("*.py"), *(ROOT / "channels").rglob("*.py"))):
+        source = path.read_text("utf-8")
+        if re.search(r"^from bot\.words import .*\bsay\b", source, re.MULTILINE):
+            for node in ast.walk(gates.parsed(source)):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "say":
+                    yield path.relative_to(ROOT).as_posix(), node
+
+
+def keys(argument: ast.expr) -> Iterator[str]:
+    """The keys that a call may ask for: one, two by a condition, or all that fit an f-string."""
+    if isinstance(argument, ast.IfExp):
+        yield from keys(argument.body)
+        yield from keys(argument.orelse)
+    elif isinstance(argument, ast.JoinedStr):
+        parts = [
+            re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".+" for one in argument.values
+        ]
+        yield from (key for key in ENGLISH if re.fullmatch("".join(parts), key))
+    elif isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+        yield argument.value
+
+
+def test_what_is_said_is_in_the_catalogues_with_the_values_that_it_needs() -> None:
+    asked = list(said())
+    assert len(asked) > 100
+    wrong = list[str]()
+    for name, call in asked:
+        given = {word.arg for word in call.keywords}
+        found = list(keys(call.args[0]))
+        exact = not isinstance(call.args[0], ast.JoinedStr) and None not in given
+        needed = set().union(*(fields(ENGLISH.get(key, "")) for key in found)) if exact else set()
+        if not (set(found) <= ENGLISH.keys() and needed <= given) or not (
+            found or isinstance(call.args[0], ast.Name)
+        ):
+            wrong.append(f"{name}:{call.lineno}: {found}")
+    assert wrong == []
+
+
+def test_no_catalogue_has_a_sentence_that_nobody_says() -> None:
+    code = "\n".join(
+        path.read_text("utf-8") for folder in ("bot", "channels") for path in (ROOT / folder).rglob("*.py")
+    )
+    known = {key for _, call in said() for key in keys(call.args[0])}
+    known |= {key for key in ENGLISH if f'"{key}"' in code}
+    # By a key that stands in a variable: the name of a section before a name.
+    made = [
+        re.compile(re.escape(head) + ".+")
+        for head in re.findall(r'f"((?:approval|receipt|turn)\.\w+_)\{', code)
+    ]
+    known |= {key for key in ENGLISH if any(one.fullmatch(key) for one in made)}
+    known |= {f"errors.{one.sentence}" for one in every_error(errors.ShipmateError)}
+    assert sorted(ENGLISH.keys() - known) == []
+
+
+def every_error(kind: type[errors.ShipmateError]) -> Iterator[type[errors.ShipmateError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from every_error(below)
+
+
+def test_every_error_has_its_sentence_in_each_language() -> None:
+    for code in CATALOGUES:
+        assert {one.sentence for one in every_error(errors.ShipmateError)} <= {
+            key.removeprefix("errors.") for key in CATALOGUES[code]
+        }
+
+
+@pytest.mark.parametrize("code", CATALOGUES)
+def test_errors_speak_of_nothing_that_only_operators_know(code: str) -> None:
+    with speaking(code):
+        assert [name for name in names("errors") if UNSAID.search(say(f"errors.{name}"))] == []
+
+
+def test_english_counts_and_chinese_does_not() -> None:
+    assert say("status.working", count=1) == "Working on a message"
+    assert say("status.working", count=3) == "Working on 3 messages"
+    with speaking("zh"):
+        assert say("status.working", count=1) == "正在处理 1 条消息"
+
+
+def test_a_language_holds_for_its_block_and_one_that_is_unknown_is_english() -> None:
+    with speaking("zh"):
+        assert (language(), say("stop.stopped")) == ("zh", "已停下。")
+        with speaking("tlh"):
+            assert (language(), say("stop.stopped")) == ("en", "Stopped.")
+        assert language() == "zh"
+    assert language() == "en"
+
+
+@pytest.mark.parametrize(
+    ("tag", "code"),
+    [
+        ("zh-hans", "zh"),
+        ("zh_CN", "zh"),
+        ("ZH", "zh"),
+        ("en-US", "en"),
+        ("de", None),
+        ("", None),
+        (None, None),
+        ("../zh", None),
+    ],
+)
+def test_tags_of_platforms_name_catalogues(tag: str | None, code: str | None) -> None:
+    assert language_of(tag) == code
+
+
+def test_what_the_model_is_told_of_an_error_is_english_whatever_is_spoken() -> None:
+    with speaking("zh"):
+        error = errors.StorageError("disk")
+        assert "文件" in error.person
+        assert error.for_model == "I can't read or write my files right now. Please try again later."
