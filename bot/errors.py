@@ -80,6 +80,7 @@ FileCode = Literal[
     "silence",
     "size",
     "too_much",
+    "unheard",
     "unreachable",
 ]
 """Why a file of a message was not read: the end of the key of its sentence (`files.why_…`)."""
@@ -188,6 +189,7 @@ class NotHeard(FileFailed):
     """A recording was not written down."""
 
     why = "it could not be heard just now"
+    code = "unheard"
 
 
 class DeliveryFailed(ChannelError):

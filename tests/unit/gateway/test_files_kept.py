@@ -40,7 +40,7 @@ async def test_after_a_kill_nothing_is_fetched_again_and_everything_is_told_alik
     assert await again.arrivals.files(again.inbound) == told
     assert after.tele.fetched == []
     assert "I couldn't read “f3.log” (it isn't there any more)." in texts[0]
-    assert "so I went without “f2.log”" in texts[0]
+    assert "I can't read files like “f2.log”" in texts[0]
     made = await after.artifacts.made(ChatKey.parse("tele:chat:77"), [first.request_id])
     assert made == {first.request_id: [(told[0].artifact, "attachment")]}
     await after.close()

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from bot.contracts.inbound import Attachment
-from bot.gateway.attachments import SILENCE
 from bot.gateway.sounds import sound_type
 from bot.testing.transcription import FakeTranscriber
 from bot.words import say
@@ -60,10 +59,10 @@ async def test_a_voice_note_is_heard_and_its_words_are_kept_without_our_secrets(
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"OggS noise", "(I have not read the voice note: it could not be heard just now.)"),
-        (b"OggS silence", f"(I have not read the voice note: {SILENCE}.)"),
+        (b"OggS noise", "I couldn't read a file (I couldn't listen to it just now)."),
+        (b"OggS silence", "I couldn't read a file (I heard no words in it)."),
         (b"#!/bin/sh", say("files.cannot_voice", count=1)),
-        (SOUND + bytes(5_000_000), "(I have not read the voice note: it is larger than 5 MB.)"),
+        (SOUND + bytes(5_000_000), "I couldn't read a file (it is larger than 5 MB)."),
     ],
     ids=["noise", "silence", "no sound", "too large"],
 )
@@ -105,5 +104,5 @@ async def test_other_files_beside_a_voice_note_have_their_own_sentence(bench: Be
     video: Any = Attachment(kind="video", name="a.mp4")
     await bench.say("", attachments=(video, VOICE))
     assert await bench.tele.until(1) == [
-        f"(I cannot open videos, so I have not looked at the video “a.mp4”.)\n{say('files.cannot_voice', count=1)}"
+        f"{say('files.cannot_video', count=1)} {say('files.cannot_voice', count=1)}"
     ]
