@@ -271,6 +271,7 @@ async def test_an_edit_that_its_message_had_in_version_7_is_not_answered_again(t
         db.execute("UPDATE inbox SET merged_into = NULL")
         db.execute("DROP TABLE zones")
         db.execute("DROP TABLE languages")
+        db.execute("DROP TABLE lines")
         for column in (
             "outbox DROP COLUMN language",
             "outbox DROP COLUMN choices",
