@@ -116,7 +116,7 @@ async def test_a_bot_for_a_team_is_set_up_in_one_go_and_its_operator_is_who_ran_
     await terminal.until("api.slack.com/apps")
     await terminal.answer("SLACK_BOT_TOKEN", APP_TOKEN)
     await terminal.answer("SLACK_APP_TOKEN", BOT_TOKEN)
-    await terminal.until("see whether botToken and appToken are swapped")
+    await terminal.until("botToken and appToken are swapped")
     await terminal.answer("Keep them all the same", "n")
     await terminal.answer("SLACK_BOT_TOKEN", BOT_TOKEN)
     await terminal.answer("SLACK_APP_TOKEN", APP_TOKEN)

@@ -110,7 +110,9 @@ async def test_a_group_that_was_let_in_at_run_time_is_looked_at(services: Servic
     lines = await found(services, 78)
     assert lines["telegram group -100"]["found"] == "the bot may not write there"
     (services.root / ".ship" / "access.json").write_text("{", encoding="utf-8")
-    assert "telegram group -100" not in await found(services, 0)
+    lines = await found(services, 78)
+    assert "telegram group -100" not in lines
+    assert lines["access list"]["verdict"] == "wrong", "a gateway does not begin with it either"
 
 
 async def test_commands_without_walls_are_a_warning(services: Services) -> None:
