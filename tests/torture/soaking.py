@@ -256,7 +256,7 @@ class Soak:
 
     async def _greeted(self) -> None:
         """Wait until every stranger has been told that the bot is not theirs."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(600):
             while self.gateway.parts.tasks.busy:
                 await asyncio.sleep(0.0005)
                 await self.clock.advance(0.01)
@@ -272,7 +272,7 @@ class Soak:
             await self.gateway.parts.intake.keep_dead_letter(
                 "telegram", f"k{self.events}", "{broken", "it cannot be read"
             )
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(600):
             while self.gateway.parts.scheduler.active:
                 await asyncio.sleep(0.0005)
                 await self.clock.advance(0.01)
