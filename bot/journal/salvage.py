@@ -12,7 +12,7 @@ from typing import Any
 from bot.journal import schema
 
 _FARTHEST = 1 << 20
-"""Rows that are looked for where the file does not say how many there are."""
+"""Rows that are looked for where neither the table nor an index says how many there are."""
 _REFUSALS = 1 << 15
 """Ranges of a table that may turn out unreadable before no more of it is tried: about a fifth of a second."""
 
@@ -96,10 +96,13 @@ def _rows(old: sqlite3.Connection, table: str, named: str) -> Iterator[tuple[Any
     except sqlite3.OperationalError:
         yield from _from_both_ends(old, select)
         return
-    # The widest range is tried first: what is readable is found before the tries are used up.
-    ranges, refused = deque([(1, _last(old, table))]), 0
+    # The widest range is tried first: what is readable is found before the tries are used up. Where the end is not known, most
+    # ranges are behind it, so the lowest is.
+    highest = _last(old, table)
+    ranges, refused = deque([(1, highest or _FARTHEST)]), 0
+    following = ranges.pop if highest is None else ranges.popleft
     while ranges and refused < _REFUSALS:
-        first, last = ranges.popleft()
+        first, last = following()
         try:
             found = old.execute(f"{select} NOT INDEXED WHERE rowid BETWEEN ? AND ?", (first, last)).fetchall()
         except sqlite3.DatabaseError:
@@ -111,11 +114,12 @@ def _rows(old: sqlite3.Connection, table: str, named: str) -> Iterator[tuple[Any
             yield from found
 
 
-def _last(old: sqlite3.Connection, table: str) -> int:
-    try:
-        return int(old.execute(f"SELECT max(rowid) FROM {table} NOT INDEXED").fetchone()[0] or 0)  # noqa: S608
-    except sqlite3.DatabaseError:
-        return _FARTHEST
+def _last(old: sqlite3.Connection, table: str) -> int | None:
+    """The highest row number, by the table or by an index of it; None where neither can be read."""
+    for highest in (f"max(rowid) FROM {table} NOT INDEXED", f"max(+rowid) FROM {table}"):
+        with contextlib.suppress(sqlite3.DatabaseError):
+            return int(old.execute(f"SELECT {highest}").fetchone()[0] or 0)
+    return None
 
 
 def _from_both_ends(old: sqlite3.Connection, select: str) -> Iterator[tuple[Any, ...]]:
