@@ -175,11 +175,11 @@ async def test_where_no_operator_can_be_asked_nobody_is_waited_for(
 
     def ended() -> list[str]:
         """The questions that were asked, each as it ended."""
-        asked = [text for text in world.texts() if "waits for an approval" in text]
+        asked = [text for text in world.texts() if "wants me to run this" in text]
         return [text for text in asked if "Nobody needs to decide" in text or "did not run" in text]
 
     await world.telegram.until(lambda: len(ended()) == len(operators))
-    assert len([text for text in world.texts() if "waits for an approval" in text]) == len(operators)
+    assert len([text for text in world.texts() if "wants me to run this" in text]) == len(operators)
 
 
 async def test_a_stop_ends_the_waiting(world: World) -> None:

@@ -148,7 +148,7 @@ async def test_commands_work_on_slack_by_mark_and_by_slash(world: World) -> None
     assert ANN in world.slack.replies("D0ANN", ts)[0].text
     delivery = await world.slack.command("status", channel="D0ANN", user=ANN)
     await asyncio.wait_for(delivery.acked.wait(), 90)
-    await world.slack.until(lambda: any("idle" in m.text for m in world.slack.visible("D0ANN")))
+    await world.slack.until(lambda: any("Ready" in m.text for m in world.slack.visible("D0ANN")))
     assert world.model.requests == []
 
 
@@ -251,7 +251,7 @@ async def test_after_three_halvings_the_person_is_told_and_the_next_message_is_a
     )
     world.telegram.say("now")
     await world.telegram.until(lambda: len(world.texts()) == 17)
-    assert "start afresh" in world.texts()[-1]
+    assert "started over" in world.texts()[-1]
     assert len(world.model.requests) - asked == 4
     world.model._queue.clear()
     world.telegram.say("fresh")

@@ -27,7 +27,7 @@ async def test_forget_as_a_reply_in_telegram(world: World) -> None:
     assert "鯨".encode() in b"".join(p.read_bytes() for p in (world.root / ".ship" / "memory").rglob("*.md"))
     world.telegram.say("/forget", reply_to=sent["message"]["message_id"])
     await world.telegram.until(lambda: len(world.texts()) == 2)
-    assert world.texts()[1].startswith("Forgotten: ")
+    assert world.texts()[1].startswith("Forgotten. ")
     assert not list((world.root / ".ship" / "memory").rglob("*.md"))
     for count, again in ((2, True), (3, False)):
         world.telegram.say("and now?")

@@ -340,7 +340,7 @@ async def test_a_share_alone_is_no_command_and_the_comment_over_one_may_be(world
     assert rows(world)[0]["text"] == "!whoami"
     await world.slack.say("!whoami", channel="D0ANN", user=ANN, attachments=[share])
     await world.slack.until(lambda: len(world.slack.replies("D0ANN")) == 2)
-    assert "You are U0ANN" in world.slack.replies("D0ANN")[1].text
+    assert "You're U0ANN" in world.slack.replies("D0ANN")[1].text
 
 
 async def test_a_share_of_the_bots_own_words_is_quoted_as_such(world: World) -> None:

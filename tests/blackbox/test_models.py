@@ -120,7 +120,7 @@ async def test_in_slack_an_operator_chooses_it_by_mark_and_by_slash(world: World
     await world.slack.until(lambda: len(world.slack.replies("D0ANN", hello)) == 1)
     ts = await world.slack.say(f"!model {OPUS}", channel="D0ANN", user=ANN)
     await world.slack.until(lambda: len(world.slack.replies("D0ANN", ts)) == 1)
-    assert f"{OPUS} answers here, chosen for this chat" in world.slack.replies("D0ANN", ts)[0].text
+    assert f"{OPUS} answers here. It was chosen for this chat" in world.slack.replies("D0ANN", ts)[0].text
     await world.slack.say("in its thread", channel="D0ANN", user=ANN, thread_ts=hello)
     await world.slack.until(lambda: len(world.slack.replies("D0ANN", hello)) == 2)
     other = await world.slack.say("elsewhere", channel="D0ANN", user=ANN)
@@ -132,7 +132,8 @@ async def test_in_slack_an_operator_chooses_it_by_mark_and_by_slash(world: World
     await asyncio.wait_for(delivery.acked.wait(), 90)
     await world.slack.until(
         lambda: any(
-            f"{SONNET} answers here, as ship.json" in one.text for one in world.slack.visible("D0ANN")
+            f"{SONNET} answers here. That is the one of ship.json" in one.text
+            for one in world.slack.visible("D0ANN")
         )
     )
 

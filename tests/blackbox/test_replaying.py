@@ -147,7 +147,7 @@ async def test_a_memory_and_a_summary_are_shown_too(world: World) -> None:
         await world.turns(turn)
     world.telegram.say("/compact the ship")
     await eventually(lambda: "compaction" in purposes(world))
-    await world.telegram.until(lambda: any("summed up" in one for one in world.texts()))
+    await world.telegram.until(lambda: any("keep a summary" in one for one in world.texts()))
     assert await world.process.stop() == 0
     asked = [line for line in world.log() if line["kind"] == "llm_request"]
     told = [

@@ -160,5 +160,5 @@ async def test_a_telegram_send_whose_answer_was_lost_is_repeated_and_says_so(wor
     await world.turns(1)
     first, second = world.texts()
     assert first == "The answer."
-    assert second.startswith("(I am not sure that this has arrived")
+    assert second.startswith("(You may have this already.)")
     assert second.endswith("The answer.")

@@ -89,7 +89,7 @@ async def test_several_tasks_work_side_by_side_ask_and_come_back_as_one(world: W
 
     await world.telegram.until(lambda: question() > 0)
     shown = chats[PERSON].messages[question()]
-    assert "in the task “Datei c”" in shown["text"]
+    assert "for the task “Datei c”" in shown["text"]
     assert "c.md" in shown["text"]
     assert not (world.root / "c.md").exists()
     button = shown["reply_markup"]["inline_keyboard"][0][0]["callback_data"]

@@ -247,4 +247,4 @@ async def test_a_compacted_history_has_no_picture_and_no_pointer_to_one(bench: B
 
 async def test_a_picture_is_told_to_people_as_a_file(bench: Bench) -> None:
     await bench.pool.run(request(bench, Files(PICTURE)))
-    assert "Person: [file]" in await bench.pool.history(KEY)
+    assert "\nYou: 📎\nYou: what is this?\n" in await bench.pool.history(KEY)

@@ -166,7 +166,7 @@ async def test_a_window_that_ended_the_answer_makes_room_for_the_next_turn(bench
     await fill(bench, 10)
     bench.model.answers += [reply(text("half an answ"), stop_reason="model_context_window_exceeded")]
     await bench.say("now")
-    assert "truncated" in bench.chat.seen[-1]
+    assert "cut off: the answer got too long" in bench.chat.seen[-1]
     await bench.say("next")
     assert "question 0" not in json.dumps(bench.sent)
 

@@ -248,7 +248,7 @@ async def test_a_failure_is_an_error_with_a_reason_and_the_turn_goes_on(
     assert (await bench.say("go")).status == "done"
     (result,) = told(bench)
     assert result["is_error"]
-    assert result["content"].startswith(f"The task failed: {error.person}")
+    assert result["content"].startswith(f"The task failed: {error.for_model}")
     assert events(bench).events[-1].kind == "failed"
     assert bench.chat.seen == ["It did not work."]
 

@@ -61,7 +61,7 @@ async def test_a_turn_of_which_a_summary_tells_is_not_taken_back(chat: Bench) ->
     before = shown(chat)
     with pytest.raises(errors.SummedUp) as refused:
         await chat.pool.undo(KEY)
-    assert "summed up" in refused.value.person
+    assert "part of a summary" in refused.value.person
     assert shown(chat) == before
     await holds(chat)
 
