@@ -349,6 +349,7 @@ async def test_a_share_of_the_bots_own_words_is_quoted_as_such(world: World) -> 
     await world.start()
     await world.slack.say("hello", channel="D0ANN", user=ANN)
     await world.slack.until(lambda: len(world.slack.replies("D0ANN")) == 1)
+    await world.turns(1)
     share = world.slack.shared("D0ANN", world.slack.replies("D0ANN")[0].ts)
     await world.slack.say("you said this", channel="D0ANN", user=ANN, attachments=[share])
     await world.slack.until(lambda: len(world.slack.replies("D0ANN")) == 2)
