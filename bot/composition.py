@@ -429,7 +429,7 @@ def gateway_deps(services: Services, channels: Mapping[str, Channel]) -> Gateway
 
 
 def build_transcriber(settings: config.Transcription) -> HttpTranscriber | None:
-    """What hears voice notes; None where nothing is configured."""
+    """The transcriber of voice notes; None where nothing is configured."""
     if settings.base_url is None:
         return None
     return HttpTranscriber(Endpoint(settings.base_url, settings.model, settings.api_key))

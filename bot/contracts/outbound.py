@@ -199,7 +199,7 @@ class OutboxRow:
         return replace(self._while("failed", "unknown"), untold=False)
 
     def update(self, row: OutboxRow) -> OutboxRow:
-        """What this row on file becomes by what was done to `row` meanwhile. The state that it has is legal too: facts change
+        """The row that this one on file becomes by what was done to `row` meanwhile. The state that it has is legal too: facts change
         beside it, and what a crash or a full disk interrupted is written once more.
         """
         return replace(

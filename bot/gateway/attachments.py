@@ -127,7 +127,7 @@ class Limits:
     count: int = 5
     seconds: float = 45.0
     pictures: bool = True
-    """Whether pictures are shown to the model."""
+    """True where pictures are shown to the model."""
     pages: int = 20
     """Pages of a PDF that is shown to it."""
 

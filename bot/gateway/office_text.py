@@ -152,7 +152,7 @@ class _Package:
         parser.Parse(b"", True)
 
     def targets(self, name: str) -> dict[str, tuple[str, str]]:
-        """What a part refers to: kind and name of the other part, by the id of the reference."""
+        """The parts that a part refers to: kind and name of the other part, by the id of the reference."""
         folder, file = posixpath.split(name)
         found: dict[str, tuple[str, str]] = {}
 

@@ -29,7 +29,7 @@ class Pdf:
 
     @property
     def tokens(self) -> int:
-        """What it takes of a request where it is shown."""
+        """Its share of a request where it is shown."""
         return self.pages * _PAGE_TOKENS + len(self.text) // _CHARACTERS_PER_TOKEN
 
 

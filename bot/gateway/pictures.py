@@ -26,7 +26,7 @@ class Picture:
 
     @property
     def tokens(self) -> int:
-        """What it takes of a request."""
+        """Its share of a request."""
         scale = min(1.0, _SHRUNK / max(self.width, self.height))
         return min(_MOST_TOKENS, round(self.width * scale * self.height * scale / _PIXELS_PER_TOKEN) + 1)
 

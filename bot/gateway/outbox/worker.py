@@ -28,7 +28,7 @@ from bot.words import language, say, speaking
 
 
 def repeated(row: OutboxRow) -> str:
-    """What goes before the words of a row that repeats another one."""
+    """The words before those of a row that repeats another one."""
     with speaking(row.language):
         return f"{say('delivery.repeated')}\n\n"
 
