@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,6 +103,10 @@ def _write(root: Path, name: str, operators: tuple[str, ...], known: Mapping[str
     for file, content in files.items():
         if (root / file).exists():
             say(f"kept   {file}")
+            if file == "ship.json" and operators:
+                complain(
+                    f'ship.json is as it was: to add operators, write "operators": {json.dumps(operators)} into it'
+                )
         else:
             disk.replace(root / file, content.encode())
             say(f"wrote  {file}")

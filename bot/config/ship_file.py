@@ -350,10 +350,10 @@ class Dashboard(StrictModel):
 
 
 class Transcription(StrictModel):
-    """Who writes down voice notes: an endpoint in the form of OpenAI's transcriptions."""
+    """An endpoint in the form of OpenAI's transcriptions writes down voice notes."""
 
     base_url: Address | None = None
-    """What stands before `/audio/transcriptions`, such as `https://api.openai.com/v1`. Absent or null: voice notes are not heard."""
+    """The address before `/audio/transcriptions`, such as `https://api.openai.com/v1`. Absent or null: voice notes are not heard."""
     api_key: str | None = None
     """The endpoint's key, where it wants one."""
     model: str = "whisper-1"
@@ -374,7 +374,7 @@ class Files(StrictModel):
     per_message: Annotated[int, Field(ge=0, le=50)] = 5
     """Files of one message, the first ones; with 0 none is read."""
     transcription: Transcription = Transcription()
-    """Who writes down voice notes."""
+    """The endpoint that writes down voice notes."""
 
 
 class Memory(StrictModel):

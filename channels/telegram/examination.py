@@ -47,7 +47,7 @@ async def examine(settings: TelegramSettings) -> Examination:
 
 
 def _of_groups(bot: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """What holds in all groups."""
+    """Findings about groups at large."""
     if bot.get("can_join_groups") is False:
         remedy = "allow it at @BotFather with /setjoingroups"
         return (Finding("telegram groups", "warn", "the bot may not be added to groups", remedy),)
@@ -62,7 +62,7 @@ def _of_groups(bot: Mapping[str, Any]) -> tuple[Finding, ...]:
 
 
 def _of_group(group: str, answer: ApiAnswer) -> tuple[Finding, ...]:
-    """What hinders the bot in a group that is let in."""
+    """Findings about a group that is let in."""
     part, member = f"telegram group {group}", _object(answer.body.get("result"))
     if answer.status in {400, 403} or member.get("status") in {"left", "kicked"}:
         return (Finding(part, "warn", "the bot is not in it", "add the bot to the group"),)

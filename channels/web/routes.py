@@ -99,8 +99,9 @@ class WebRoutes:
         app.on_response_prepare.append(self._finish)
         app.router.add_get("/", self._file)
         app.router.add_get("/{name:[a-z]+[.][a-z]+}", self._file)
-        app.router.add_get("/open/{key}", self._open)
-        app.router.add_get("/move/{key}", self._move)
+        # A HEAD, as previews of links ask, must not use up what works once.
+        app.router.add_get("/open/{key}", self._open, allow_head=False)
+        app.router.add_get("/move/{key}", self._move, allow_head=False)
         app.router.add_post("/login", self._login)
         app.router.add_get("/api/info", self._info)
         app.router.add_post("/api/messages", self._message)

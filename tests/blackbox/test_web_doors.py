@@ -151,6 +151,8 @@ async def test_the_link_works_once_over_restarts_too_and_is_nowhere_on_disk(worl
     link = printed(world)
     assert len(link.rpartition("/")[2]) == 22  # 128 bits
     async with browser() as session:
+        async with session.head(link, allow_redirects=False) as answer:
+            assert answer.status == 405, "a preview of the link uses it up"
         async with session.get(link, allow_redirects=False) as answer:
             assert (answer.status, answer.headers["Location"]) == (303, "/")
             assert answer.headers["Referrer-Policy"] == "no-referrer"

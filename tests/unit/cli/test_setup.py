@@ -54,10 +54,11 @@ def test_init_prints_the_slack_app_to_paste(shipmate: Shipmate, tmp_path: Path) 
 def test_init_overwrites_nothing(shipmate: Shipmate, project: Path) -> None:
     for name in FILES:
         (project / name).write_text("mine")
-    done = shipmate("init", project, "--name", "other")
+    done = shipmate("init", project, "--name", "other", "--operator", "slack:U012ABCDEF")
     assert done.code == 0
     assert [(project / name).read_text() for name in FILES] == ["mine"] * len(FILES)
     assert "kept   ship.json" in done.out
+    assert 'write "operators": ["slack:U012ABCDEF"] into it' in done.err
 
 
 @pytest.mark.parametrize(
