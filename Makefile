@@ -50,6 +50,9 @@ run: setup
 	mkdir -p "$$dir"; \
 	if [ "$$(cd "$$dir" && pwd -P)" != "$$code" ]; then \
 	  for file in ship.json .env; do [ -e "$$dir/$$file" ] || ln -sf "$$code/$$file" "$$dir/$$file"; done; \
+	  if [ -e "$$code/.env" ] && ! [ "$$dir/.env" -ef "$$code/.env" ]; then \
+	    echo "Tokens and keys come from $$dir/.env; the .env in this folder is not read."; \
+	  fi; \
 	  [ -e "$$dir/Agent.md" ] || cp Agent.md "$$dir/Agent.md"; \
 	  echo "The project's folder is $$dir; other commands take it as --dir $$dir"; \
 	fi; \

@@ -30,6 +30,7 @@ from bot import (
 from bot.composition import assemble, load_spending
 from bot.contracts.channel import Invites, Manifest
 from bot.dashboard.metrics import LogMetrics
+from bot.invocation import command
 from bot.lifecycle import Environment, Gateway, Say, serving
 from bot.llm.budgets import Spending
 from bot.optional_imports import import_without
@@ -176,6 +177,8 @@ async def _run(root: Path, stop: asyncio.Event, environment: Environment | None,
                     _print(
                         f"open this link to be its operator in your browser; it works once: {await channel.invite()}"
                     )
+            if gateway.dashboard is not None:
+                _print(f"costs, conversations and errors are shown at {gateway.dashboard.address}")
             _print(ready_line(gateway))
             await stop.wait()
             _print("stopping: running turns may take a few seconds to end")
@@ -207,7 +210,7 @@ def link(root: Path) -> str:
     state = importlib.import_module(f"{discovery.PACKAGE}.web.state")
     home = root / config.HOME
     if not instance.is_held(home):
-        raise errors.TryLater("Shipmate is not running here. Start it with: shipmate run")
+        raise errors.TryLater(f"Shipmate is not running here. Start it with: {command('run', root)}")
     try:
         return str(state.create_link(home))
     except (OSError, LookupError):

@@ -4,19 +4,44 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bot import config, discovery
+from bot import config, discovery, errors
+from bot.access_list import FILE, AccessList
+from bot.contracts.channel import Manifest
+from bot.invocation import command
 from bot.llm.prices import AS_OF, Price, PriceTable
+from bot.system import SystemClock, SystemDisk
 from bot.tools import findings
 
 
 def load(root: Path, *, defaults: bool = False) -> config.Settings:
     """`config.load` with the environment of this process and the known channels. Raises `errors.ConfigError`."""
-    settings = config.load(root, discovery.manifests(), os.environ, findings.mistakes, defaults=defaults)
-    also = (*findings.warnings(root), *unpriced(settings.llm))
+    manifests = discovery.manifests()
+    settings = config.load(root, manifests, os.environ, findings.mistakes, defaults=defaults)
+    also = (*findings.warnings(root), *empty(settings, manifests), *unpriced(settings.llm))
     return dataclasses.replace(settings, warnings=(*settings.warnings, *also))
+
+
+def empty(settings: config.Settings, manifests: Mapping[str, Manifest]) -> Iterator[str]:
+    """Yield a warning for each channel in which nobody may talk: neither ship.json nor a decision since names anyone."""
+    try:
+        lists = AccessList(settings.home / FILE, SystemDisk(), SystemClock())
+    except errors.ConfigError:
+        return  # a start says what is wrong with it
+    operators = settings.operators | lists.operators()
+    for name in settings.enabled:
+        let_in = (
+            *config.allowed(settings.channels[name]),
+            *lists.allowed(name),
+            *(one for one in operators if one.startswith(f"{name}:")),
+        )
+        if manifests[name].access == "allowlist" and not let_in:
+            yield (
+                f"channels.{name}.allow: is empty, so nobody may talk there yet; "
+                f"let people in with `{command(f'allow {name} ID', settings.root)}`"
+            )
 
 
 def prices_of(llm: config.Llm) -> PriceTable:

@@ -14,6 +14,7 @@ from pathlib import Path
 import filelock
 
 from bot import errors
+from bot.invocation import command
 
 LOCK = "lock"
 PID = "pid"
@@ -78,7 +79,7 @@ def must_be_whole(home: Path) -> None:
     """Raise `errors.ConfigError` where a restore was cut off."""
     if (home / RESTORING).exists():
         raise errors.ConfigError(
-            f"{home}: found a restore that was cut off; expected one that has ended; run shipmate restore again"
+            f"{home}: found a restore that was cut off; expected one that has ended; run `{command('restore FILE', home.parent)}` again"
         )
 
 

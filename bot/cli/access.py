@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bot.cli.common import HOME, AsJson, Dir, Here, manifests, say, say_json, timestamp, when
+from bot.invocation import command
 
 if TYPE_CHECKING:
     from bot.access_list import AccessList
@@ -44,7 +45,7 @@ def pending(root: Dir = Here, as_json: AsJson = False) -> None:
     else:
         for item in asked:
             name = f"   # {item.name}" if item.name else ""
-            say(f"{when(item.ts)}  shipmate allow {item.channel} {item.user_id}{name}")
+            say(f"{when(item.ts)}  {command(f'allow {item.channel} {item.user_id}', root)}{name}")
 
 
 def _lists(root: Path) -> AccessList:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -95,12 +94,6 @@ def named_operators(config: Settings) -> list[str]:
     from bot.system import SystemClock, SystemDisk
 
     return sorted(config.operators | AccessList(config.home / FILE, SystemDisk(), SystemClock()).operators())
-
-
-def called() -> str:
-    """The name by which this command can be called again: its path, where the shell knows no `shipmate`."""
-    name = sys.argv[0]
-    return name if Path(name).name == "shipmate" and shutil.which("shipmate") is None else "shipmate"
 
 
 def now() -> float:

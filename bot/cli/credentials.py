@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from bot import errors
 from bot.cli.common import HOME, Complaints, say
 from bot.config.checks import token_keys, variable
+from bot.invocation import command
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -44,7 +45,7 @@ def ask(root: Path, name: str, known: Mapping[str, Manifest]) -> Credentials:
     """Ask for what is not set yet. An empty answer leaves a part out."""
     from bot.config.placeholders import read_env_file
 
-    found, file = Credentials(), _document(root)
+    found, file = Credentials(), document(root)
     given = {**read_env_file(root / ".env", []), **os.environ}
     if given.get(KEY):
         say(f"{KEY} is set.")
@@ -58,17 +59,27 @@ def ask(root: Path, name: str, known: Mapping[str, Manifest]) -> Credentials:
         elif typer.confirm(f"Connect {channel}?", default=False):
             say(manifest.connect(name))
             section = _section(_section(file, "channels"), channel)
-            _ask_for_tokens(found, manifest, names, section)
+            _ask_for_tokens(root, found, manifest, names, section)
     return found
 
 
-def _document(root: Path) -> dict[str, Any]:
+def document(root: Path) -> dict[str, Any]:
     """An earlier ship.json, for the addresses in it; {} where it cannot be read."""
     try:
         document = json.loads((root / "ship.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
+
+
+def operators(root: Path) -> frozenset[str]:
+    """The operators of a folder so far: those of ship.json, and those who became one since."""
+    from bot.access_list import FILE, AccessList
+    from bot.system import SystemClock, SystemDisk
+
+    named = document(root).get("operators")
+    lists = AccessList(root / HOME / FILE, SystemDisk(), SystemClock())
+    return lists.operators() | frozenset(map(str, named if isinstance(named, list) else ()))
 
 
 def _section(document: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -113,7 +124,7 @@ async def _try_key(key: str, address: str | None) -> str:
 
 
 def _ask_for_tokens(
-    found: Credentials, manifest: Manifest, names: Mapping[str, str], section: Mapping[str, Any]
+    root: Path, found: Credentials, manifest: Manifest, names: Mapping[str, str], section: Mapping[str, Any]
 ) -> None:
     while True:
         values = {}
@@ -124,7 +135,7 @@ def _ask_for_tokens(
                 return
         settings = _settings(manifest, section, values)
         if settings is None:
-            say("  ship.json is wrong there, so they were not tried: see `shipmate check`.")
+            say(f"  ship.json is wrong there, so they were not tried: see `{command('check', root)}`.")
         if (
             settings is None
             or _hold(manifest, settings)
@@ -209,9 +220,9 @@ def keep(root: Path, found: Credentials, known: Mapping[str, Manifest]) -> None:
             words = f"{words[: empty.start()]}{line}{words[empty.end() :]}" if empty else f"{words}{line}\n"
         disk.replace(path, words.encode())
         say(f"wrote  .env ({', '.join(found.values)})")
-    named = set(map(str, _document(root).get("operators") or ()))
     lists = AccessList(root / HOME / FILE, disk, SystemClock())
-    for person in found.operators:
-        if person not in named:
+    for person in dict.fromkeys(found.operators):
+        if person not in operators(root):
             channel, _, user_id = person.partition(":")
             lists.appoint(channel, user_id)
+            say(f"wrote  {HOME}/{FILE} ({person} is an operator)")

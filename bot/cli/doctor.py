@@ -31,6 +31,7 @@ from bot.cli.common import (
     settings,
 )
 from bot.contracts.examination import Finding
+from bot.invocation import command
 
 if TYPE_CHECKING:
     from bot.config import Settings
@@ -184,7 +185,9 @@ def stored(root: Path) -> Iterator[Finding]:
         try:
             damage = view.damage(journal)
         except errors.StorageError as error:
-            yield Finding("journal", "warn", str(error), "`shipmate run` brings an older one up to date")
+            yield Finding(
+                "journal", "warn", str(error), f"`{command('run', root)}` brings an older one up to date"
+            )
         else:
             if damage:
                 remedy = "stop Shipmate, keep a copy, and start it: what can be read is taken over"
@@ -194,7 +197,7 @@ def stored(root: Path) -> Iterator[Finding]:
     if not index.is_file():
         yield Finding("search index", "ok", "none yet")
     elif why := indexfile.verdict(index):
-        yield Finding("search index", "warn", why, "run `shipmate index rebuild`: nothing is lost")
+        yield Finding("search index", "warn", why, f"run `{command('index rebuild', root)}`: nothing is lost")
     else:
         yield Finding("search index", "ok", f"whole, {index.stat().st_size / 2**20:,.1f} MB")
     sums = root / HOME / usage.FILE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,6 @@ from bot.cli.common import (
     Defaults,
     Dir,
     Here,
-    called,
     complain,
     manifests,
     named_operators,
@@ -24,6 +22,7 @@ from bot.cli.common import (
     say_json,
     settings,
 )
+from bot.invocation import command
 
 if TYPE_CHECKING:
     from bot.contracts.channel import Manifest
@@ -39,30 +38,34 @@ def init(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
 ) -> None:
     """Write ship.json, Agent.md, .env and .ship/; on a terminal ask for keys and tokens and try each."""
+    from bot.cli import credentials
+
     known = manifests()
     root = folder or root
     operators = tuple(operator or ())
     for line in _doubts(operators, known):
         raise typer.BadParameter(line, param_hint="--operator")
     asks = sys.stdin.isatty() and not yes
+    earlier = credentials.document(root).get("name")
+    if earlier and name and name != earlier:
+        complain(f"The bot's name stays {earlier!r}: ship.json says so, and can be changed there.")
+    name = earlier or name
     if asks:
         name = name or typer.prompt("The bot's name", default="shipmate")
-    title = (name or "shipmate").strip()
+    title = str(name or "shipmate").strip()
     if not title or not title.isprintable() or len(title) > 80:
         raise typer.BadParameter("a name is one line of at most 80 characters", param_hint="--name")
+    found = credentials.ask(root, title, known) if asks else credentials.Credentials()
+    found.operators += operators
+    if asks and not found.operators and not credentials.operators(root):
+        found.operators += _ask_operators(known)
+    _write(root, title, tuple(found.operators), known)
+    credentials.keep(root, found, known)
     if not asks:
-        _write(root, title, operators, known)
         for manifest in known.values():
             if words := manifest.connect(title):
                 say(f"\n{words}")
         say("\nPut what you get into .env; without a terminal nothing was asked.")
-    else:
-        from bot.cli import credentials
-
-        found = credentials.ask(root, title, known)
-        operators = (*operators, *found.operators)
-        _write(root, title, operators or _ask_operators(known), known)
-        credentials.keep(root, found, known)
     _show_next(root)
 
 
@@ -103,10 +106,6 @@ def _write(root: Path, name: str, operators: tuple[str, ...], known: Mapping[str
     for file, content in files.items():
         if (root / file).exists():
             say(f"kept   {file}")
-            if file == "ship.json" and operators:
-                complain(
-                    f'ship.json is as it was: to add operators, write "operators": {json.dumps(operators)} into it'
-                )
         else:
             disk.replace(root / file, content.encode())
             say(f"wrote  {file}")
@@ -116,9 +115,8 @@ def _write(root: Path, name: str, operators: tuple[str, ...], known: Mapping[str
 
 
 def _show_next(root: Path) -> None:
-    where = "" if root.resolve() == Path.cwd() else f" --dir {root}"
     say()
-    say(f"Next: {called()} check{where}, then {called()} run{where}")
+    say(f"Next: {command('check', root)}, then {command('run', root)}")
 
 
 def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.config.checks import identity, operator, tokens_in_use
+from bot.config.checks import allowed, identity, operator, tokens_in_use
 from bot.config.load import HOME, Llm, Settings, leaves, load, shown_leaves
 from bot.config.schema import write_schema
 from bot.config.ship_file import NOT_BUILT, Subagents, Transcription
@@ -14,6 +14,7 @@ __all__ = [
     "Settings",
     "Subagents",
     "Transcription",
+    "allowed",
     "identity",
     "leaves",
     "load",

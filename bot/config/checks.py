@@ -270,8 +270,6 @@ def warnings(
             yield f'channels.{name}.allow: holds "*", so everyone who finds the bot can talk to it'
         if has_own_service(settings):
             yield from misshapen(name, settings, manifests[name])
-        if not entries and manifests[name].access == "allowlist":
-            yield f"channels.{name}.allow: is empty; let people in with `shipmate allow {name} ID`"
     for key, address in addresses(channels):
         parts = urlsplit(address)
         if parts.scheme == "http" and not is_loopback(parts.hostname or ""):

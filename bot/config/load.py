@@ -19,6 +19,7 @@ from bot.config import checks, ship_file
 from bot.config.findings import HIDDEN, Loc, dotted, finding, from_error, is_secret_key
 from bot.config.placeholders import FilledDocument, fill, lookup_in, read_env_file, read_text
 from bot.contracts.channel import ChannelSettings, Manifest
+from bot.invocation import command
 
 FILE = "ship.json"
 HOME = ".ship"
@@ -137,7 +138,7 @@ def _read(path: Path, without: dict[str, Any] | None) -> dict[str, Any]:
     except FileNotFoundError:
         if without is not None:
             return without
-        raise errors.ConfigError("no ship.json here: run `shipmate init`") from None
+        raise errors.ConfigError(f"no ship.json here: run `{command('init', path.parent)}`") from None
     except regular_files.NotRegular as error:
         raise errors.ConfigError(
             finding(FILE, f"{error.strerror}", "a file", "put a file in its place")
@@ -154,7 +155,9 @@ def _read(path: Path, without: dict[str, Any] | None) -> dict[str, Any]:
     except ValueError as error:
         raise errors.ConfigError(finding(FILE, str(error), "plain JSON", "mend it")) from None
     if not isinstance(document, dict):
-        raise errors.ConfigError(finding(FILE, "no object", "an object in { }", "run `shipmate init`"))
+        raise errors.ConfigError(
+            finding(FILE, "no object", "an object in { }", f"run `{command('init', path.parent)}`")
+        )
     return document
 
 

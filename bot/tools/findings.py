@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bot.config.findings import finding, shown
 from bot.config.ship_file import ShipFile
+from bot.invocation import command
 from bot.tools.permissions.defaults import CORE, MCP
 from bot.tools.permissions.globs import glob
 from bot.tools.permissions.grammar import ParsedRule, RuleMalformed, parse
@@ -25,7 +26,7 @@ def warnings(root: Path) -> Iterator[str]:
     if protected_code(root).closed:
         yield (
             "this folder is part of Shipmate's own code or holds it, so tools that write and commands are refused here; "
-            "shipmate run --dir DIR takes another one"
+            f"{command('run --dir DIR', Path())} takes another one"
         )
 
 

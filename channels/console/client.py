@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from bot import text
+from bot.invocation import command
 from channels.console import socket_file
 
 PROMPT = "› "
@@ -112,7 +113,7 @@ async def converse(
         path = await asyncio.to_thread(socket_file.socket_path, home)
         reader, writer = await asyncio.open_unix_connection(path, limit=_LINE)
     except OSError:
-        screen.say("Shipmate is not running here. Start it with: shipmate run")
+        screen.say(f"Shipmate is not running here. Start it with: {command('run', home.parent)}")
         return 1
     talk = _Conversation(writer, screen, quiet)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import aiohttp
@@ -33,7 +34,9 @@ async def test_a_stranger_is_let_in_while_it_runs_and_nothing_they_wrote_before_
     assert world.texts(2002) == [
         "Hi! I can't talk with you yet: the people who run me have to let you in first."
     ]
-    assert "shipmate allow telegram 2002   # Person 2002" in await shipmate(world, "pending")
+    assert re.search(
+        r"shipmate allow telegram 2002 --dir \S+   # Person 2002", await shipmate(world, "pending")
+    )
     await shipmate(world, "allow", "telegram", "2002")
     await world.telegram.until(lambda: len(world.texts(2002)) == 2)
     assert world.texts(2002)[1].startswith("You can talk to me now.")

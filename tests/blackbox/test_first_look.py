@@ -62,5 +62,6 @@ async def test_a_bare_shipmate_on_a_terminal_is_a_running_demo(tmp_path: Path) -
     os.close(ours)
     assert b"A first look, in " in said
     assert b"the built-in demo model is answering" in said
+    assert b"costs, conversations and errors are shown at http://127.0.0.1:" in said
     assert list(here.iterdir()) == []
     assert (data / "shipmate" / ".ship" / "journal.db").exists()

@@ -139,3 +139,9 @@ async def test_a_folder_may_be_named_and_one_of_others_is_not_taken(clone: Path)
     named = await make(clone, own, f"DIR={own}")
     assert (named.code, any(line.startswith("ready ") for line in named.lines)) == (0, True), named.lines
     assert not (own / "ship.json").is_symlink()
+    assert not any("is not read" in line for line in named.lines)
+    (clone / ".env").write_text("SLACK_BOT_TOKEN=\n", encoding="utf-8")
+    (own / ".env").unlink(missing_ok=True)
+    (own / ".env").write_text("", encoding="utf-8")
+    again = await make(clone, own, f"DIR={own}")
+    assert f"Tokens and keys come from {own}/.env; the .env in this folder is not read." in again.lines

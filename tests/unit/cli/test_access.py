@@ -19,8 +19,8 @@ def test_a_stranger_who_asked_is_let_in_and_blocked(shipmate: Shipmate, project:
     lists(project).note("telegram", "12345")
     lists(project).note("slack", "U0123456789", "Zoë\x1b[31m 李")
     waiting = shipmate("pending", "--dir", project)
-    assert "shipmate allow telegram 12345\n" in waiting.out
-    assert "shipmate allow slack U0123456789   # Zoë" in waiting.out
+    assert f"shipmate allow telegram 12345 --dir {project}\n" in waiting.out
+    assert f"shipmate allow slack U0123456789 --dir {project}   # Zoë" in waiting.out
     assert "\x1b" not in waiting.out
     rows = shipmate("pending", "--dir", project, "--json").lines
     assert [row.get("name", "") != "" for row in rows if row["channel"] == "slack"] == [True]

@@ -130,6 +130,26 @@ async def test_what_is_set_is_not_asked_for(services: Services, monkeypatch: pyt
     assert env.read_text(encoding="utf-8").endswith("\nOTHER=1\n")
 
 
+async def test_a_project_that_stands_keeps_its_name_and_gets_the_operators_that_are_typed(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.config["name"] = "Gull"
+    key = ("Key of the Messages API", "")
+    sits(
+        monkeypatch,
+        key,
+        ("Connect slack", False),
+        ("Connect telegram", False),
+        ("Operators", "slack:U012ABCDEF"),
+    )
+    done = await services.run("init", services.root)
+    assert done.code == 0, done
+    assert (services.root / ".ship" / "access.json").read_text(encoding="utf-8").count("U012ABCDEF") == 1
+    person = sits(monkeypatch, key, ("Connect slack", False), ("Connect telegram", False))
+    assert (await services.run("init", services.root)).code == 0
+    assert person.answers == [], "whoever is in charge is known"
+
+
 async def test_tokens_for_a_channel_that_ship_json_has_wrong_are_kept_untried(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:

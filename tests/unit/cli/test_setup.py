@@ -58,7 +58,53 @@ def test_init_overwrites_nothing(shipmate: Shipmate, project: Path) -> None:
     assert done.code == 0
     assert [(project / name).read_text() for name in FILES] == ["mine"] * len(FILES)
     assert "kept   ship.json" in done.out
-    assert 'write "operators": ["slack:U012ABCDEF"] into it' in done.err
+    assert "wrote  .ship/access.json (slack:U012ABCDEF is an operator)" in done.out
+
+
+def test_init_adds_operators_to_a_project_that_stands_and_keeps_its_name(
+    shipmate: Shipmate, project: Path
+) -> None:
+    before = (project / "ship.json").read_bytes()
+    done = shipmate("init", project, "--name", "Gull", "--operator", "slack:U012ABCDEF")
+    assert "The bot's name stays 'shipmate'" in done.err
+    assert (project / "ship.json").read_bytes() == before
+    assert "operators slack:U012ABCDEF" in shipmate("check", "--dir", project).out
+    again = shipmate("init", project, "--operator", "slack:U012ABCDEF")
+    assert "access.json" not in again.out
+    assert again.err == ""
+
+
+def test_commands_that_are_told_reach_the_same_folder(
+    shipmate: Shipmate, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project / "my bot"
+    assert shipmate("init", folder).code == 0
+    monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-0123456789")
+    monkeypatch.setenv("SLACK_APP_TOKEN", "xapp-0123456789")
+    told = shipmate("check", "--dir", folder).err
+    assert f"let people in with `shipmate allow slack ID --dir '{folder}'`" in told
+    monkeypatch.chdir(folder)
+    assert "let people in with `shipmate allow slack ID`" in shipmate("check").err
+    assert shipmate("link").err == "shipmate: Shipmate is not running here. Start it with: shipmate run\n"
+
+
+@pytest.mark.parametrize("way", ["operator", "operator since", "let in", "ship.json"])
+def test_a_channel_in_which_somebody_may_talk_is_not_called_empty(
+    shipmate: Shipmate, project: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setenv("TELEGRAM_BOT_TOKEN", "123456789:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
+    assert "channels.telegram.allow: is empty" in shipmate("check", "--dir", project).err
+    ship = json.loads((project / "ship.json").read_text())
+    if way == "operator since":
+        assert shipmate("init", project, "--operator", "telegram:12345").code == 0
+    elif way == "let in":
+        assert shipmate("allow", "telegram", "12345", "--dir", project).code == 0
+    elif way == "operator":
+        (project / "ship.json").write_text(json.dumps(ship | {"operators": ["telegram:12345"]}))
+    else:
+        ship["channels"]["telegram"]["allow"] = ["12345"]
+        (project / "ship.json").write_text(json.dumps(ship))
+    assert "is empty" not in shipmate("check", "--dir", project).err
 
 
 @pytest.mark.parametrize(
@@ -99,7 +145,7 @@ def test_check_tells_everything_that_is_wrong_one_a_line(shipmate: Shipmate, pro
 
 def test_check_without_a_project_names_the_way_to_one(shipmate: Shipmate, tmp_path: Path) -> None:
     done = shipmate("check", "--dir", tmp_path)
-    assert (done.code, done.err) == (78, "no ship.json here: run `shipmate init`\n")
+    assert (done.code, done.err) == (78, f"no ship.json here: run `shipmate init --dir {tmp_path}`\n")
 
 
 def test_check_as_json(shipmate: Shipmate, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -363,7 +363,7 @@ def test_two_servers_on_one_port_are_a_finding(
 def test_without_a_file_the_way_to_one_is_told(tmp_path: Path) -> None:
     with pytest.raises(errors.ConfigError) as caught:
         config.load(tmp_path, MANIFESTS, {})
-    assert caught.value.findings == ("no ship.json here: run `shipmate init`",)
+    assert caught.value.findings == (f"no ship.json here: run `shipmate init --dir {tmp_path}`",)
 
 
 @pytest.mark.parametrize("name", ["ship.json", ".env"])

@@ -161,7 +161,9 @@ async def test_a_message_too_long_for_the_line_is_refused_before_it_is_sent(
 async def test_without_a_gateway_it_says_how_to_start_one(home: Path) -> None:
     out = io.StringIO()
     assert await client.converse(home, stdin=io.StringIO("hi\n"), stdout=out) == 1
-    assert out.getvalue() == "Shipmate is not running here. Start it with: shipmate run\n"
+    assert (
+        out.getvalue() == f"Shipmate is not running here. Start it with: shipmate run --dir {home.parent}\n"
+    )
 
 
 async def test_when_the_gateway_goes_it_says_so(
