@@ -171,7 +171,6 @@ def test_what_works_but_should_be_looked_at_is_a_warning(load: Load, tmp_path: P
     assert [line.split(":")[0] for line in settings.warnings] == [
         ".env",
         "llm.apiKey",
-        "channels.pigeon.allow",
         "channels.pigeon.baseUrl",
     ]
     assert not any("sk-ant-literal" in line for line in settings.warnings)
