@@ -251,6 +251,12 @@ class Isolation:
 
     async def _confined(self, root: Path, found: PathMasks, handles: list[int]) -> list[str]:
         """The same without bubblewrap. Raises `errors.ToolError` where that is not to be had either."""
+        if not await self._confines(root):
+            raise errors.ToolError(CROWDED if found.fitting() is None else MISSING)
+        return _confinement(root, found, handles, self.limits, network=self.network)
+
+    async def _confines(self, root: Path) -> bool:
+        """Tell if name spaces and Landlock do what they should; tried until they did once."""
         if _CONFINE not in self._works:
             trying = [os.open(os.devnull, os.O_WRONLY)]
             try:
@@ -261,19 +267,16 @@ class Isolation:
             finally:
                 _close(trying)
             if done.status != 0:
-                raise errors.ToolError(CROWDED if found.fitting() is None else MISSING)
+                return False
             self._works[_CONFINE] = ()
-        return _confinement(root, found, handles, self.limits, network=self.network)
+        return True
 
     async def name(self) -> str:
         """The name of what stands around commands here. Raises `errors.ToolError` where nothing can."""
         if await self._program() is not None:
             return "bubblewrap"
-        handles: list[int] = []
-        try:
-            await self._confined(self.root.resolve(), PathMasks(), handles)
-        finally:
-            _close(handles)
+        if not await self._confines(self.root.resolve()):
+            raise errors.ToolError(MISSING)
         return "name spaces and Landlock"
 
     async def _program(self) -> str | None:

@@ -170,6 +170,12 @@ async def test_without_isolation_nothing_runs_and_the_tool_says_how_to_get_it(
     assert not (desk.root / "made").exists()
 
 
+async def test_what_stands_around_commands_has_a_name_without_bubblewrap_too(tmp_path: Path) -> None:
+    if not landlock_works(tmp_path):
+        pytest.skip("landlock is not to be had here")
+    assert await Isolation(tmp_path, which=lambda _: None).name() == "name spaces and Landlock"
+
+
 async def test_where_no_proc_may_be_mounted_it_goes_without(desk: Desk) -> None:
     partly = desk.root.parent / "bwrap"
     partly.write_text('#!/bin/sh\ncase "$*" in *--proc*) exit 1;; esac\necho "$@"\n')
