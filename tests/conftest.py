@@ -1,7 +1,11 @@
 """What holds for every test."""
 
 import gc
+import os
+import shutil
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +31,23 @@ pytest.register_assert_rewrite(
 # What is imported stays to the end. To look through all of it for what could go takes a tenth of the time, while it is
 # imported and at every test; so does looking through what is new after every 700 objects.
 gc.disable()
+
+
+MEMORY = Path("/dev/shm")
+ROOM = 4 << 30
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Temporary folders stand in memory where that has room, those of started processes too: to flush costs nothing there.
+
+    Torture and bench are about a real disk; whoever sets TMPDIR has chosen another place.
+    """
+    if config.option.markexpr in {"torture", "bench"} or "TMPDIR" in os.environ:
+        return
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ROOM:
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None  # it may have been looked up
 
 
 def pytest_collection_finish() -> None:

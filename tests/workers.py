@@ -149,8 +149,9 @@ def _work(session: pytest.Session, turn: Any, out: Connection, name: str) -> Non
         following = next(taken, None)
         config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         item = following
+    ended = pytest.ExitCode.TESTS_FAILED if session.testsfailed else pytest.ExitCode.OK
     try:
-        config.hook.pytest_sessionfinish(session=session, exitstatus=pytest.ExitCode.OK)
+        config.hook.pytest_sessionfinish(session=session, exitstatus=ended)
         config.hook.pytest_unconfigure(config=config)
     except Exception as error:  # noqa: BLE001 - what any test has left behind, as the plugins tell it
         out.send(("end", f"{name}: {error}"))
