@@ -58,34 +58,63 @@ class QuestionCopies:
 
     def close(self, name: str, words: Callable[[Verdict, float], str]) -> None:
         """Show everywhere how a question ended, in `words` of its verdict and the time of that as they are on file: said
-        again, they are the same, and change nothing. Nobody waits for that.
+        again, they are the same, and change nothing. What is on its way ends so once it is there. Nobody waits for that.
         """
         closing = asyncio.create_task(self._close(name, words))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
     async def _close(self, name: str, words: Callable[[Verdict, float], str]) -> None:
+        outbox = self._delivery.outbox
+        await outbox.load()
+        while True:
+            on_its_way = outbox.on_its_way(name)
+            await self._end(name, words)
+            if not on_its_way:
+                return
+            await asyncio.gather(*(batch.gone.wait() for batch in on_its_way))
+
+    async def _end(self, name: str, words: Callable[[Verdict, float], str]) -> None:
+        """End the copies that are in their chats."""
         try:
             record = await self._journal.approval(name)
-            rows = [row for row in await self._journal.deliveries(name) if row.state == "sent"]
+            rows = [row for row in await self._journal.deliveries(name) if row.buttons is not None]
         except errors.StorageError as error:
             self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
             return
         if record is None or record.verdict is None or record.decided_at is None:
             return
         ended = partial(words, record.verdict, record.decided_at)
-        copies: dict[ChatKey, list[OutboxRow]] = {}
+        chats: dict[ChatKey, list[OutboxRow]] = {}
         for row in rows:
-            if row.buttons is not None:
-                copies.setdefault(row.chat_key, []).append(row)
-        await asyncio.gather(*(self._amend(parts, ended) for parts in copies.values()))
+            chats.setdefault(row.chat_key, []).append(row)
+        done = [parts for parts in chats.values() if not any(row.open for row in parts)]
+        await asyncio.gather(*(self._amend(copy, ended) for parts in done for copy in _copies(parts)))
 
-    async def _amend(self, parts: Sequence[OutboxRow], words: Callable[[], str]) -> None:
+    async def _amend(self, copy: Sequence[OutboxRow], words: Callable[[], str]) -> None:
         """End one copy in its language, its last part last: where that says how it ended, nothing is left to do."""
-        last = parts[-1]
-        with speaking(last.language):
+        with speaking(copy[-1].language):
             ended = words()
-        if last.text.endswith(ended):
+        if copy[-1].text.endswith(ended):
             return
-        for row in (*parts[:-1], replace(last, text=f"{last.text}\n\n{ended}")):
+        looked_for = [
+            await self._delivery.outbox.look_for(row) if row.state == "unknown" else row for row in copy
+        ]
+        parts = [row for row in looked_for if row.message_id is not None]
+        last = [replace(row, text=f"{row.text}\n\n{ended}") for row in parts[-1:]]
+        for row in (*parts[:-1], *last):
             await self._delivery.amend(replace(row, buttons=DECIDED))
+
+
+def _copies(rows: Sequence[OutboxRow]) -> list[list[OutboxRow]]:
+    """The rows of one chat by copy: asked again, a question begins as it did before."""
+    copies: list[list[OutboxRow]] = []
+    for row in rows:
+        if not copies or _first_line(row) == _first_line(copies[0][0]):
+            copies.append([])
+        copies[-1].append(row)
+    return copies
+
+
+def _first_line(row: OutboxRow) -> str:
+    return row.text.partition("\n")[0]

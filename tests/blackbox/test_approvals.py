@@ -96,7 +96,6 @@ async def test_an_operator_elsewhere_sees_where_it_was_asked_and_each_copy_how_i
     links = [one["url"] for one in copy["entities"] if one["type"] == "text_link"]
     (said,) = [one for one in world.telegram.chats[GROUP].messages.values() if one["from"]["id"] == PERSON]
     assert links == [f"https://t.me/c/{str(GROUP).removeprefix('-100')}/{said['message_id']}"]
-    await world.sent()
     deny = copy["reply_markup"]["inline_keyboard"][0][1]["callback_data"]
     world.telegram.press(copy["message_id"], deny, chat_id=OPERATOR)
     for chat in (OPERATOR, GROUP):

@@ -222,7 +222,8 @@ class _Line:
 class Batch:
     """The rows of one text, sent in order; `rows` are those that are left. What is `owed` to somebody is put off rather than
     given up. `late`: nobody waits for it any more, it goes out by itself. `recovered`: an earlier process has begun it.
-    `outcome` is what its sender hears: nothing, or an `errors.DeliveryFailed`.
+    `outcome` is what its sender hears: nothing, or an `errors.DeliveryFailed`. `begun` is a send that its sender has left.
+    `gone`: nothing of it is on its way any more.
     """
 
     to: Address
@@ -236,6 +237,8 @@ class Batch:
     written: Future[None] | None = None
     line: _Line = field(default_factory=_Line)
     outcome: Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    begun: Future[None] | None = None
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def head(self) -> OutboxRow:
@@ -497,9 +500,7 @@ class OutboxWorker:
             wait = max(wait, self.limits.frozen(batch.to))
             self.limits.hold(batch.to, wait)
             batch.put_off(self._clock.now() + wait)
-            saving = asyncio.create_task(self._deferred([batch], BEHIND if behind else LONG, wait))
-            self._saving.add(saving)
-            saving.add_done_callback(self._saving.discard)
+            self._beside(self._deferred([batch], BEHIND if behind else LONG, wait))
         self._queue(batch)
 
     def _queue(self, batch: Batch) -> None:
@@ -515,8 +516,14 @@ class OutboxWorker:
         await asyncio.shield(batch.outcome)
         return [Sent(row.message_id) for row in batch.sent if row.message_id is not None]
 
+    def on_its_way(self, request_id: str) -> list[Batch]:
+        """The batches of a request that are not `gone`."""
+        return [batch for batch in self._batches if batch.to.request_id == request_id]
+
     async def leave(self, batch: Batch) -> None:
-        """Nobody waits for a batch any more: what is owed goes out by itself, anything else is not sent."""
+        """Nobody waits for a batch any more: what is owed goes out by itself, anything else is not sent. A send that has begun
+        comes to its end.
+        """
         if batch.owed and batch.rows and not batch.late:
             batch.put_off(self._clock.now())
             await self._save(batch)
@@ -525,8 +532,31 @@ class OutboxWorker:
             return
         task.cancel()
         await asyncio.wait([task])
-        if not batch.owed:
-            await asyncio.gather(*(self._update(_stopped(row)) for row in batch.rows))
+        if batch.begun is not None:
+            self._beside(self._see_off(batch, batch.begun))
+        elif not batch.owed:
+            await self._withdraw(batch)
+
+    async def _see_off(self, batch: Batch, begun: Future[None]) -> None:
+        try:
+            await asyncio.wait([begun])
+        finally:
+            begun.cancel()
+        begun.exception()  # the row says it
+        await self._withdraw(batch)
+        self._discard(batch)
+
+    async def _withdraw(self, batch: Batch) -> None:
+        await asyncio.gather(*(self._update(_stopped(row)) for row in batch.rows))
+
+    def _discard(self, batch: Batch) -> None:
+        self._batches.discard(batch)
+        batch.gone.set()
+
+    def _beside(self, work: Coroutine[None, None, None]) -> None:
+        saving = asyncio.create_task(work)
+        self._saving.add(saving)
+        saving.add_done_callback(self._saving.discard)
 
     async def resume(self, to: Address, rows: Sequence[OutboxRow]) -> tuple[PriorReply, ...]:
         """After a crash: bring the answer that `rows` are of to its end, or put it off; what became of each message."""
@@ -603,8 +633,8 @@ class OutboxWorker:
             return
         batch = line.batches[0]
         if task.cancelled():
-            if not batch.late:
-                self._batches.discard(batch)
+            if not batch.late and batch.begun is None:
+                self._discard(batch)
             return
         if (error := task.exception()) is not None:
             self._log.write(
@@ -620,7 +650,7 @@ class OutboxWorker:
                     batch.late = True
                     batch.end(errors.DeliveryDeferred("a delivery failed", wait=RETRY_SECONDS))
             else:
-                self._batches.discard(line.batches.popleft())
+                self._discard(line.batches.popleft())
                 batch.end(error)
         self._begin(line)
 
@@ -650,7 +680,7 @@ class OutboxWorker:
         else:
             await self._archive(batch)
             batch.end()
-        self._batches.discard(batch)
+        self._discard(batch)
 
     async def _send_head(self, batch: Batch) -> None:
         """Take the first row to its end, or put its repeats in its place. `ask`: what became of it is not known; `doubt`: it
@@ -709,7 +739,7 @@ class OutboxWorker:
                 raise errors.DeliveryThrottled("the platform still wants to be left alone", retry_after=wait)
             batch.update(batch.head.begin())
             await asyncio.gather(written, self._update(batch.head))
-        await _to_its_end(self._sent(batch, place, doubt=doubt))
+        await self._to_its_end(batch, self._sent(batch, place, doubt=doubt))
 
     async def _sent(self, batch: Batch, place: str | None, *, doubt: bool) -> None:
         channel, message = self._channels[batch.to.channel], _message(batch.head, batch.to.target)
@@ -724,6 +754,23 @@ class OutboxWorker:
             raise
         await self._arrived(batch, sent)
 
+    async def _to_its_end(self, batch: Batch, work: Coroutine[None, None, None]) -> None:
+        """Await work that must not be cut in the middle: cancelled, it gets its grace before the caller goes. What takes longer goes
+        on behind it, unless the process ends.
+        """
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task], timeout=GRACE_SECONDS)
+            if not (task.done() or self._closed):
+                batch.begun = task
+            else:
+                if task.done() and not task.cancelled():
+                    task.exception()  # told and recorded already
+                task.cancel()
+            raise
+
     async def _found(self, batch: Batch) -> bool:
         """True where a row whose send has an unknown outcome is in the chat.
 
@@ -737,7 +784,7 @@ class OutboxWorker:
             found = await _asked(channel, message)
         if found is None:
             return False
-        await _to_its_end(self._arrived(batch, found))
+        await self._to_its_end(batch, self._arrived(batch, found))
         return True
 
     async def _arrived(self, batch: Batch, sent: Sent) -> None:
@@ -988,6 +1035,17 @@ class OutboxWorker:
         await self._update(row)
         return row
 
+    async def look_for(self, row: OutboxRow) -> OutboxRow:
+        """A row whose send has an unknown outcome, with the id of its message where its channel finds that."""
+        channel = self._channels.get(row.chat_key.channel)
+        if channel is None or row.target is None:
+            return row
+        try:
+            found = await _within(LIVE_SECONDS, channel.find(_message(row, row.target)))
+        except errors.DeliveryFailed:
+            return row
+        return row if found is None else replace(row, message_id=found.message_id)
+
     async def end_live(self, row: OutboxRow) -> None:
         """A live message stays as it is, or was never created."""
         await self._update(row.fail("not shown") if row.message_id is None else row.arrive(row.message_id))
@@ -1096,16 +1154,3 @@ async def _within(seconds: float, call: Awaitable[T]) -> T:
             return await call
     except TimeoutError:
         raise errors.DeliveryUncertain(f"the channel said nothing for {seconds:g} s") from None
-
-
-async def _to_its_end(work: Coroutine[None, None, None]) -> None:
-    """Await work that must not be cut in the middle: cancelled, it gets its grace before the caller goes."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task], timeout=GRACE_SECONDS)
-        if task.done() and not task.cancelled():
-            task.exception()  # told and recorded already
-        task.cancel()
-        raise

@@ -15,7 +15,7 @@ from bot.access_list import AccessList
 from bot.contracts.approvals import ApprovalRecord, QuestionButtons, Verdict
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
-from bot.contracts.outbound import ONLY_TO, Outbound
+from bot.contracts.outbound import ONLY_TO, Outbound, Sent
 from bot.gateway import admissions
 from bot.system import SystemDisk
 from bot.words import say
@@ -114,6 +114,42 @@ async def test_an_operator_lets_somebody_in_by_a_button_and_every_copy_says_so(d
     assert await door.say(**EVE)
     await door.idle()
     assert door.decisions() == [("allowed", "tele:1")]
+
+
+async def test_a_copy_that_waits_for_its_platform_says_so_once_it_is_there_over_a_kill_too(
+    tmp_path: Path,
+) -> None:
+    door = await Door(tmp_path).opened()
+    waits = errors.DeliveryThrottled("later", retry_after=600.0)
+    throttled = _throttled(door, "2", waits)
+    assert not await door.say("let me in", **EVE)
+    await until(lambda: len(door.requests()) == 1 and bool(throttled))
+    (buttons,) = [one.buttons for one in door.requests()]
+    assert buttons is not None
+    await door.press("approve", f"{buttons.question_id} once")
+    await until(lambda: len(door.edits) == 1)
+    await until(lambda: any(line.details.get("state") == "deferred" for line in door.log.of("delivery")))
+    await killed(door)
+    again = await Door(tmp_path).opened()
+    again.clock.jump(700)
+    await again.delivery.open()
+    await until(lambda: "Let in by tele:1" in str(again.edits), again.clock)
+    assert [one.chat_key.chat_id for one in again.requests()] == ["2"]
+    await again.close()
+
+
+def _throttled(door: Door, chat: str, error: errors.DeliveryFailed) -> list[str]:
+    """The platform refuses what goes to one chat; the ids of that."""
+    send, refused = door.tele.send, list[str]()
+
+    async def refuses(message: Outbound) -> Sent:
+        if message.chat_key.chat_id == chat:
+            refused.append(message.id)
+            raise error
+        return await send(message)
+
+    door.tele.send = refuses  # type: ignore[method-assign]
+    return refused
 
 
 async def test_not_now_hides_the_request_and_lets_nobody_in(door: Door) -> None:

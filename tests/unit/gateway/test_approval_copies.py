@@ -14,6 +14,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import approvals
+from bot.gateway.outbox import worker
 from tests.unit.gateway.conftest import killed
 from tests.unit.gateway.desk import GROUP, MEMBER, OPERATOR, Desk
 from tests.unit.gateway.outgoing import until
@@ -124,6 +125,57 @@ async def test_so_they_do_where_a_kill_came_before_that(tmp_path: Path, end: Any
     await second.idle()
     assert second.outcomes() == {outcome}
     assert {one.chat_key.chat_id for one in second.edits} == {"-100", "1", "2"}
+    await second.close()
+
+
+def slow_in_the_group(desk: Copies) -> asyncio.Event:
+    """What is sent to the group is there once the event is set."""
+    send, free = desk.tele.send, asyncio.Event()
+
+    async def slow(message: Outbound) -> Sent:
+        sent = await send(message)
+        if message.chat_key.chat_id == "-100":
+            await free.wait()
+        return sent
+
+    desk.tele.send = slow  # type: ignore[method-assign]
+    return free
+
+
+async def test_a_copy_that_is_on_its_way_when_somebody_decides_ends_once_it_is_there(
+    desk: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "GRACE_SECONDS", 0.0)
+    free = slow_in_the_group(desk)
+    name = await desk.asked()
+    await until(lambda: len(desk.tele.sent) == PLACES)
+    await denied(desk, name)
+    await until(lambda: bool(desk.ran))
+    assert {one.chat_key.chat_id for one in desk.edits} <= {"1", "2"}
+    free.set()
+    await until(lambda: len(desk.edits) == PLACES)
+    assert desk.outcomes() == {"⛔ Denied by tele:2"}
+
+
+async def test_a_copy_that_arrived_in_the_moment_of_a_kill_is_looked_for_and_ends(tmp_path: Path) -> None:
+    first = Copies(tmp_path)
+    await first.open()
+    slow_in_the_group(first)
+    name = await first.asked()
+    await until(lambda: len(first.tele.sent) == PLACES)
+    await killed(first)
+    second = Copies(tmp_path)
+
+    async def find(message: Outbound) -> Sent | None:
+        return Sent("found") if message.chat_key.chat_id == "-100" else None
+
+    second.tele.find = find  # type: ignore[method-assign]
+    await second.open()
+    await until(lambda: bool(second.tele.sent))
+    await denied(second, name)
+    # The one that was looked for, and the one that was asked again.
+    await until(lambda: [one.chat_key.chat_id for one in second.edits].count("-100") == 2)
+    assert second.outcomes() == {"⛔ Denied by tele:2"}
     await second.close()
 
 
