@@ -280,7 +280,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
     )
     lasting = ReservedDisk(disk, reserve)
     artifacts = ArtifactStore(home / "artifacts", disk=disk, ids=environment.ids, clock=clock, log=log)
-    journal = environment.journal(SqliteJournal(home / "journal.db", clock=clock, log=log, reserve=reserve))
+    journal = environment.journal(build_journal(settings, environment, log, reserve))
     stream = LineStream(journal, disk=lasting, clock=clock, log=log)
     return Services(
         settings,
@@ -315,6 +315,17 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         vetting,
         SkillFolder(settings.root, settings.skills.paths, log, vetting),
     )
+
+
+def build_journal(
+    settings: config.Settings, environment: Environment, log: JsonlLog, reserve: DiskReserve
+) -> Journal:
+    clock, url = environment.clock, settings.engine.database_url
+    if settings.engine.kind == "postgresql" and url is not None:
+        from bot.journal.postgres import PostgresJournal  # its library is there where it is wanted
+
+        return PostgresJournal(url, clock=clock, log=log, reserve=reserve)
+    return SqliteJournal(settings.home / "journal.db", clock=clock, log=log, reserve=reserve)
 
 
 def build_windows(llm: config.Llm, learned: LearnedFile, log: JsonlLog) -> ContextWindows:

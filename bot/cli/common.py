@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bot import errors
+
 if TYPE_CHECKING:
     from bot.config import Settings
     from bot.contracts.base import Level
@@ -86,6 +88,21 @@ def settings(root: Path, *, defaults: bool = False) -> Settings:
     from bot import configuration
 
     return configuration.load(root, defaults=defaults)
+
+
+def is_clustered(root: Path) -> bool:
+    """True where ship.json, of which nothing else has to be right, keeps the journal in PostgreSQL."""
+    try:
+        engine = json.loads((root / "ship.json").read_bytes())["engine"]
+        return bool(engine["kind"] == "postgresql")
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+def need_embedded(root: Path, instead: str) -> None:
+    """Raise `errors.NotFound` where the journal is not in `.ship`."""
+    if is_clustered(root):
+        raise errors.NotFound(f"the journal of this Shipmate is in PostgreSQL: {instead}")
 
 
 def named_operators(config: Settings) -> list[str]:

@@ -95,7 +95,9 @@ async def _with_settings(config: Settings) -> AsyncIterator[Finding]:
             )
     except errors.ConfigError as error:
         yield Finding("access list", "wrong", str(error))
-    for one in (*permissions(config.root), *disk(config.root), *stored(config.root)):
+    for one in (*permissions(config.root), *disk(config.root)):
+        yield one
+    for one in stored(config.root) if config.engine.kind == "embedded" else database(config):
         yield one
     yield await isolation(config)
     for one in free(config):
@@ -169,6 +171,21 @@ def disk(root: Path) -> Iterator[Finding]:
         yield Finding("disk", "warn", str(space), "make room before it is full")
     else:
         yield Finding("disk", "ok", str(space))
+
+
+def database(config: Settings) -> Iterator[Finding]:
+    """The server that has the journal."""
+    from bot.journal.postgres import examine
+
+    try:
+        version, trouble = examine(config.engine.database_url or "")
+    except errors.StorageError as error:
+        yield Finding("database", "later", str(error), "look at engine.databaseUrl, and whether it runs")
+        return
+    if trouble:
+        yield Finding("database", "wrong", trouble, "ask whoever runs the server")
+    else:
+        yield Finding("database", "ok", f"PostgreSQL {version}")
 
 
 def stored(root: Path) -> Iterator[Finding]:

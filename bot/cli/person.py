@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bot import errors
-from bot.cli.common import HOME, Complaints, Dir, Here, manifests, say, say_json
+from bot.cli.common import HOME, Complaints, Dir, Here, manifests, need_embedded, say, say_json
 
 if TYPE_CHECKING:
     from bot.personal_data import PersonalData
@@ -63,6 +63,9 @@ def _data(person: str, root: Path) -> PersonalData:
         )
     if not (root / HOME).is_dir():
         raise errors.NotFound(f"there is no {HOME} in {str(root)!r}")
+    need_embedded(
+        root, "what is kept of one person there can be neither given out nor removed by this command yet"
+    )
     return PersonalData(
         root / HOME, ref, disk=SystemDisk(), clock=SystemClock(), ids=UlidSource(), log=Complaints()
     )

@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bot import errors
-from bot.cli.common import HOME, AsJson, Complaints, Dir, Here, complain, say, say_json, timestamp
+from bot.cli.common import (
+    HOME,
+    AsJson,
+    Complaints,
+    Dir,
+    Here,
+    complain,
+    is_clustered,
+    say,
+    say_json,
+    settings,
+    timestamp,
+)
 from bot.cli.logs import log_of, tell_unreadable
 
 if TYPE_CHECKING:
@@ -73,13 +85,18 @@ def trace(
 async def _path(root: Path, request_id: str) -> TurnPath | None:
     """The turn's path in the journal; None where there is no journal, or it has forgotten the turn."""
     from bot.gateway.receipt import Receipts
-    from bot.journal.view import JournalView
+    from bot.journal.view import in_file
     from bot.system import SystemClock
 
-    file = root / HOME / "journal.db"
-    if not await asyncio.to_thread(file.is_file):
+    file, clock, log = root / HOME / "journal.db", SystemClock(), Complaints()
+    if is_clustered(root):
+        from bot.journal.postgres import view
+
+        journal = view(settings(root).engine.database_url or "", clock=clock, log=log)
+    elif await asyncio.to_thread(file.is_file):
+        journal = in_file(file, clock=clock, log=log)
+    else:
         return None
-    journal = JournalView(file, clock=SystemClock(), log=Complaints())
     try:
         return await Receipts(journal).path(request_id)
     except errors.StorageError as error:

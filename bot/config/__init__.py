@@ -5,11 +5,10 @@ from __future__ import annotations
 from bot.config.checks import allowed, identity, operator, tokens_in_use
 from bot.config.load import HOME, Llm, Settings, leaves, load, shown_leaves
 from bot.config.schema import write_schema
-from bot.config.ship_file import NOT_BUILT, Subagents, Transcription
+from bot.config.ship_file import Subagents, Transcription
 
 __all__ = [
     "HOME",
-    "NOT_BUILT",
     "Llm",
     "Settings",
     "Subagents",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import re
 import stat
@@ -14,9 +15,9 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-from bot.config.findings import Loc, dotted, finding, is_secret_key, shown
+from bot.config.findings import Loc, dotted, finding, shown
 from bot.config.placeholders import FilledDocument
-from bot.config.ship_file import NOT_BUILT, PROVIDERS_NOT_BUILT, Dashboard, Prompt, ShipFile
+from bot.config.ship_file import PROVIDERS_NOT_BUILT, Dashboard, Prompt, ShipFile
 from bot.contracts.channel import ChannelSettings, Manifest
 
 STABLE = "names can be changed by anyone, so only stable ids count; `shipmate pending` shows those who asked"
@@ -48,35 +49,40 @@ def variable(channel: str, token: str) -> str:
     return f"{channel}_{token}".upper().replace("-", "_")
 
 
-def not_built(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
+def not_built(file: ShipFile) -> Iterator[str]:
     """Values other than the default for features that do not exist yet."""
     if file.llm.provider in PROVIDERS_NOT_BUILT:
         yield finding(
             "llm.provider", shown(file.llm.provider), '"anthropic" or "demo"', "this one is not available yet"
         )
-    for key in NOT_BUILT:
-        loc = tuple(key.split("."))
-        yield from _differences(_at(file, loc), _at(ShipFile(), loc), loc, filled)
 
 
-def _at(file: ShipFile, loc: tuple[str, ...]) -> Any:
-    value: Any = file.model_dump(by_alias=True, mode="json")
-    for part in loc:
-        value = value[part]
-    return value
-
-
-def _differences(value: Any, default: Any, loc: Loc, filled: FilledDocument) -> Iterator[str]:
-    if isinstance(default, Mapping) and default:
-        for key in default:
-            yield from _differences(value[key], default[key], (*loc, key), filled)
-    elif value != default:
-        hidden = filled.is_hidden(loc) or is_secret_key(loc[-1])
+def engine(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
+    """Yield a finding for a database without an address, or without its client."""
+    if file.engine.kind == "embedded":
+        if file.engine.database_url is not None:
+            yield finding(
+                "engine.databaseUrl",
+                "[hidden]",
+                'null, as long as engine.kind is "embedded"',
+                'remove it, or set engine.kind to "postgresql"',
+            )
+        return
+    if ("engine", "databaseUrl") in filled.missing:
+        return
+    if urlsplit(file.engine.database_url or "").scheme not in {"postgresql", "postgres"}:
         yield finding(
-            dotted(loc),
-            shown(value, hidden=hidden),
-            shown(default),
-            "this is not available yet, remove the key",
+            "engine.databaseUrl",
+            "[hidden]" if file.engine.database_url else "nothing",
+            "an address such as postgresql://user:password@host/shipmate",
+            "set it to ${DATABASE_URL}, and that in the environment or in .env",
+        )
+    if importlib.util.find_spec("psycopg") is None:
+        yield finding(
+            "engine.kind",
+            '"postgresql", whose client is not installed',
+            "psycopg",
+            "run `pip install 'shipmate[cluster]'`",
         )
 
 

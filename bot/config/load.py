@@ -247,6 +247,8 @@ def _is_on(loc: Loc, filled: FilledDocument, manifests: Mapping[str, Manifest]) 
         if enabled is None:
             return all(section.get(key) for key in checks.token_keys(manifests[str(loc[1])]).values())
         return enabled is True
+    if loc[0] == "engine":
+        return bool(filled.document["engine"].get("kind") == "postgresql")
     if loc[:2] == ("mcp", "servers") and len(loc) > 3:
         return filled.document["mcp"]["servers"][loc[2]].get("enabled") is not False
     return True
@@ -300,7 +302,8 @@ def _known(loc: Loc, manifests: Mapping[str, Manifest]) -> list[str]:
 
 
 def _between(file: Any, filled: FilledDocument, manifests: Mapping[str, Manifest]) -> Iterator[str]:
-    yield from checks.not_built(file, filled)
+    yield from checks.not_built(file)
+    yield from checks.engine(file, filled)
     yield from checks.operators(manifests, filled)
     yield from checks.servers(filled)
     yield from checks.timezone(file.schedule.timezone)

@@ -385,12 +385,12 @@ class Memory(StrictModel):
 
 
 class Engine(StrictModel):
-    """Not built yet: nothing but the defaults is accepted."""
+    """The place of the journal."""
 
-    kind: Literal["embedded", "dbos"] = "embedded"
-    """Where the journal is kept."""
+    kind: Literal["embedded", "postgresql"] = "embedded"
+    """`embedded` is a file in `.ship`; `postgresql` is a database, which needs `pip install 'shipmate[cluster]'`."""
     database_url: str | None = None
-    """The database of another engine."""
+    """The address of the database, such as `postgresql://user:password@host/shipmate`. Take it from a variable."""
 
 
 class ShipFile(StrictModel):
@@ -437,9 +437,7 @@ class ShipFile(StrictModel):
     memory: Memory = Memory()
     """The memory of the process."""
     engine: Engine = Engine()
-    """Not built yet."""
+    """The place of the journal."""
 
 
-NOT_BUILT = ("engine",)
-"""Keys of features to come: their defaults are accepted, anything else is a finding."""
 PROVIDERS_NOT_BUILT = frozenset({"bedrock", "vertex"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import fields
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from bot import errors, text
 from bot.contracts.approvals import Approval, ApprovalRecord, Ended, Scope, Verdict
 from bot.contracts.identity import ChatKey
+from bot.journal.connection import Connection
 from bot.journal.table import JournalTable, dumps, held, loads
 
 _ASK = """INSERT INTO approvals (id, request_id, call_id, chat_key, fingerprint, asked, asked_at)
@@ -31,7 +31,7 @@ _NAMES = tuple(field.name for field in fields(Approval))
 _Row = tuple[str, str, float, Ended | None, str | None, Scope | None, float | None]
 
 
-class SqliteApprovals(JournalTable):
+class SqlApprovals(JournalTable):
     """`contracts.approvals.ApprovalBook`."""
 
     def ask(self, name: str, asked: Approval) -> Coroutine[Any, Any, ApprovalRecord]:
@@ -45,7 +45,7 @@ class SqliteApprovals(JournalTable):
         )
         key, now = (asked.request_id, asked.call_id, asked.fingerprint), self._clock.now()
 
-        def work(db: sqlite3.Connection) -> _Row:
+        def work(db: Connection) -> _Row:
             db.execute(_ASK, (*map(text.clean, values), now))
             found: _Row = db.execute(_THIS, tuple(map(text.clean, key))).fetchone()
             return found

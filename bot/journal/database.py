@@ -1,8 +1,10 @@
-"""One SQLite file, one thread, one transaction a batch; posted writes wait in memory while the disk refuses them."""
+"""One database, one thread, one transaction a batch; posted writes wait in memory while the disk refuses them."""
 
 from __future__ import annotations
 
+import abc
 import asyncio
+import contextlib
 import sqlite3
 from asyncio import Future
 from collections.abc import Callable, Collection, Sequence
@@ -16,8 +18,9 @@ from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import Lost
 from bot.disk_reserve import DiskReserve
 from bot.journal import file, salvage, schema
+from bot.journal.connection import Connection
 
-Work = Callable[[sqlite3.Connection], Any]
+Work = Callable[[Connection], Any]
 
 RETRY_SECONDS = 5.0
 """Between two tries to write what the disk has refused, where nothing else is written meanwhile."""
@@ -47,30 +50,19 @@ class _Refused(errors.StorageError):
     """One operation that can never be written, on a disk that is well."""
 
 
-class Database:
-    """A file that is opened at the first operation, and again, checked, after the disk has failed.
+class Database(abc.ABC):
+    """A database that is opened at the first operation, and again after it has failed.
 
-    Beside the writer's connection there is one that only reads. It keeps SQLite's view of what was committed
-    while the writer's is given up, and answers as long as nothing can be written.
+    Beside the writer's connection there is one that only reads: it answers as long as nothing can be written.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        clock: Clock,
-        log: Log,
-        busy_seconds: float = 5.0,
-        reserve: DiskReserve | None = None,
-    ) -> None:
-        self._path = path
+    def __init__(self, name: str, *, clock: Clock, log: Log, reserve: DiskReserve | None = None) -> None:
+        self._name = name
         self._reserve = reserve or DiskReserve(None, log)
         self._clock = clock
         self._log = log
-        self._busy_seconds = busy_seconds
-        self._db: sqlite3.Connection | None = None
-        self._reader: sqlite3.Connection | None = None
-        self._check = file.WHOLE
+        self._db: Connection | None = None
+        self._reader: Connection | None = None
         self._undo: list[Work] = []
         self._pending: list[Operation] = []
         self._closing: set[str] = set()
@@ -136,7 +128,7 @@ class Database:
                 "storage",
                 "what was posted to the journal could not be written",
                 level="error",
-                file=self._path.name,
+                file=self._name,
                 writes=self.pending_writes,
             )
         if self._db is not None or self._reader is not None:
@@ -192,7 +184,7 @@ class Database:
                 "storage",
                 "posted writes wait until the journal can be written",
                 level="error",
-                file=self._path.name,
+                file=self._name,
             )
         self._pending.append(operation)
 
@@ -227,11 +219,11 @@ class Database:
             except (sqlite3.Error, OSError, errors.StorageError) as error:
                 if file.suspect(error):
                     self._give_up(self._db, error)
-                if not self._made_room(error):
+                if not self._again(error):
                     refused = self._told(error)
         return [self._looked_up(operation) if operation.reads else refused for operation in operations]
 
-    def _carry_out(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> list[Any]:
+    def _carry_out(self, db: Connection, operations: Sequence[Operation]) -> list[Any]:
         changes = db.total_changes
         try:
             results = self._transaction(db, operations)
@@ -245,17 +237,17 @@ class Database:
         # One that does not fit must not take the others down with it.
         return _each(operations, lambda operation: self._alone(db, operation))
 
-    def _alone(self, db: sqlite3.Connection, operation: Operation) -> Any:
+    def _alone(self, db: Connection, operation: Operation) -> Any:
         if self._db is not db:
             return self._looked_up(operation) if operation.reads else errors.StorageError(self.trouble)
         try:
             return self._transaction(db, [operation])[0]
         except sqlite3.Error as error:
-            if self._db is db and self._may_fit(error) and self._made_room(error):
+            if self._db is db and self._may_fit(error) and self._again(error):
                 return self._alone(db, operation)
             return self._failed(error)
 
-    def _transaction(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> list[Any]:
+    def _transaction(self, db: Connection, operations: Sequence[Operation]) -> list[Any]:
         try:
             return self._in_transaction(db, operations, _plainly)
         except errors.IllegalTransition:
@@ -267,9 +259,9 @@ class Database:
 
     def _in_transaction(
         self,
-        db: sqlite3.Connection,
+        db: Connection,
         operations: Sequence[Operation],
-        carry_out: Callable[[sqlite3.Connection, Operation], Any],
+        carry_out: Callable[[Connection, Operation], Any],
     ) -> list[Any]:
         # Reading alone asks for nothing that the disk could refuse.
         db.execute("BEGIN" if all(operation.reads for operation in operations) else "BEGIN IMMEDIATE")
@@ -289,7 +281,7 @@ class Database:
             if isinstance(result, errors.IllegalTransition):
                 self._log.write("error", f"the journal was told what cannot follow: {result}", level="error")
 
-    def _commit(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
+    def _commit(self, db: Connection, operations: Sequence[Operation]) -> None:
         try:
             db.execute("COMMIT")
         except sqlite3.Error as error:
@@ -303,7 +295,7 @@ class Database:
             return errors.StorageError(f"the journal takes in nothing new: {self._reserve.trouble}")
         return None
 
-    def _guarded(self, db: sqlite3.Connection, operation: Operation) -> Any:
+    def _guarded(self, db: Connection, operation: Operation) -> Any:
         db.execute("SAVEPOINT operation")
         try:
             result = operation.work(db)
@@ -324,11 +316,11 @@ class Database:
             if self._reader is None:
                 if self._undo:  # a fresh connection might see what was refused
                     return errors.StorageError(self.trouble)
-                self._reader = file.open_to_read(self._path, self._busy_seconds)
+                self._reader = self._connect_to_read()
             return operation.work(self._reader)
         except (sqlite3.Error, OSError, ValueError, errors.StorageError) as error:
             reader, self._reader = self._reader, None
-            file.close(reader)
+            close(reader)
             return errors.StorageError(f"the journal cannot be read: {error}")
 
     def _failed(self, error: Exception) -> errors.StorageError:
@@ -340,65 +332,111 @@ class Database:
         """True if a change that a full disk refused may fit into the reserve."""
         return file.full(error) and self._reserve.left > 0
 
-    def _made_room(self, error: Exception) -> bool:
-        """Release a part of the reserve; True if all refused changes may be tried again."""
-        return file.may_be_full(error, self._path) and self._reserve.give()
-
     def _well(self, results: Sequence[Any], *, changed: bool) -> None:
         if self.trouble and changed and not any(map(_hurt, results)):
             self.trouble = ""
-            self._log.write("storage", "the journal can be written again", file=self._path.name)
+            self._log.write("storage", "the journal can be written again", file=self._name)
 
     def _told(self, error: Exception) -> errors.StorageError:
         """Told to the operator once, however many find out."""
         words = f"the journal cannot be written: {error}"
         if words != self.trouble:
             self.trouble = words
-            self._log.write("storage", words, level="error", file=self._path.name)
+            self._log.write("storage", words, level="error", file=self._name)
         return errors.StorageError(words)
 
     def _refused(self, error: Exception) -> errors.StorageError:
         words = f"the journal cannot write this: {error}"
-        self._log.write("storage", words, level="error", file=self._path.name)
+        self._log.write("storage", words, level="error", file=self._name)
         return _Refused(words)
 
-    def _give_up(self, db: sqlite3.Connection | None, error: Exception) -> None:
-        """Not trusted any further: opened anew, and checked where the error asks for it, before anything else is
-        written.
-        """
+    def _give_up(self, db: Connection | None, error: Exception) -> None:  # noqa: ARG002
+        """Not trusted any further: opened anew before anything else is written."""
         self._db = None
-        self._check = max(self._check, file.to_check(error), key=len)
-        file.close(db)
+        close(db)
 
     def _close_all(self) -> None:
         # The writer last: it then leaves one file behind.
         reader, self._reader, db, self._db = self._reader, None, self._db, None
-        file.close(reader)
-        file.close(db)
+        close(reader)
+        close(db)
 
-    def _opened(self) -> sqlite3.Connection:
+    def _opened(self) -> Connection:
         if self._db is None:
-            self._finish_aside()
-            try:
-                db = self._open()
-            except sqlite3.Error as error:
-                if not file.damaged(error):
-                    raise
-                db = self._begun_anew(f"{error}")
+            db = self._connect()
             try:
                 self.lost = schema.lost(db, damaged=self._damaged, now=self._clock.now())
             except sqlite3.Error:
-                file.close(db)
+                close(db)
                 raise
-            self._db, self._check, self._damaged = db, "", False
-        if self._reader is None:
-            self._reader = file.open_to_read(self._path, self._busy_seconds)
+            self._db, self._damaged = db, False
         if self._undo:
             for result in self._transaction(self._db, [Operation(undo) for undo in self._undo]):
                 if isinstance(result, errors.StorageError):
                     raise result
             self._undo.clear()
         return self._db
+
+    @abc.abstractmethod
+    def _connect(self) -> Connection:
+        """Open it to write, up to date. Raises `sqlite3.Error`, `OSError` and `errors.StorageError`."""
+
+    @abc.abstractmethod
+    def _connect_to_read(self) -> Connection: ...
+    @abc.abstractmethod
+    def _again(self, error: Exception) -> bool:
+        """True where a change that was refused with this error may be tried again at once."""
+
+
+class FileDatabase(Database):
+    """One SQLite file. It is checked where it is opened, and begun anew where it is damaged.
+
+    The connection that only reads keeps SQLite's view of what was committed while the writer's is given up.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        log: Log,
+        busy_seconds: float = 5.0,
+        reserve: DiskReserve | None = None,
+    ) -> None:
+        super().__init__(path.name, clock=clock, log=log, reserve=reserve)
+        self._path = path
+        self._busy_seconds = busy_seconds
+        self._check = file.WHOLE
+
+    def _again(self, error: Exception) -> bool:
+        """Release a part of the reserve; True if all refused changes may be tried again."""
+        return file.may_be_full(error, self._path) and self._reserve.give()
+
+    def _give_up(self, db: Connection | None, error: Exception) -> None:
+        """Checked, where the error asks for it, before anything else is written."""
+        self._check = max(self._check, file.to_check(error), key=len)
+        super()._give_up(db, error)
+
+    def _opened(self) -> Connection:
+        fresh = self._db is None
+        db = super()._opened()
+        if fresh:
+            self._check = ""
+        if self._reader is None:
+            self._reader = self._connect_to_read()
+        return db
+
+    def _connect_to_read(self) -> Connection:
+        return file.open_to_read(self._path, self._busy_seconds)
+
+    def _connect(self) -> Connection:
+        self._finish_aside()
+        try:
+            return self._open()
+        except sqlite3.Error as error:
+            if not file.damaged(error):
+                raise
+            return self._begun_anew(f"{error}")
 
     def _open(self) -> sqlite3.Connection:
         return file.open_to_write(self._path, self._busy_seconds, self._keep_log, self._check)
@@ -411,7 +449,7 @@ class Database:
                 f"{self._path.name} was being set aside when the last process ended; its log has gone to "
                 f"{target.name} too",
                 level="error",
-                file=self._path.name,
+                file=self._name,
                 quarantine=target.name,
             )
 
@@ -440,11 +478,17 @@ class Database:
             f"{self._path.name} is damaged ({cause}); set aside as {target.name}, beginning with what can be read of it: "
             "what is missing is in there alone",
             level="error",
-            file=self._path.name,
+            file=self._name,
             quarantine=target.name,
             carried=carried,
         )
         return db
+
+
+def close(db: Connection | None) -> None:
+    if db is not None:
+        with contextlib.suppress(sqlite3.Error):  # what it may complain about has been told
+            db.close()
 
 
 def _hurt(result: Any) -> bool:
@@ -464,11 +508,11 @@ def _each(operations: Sequence[Operation], carry_out: Callable[[Operation], Any]
     return results
 
 
-def _plainly(db: sqlite3.Connection, operation: Operation) -> Any:
+def _plainly(db: Connection, operation: Operation) -> Any:
     return operation.work(db)
 
 
-def _nothing(_: sqlite3.Connection) -> None:
+def _nothing(_: Connection) -> None:
     """Nothing to write: what is pending goes before it."""
 
 
@@ -505,9 +549,13 @@ class Posting:
         return self._base.post(work, hurry=hurry, closes=closes)
 
 
-class ReadOnlyDatabase(Database):
-    """A file that another process owns: it is read as it is, and nothing of it is changed."""
+class ReadOnly(Database):
+    """One that another process owns: it is read as it is, and nothing of it is changed."""
 
     def _attempt(self, operations: Sequence[Operation]) -> Sequence[Any]:
         refused = errors.StorageError("the journal is only read here")
         return [self._looked_up(operation) if operation.reads else refused for operation in operations]
+
+
+class ReadOnlyFile(ReadOnly, FileDatabase):
+    """A file that another process owns."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-import sqlite3
+import sys
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
@@ -27,7 +27,8 @@ from bot.contracts.journal import (
 )
 from bot.contracts.outbound import OutboxRow
 from bot.journal import outbox
-from bot.journal.table import JournalTable, Moves, clean, done, dumps, held, illegal, read_key
+from bot.journal.connection import Connection
+from bot.journal.table import JournalTable, Moves, clean, done, dumps, held, illegal, loads, read_key
 
 _RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload)
     VALUES (?, ?, ?, ?, ?, ?, 'queued', ?)"""
@@ -52,21 +53,18 @@ _UNFINISHED = """SELECT inbox.request_id, inbox.payload, inbox.received_at, inbo
     ORDER BY inbox.rowid"""
 _TURN = "SELECT state, id, chat_key, begun_at, ended_at FROM turns WHERE id = ?"
 _ONE = f"{_RECORD} WHERE request_id = ?"
-# Of an album, the rows about each item that its own row names. A row that the disk has damaged names none.
-_OF_MESSAGE = """WITH named AS (SELECT rowid AS number, payload FROM inbox WHERE chat_key = ?
-        AND (message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))),
-    items AS (SELECT item.key AS id
-        FROM named, json_each(CASE WHEN json_valid(payload) THEN payload ELSE '{}' END, '$.items') AS item)
-    SELECT number FROM named UNION
-    SELECT inbox.rowid FROM items CROSS JOIN inbox ON inbox.chat_key = ? AND inbox.message_id = items.id"""
-_ABOUT = f"{_RECORD} WHERE rowid IN ({_OF_MESSAGE}) ORDER BY rowid"
-_QUOTING = f"{_RECORD} WHERE chat_key = ? AND message_id IS NOT NULL AND instr(payload, ?) ORDER BY rowid"
+_OF_MESSAGE = """SELECT rowid, payload FROM inbox WHERE chat_key = ?
+    AND (message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))"""
+_OF_ITEM = "SELECT rowid FROM inbox WHERE chat_key = ? AND message_id = ?"
+_NUMBERED = f"{_RECORD} WHERE rowid = ?"
+_QUOTING = f"{_RECORD} WHERE chat_key = ? AND message_id IS NOT NULL AND instr(payload, ?) > 0 ORDER BY rowid"
 _IN_CHAT = """rowid IN (SELECT rowid FROM inbox WHERE message_id IS NOT NULL AND chat_key = ? UNION ALL
     SELECT rowid FROM inbox WHERE message_id IS NOT NULL AND chat_key > ? AND chat_key < ?)"""
 _SAID_IN = f"{_RECORD} WHERE received_at >= ? AND received_at <= ? AND {_IN_CHAT} ORDER BY rowid DESC LIMIT ?"
 _LISTEN = """INSERT INTO chats (chat_key, first_at, listening) VALUES (?, ?, ?)
     ON CONFLICT (chat_key) DO UPDATE SET listening = excluded.listening"""
-_KEEP_DEAD_LETTER = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
+_KEEP_DEAD_LETTER = """INSERT INTO dead_letters (channel, key, raw, reason, at) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (channel, key) DO UPDATE SET raw = excluded.raw, reason = excluded.reason, at = excluded.at"""
 _UNREADABLE = InboxEnd("dead", "unreadable")
 
 
@@ -78,7 +76,7 @@ class InboxWrites(JournalTable):
         row = clean((turn_id, str(chat_key), now))
         begin, join = _TurnMoves({turn_id: TurnStatus.run}, now), _joins(turn_id, members, now)
 
-        def work(db: sqlite3.Connection) -> errors.IllegalTransition | None:
+        def work(db: Connection) -> errors.IllegalTransition | None:
             db.execute(_PUT_TURN, row)
             return illegal(begin.make(db) or join.make(db))
 
@@ -122,7 +120,7 @@ class InboxWrites(JournalTable):
         )
         words = [outbox.values(row, now) for row in say]
 
-        def work(db: sqlite3.Connection) -> errors.IllegalTransition | None:
+        def work(db: Connection) -> errors.IllegalTransition | None:
             troubles = [*turn.make(db), *moves.make(db)]
             db.executemany(outbox.PUT, words)
             return illegal(troubles)
@@ -136,7 +134,7 @@ class InboxWrites(JournalTable):
         merge = partial(InboxStatus.merge, message=text.clean(inbound.request_id))
         merges = _InboxMoves(dict.fromkeys(edits, merge), now)
 
-        def work(db: sqlite3.Connection) -> bool | errors.IllegalTransition:
+        def work(db: Connection) -> bool | errors.IllegalTransition:
             row = db.execute(_STATUS, (values[-1],)).fetchone()
             if row is None or not InboxStatus(*row).open:
                 return False
@@ -146,7 +144,7 @@ class InboxWrites(JournalTable):
         return self._writer.run(work)
 
 
-class SqliteInbox(InboxWrites):
+class SqlInbox(InboxWrites):
     """`contracts.journal.Inbox`."""
 
     def receive(self, inbound: Inbound) -> Coroutine[Any, Any, bool]:
@@ -155,15 +153,17 @@ class SqliteInbox(InboxWrites):
         keys = {text.clean(f"{inbound.channel}:{key}") for key in inbound.keys}
         row = (request_id, chat_key, *_columns(inbound), now, now, _payload(inbound))
 
-        def work(db: sqlite3.Connection) -> bool:
+        def work(db: Connection) -> bool:
             if any(db.execute("SELECT 1 FROM keys WHERE key = ?", (key,)).fetchone() for key in keys):
                 return False
             db.execute(_RECEIVE, row)
             db.executemany("INSERT INTO keys VALUES (?, ?, ?)", [(key, request_id, now) for key in keys])
-            db.execute("INSERT OR IGNORE INTO chats (chat_key, first_at) VALUES (?, ?)", (chat_key, now))
+            db.execute(
+                "INSERT INTO chats (chat_key, first_at) VALUES (?, ?) ON CONFLICT DO NOTHING", (chat_key, now)
+            )
             return True
 
-        def undo(db: sqlite3.Connection) -> None:
+        def undo(db: Connection) -> None:
             # Refused, so the platform will bring it again: then it must not count as seen.
             db.execute("DELETE FROM keys WHERE request_id = ?", (request_id,))
             db.execute("DELETE FROM inbox WHERE request_id = ?", (request_id,))
@@ -173,7 +173,7 @@ class SqliteInbox(InboxWrites):
     async def unfinished(self, limit: int | None = None, after: str = "") -> list[Unfinished]:
         left: list[Unfinished] = []
         while True:
-            room = -1 if limit is None else limit - len(left)
+            room = sys.maxsize if limit is None else limit - len(left)
             closing = self._base.closing
             rows, kept = await self._base.read(partial(self._page, clean((after, room))))
             over = closing | kept | self._base.closing  # of what was posted before, and meanwhile
@@ -189,9 +189,7 @@ class SqliteInbox(InboxWrites):
                 return left
             after = rows[-1][0]
 
-    def _page(
-        self, values: Sequence[object], db: sqlite3.Connection
-    ) -> tuple[list[tuple[Any, ...]], set[str]]:
+    def _page(self, values: Sequence[object], db: Connection) -> tuple[list[tuple[Any, ...]], set[str]]:
         """Rows that are open on file; and those of which the end waits for the disk."""
         return db.execute(_UNFINISHED, values).fetchall(), self._base.pending_closes()
 
@@ -206,7 +204,17 @@ class SqliteInbox(InboxWrites):
 
     async def about(self, chat_key: ChatKey, message_id: str, key: str | None = None) -> list[InboxRecord]:
         named = None if key is None else f"{chat_key.channel}:{key}"
-        return list(_records(await self._rows(_ABOUT, (str(chat_key), message_id, named, str(chat_key)))))
+        values = clean((str(chat_key), message_id, named))
+
+        def work(db: Connection) -> list[tuple[Any, ...]]:
+            found = dict(db.execute(_OF_MESSAGE, values).fetchall())
+            # Of an album, the rows about each item that its own row names.
+            items = {item for payload in found.values() for item in _items(payload)}
+            for item in items:
+                found |= {number: "" for (number,) in db.execute(_OF_ITEM, (values[0], item)).fetchall()}
+            return [db.execute(_NUMBERED, (number,)).fetchone() for number in sorted(found)]
+
+        return list(_records(await self._base.read(work)))
 
     async def quoting(self, chat_key: ChatKey, message_id: str) -> list[InboxRecord]:
         # The id stands in quotes in what was written; whether as one that is quoted, only reading it tells.
@@ -243,7 +251,7 @@ class SqliteInbox(InboxWrites):
         """Keep rows that cannot be read as dead letters, so that they do not block the others; True where a row is gone."""
         now = self._clock.now()
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Connection) -> None:
             for request_id, payload in rows:
                 db.execute(_KEEP_DEAD_LETTER, ("journal", request_id, payload, "its row cannot be read", now))
                 _InboxMoves({request_id: partial(InboxStatus.end, end=_UNREADABLE)}, now).make(db)
@@ -268,22 +276,22 @@ class SqliteInbox(InboxWrites):
 class _TurnMoves(Moves[TurnStatus]):
     """Transitions of turns."""
 
-    def _read(self, db: sqlite3.Connection, name: str) -> TurnStatus | None:
+    def _read(self, db: Connection, name: str) -> TurnStatus | None:
         row = db.execute(_TURN_STATUS, (name,)).fetchone()
         return None if row is None else TurnStatus(*row)
 
-    def _write(self, db: sqlite3.Connection, name: str, _: TurnStatus, after: TurnStatus) -> None:
+    def _write(self, db: Connection, name: str, _: TurnStatus, after: TurnStatus) -> None:
         db.execute(_MOVE_TURN, (after.state, None if after.open else self._now, name))
 
 
 class _InboxMoves(Moves[InboxStatus]):
     """Transitions of inbounds. The turn that one leaves for another ends."""
 
-    def _read(self, db: sqlite3.Connection, name: str) -> InboxStatus | None:
+    def _read(self, db: Connection, name: str) -> InboxStatus | None:
         row = db.execute(_STATUS, (name,)).fetchone()
         return None if row is None else InboxStatus(*row)
 
-    def _write(self, db: sqlite3.Connection, name: str, before: InboxStatus, after: InboxStatus) -> None:
+    def _write(self, db: Connection, name: str, before: InboxStatus, after: InboxStatus) -> None:
         db.execute(_MOVE, (after.state, after.turn_id, after.merged_into, after.detail, self._now, name))
         if after.turn_id != before.turn_id and before.turn_id is not None:
             _TurnMoves({before.turn_id: _ends_open("done")}, self._now, where_begun=True).make(db)
@@ -315,6 +323,13 @@ def _columns(inbound: Inbound) -> tuple[str, str | None]:
 
 def _payload(inbound: Inbound) -> str:
     return dumps(inbound.model_dump(mode="python", by_alias=True))
+
+
+def _items(payload: str) -> Iterable[str]:
+    """The message ids of an album; a row that the disk has damaged names none."""
+    told = loads(payload)
+    items = told.get("items") if isinstance(told, dict) else None
+    return items if isinstance(items, dict) else ()
 
 
 def _parsed(request_id: str, payload: str) -> Inbound | None:

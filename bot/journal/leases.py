@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import sqlite3
 from asyncio import Future
 from collections.abc import Coroutine
 from typing import Any
 
 from bot import text
+from bot.journal.connection import Connection
 from bot.journal.table import JournalTable, done
 
 _HELD = "SELECT holder, number, taken_at, until FROM leases WHERE name = ?"
-_WRITE = "INSERT OR REPLACE INTO leases (name, holder, number, taken_at, until) VALUES (?, ?, ?, ?, ?)"
+_WRITE = """INSERT INTO leases (name, holder, number, taken_at, until) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, number = excluded.number,
+        taken_at = excluded.taken_at, until = excluded.until"""
 # The row stays, so that the next holder's number is greater.
 _RELEASE = "UPDATE leases SET holder = NULL WHERE name = ? AND holder = ?"
 
 
-class SqliteLeases(JournalTable):
+class SqlLeases(JournalTable):
     """`contracts.journal.Leases`."""
 
     def lease(self, name: str, holder: str, seconds: float) -> Coroutine[Any, Any, int | None]:
         key, who, now = text.clean(name), text.clean(holder), self._clock.now()
 
-        def work(db: sqlite3.Connection) -> int | None:
+        def work(db: Connection) -> int | None:
             row = db.execute(_HELD, (key,)).fetchone()
             has, number, taken_at, until = row or (None, 0, now, now)
             if has == who:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
 from asyncio import Future
 from collections.abc import Callable, Sequence
 
 from bot import text
 from bot.contracts.journal import LineRow
+from bot.journal.connection import Connection
 from bot.journal.table import JournalTable
 
-_PUT = "INSERT OR REPLACE INTO lines VALUES (?, ?, ?)"
+_PUT = """INSERT INTO lines VALUES (?, ?, ?)
+    ON CONFLICT (number) DO UPDATE SET file = excluded.file, lines = excluded.lines"""
 _DROP = "DELETE FROM lines WHERE number = ?"
 
 
@@ -18,7 +19,7 @@ class LineWrites(JournalTable):
     """Writes about lines, each of which may be carried out again."""
 
     def put_lines(self, rows: Sequence[tuple[int, str, Callable[[], bytes]]]) -> Future[bool | None]:
-        def put(db: sqlite3.Connection) -> bool:
+        def put(db: Connection) -> bool:
             db.executemany(_PUT, [(number, text.clean(file), lines()) for number, file, lines in rows])
             return True
 
@@ -27,13 +28,13 @@ class LineWrites(JournalTable):
     def drop_lines(self, numbers: Sequence[int]) -> Future[None]:
         rows = [(number,) for number in numbers]
 
-        def drop(db: sqlite3.Connection) -> None:
+        def drop(db: Connection) -> None:
             db.executemany(_DROP, rows)
 
         return self._writer.run(drop, hurry=False)
 
 
-class SqliteLines(JournalTable):
+class SqlLines(JournalTable):
     """The lines that are kept."""
 
     async def kept_lines(self) -> list[LineRow]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from asyncio import Future
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from bot import text
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import OutboxRow
+from bot.journal.connection import Connection
 from bot.journal.table import JournalTable, Moves, clean, done, dumps, illegal, loads, read_key
 from bot.words import DEFAULT
 
@@ -37,10 +37,11 @@ _NEWEST = "SELECT request_id FROM outbox WHERE kind = 'reply' AND chat_key = ? O
 _NEAR = """SELECT request_id FROM outbox WHERE rowid IN (
         SELECT rowid FROM outbox WHERE kind = 'reply' AND chat_key > :below AND chat_key < :behind
         UNION ALL SELECT rowid FROM outbox WHERE kind = 'reply' AND chat_key = :above AND target = :target)
-    AND (:message_id IS NULL OR state = 'sent' AND message_id = :message_id)
+    AND (CAST(:message_id AS TEXT) IS NULL OR state = 'sent' AND message_id = :message_id)
     AND EXISTS (SELECT 1 FROM inbox WHERE inbox.request_id = outbox.request_id AND inbox.user_id = :user_id)
     ORDER BY rowid DESC LIMIT 1"""
-_CLOSE = "INSERT OR REPLACE INTO closed_targets VALUES (?, ?, ?, ?)"
+_CLOSE = """INSERT INTO closed_targets VALUES (?, ?, ?, ?)
+    ON CONFLICT (channel, chat_id) DO UPDATE SET reason = excluded.reason, at = excluded.at"""
 _OPEN = "DELETE FROM closed_targets WHERE channel = ? AND chat_id = ?"
 _CLOSED = "SELECT channel, chat_id, reason FROM closed_targets"
 
@@ -55,7 +56,7 @@ class OutboxWrites(JournalTable):
         written: list[object] = []
         ended: list[OutboxRow] = []
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Connection) -> None:
             written[:] = [row[0] for row in new if db.execute(PUT, row).rowcount]
             ended.clear()
             for names in replaced:
@@ -64,7 +65,7 @@ class OutboxWrites(JournalTable):
                         ended.append(before)
                         _move(db, after, now)
 
-        def undo(db: sqlite3.Connection) -> None:
+        def undo(db: Connection) -> None:
             # Whoever wanted to send them knows that they were refused: nobody may send them later.
             db.executemany("DELETE FROM outbox WHERE id = ?", [(name,) for name in written])
             for row in ended:
@@ -80,14 +81,14 @@ class OutboxWrites(JournalTable):
 class _OutboxMoves(Moves[OutboxRow]):
     """Transitions of rows."""
 
-    def _read(self, db: sqlite3.Connection, name: str) -> OutboxRow | None:
+    def _read(self, db: Connection, name: str) -> OutboxRow | None:
         return next(iter(_records(db.execute(_ONE, (name,)).fetchall())), None)
 
-    def _write(self, db: sqlite3.Connection, _: str, __: OutboxRow, after: OutboxRow) -> None:
+    def _write(self, db: Connection, _: str, __: OutboxRow, after: OutboxRow) -> None:
         _move(db, after, self._now)
 
 
-class SqliteOutbox(OutboxWrites):
+class SqlOutbox(OutboxWrites):
     """`contracts.journal.Outbox`."""
 
     async def deliveries(self, request_id: str) -> list[OutboxRow]:
@@ -152,7 +153,7 @@ def values(row: OutboxRow, now: float) -> list[object]:
     )
 
 
-def _move(db: sqlite3.Connection, row: OutboxRow, now: float) -> None:
+def _move(db: Connection, row: OutboxRow, now: float) -> None:
     facts = (row.state, row.text, row.message_id, row.reason, row.not_before, row.attempts, row.untold)
     db.execute(_MOVE, clean((*facts, now, row.id)))
 

@@ -13,11 +13,13 @@ from bot.journal.table import JournalTable, done, dumps, held, loads, read_key
 _PUT = """INSERT INTO jobs (id, chat_key, spec) VALUES (?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET chat_key = excluded.chat_key, spec = excluded.spec"""
 
-_PUT_ZONE = "INSERT OR REPLACE INTO zones (channel, user_id, zone) VALUES (?, ?, ?)"
-_SPEAK = "INSERT OR REPLACE INTO languages (channel, user_id, language, chosen) VALUES (?, ?, ?, ?)"
+_PUT_ZONE = """INSERT INTO zones (channel, user_id, zone) VALUES (?, ?, ?)
+    ON CONFLICT (channel, user_id) DO UPDATE SET zone = excluded.zone"""
+_SPEAK = """INSERT INTO languages (channel, user_id, language, chosen) VALUES (?, ?, ?, ?)
+    ON CONFLICT (channel, user_id) DO UPDATE SET language = excluded.language, chosen = excluded.chosen"""
 
 
-class SqliteSchedule(JournalTable):
+class SqlSchedule(JournalTable):
     """`contracts.journal.Schedule`."""
 
     def put_job(self, job: Job) -> Coroutine[Any, Any, None]:

@@ -13,11 +13,12 @@ from functools import cache
 
 from bot import errors
 from bot.contracts.journal import Lost
+from bot.journal.connection import Connection
 
-Migration = Callable[[sqlite3.Connection], None]
+Migration = Callable[[Connection], None]
 
 
-def inbox_and_outbox(db: sqlite3.Connection) -> None:
+def inbox_and_outbox(db: Connection) -> None:
     """Inbox with its keys, outbox, dead letters, and what may happen only once in a while."""
     for statement in (
         # Rows of the inbox go; that a conversation was taken up stays.
@@ -65,7 +66,7 @@ def inbox_and_outbox(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
-def steps_schedule_and_leases(db: sqlite3.Connection) -> None:
+def steps_schedule_and_leases(db: Connection) -> None:
     """Steps, jobs, leases and closed targets; inbound and replies can be found by the platform's message id."""
     for statement in (
         "ALTER TABLE inbox ADD COLUMN message_id TEXT",
@@ -120,7 +121,7 @@ def _message_id(payload: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def approvals(db: sqlite3.Connection) -> None:
+def approvals(db: Connection) -> None:
     """Questions to people about tool calls."""
     db.execute("""CREATE TABLE approvals (
         id TEXT PRIMARY KEY,
@@ -141,7 +142,7 @@ def approvals(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX approvals_given ON approvals (fingerprint) WHERE ended = 'approved'")
 
 
-def outbox_columns(db: sqlite3.Connection) -> None:
+def outbox_columns(db: Connection) -> None:
     """Columns for facts that stood in the words of `detail` and in the endings of ids."""
     counted = "INTEGER NOT NULL DEFAULT 0"
     for column in ("not_before REAL", "repeat_of TEXT", f"attempts {counted}", f"untold {counted}"):
@@ -152,7 +153,7 @@ def outbox_columns(db: sqlite3.Connection) -> None:
     db.execute("UPDATE outbox SET repeat_of = substr(id, 1, instr(id, '-') - 1) WHERE instr(id, '-') > 0")
 
 
-def last_loss(db: sqlite3.Connection) -> None:
+def last_loss(db: Connection) -> None:
     """The last loss of a damaged or missing journal. `at` is NULL until it was found out."""
     db.execute("""CREATE TABLE lost (
         id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -161,7 +162,7 @@ def last_loss(db: sqlite3.Connection) -> None:
     )""")
 
 
-def outbox_rows(db: sqlite3.Connection) -> None:
+def outbox_rows(db: Connection) -> None:
     """States as `contracts.outbound.OutboxState` has them. Why a message is not in the chat, and in whose place it comes, get
     columns; nothing stands in words any more.
     """
@@ -210,7 +211,7 @@ def outbox_rows(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
-def turns(db: sqlite3.Connection) -> None:
+def turns(db: Connection) -> None:
     """Turns get rows, and each inbound the id of its turn. States as `contracts.journal.InboxState` has them."""
     db.execute("""CREATE TABLE turns (
         id TEXT PRIMARY KEY,
@@ -273,7 +274,7 @@ def turns(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
-def _gather_turns(db: sqlite3.Connection) -> None:
+def _gather_turns(db: Connection) -> None:
     """Find the messages that a running turn began with: of its person, and claimed within a second of its first one, as
     earlier versions told them from others.
     """
@@ -297,7 +298,7 @@ def _plain(payload: str) -> bool:
         return False
 
 
-def last_words(db: sqlite3.Connection) -> None:
+def last_words(db: Connection) -> None:
     """An inbound whose person was told how it ended, or is being told, has ended; the outbox alone looks after those words. A
     turn can be on its way to its end: 'stopping'.
     """
@@ -330,7 +331,7 @@ def last_words(db: sqlite3.Connection) -> None:
     _edits_that_are_part_of_a_turn(db)
 
 
-def _edits_that_are_part_of_a_turn(db: sqlite3.Connection) -> None:
+def _edits_that_are_part_of_a_turn(db: Connection) -> None:
     """An open edit names the message, or the edit, of a turn that has its words. Nothing but the words told that before."""
     of_turns: dict[tuple[object, ...], str] = {}
     rows = db.execute("""SELECT request_id, state, chat_key, user_id, message_id, payload FROM inbox
@@ -351,7 +352,7 @@ REPEATED = "(I am not sure that this has arrived, so here it is, perhaps again.)
 """Before the words of a repeat, as earlier versions kept them."""
 
 
-def facts_in_columns(db: sqlite3.Connection) -> None:
+def facts_in_columns(db: Connection) -> None:
     """Columns for what stood in names and words: the call of a task, the time zones of people, the buttons below a question.
     The words of a repeat are those of its original.
     """
@@ -390,12 +391,12 @@ def facts_in_columns(db: sqlite3.Connection) -> None:
             )
 
 
-def listening(db: sqlite3.Connection) -> None:
+def listening(db: Connection) -> None:
     """A chat has what the bot listens to there (`contracts.inbound.Listening`), where somebody has said so."""
     db.execute("ALTER TABLE chats ADD COLUMN listening TEXT")
 
 
-def languages(db: sqlite3.Connection) -> None:
+def languages(db: Connection) -> None:
     """A person has the language that they are spoken to in, and a message that in which it is said."""
     db.execute(
         """CREATE TABLE languages (
@@ -419,7 +420,7 @@ def _read(raw: str) -> dict[str, str]:
     return found if whole else {}
 
 
-def lines_ahead(db: sqlite3.Connection) -> None:
+def lines_ahead(db: Connection) -> None:
     """Lines of transcripts and archive that are on disk here until they are in their files."""
     db.execute("CREATE TABLE lines (number INTEGER PRIMARY KEY, file TEXT NOT NULL, lines BLOB NOT NULL)")
 
@@ -456,7 +457,7 @@ Described = dict[str, tuple[str, ...]]
 """Name of a table or index: what it is, of which table, and the words that made it."""
 
 
-def damage(db: sqlite3.Connection) -> str:
+def damage(db: Connection) -> str:
     """A mismatch between a file's version and its schema; "" where they fit.
 
     SQLite trusts its own schema: a renamed column passes each of its checks, and fails at the first write. Tables and
@@ -479,12 +480,17 @@ def _made(version: int) -> Described:
         return _described(db)
 
 
-def _described(db: sqlite3.Connection) -> Described:
+def _described(db: Connection) -> Described:
     rows = db.execute("SELECT name, type, tbl_name, coalesce(sql, '') FROM sqlite_master").fetchall()
     return {name: (what, of, " ".join(words.split())) for name, what, of, words in rows}
 
 
-def migrate(db: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> int:
+def statements() -> list[str]:
+    """What makes the tables and indexes of the newest version, in SQLite's words."""
+    return [words for _, _, words in _made(len(MIGRATIONS)).values() if words]
+
+
+def migrate(db: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> int:
     """Bring a database up to date, all steps or none; returns how many were missing.
 
     Raises `errors.StorageError` where a newer Shipmate has written it.
@@ -512,10 +518,13 @@ def migrate(db: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS
     return len(missing)
 
 
-def lost(db: sqlite3.Connection, *, damaged: bool, now: float) -> Lost | None:
+def lost(db: Connection, *, damaged: bool, now: float) -> Lost | None:
     """The last loss on file, with what has just been found."""
     if damaged:
-        db.execute("INSERT OR REPLACE INTO lost VALUES (1, 'damaged', ?)", (now,))
+        db.execute(
+            "INSERT INTO lost VALUES (1, 'damaged', ?) ON CONFLICT (id) DO UPDATE SET what = 'damaged', at = excluded.at",
+            (now,),
+        )
     db.execute("UPDATE lost SET at = ? WHERE at IS NULL", (now,))
     row = db.execute("SELECT what, at FROM lost").fetchone()
     return None if row is None else Lost(*row)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,15 @@ from bot import errors, text
 from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import Lost
 from bot.disk_reserve import DiskReserve
-from bot.journal.approvals import SqliteApprovals
-from bot.journal.database import Database, Posting
-from bot.journal.inbox import InboxWrites, SqliteInbox
-from bot.journal.leases import SqliteLeases
-from bot.journal.lines import LineWrites, SqliteLines
-from bot.journal.outbox import OutboxWrites, SqliteOutbox
-from bot.journal.schedule import SqliteSchedule
-from bot.journal.steps import SqliteSteps
+from bot.journal.approvals import SqlApprovals
+from bot.journal.connection import Connection
+from bot.journal.database import Database, FileDatabase, Posting
+from bot.journal.inbox import InboxWrites, SqlInbox
+from bot.journal.leases import SqlLeases
+from bot.journal.lines import LineWrites, SqlLines
+from bot.journal.outbox import OutboxWrites, SqlOutbox
+from bot.journal.schedule import SqlSchedule
+from bot.journal.steps import SqlSteps
 from bot.journal.table import held
 
 _AT_ONCE = 2_000
@@ -52,30 +52,22 @@ _SWEEP_STEPS = """DELETE FROM steps WHERE rowid IN (SELECT rowid FROM steps WHER
 _SWEEP_APPROVALS = """DELETE FROM approvals WHERE rowid IN (SELECT rowid FROM approvals
     WHERE asked_at < ? AND (ended IS NULL OR ended <> 'approved' OR scope = 'once')
         AND request_id NOT IN (SELECT request_id FROM inbox) LIMIT ?)"""
+_PUT_ONCE = """INSERT INTO once VALUES (?, ?, ?)
+    ON CONFLICT (key) DO UPDATE SET at = excluded.at, until = excluded.until"""
+_PROBE = "INSERT INTO probe VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET at = excluded.at"
 _SWEEP_ONCE = "DELETE FROM once WHERE key IN (SELECT key FROM once WHERE until < ? LIMIT ?)"
 
 
-class SqlitePostedWrites(InboxWrites, OutboxWrites, LineWrites):
+class SqlPostedWrites(InboxWrites, OutboxWrites, LineWrites):
     """`contracts.journal.PostedWrites`."""
 
 
-class SqliteJournal(
-    SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, SqliteLeases, SqliteLines, SqliteApprovals
-):
-    """`contracts.journal.Journal` in `path`. Opens at the first call; one process at a time should own the file."""
+class SqlJournal(SqlInbox, SqlSteps, SqlOutbox, SqlSchedule, SqlLeases, SqlLines, SqlApprovals):
+    """`contracts.journal.Journal` in a database. One process at a time should own it."""
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        clock: Clock,
-        log: Log,
-        busy_seconds: float = 5.0,
-        reserve: DiskReserve | None = None,
-    ) -> None:
-        base = Database(path, clock=clock, log=log, busy_seconds=busy_seconds, reserve=reserve)
+    def __init__(self, base: Database, *, clock: Clock, log: Log) -> None:
         super().__init__(base, clock=clock, log=log)
-        self.post = SqlitePostedWrites(base, clock=clock, log=log, writer=Posting(base))
+        self.post = SqlPostedWrites(base, clock=clock, log=log, writer=Posting(base))
 
     async def open(self) -> None:
         """Open now rather than at the first call. Raises `errors.StorageError` where that is not possible."""
@@ -98,13 +90,13 @@ class SqliteJournal(
     def once(self, key: str, now: float, every: float) -> Coroutine[Any, Any, bool]:
         cleaned = text.clean(key)
 
-        def work(db: sqlite3.Connection) -> bool:
+        def work(db: Connection) -> bool:
             row = db.execute("SELECT at FROM once WHERE key = ?", (cleaned,)).fetchone()
             if row is not None and row[0] <= now < row[0] + every:
                 return False
             # A time that is still to come tells of a clock set back: counted from now on, it does not bind
             # for longer than `every`.
-            db.execute("INSERT OR REPLACE INTO once VALUES (?, ?, ?)", (cleaned, now, now + every))
+            db.execute(_PUT_ONCE, (cleaned, now, now + every))
             return row is None or row[0] <= now
 
         return held(self._base.run(work))
@@ -124,7 +116,7 @@ class SqliteJournal(
 
     async def probe(self) -> str:
         try:
-            await self._change("INSERT OR REPLACE INTO probe VALUES (1, ?)", (self._clock.now(),))
+            await self._change(_PROBE, (self._clock.now(),))
         except errors.StorageError as error:
             return str(error)
         return ""
@@ -141,3 +133,19 @@ class SqliteJournal(
             total += gone
             if gone < _AT_ONCE:
                 return total
+
+
+class SqliteJournal(SqlJournal):
+    """The journal in one SQLite file, which is opened at the first call."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        log: Log,
+        busy_seconds: float = 5.0,
+        reserve: DiskReserve | None = None,
+    ) -> None:
+        base = FileDatabase(path, clock=clock, log=log, busy_seconds=busy_seconds, reserve=reserve)
+        super().__init__(base, clock=clock, log=log)

@@ -16,7 +16,7 @@ _STEPS = """SELECT request_id, id, kind, name, began_at, ended_at, result, paren
     WHERE request_id = ? ORDER BY rowid"""
 
 
-class SqliteSteps(JournalTable):
+class SqlSteps(JournalTable):
     """`contracts.journal.Steps`. Steps are in no hurry: what is more urgent takes them along."""
 
     def begin_step(self, step: StepRecord) -> Coroutine[Any, Any, None]:

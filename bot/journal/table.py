@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import json
-import sqlite3
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -12,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from bot import errors, text
 from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
+from bot.journal.connection import Connection
 from bot.journal.database import Database, Writer
 
 Status = TypeVar("Status")
@@ -61,7 +61,7 @@ class Moves(abc.ABC, Generic[Status]):
         self._where_begun = where_begun
         self._made: set[str] = set()
 
-    def make(self, db: sqlite3.Connection) -> list[str]:
+    def make(self, db: Connection) -> list[str]:
         """Make each that the state of its row allows; the troubles with the others."""
         troubles: list[str] = []
         for name, move in self._moves.items():
@@ -80,9 +80,9 @@ class Moves(abc.ABC, Generic[Status]):
         return troubles
 
     @abc.abstractmethod
-    def _read(self, db: sqlite3.Connection, name: str) -> Status | None: ...
+    def _read(self, db: Connection, name: str) -> Status | None: ...
     @abc.abstractmethod
-    def _write(self, db: sqlite3.Connection, name: str, before: Status, after: Status) -> None: ...
+    def _write(self, db: Connection, name: str, before: Status, after: Status) -> None: ...
 
 
 def illegal(troubles: Iterable[str]) -> errors.IllegalTransition | None:

@@ -8,20 +8,24 @@ from pathlib import Path
 
 from bot.contracts.environment import Clock, Log
 from bot.journal import file
-from bot.journal.database import ReadOnlyDatabase
-from bot.journal.inbox import SqliteInbox
-from bot.journal.outbox import SqliteOutbox
-from bot.journal.steps import SqliteSteps
+from bot.journal.database import ReadOnly, ReadOnlyFile
+from bot.journal.inbox import SqlInbox
+from bot.journal.outbox import SqlOutbox
+from bot.journal.steps import SqlSteps
 
 
-class JournalView(SqliteInbox, SqliteSteps, SqliteOutbox):
-    """The journal in `path`, read-only. A change, or a file that cannot be read, raises `errors.StorageError`."""
+class JournalView(SqlInbox, SqlSteps, SqlOutbox):
+    """A journal, read-only. A change, or one that cannot be read, raises `errors.StorageError`."""
 
-    def __init__(self, path: Path, *, clock: Clock, log: Log) -> None:
-        super().__init__(ReadOnlyDatabase(path, clock=clock, log=log), clock=clock, log=log)
+    def __init__(self, base: ReadOnly, *, clock: Clock, log: Log) -> None:
+        super().__init__(base, clock=clock, log=log)
 
     async def close(self) -> None:
         await self._base.close()
+
+
+def in_file(path: Path, *, clock: Clock, log: Log) -> JournalView:
+    return JournalView(ReadOnlyFile(path, clock=clock, log=log), clock=clock, log=log)
 
 
 def damage(path: Path) -> str:

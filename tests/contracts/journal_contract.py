@@ -451,27 +451,27 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         assert await journal.sweep(clock.now()) == 3 * 2_100
 
     async def test_what_utf8_cannot_carry_does_no_harm_anywhere(self, journal: Journal) -> None:
-        bad = "x\ud800\x00"
+        bad, ours, back = "x\ud800\x00", "x\ud800", f"x\ufffd{self.nul}"
         key = ChatKey("telegram", bad)
         assert await journal.receive(
-            inbound(1, text=bad, chat_key=key, user_id=bad, keys=(bad,), target={bad: bad}, request_id=bad)
+            inbound(1, text=bad, chat_key=key, user_id=ours, keys=(bad,), target={bad: bad}, request_id=ours)
         )
         assert not await journal.receive(inbound(2, keys=(bad,)))
-        await journal.begin_turn(bad, key, [bad])
-        await journal.suspend_turn(bad)
-        await journal.stop_turn(bad)
+        await journal.begin_turn(ours, key, [ours])
+        await journal.suspend_turn(ours)
+        await journal.stop_turn(ours)
         assert await journal.knows(key)
         (found,) = await still_open(journal)
         assert (found.text, found.target) == ("x\ufffd\x00", {"x\ufffd\x00": "x\ufffd\x00"})
         await journal.put_outbox(
-            [outbound(1, id=bad, request_id=bad, chat_key=key, target={bad: bad}, text=bad)]
+            [outbound(1, id=ours, request_id=ours, chat_key=key, target={bad: bad}, text=bad)]
         )
-        await sent_as(journal, outbound(1, id=bad, text=bad, state="sent", message_id=bad))
-        (record,) = await journal.deliveries(bad)
-        assert (record.state, record.text, record.message_id) == ("sent", "x\ufffd\x00", "x\ufffd\x00")
+        await sent_as(journal, outbound(1, id=ours, text=bad, state="sent", message_id=bad))
+        (record,) = await journal.deliveries(ours)
+        assert (record.state, record.text, record.message_id) == ("sent", back, back)
         assert await journal.once(bad, 1.0, 1.0)
         await journal.keep_dead_letter(bad, bad, bad, bad)
-        await journal.end_turn(bad, "done", {bad: InboxEnd("merged", bad, bad)})
+        await journal.end_turn(ours, "done", {ours: InboxEnd("merged", bad, bad)})
         assert await journal.unfinished() == []
 
     async def test_closing_is_safe_twice_and_waits_for_what_was_begun(self, journal: Journal) -> None:

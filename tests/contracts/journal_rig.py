@@ -68,6 +68,9 @@ async def still_open(journal: Inbox, limit: int | None = None, after: str = "") 
 class JournalRig(abc.ABC):
     """`restart` closes the journal and opens it again on what it left behind."""
 
+    nul = "\0"
+    """The letter that comes back for this one from a column of its own; in JSON it is always itself."""
+
     @abc.abstractmethod
     @pytest.fixture
     def clock(self) -> FakeClock: ...

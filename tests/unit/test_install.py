@@ -47,11 +47,12 @@ def named(requirement: str) -> str:
 
 def test_all_that_is_imported_is_declared() -> None:
     always = set(map(named, PROJECT["dependencies"]))
-    mcp = set(map(named, PROJECT["optional-dependencies"]["mcp"]))
+    extras = {name: set(map(named, all_)) for name, all_ in PROJECT["optional-dependencies"].items()}
+    of_extras = {"bot/tools/mcp/": extras["mcp"], "bot/journal/": extras["cluster"]}
     of = packages_distributions()
     missing, found = {}, set(imported())
     for package, place in found:
-        declared = always | (mcp if place.startswith("bot/tools/mcp/") else set())
+        declared = always.union(*(more for folder, more in of_extras.items() if place.startswith(folder)))
         if not declared.intersection(map(named, of.get(package, [package]))):
             missing[package] = place
     assert missing == {}

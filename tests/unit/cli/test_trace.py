@@ -15,7 +15,7 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.journal import ANSWERED, InboxEnd
 from bot.contracts.model import ModelReply, Usage
 from bot.journal.sqlite import SqliteJournal
-from bot.journal.view import JournalView
+from bot.journal.view import in_file
 from bot.llm.log import LoggedModel
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
@@ -110,7 +110,7 @@ async def test_a_journal_is_only_read(turn: Turn) -> None:
     bench = Bench(turn.root / "elsewhere")
     file = turn.root / ".ship" / "journal.db"
     before = file.read_bytes()
-    view = JournalView(file, clock=bench.clock, log=bench.log)
+    view = in_file(file, clock=bench.clock, log=bench.log)
     assert (await view.steps(turn.request_id))[0].kind == "model"
     with pytest.raises(errors.StorageError, match="only read"):
         await view.finish(turn.request_id, InboxEnd("handled", "no"))

@@ -100,9 +100,24 @@ BAD: list[tuple[str, Any, str]] = [
     ("port 0 in an address", {"llm": {"baseUrl": "https://a:0/"}}, "llm.baseUrl: .*expected an address"),
     ("odd port in an address", {"llm": {"baseUrl": "https://a:b/"}}, "llm.baseUrl: .*expected an address"),
     (
-        "feature to come",
+        "no such engine",
         {"engine": {"kind": "dbos"}},
-        'engine.kind: found "dbos" (text); expected "embedded" (text); this is not available yet, remove the key',
+        'engine.kind: found "dbos" (text); expected one of "embedded" or "postgresql"; ',
+    ),
+    (
+        "no database",
+        {"engine": {"kind": "postgresql"}},
+        "engine.databaseUrl: found nothing; expected an address such as postgresql://",
+    ),
+    (
+        "no PostgreSQL",
+        {"engine": {"kind": "postgresql", "databaseUrl": "mysql://u:geheim-und-lang@h/d"}},
+        r"engine.databaseUrl: found [hidden]; expected an address such as postgresql://",
+    ),
+    (
+        "no variable for the database",
+        {"engine": {"kind": "postgresql", "databaseUrl": "${NO_SUCH_DATABASE}"}},
+        "engine.databaseUrl: found ${NO_SUCH_DATABASE}, which is set neither",
     ),
     (
         "no such time zone",
@@ -118,11 +133,6 @@ BAD: list[tuple[str, Any, str]] = [
         "too often",
         {"schedule": {"minMinutes": 0}},
         "schedule.minMinutes: found 0 (a number); expected at least 1; ",
-    ),
-    (
-        "deep feature to come",
-        {"engine": {"kind": "dbos"}},
-        "engine.kind: .*not available yet",
     ),
     (
         "server without a way to it",
@@ -170,9 +180,9 @@ BAD: list[tuple[str, Any, str]] = [
         "memory.limitMb: found 127 (a number); expected at least 128; ",
     ),
     (
-        "secret of a feature to come",
+        "database of another engine",
         {"engine": {"databaseUrl": "postgres://u:hunter2hunter2@h/d"}},
-        "engine.databaseUrl: found [hidden] (text); expected null; ",
+        'engine.databaseUrl: found [hidden]; expected null, as long as engine.kind is "embedded"; ',
     ),
     (
         "name in an allow list",

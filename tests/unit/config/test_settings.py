@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from bot import config, errors
-from bot.config import ship_file
 from bot.config.findings import dotted
 
 from .conftest import TOKENS, Load
@@ -148,14 +147,6 @@ def test_the_whole_documented_file_is_accepted(load: Load) -> None:
     assert settings.operators == {"pigeon:P1"}
     assert settings.llm.provider_reason == "ship.json says so"
     assert settings.enabled == ("door",)
-
-
-def test_every_key_that_is_not_built_yet_exists() -> None:
-    document = ship_file.ShipFile().model_dump(by_alias=True)
-    for key in config.NOT_BUILT:
-        value: Any = document
-        for part in key.split("."):
-            value = value[part]
 
 
 def test_what_works_but_should_be_looked_at_is_a_warning(load: Load, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ async def make(path: Path, log: MemoryLog) -> AsyncIterator[Make]:
 
 def connection(journal: SqliteJournal) -> sqlite3.Connection:
     db = journal._base._db
-    assert db is not None
+    assert isinstance(db, sqlite3.Connection)
     return db
 
 

@@ -12,6 +12,7 @@ from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
 from bot.journal import SqliteJournal, approvals, inbox, leases, outbox, schedule, schema, sqlite, steps
+from bot.journal.connection import Connection
 from bot.journal.schema import REPEATED
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -43,11 +44,11 @@ def shape(db: sqlite3.Connection) -> list[tuple[str, str]]:
     return db.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
 
 
-def extra(db: sqlite3.Connection) -> None:
+def extra(db: Connection) -> None:
     db.execute("ALTER TABLE chats ADD COLUMN title TEXT")
 
 
-def failing(db: sqlite3.Connection) -> None:
+def failing(db: Connection) -> None:
     db.execute("CREATE TABLE more (id TEXT PRIMARY KEY)")
     raise sqlite3.OperationalError("the disk is full")
 

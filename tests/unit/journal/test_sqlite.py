@@ -43,7 +43,7 @@ async def test_what_waits_together_is_committed_together(make: Make) -> None:
     await journal.open()
     busy, free = threading.Event(), threading.Event()
 
-    def hold(_: sqlite3.Connection) -> None:
+    def hold(_: object) -> None:
         busy.set()
         free.wait(10)
 

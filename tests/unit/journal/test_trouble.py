@@ -16,7 +16,8 @@ import pytest
 from bot import errors
 from bot.contracts.journal import ANSWERED
 from bot.disk_reserve import PIECE, DiskReserve
-from bot.journal import SqliteJournal, file
+from bot.journal import SqliteJournal
+from bot.journal.database import close
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests.contracts.journal_rig import inbound, outbound, still_open
@@ -150,7 +151,7 @@ async def test_what_may_have_been_written_and_was_refused_is_not_read_through_a_
     failing.failures = 1
     with pytest.raises(errors.StorageError):
         await journal.receive(inbound(2))
-    file.close(journal._base._reader)
+    close(journal._base._reader)
     journal._base._reader = None
     with pytest.raises(errors.StorageError):
         await still_open(journal)

@@ -1,0 +1,274 @@
+"""The journal in PostgreSQL, by the statements that are written for SQLite.
+
+One session writes, and holds an advisory lock for as long as it lives: no other process writes meanwhile, and a session whose
+last commit has an unknown outcome is over before the next one looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.pq import TransactionStatus
+
+from bot import errors
+from bot.contracts.environment import Clock, Log
+from bot.disk_reserve import DiskReserve
+from bot.journal import file, schema
+from bot.journal.connection import Connection
+from bot.journal.database import Database, ReadOnly, close
+from bot.journal.sqlite import SqlJournal
+from bot.journal.view import JournalView
+
+_CONNECT: dict[str, Any] = {
+    "connect_timeout": 5,
+    # Where the network is cut, a call ends in seconds rather than hours.
+    "tcp_user_timeout": 10_000,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "application_name": "shipmate",
+}
+_SESSION = """
+    SET client_min_messages = warning;
+    SET synchronous_commit = on;
+    SET statement_timeout = '30s';
+    SET idle_in_transaction_session_timeout = '30s';
+    -- The server finds out that this host is gone.
+    SET tcp_keepalives_idle = 5;
+    SET tcp_keepalives_interval = 2;
+    SET tcp_keepalives_count = 3"""
+_LOCK = "SELECT pg_advisory_lock(hashtext('shipmate'), hashtext(current_schema()))"
+_BUSY = {"55P03", "57014", "40001", "40P01"}
+"""A lock or an answer took too long, or others were in the way: the session is well."""
+_TYPES = {"TEXT": 'TEXT COLLATE "C"', "REAL": "DOUBLE PRECISION", "BLOB": "BYTEA", "INTEGER": "BIGINT"}
+_VALUE = re.compile(r"'[^']*'|\?|(?<!:):([a-z_]+)|%")
+_NUL = "\N{REPLACEMENT CHARACTER}"
+"""In the place of the one letter that PostgreSQL's texts cannot have."""
+
+
+class PostgresJournal(SqlJournal):
+    """The journal in the schema that connections to `url` begin in, which is its own."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        log: Log,
+        busy_seconds: float = 5.0,
+        reserve: DiskReserve | None = None,
+    ) -> None:
+        base = PostgresDatabase(url, clock=clock, log=log, busy_seconds=busy_seconds, reserve=reserve)
+        super().__init__(base, clock=clock, log=log)
+
+
+class PostgresDatabase(Database):
+    """The journal's tables in PostgreSQL."""
+
+    def __init__(
+        self, url: str, *, clock: Clock, log: Log, busy_seconds: float, reserve: DiskReserve | None
+    ) -> None:
+        super().__init__("postgresql", clock=clock, log=log, reserve=reserve)
+        self._url = url
+        self._busy_seconds = busy_seconds
+        self._uncommitted = False
+
+    def _attempt(self, operations: Any) -> Any:
+        self._uncommitted = True
+        return super()._attempt(operations)
+
+    def _commit(self, db: Connection, operations: Any) -> None:
+        self._uncommitted = False
+        super()._commit(db, operations)
+
+    def _again(self, error: Exception) -> bool:
+        """Once, in a new session, as long as nothing of the batch can have been committed."""
+        again, self._uncommitted = self._uncommitted, False
+        return again and file.suspect(error)
+
+    def _may_fit(self, error: Exception) -> bool:  # noqa: ARG002
+        return False  # what this disk has in reserve is none of the server's
+
+    def _connect(self) -> Connection:
+        return connect(self._url, self._busy_seconds)
+
+    def _connect_to_read(self) -> Connection:
+        db = PostgresConnection(self._url)
+        db.execute("SET default_transaction_read_only = on")
+        return db
+
+
+class ReadOnlyPostgres(ReadOnly, PostgresDatabase):
+    """The same where another process writes it."""
+
+
+def view(url: str, *, clock: Clock, log: Log) -> JournalView:
+    """The journal beside the process that has it."""
+    base = ReadOnlyPostgres(url, clock=clock, log=log, busy_seconds=5.0, reserve=None)
+    return JournalView(base, clock=clock, log=log)
+
+
+class PostgresConnection:
+    """A session of psycopg as `connection.Connection`."""
+
+    def __init__(self, url: str) -> None:
+        with _as_sqlite():
+            self._db = psycopg.connect(url, autocommit=True, **_CONNECT)
+        self.total_changes = 0
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._db.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}
+
+    def execute(self, statement: str, parameters: Any = (), /) -> psycopg.Cursor[Any]:
+        with _as_sqlite(self._db):
+            cursor = self._db.execute(_translated(statement, named=bool(parameters)), _values(parameters))
+        return self._counted(cursor)
+
+    def executemany(self, statement: str, parameters: Iterable[Any], /) -> psycopg.Cursor[Any]:
+        cursor = self._db.cursor()
+        if rows := [_values(row) for row in parameters]:
+            with _as_sqlite(self._db):
+                cursor.executemany(_translated(statement, named=True), rows)
+        return self._counted(cursor)
+
+    def close(self) -> None:
+        with _as_sqlite():
+            self._db.close()
+
+    def _counted(self, cursor: psycopg.Cursor[Any]) -> psycopg.Cursor[Any]:
+        if cursor.description is None:
+            self.total_changes += max(cursor.rowcount, 0)
+        return cursor
+
+
+def connect(url: str, busy_seconds: float = 5.0) -> PostgresConnection:
+    """A session that may write, which is one at a time. Raises `sqlite3.Error` and `errors.StorageError`."""
+    db = PostgresConnection(url)
+    try:
+        db.execute(f"{_SESSION}; SET lock_timeout = '{busy_seconds}s'")
+        try:
+            db.execute(_LOCK)
+        except sqlite3.Error as error:
+            if not file.busy(error):
+                raise
+            raise errors.StorageError("another process has the journal of this database open") from error
+        migrate(db)
+    except (sqlite3.Error, errors.StorageError):
+        close(db)
+        raise
+    return db
+
+
+def examine(url: str) -> tuple[str, str]:
+    """The version of the server, and what is wrong with it; "" where nothing is. Raises `errors.StorageError`."""
+    try:
+        with contextlib.closing(PostgresConnection(url)) as db:
+            names = ("server_version", "fsync", "full_page_writes")
+            version, *kept = (_first(db, f"SHOW {name}") for name in names)
+            found = _first(db, "SELECT to_regclass('journal_version') IS NOT NULL")
+            number = _first(db, "SELECT max(version) FROM journal_version") if found else 0
+    except sqlite3.Error as error:
+        raise errors.StorageError(f"the database cannot be used: {error}") from error
+    if kept != ["on", "on"]:
+        return version, "fsync or full_page_writes is off, so a crash may lose what was taken in"
+    return version, "its tables are of a newer Shipmate" if number > len(schema.MIGRATIONS) else ""
+
+
+def _first(db: Connection, statement: str) -> Any:
+    return db.execute(statement).fetchone()[0]
+
+
+def migrate(db: Connection) -> None:
+    """Bring the tables up to date, all steps or none. Raises `errors.StorageError` where a newer Shipmate has written them."""
+    db.execute("BEGIN")
+    db.execute("CREATE TABLE IF NOT EXISTS journal_version (version INTEGER PRIMARY KEY)")
+    version = _first(db, "SELECT max(version) FROM journal_version")
+    newest = len(schema.MIGRATIONS)
+    if version is not None and version > newest:
+        raise errors.StorageError(
+            f"the journal has version {version}, this Shipmate knows versions up to {newest}: it was written by a newer one"
+        )
+    if version is None:
+        db.execute(
+            "CREATE FUNCTION instr(text, text) RETURNS integer IMMUTABLE LANGUAGE sql AS 'SELECT strpos($1, $2)'"
+        )
+        for statement in schema.statements():
+            db.execute(statement)
+        db.execute("INSERT INTO lost VALUES (1, 'gone', NULL)")
+        db.execute("INSERT INTO journal_version VALUES (?)", (newest,))
+    for step in schema.MIGRATIONS[version or newest :]:
+        step(db)
+    db.execute("UPDATE journal_version SET version = ?", (newest,))
+    db.execute("COMMIT")
+
+
+@lru_cache(maxsize=512)
+def _translated(statement: str, *, named: bool) -> sql.SQL:
+    """A statement in PostgreSQL's words. Without values psycopg reads no `%`."""
+    if statement == "BEGIN IMMEDIATE":
+        statement = "BEGIN"
+    if statement.startswith(("CREATE TABLE", "ALTER TABLE")):
+        statement = _described(statement)
+    if named:
+        statement = _VALUE.sub(_placeholder, statement)
+    return sql.SQL(statement)
+
+
+def _placeholder(found: re.Match[str]) -> str:
+    if found[1]:
+        return f"%({found[1]})s"
+    return "%s" if found[0] == "?" else found[0].replace("%", "%%")
+
+
+def _described(statement: str) -> str:
+    """Types are written by their names in capitals; a table that has row numbers in SQLite gets a column of that name."""
+    numbered = statement.startswith("CREATE TABLE") and not re.search(
+        r"WITHOUT ROWID|INTEGER PRIMARY KEY", statement
+    )
+    statement = re.sub(r"\b(TEXT|REAL|BLOB|INTEGER)\b", lambda found: _TYPES[found[1]], statement)
+    statement = statement.replace("WITHOUT ROWID", "").rstrip()
+    if numbered:
+        statement = f"{statement.removesuffix(')')}, rowid BIGINT GENERATED ALWAYS AS IDENTITY UNIQUE)"
+    return statement
+
+
+def _values(parameters: Any) -> Any:
+    """None where there are none: then psycopg leaves the statement as it is."""
+    if isinstance(parameters, Mapping):
+        return {name: _value(value) for name, value in parameters.items()}
+    return [_value(value) for value in parameters] or None
+
+
+def _value(value: object) -> object:
+    if isinstance(value, bool):
+        return int(value)
+    return value.replace("\0", _NUL) if isinstance(value, str) and "\0" in value else value
+
+
+@contextlib.contextmanager
+def _as_sqlite(db: psycopg.Connection[Any] | None = None) -> Iterator[None]:
+    """Raise what psycopg raises as the class of `sqlite3` that PEP 249 gives the same name."""
+    try:
+        yield
+    except psycopg.Error as error:
+        words = " ".join(str(error).split()) or type(error).__name__
+        kind = next(
+            getattr(sqlite3, one.__name__) for one in type(error).__mro__ if hasattr(sqlite3, one.__name__)
+        )
+        gone = db is None or db.broken or db.closed
+        code = sqlite3.SQLITE_IOERR if gone else sqlite3.SQLITE_ERROR
+        if error.sqlstate in _BUSY and not gone:
+            kind, code = sqlite3.OperationalError, sqlite3.SQLITE_BUSY
+        elif gone:
+            kind = sqlite3.OperationalError
+        found = kind(words)
+        found.sqlite_errorcode = code
+        raise found from None

@@ -1,0 +1,181 @@
+"""A PostgreSQL server for tests, where it is installed. `python -m tests.postgres` starts one and prints its address."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+
+_PREFIX = "shipmate-postgres-"
+MISSING = "PostgreSQL is not installed"
+
+
+_WITH_US = (shutil.which("setpriv"), "--pdeathsig", "QUIT") if shutil.which("setpriv") else ()
+"""Before a command that ends with this process, however that ends."""
+
+
+@functools.cache
+def programs() -> Path | None:
+    """The folder of the server's programs; None where there is none."""
+    found = shutil.which("initdb")
+    places = [Path(found).resolve().parent] if found else []
+    places += [one.parent for one in sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)]
+    return next((one for one in places if (one / "postgres").exists()), None)
+
+
+class Postgres:
+    """One server with a folder of its own, reached by a socket in it. It refuses root, so root starts it as another user."""
+
+    def __init__(self, *, durable: bool = False) -> None:
+        memory = Path("/dev/shm")
+        folder = memory if memory.is_dir() else Path(tempfile.gettempdir())
+        _remove_old(folder)
+        self.home = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=folder))
+        self._durable = durable
+        self._made = False
+        self._server: subprocess.Popen[bytes] | None = None
+        self._as: dict[str, Any] = {}
+        if os.getuid() == 0:
+            user = next(name for name in ("postgres", "nobody") if _known(name))
+            self._as = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
+            shutil.chown(self.home, user)
+        self._run(
+            "initdb", "--auth=trust", "--username=shipmate", "--no-sync", "--encoding=UTF8", "--locale=C"
+        )
+        self.start()
+
+    def url(self, schema: str = "") -> str:
+        """The address of the database, whose connections begin in a schema."""
+        path = f"&options={quote(f'-c search_path={schema}')}" if schema else ""
+        return f"postgresql://shipmate@/postgres?host={quote(str(self.home), safe='')}{path}"
+
+    def start(self) -> None:
+        settings = ("listen_addresses=", f"unix_socket_directories={self.home}", "max_connections=40")
+        quick = () if self._durable else ("fsync=off", "full_page_writes=off")
+        arguments = [part for one in (*settings, *quick) for part in ("-c", one)]
+        self._server = subprocess.Popen(
+            [*_WITH_US, self._program("postgres"), "-D", self.home / "data", *arguments],
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            **self._as,
+        )
+        self._until_ready(self._server)
+
+    def crash(self) -> None:
+        """Kill every process of the server, as a loss of power would."""
+        assert self._server is not None
+        children = Path(f"/proc/{self._server.pid}/task/{self._server.pid}/children").read_text().split()
+        for pid in (self._server.pid, *map(int, children)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._over(self._server)
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.send_signal(signal.SIGINT)
+            self._over(self._server)
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def journal(self) -> str:
+        """The address of a journal as a new one is. Its tables stay: to make them takes longer than most tests."""
+        from bot.journal.postgres import connect
+
+        if not self._made:
+            self._made = True
+            connect(self.url()).close()
+        with psycopg.connect(self.url(), autocommit=True) as db:
+            tables = [
+                one for (one,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+            ]
+            emptied = "".join(f"DELETE FROM {one};" for one in tables if one != "journal_version")
+            db.execute(f"BEGIN; {emptied} INSERT INTO lost VALUES (1, 'gone', NULL); COMMIT".encode())
+        return self.url()
+
+    def _until_ready(self, server: subprocess.Popen[bytes]) -> None:
+        """Wait for the line that says so; what is said later is read and dropped, so that the server never waits."""
+        assert server.stderr is not None
+        said = b""
+        for line in server.stderr:
+            said += line
+            if b"ready to accept connections" in line:
+                self._reading = threading.Thread(target=_drop, args=(server.stderr,), daemon=True)
+                self._reading.start()
+                return
+        raise RuntimeError(said.decode(errors="replace"))
+
+    def _over(self, server: subprocess.Popen[bytes]) -> None:
+        server.wait(20)
+        self._reading.join(20)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [self._program(program), "-D", self.home / "data", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            **self._as,
+        )
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+
+    @staticmethod
+    def _program(name: str) -> Path:
+        folder = programs()
+        assert folder is not None, MISSING
+        return folder / name
+
+
+@functools.cache
+def shared() -> Postgres:
+    """The server of this process, which goes with it."""
+    server = Postgres()
+    Finalize(None, server.stop, exitpriority=1)  # a forked worker knows no other
+    return server
+
+
+def _remove_old(folder: Path) -> None:
+    """What servers have left whose tests were killed."""
+    for home in folder.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError, ValueError):
+            pid = int((home / "data/postmaster.pid").read_text().split()[0])
+            if not Path(f"/proc/{pid}").exists():
+                shutil.rmtree(home, ignore_errors=True)
+
+
+def _known(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _drop(stream: Any) -> None:
+    with stream:
+        for _ in stream:
+            pass
+
+
+if __name__ == "__main__":
+    if programs() is None:
+        sys.exit(MISSING)
+    one = Postgres(durable=True)
+    sys.stdout.write(f"{one.url()}\n")
+    sys.stdout.flush()
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        one.stop()
