@@ -49,6 +49,7 @@ from bot.gateway.builder import (
 from bot.gateway.jobs.due import JobLimits
 from bot.gateway.live.message import Previewing
 from bot.gateway.operations import ChannelWatchdog, Losses
+from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.line_stream import LineStream
@@ -431,6 +432,12 @@ def gateway_deps(services: Services, channels: Mapping[str, Channel]) -> Gateway
         lists=services.lists,
         operators=services.operators,
         redact=redact,
+        outgoing=OutgoingFiles(
+            settings.home / "outgoing",
+            disk=environment.disk,
+            log=services.log,
+            limits=OutgoingLimits(file=settings.delivery.max_file_mb * 1_000_000),
+        ),
         disk=services.reserve,
         clock=environment.clock,
         ids=environment.ids,

@@ -18,6 +18,8 @@
     │       ├── DeliveryThrottled   surely not sent; try again after `retry_after`
     │       ├── DeliveryUncertain   may or may not have been sent
     │       ├── EditRefused         a message stands as it was: it cannot be changed, or is gone
+    │       ├── FileRefused         a file cannot be sent to the chat
+    │       ├── FilesMissing        delivered, but for files; the chat was told
     │       ├── DeliveryPartial     the first parts of a long message are in the chat, the others are not
     │       ├── DeliveryDeferred    not sent yet; it will be, once the platform allows it
     │       ├── DeliveryExpired     the platform did not take it for a day
@@ -55,12 +57,22 @@ Each carries its data as attributes; the text of an error is for the operator. W
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from bot.words import DEFAULT, say, speaking
 
 DeliveryCode = Literal[
-    "failed", "throttled", "uncertain", "edit refused", "partial", "deferred", "expired", "gone", "unfounded"
+    "failed",
+    "throttled",
+    "uncertain",
+    "edit refused",
+    "file refused",
+    "partial",
+    "deferred",
+    "expired",
+    "gone",
+    "unfounded",
 ]
 """Why a message was not delivered, as the outbox keeps it."""
 
@@ -222,6 +234,26 @@ class EditRefused(DeliveryFailed):
     """The platform does not let a message be changed (any more): it stands as it was, or is gone."""
 
     code = "edit refused"
+
+
+class FileRefused(DeliveryFailed):
+    """A file cannot be sent to a chat, and surely is not there. `forbidden`: for want of a right."""
+
+    code = "file refused"
+
+    def __init__(self, message: str | None = None, *, forbidden: bool = False) -> None:
+        super().__init__(message)
+        self.forbidden = forbidden
+
+
+class FilesMissing(DeliveryFailed):
+    """A message was delivered, and its chat was told that the files with these `names` cannot be had there."""
+
+    code = "file refused"
+
+    def __init__(self, message: str | None = None, *, names: Sequence[str]) -> None:
+        super().__init__(message)
+        self.names = names
 
 
 class DeliveryPartial(DeliveryFailed):

@@ -35,6 +35,7 @@ from bot.history.usage import FILE as USAGE
 from bot.history.usage import UsageSums
 from bot.journal import personal
 
+SENT, OUTGOING = "sent", "outgoing"
 CHATS, TRANSCRIPTS, MEMORY, ARTIFACTS, LOGS = "chats", "transcripts", "memory", "artifacts", "logs"
 JOURNAL, INDEX = "journal.db", "index.db"
 NOTE = "erasing.json"
@@ -295,7 +296,10 @@ class PersonalData:
 
     async def _erase_artifacts(self, found: Found) -> dict[str, int]:
         shared = [await self._artifacts.forget(ChatKey.parse(key), found.requests) for key in found.shared]
-        return {"artifacts": sum(shared) + sum(self._drop(ARTIFACTS, key, ".txt") for key in found.own)}
+        return {
+            "artifacts": sum(shared) + sum(self._drop(ARTIFACTS, key, ".txt") for key in found.own),
+            "files of the web page": sum(self._drop(SENT, key, ".bin") for key in found.own),
+        }
 
     def _erase_transcripts(self, found: Found) -> dict[str, int]:
         self._remove(self._home / TRANSCRIPTS / FRAMES)
@@ -308,7 +312,12 @@ class PersonalData:
             self._disk.remove(path)
         if not self._disk.size(self._home / JOURNAL):
             return 0
-        return personal.erase(self._home / JOURNAL, self._person, found.requests, found.own, found.shared)
+        count = personal.erase(self._home / JOURNAL, self._person, found.requests, found.own, found.shared)
+        left = personal.outgoing_files(self._home / JOURNAL)
+        for name in self._disk.names(self._home / OUTGOING):
+            if name not in left:
+                self._disk.remove(self._home / OUTGOING / name)
+        return count
 
     def _erase_chats(self, found: Found) -> int:
         own, shared = ({_name(key) for key in keys} for keys in (found.own, found.shared))

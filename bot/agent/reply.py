@@ -13,7 +13,7 @@ from bot.context.store import RunningTurn
 from bot.contracts.agent import SILENT, Arrivals, PriorReply, Reply, TurnRequest
 from bot.contracts.base import Json, Message
 from bot.contracts.journal import StepRecord
-from bot.contracts.outbound import Sent
+from bot.contracts.outbound import OutgoingFile, Sent
 from bot.tools.builtin.chat_send import ChatSend
 
 LONGEST = 240.0
@@ -88,7 +88,9 @@ class TrackedReply:
         known.update(new)
         return new
 
-    async def send(self, words: str, step_id: str | None = None) -> list[Sent]:
+    async def send(
+        self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
+    ) -> list[Sent]:
         if words.strip() == SILENT:
             if not self._arrivals.quiet:
                 raise errors.ToolError("They spoke to you. Send them an answer.")
@@ -101,13 +103,17 @@ class TrackedReply:
         self.begun, self.attempted = "", True
         try:
             async with asyncio.timeout(LONGEST):
-                sent = await self._inner.send(words, step_id)
+                sent = await self._inner.send(words, step_id, files)
         except asyncio.CancelledError:
             self.settled = True  # it goes out by itself
             raise
         except TimeoutError:
             self.settled = True
             raise errors.DeliveryDeferred("the platform takes its time with it", wait=SOON) from None
+        except errors.FilesMissing:
+            self.delivered += 1
+            self.settled = True
+            raise
         except (errors.DeliveryUncertain, errors.DeliveryDeferred):
             # It may be in the chat, or will be: sending the answer again as plain text could show it twice.
             self.settled = True

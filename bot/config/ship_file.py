@@ -181,6 +181,8 @@ class Delivery(StrictModel):
 
     limits: bool = True
     """Keep to the rate limits of the platforms. False is for tests against servers of one's own only."""
+    max_file_mb: int = Field(default=20, ge=1, le=50)
+    """The largest file that is sent, in megabytes; the least of this and of what the platform takes counts."""
 
 
 class Permissions(StrictModel):

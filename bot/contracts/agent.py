@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
-from bot.contracts.outbound import Sent
+from bot.contracts.outbound import OutgoingFile, Sent
 from bot.contracts.provenance import Provenance
 
 
@@ -20,11 +20,13 @@ class Reply(Protocol):
         """The ids in the outbox of what was given to `send`, in order, whatever became of it."""
         ...
 
-    async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
-        """Deliver one message (in parts where it is long). Cancelled, what is left of it goes out by itself. `step_id` is the
-        tool call that says it, None where no call does.
+    async def send(
+        self, text: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
+    ) -> list[Sent]:
+        """Deliver one message (in parts where it is long) with files below it. Cancelled, what is left of it goes out by itself.
+        `step_id` is the tool call that says it, None where no call does.
 
-        Raises `errors.DeliveryFailed`.
+        Raises `errors.DeliveryFailed`; with `errors.FileRefused` nothing was sent.
         """
         ...
 

@@ -262,6 +262,16 @@ class Files(Protocol):
         ...
 
 
+@runtime_checkable
+class SendsFiles(Protocol):
+    """Optional ability of a `Channel`: `send` takes a message that is a file (`Outbound.file`). It raises `errors.FileRefused` where
+    the platform does not take the file for good, and `find` knows such a message as any other.
+    """
+
+    largest_file: int
+    """Bytes."""
+
+
 class Streaming(BaseModel):
     """Answers and progress that are shown while they change."""
 

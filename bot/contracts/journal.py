@@ -383,6 +383,10 @@ class Outbox(OutboxWrites, Protocol):
         """
         ...
 
+    async def with_files(self) -> list[OutboxRow]:
+        """Rows in the states ready and sending that have a file."""
+        ...
+
     async def untold(self) -> list[OutboxRow]:
         """Messages that will not arrive, and whose chat has still to hear that, oldest first."""
         ...

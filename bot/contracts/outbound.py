@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from bot import errors
@@ -23,6 +23,27 @@ ONLY_TO = "only_to"
 """The field of a target that names the one person who is to see a message, where the channel has a way (`Manifest.whispers`)."""
 ABOUT = "about"
 """The field beside it with the id of the message that it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingFile:
+    """A file that people get, whole. `path` is its place from the project's folder on; "" where it has none."""
+
+    name: str
+    mime_type: str
+    data: bytes = field(repr=False)
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """The part of an `OutgoingFile` that its row has: the bytes are kept beside the journal by their SHA-256."""
+
+    name: str
+    mime_type: str
+    size: int
+    sha256: str
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +73,10 @@ class Outbound:
     """Of a question about an approval."""
     language: str = DEFAULT
     """The language of the words that a channel adds, such as those on buttons."""
+    meant_at: float = 0.0
+    """The time from which on it can be in the chat, in epoch seconds."""
+    file: OutgoingFile | None = None
+    """The file that this message is, for a channel that is a `contracts.channel.SendsFiles`; its text is a caption, most often ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +168,13 @@ class OutboxRow:
     changed_at: float = 0.0
     language: str = DEFAULT
     """The language in which it is said (`bot.words`)."""
+    file: StoredFile | None = None
+    """The file that this message is; it has no text then."""
+
+    @property
+    def shown(self) -> str:
+        """Its words, or the name of its file, as the archive has them."""
+        return self.text if self.file is None else f"[file: {self.file.name}]"
 
     @property
     def original(self) -> str:

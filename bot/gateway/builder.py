@@ -36,6 +36,7 @@ from bot.gateway.languages import Languages
 from bot.gateway.live.message import NONE, LiveDeps, Previewing, Previews, Progress
 from bot.gateway.operations import OperatorAlerts
 from bot.gateway.operator_chats import OperatorChats, QuestionCopies
+from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.outbox.rate_limit import RateLimiter
 from bot.gateway.outbox.worker import Alert, ClosedChats, OutboxWorker, ReplyArchiver
 from bot.gateway.participation import Participation
@@ -95,6 +96,7 @@ class GatewayDeps:
     lists: AccessLists
     operators: Collection[str]
     redact: Redact
+    outgoing: OutgoingFiles
     disk: DiskSpace
     clock: Clock
     ids: Ids
@@ -154,6 +156,7 @@ def build_delivery(
     *,
     journal: Journal,
     archive: Archive,
+    files: OutgoingFiles,
     alerts: asyncio.Queue[Alert],
     redact: Redact,
     clock: Clock,
@@ -171,6 +174,7 @@ def build_delivery(
         archiver=ReplyArchiver(archive, clock, log),
         limits=RateLimiter(manifests, clock, limits=limits),
         closed_chats=ClosedChats(journal, log),
+        files=files,
         alerts=alerts,
         clock=clock,
         ids=ids,
@@ -216,6 +220,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         manifests,
         journal=journal,
         archive=deps.archive,
+        files=deps.outgoing,
         alerts=raised,
         redact=deps.redact,
         clock=clock,

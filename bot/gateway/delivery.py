@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -13,10 +14,10 @@ from typing import Any, Literal
 from bot import errors, text
 from bot.contracts.agent import PriorReply
 from bot.contracts.approvals import QuestionButtons
-from bot.contracts.channel import Channel, Reacts, Suspends, Titles
+from bot.contracts.channel import Channel, Reacts, SendsFiles, Suspends, Titles
 from bot.contracts.environment import Log, Redact
 from bot.contracts.journal import Journal
-from bot.contracts.outbound import Address, OutboxRow, Sent
+from bot.contracts.outbound import Address, OutboxRow, OutgoingFile, Sent
 from bot.gateway.live.message import Previews, Progress, unseen
 from bot.gateway.outbox.worker import Batch, OutboxWorker, WriteRows
 from bot.telemetry import redaction
@@ -86,8 +87,10 @@ class Delivery:
         repeat_of: str | None = None,
         buttons: QuestionButtons | None = None,
         place: str | None = None,
+        files: Sequence[OutgoingFile] = (),
     ) -> list[Sent]:
-        """Deliver one message, in parts where it is long. Raises `errors.DeliveryFailed`.
+        """Deliver one message, in parts where it is long, with files below it. Raises `errors.DeliveryFailed`; with
+        `errors.FileRefused` nothing was sent.
 
         A reply that was delivered is archived; a notice never is, since the model must not come to see it. A reply,
         and a notice that is `owed` to who wrote, is repeated and says so where nobody can tell whether it arrived;
@@ -105,7 +108,9 @@ class Delivery:
             step_id=step_id,
             buttons=buttons,
         )
-        return await self._delivered(self._submitted(to, words, kind, begun, submit, owed=owed, place=place))
+        return await self._delivered(
+            self._submitted(to, words, kind, begun, submit, owed=owed, place=place, files=files)
+        )
 
     async def conclude(
         self, to: Address, words: str, write: WriteRows, buttons: QuestionButtons | None = None
@@ -169,7 +174,10 @@ class Delivery:
         *,
         owed: bool,
         place: str | None,
+        files: Sequence[OutgoingFile],
     ) -> Batch:
+        for file in files:
+            await self._check(to, file)
         await self.outbox.load()
         missed = self.outbox.missed(to.chat_key) if owed or kind == "reply" else []
         parts = await self._parts(to, words, missed)
@@ -178,7 +186,8 @@ class Delivery:
         replaces: Sequence[str] = () if place is None else (place,)
         if kind == "reply" and place is None:
             replaces = await self._previews.take(to, len(parts))
-        batch = submit(parts, replaces=replaces)
+        kept = [await self.outbox.keep(file) for file in files]
+        batch = submit(parts, replaces=replaces, files=kept)
         begun([row.id for row in batch.rows])
         if missed:
             await self.outbox.told(batch, missed)
@@ -199,6 +208,19 @@ class Delivery:
             words = f"{_missed(missed)}\n\n{words}"
         clean = text.clean(words)
         return await self._split(to, await redaction.beside(len(clean), lambda: self._redact(clean)))
+
+    async def _check(self, to: Address, file: OutgoingFile) -> None:
+        """Raises `errors.FileRefused` for a file that must not leave, or that this chat cannot have."""
+        channel: object = self._channels[to.channel]
+        if not isinstance(channel, SendsFiles):
+            raise errors.FileRefused("this chat cannot show files")
+        most = min(self.outbox.largest_file, channel.largest_file)
+        if not 0 < len(file.data) <= most:
+            raise errors.FileRefused(
+                f"{file.name} has {len(file.data):,} bytes, and a file that is sent has 1 to {most:,}"
+            )
+        if await asyncio.to_thread(_holds_secret, file.data, self._redact):
+            raise errors.FileRefused(f"{file.name} holds a secret of this installation")
 
     async def amend(self, row: OutboxRow) -> None:
         """As `OutboxWorker.amend`, redacted."""
@@ -307,8 +329,15 @@ class Delivery:
 
 def _missed(lost: Iterable[OutboxRow]) -> str:
     """The sentence for a chat about messages that will not arrive."""
-    said = (text.preview(row.text, MISSED_CHARS) for row in lost)
+    said = (text.preview(row.shown, MISSED_CHARS) for row in lost)
     return say("delivery.missed", which=", ".join(f"“{words}”" for words in said))
+
+
+def _holds_secret(data: bytes, redact: Redact) -> bool:
+    """True where our secrets stand in a file, as text in one of the usual encodings."""
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    words = data.decode("utf-16" if wide else "latin-1", "replace")
+    return redact(words) != words
 
 
 class ChatReply:
@@ -335,7 +364,9 @@ class ChatReply:
         if self._place is None:
             self._delivery.preview(self._to, words, shown=self._shown)
 
-    async def send(self, words: str, step_id: str | None = None) -> list[Sent]:
+    async def send(
+        self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
+    ) -> list[Sent]:
         self._shown()
         place, self._place = self._place, None
         told = len(self._below)
@@ -343,9 +374,9 @@ class ChatReply:
             words = f"{words}\n\n" + "\n".join(self._below)
         try:
             sent = await self._delivery.send(
-                self._to, words, begun=self.written.extend, step_id=step_id, place=place
+                self._to, words, begun=self.written.extend, step_id=step_id, place=place, files=files
             )
-        except errors.DeliveryDeferred:
+        except (errors.DeliveryDeferred, errors.FilesMissing):
             del self._below[:told]
             raise
         del self._below[:told]

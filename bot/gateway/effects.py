@@ -279,8 +279,8 @@ class EffectRunner:
 
 
 def only_reply(rows: Sequence[OutboxRow]) -> OutboxRow | None:
-    """The answer of a turn, where that is one message which is in the chat."""
-    replies = [row for row in rows if row.kind == "reply"]
+    """The answer of a turn, where that is one message which is in the chat, with or without files below it."""
+    replies = [row for row in rows if row.kind == "reply" and row.file is None]
     return replies[0] if len(replies) == 1 and replies[0].state == "sent" and replies[0].message_id else None
 
 

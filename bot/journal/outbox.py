@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from bot import text
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey
-from bot.contracts.outbound import OutboxRow
+from bot.contracts.outbound import OutboxRow, StoredFile
 from bot.journal.connection import Connection
 from bot.journal.table import JournalTable, Moves, clean, done, dumps, illegal, loads, read_key
 from bot.words import DEFAULT
 
 PUT = """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces,
-        repeat_of, not_before, attempts, untold, question_id, choices, created_at, changed_at, language)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
+        repeat_of, not_before, attempts, untold, question_id, choices, created_at, changed_at, language, file)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
 _MOVE = """UPDATE outbox SET state = ?, text = ?, message_id = ?, reason = ?, not_before = ?, attempts = ?, untold = ?,
     changed_at = ? WHERE id = ?"""
 _RECORD = """SELECT id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces, repeat_of,
-    not_before, attempts, untold, question_id, choices, created_at, changed_at, language FROM outbox"""
+    not_before, attempts, untold, question_id, choices, created_at, changed_at, language, file FROM outbox"""
 _ONE = f"{_RECORD} WHERE id = ?"
 _STANDING = f"{_RECORD} WHERE request_id = ? AND message_id = ?"
 _DELIVERIES = f"{_RECORD} WHERE request_id = ? ORDER BY rowid"
@@ -28,6 +29,7 @@ _AT_WORK = "SELECT request_id FROM inbox WHERE state IN ('queued', 'in_turn')"
 _UNDELIVERED = (
     f"{_RECORD} WHERE state IN ('ready', 'sending') AND request_id NOT IN ({_AT_WORK}) ORDER BY rowid"
 )
+_WITH_FILES = f"{_RECORD} WHERE state IN ('ready', 'sending') AND file IS NOT NULL ORDER BY rowid"
 # By `rowid` alone SQLite would look through the whole table in that order.
 _UNTOLD = f"{_RECORD} WHERE untold = 1 ORDER BY +rowid"
 _SHOWN = "SELECT request_id FROM outbox WHERE state = 'sent' AND kind = 'reply' AND chat_key = ?"
@@ -97,6 +99,9 @@ class SqlOutbox(OutboxWrites):
     async def undelivered(self) -> list[OutboxRow]:
         return _records(await self._rows(_UNDELIVERED, ()))
 
+    async def with_files(self) -> list[OutboxRow]:
+        return _records(await self._rows(_WITH_FILES, ()))
+
     async def untold(self) -> list[OutboxRow]:
         return _records(await self._rows(_UNTOLD, ()))
 
@@ -149,6 +154,7 @@ def values(row: OutboxRow, now: float) -> list[object]:
             *(row.reason, row.step_id, row.replaces, row.repeat_of, row.not_before, row.attempts, row.untold),
             *((None, None) if row.buttons is None else (row.buttons.question_id, dumps(row.buttons.choices))),
             *(now, now, row.language),
+            None if row.file is None else dumps(asdict(row.file)),
         )
     )
 
@@ -171,11 +177,22 @@ def _records(rows: Sequence[tuple[Any, ...]]) -> list[OutboxRow]:
                 _buttons(*row[15:17]),
                 *row[17:19],
                 row[19] or DEFAULT,
+                _file(row[20]),
             )
         )
         for row in rows
         if (key := read_key(row[2])) is not None
     ]
+
+
+def _file(raw: str | None) -> StoredFile | None:
+    """One that the disk has damaged is a file that cannot be had any more."""
+    if raw is None:
+        return None
+    try:
+        return StoredFile(**loads(raw))
+    except TypeError:
+        return StoredFile("file", "application/octet-stream", 0, "")
 
 
 def _buttons(question_id: str | None, choices: str | None) -> QuestionButtons | None:

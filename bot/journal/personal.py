@@ -113,6 +113,16 @@ def erase(
     return count
 
 
+def outgoing_files(path: Path) -> set[str]:
+    """The SHA-256 of each file that a row which has not ended is of. Raises `errors.StorageError`."""
+    with _opened(path, write=False) as db:
+        found = db.execute(
+            "SELECT json_extract(file, '$.sha256') FROM outbox "
+            "WHERE state IN ('ready', 'sending') AND file IS NOT NULL AND json_valid(file)"
+        ).fetchall()
+    return {str(row[0]) for row in found}
+
+
 def _unquoted(payload: str, user_id: str) -> str | None:
     """An inbound without what it quotes of a person; None where that is nothing."""
     try:

@@ -410,6 +410,11 @@ def languages(db: Connection) -> None:
     db.execute("ALTER TABLE outbox ADD COLUMN language TEXT")
 
 
+def outgoing_files(db: sqlite3.Connection) -> None:
+    """A message may be a file (`contracts.outbound.StoredFile`)."""
+    db.execute("ALTER TABLE outbox ADD COLUMN file TEXT")
+
+
 def _read(raw: str) -> dict[str, str]:
     """A JSON object of texts; {} where the disk has damaged it."""
     try:
@@ -451,6 +456,7 @@ MIGRATIONS: Sequence[Migration] = (
     listening,
     lines_ahead,
     languages,
+    outgoing_files,
 )
 
 Described = dict[str, tuple[str, ...]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mimetypes
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -11,12 +12,14 @@ from typing import Any
 from bot.contracts.base import Json
 from bot.testing import _slack_streams, slack_scopes
 from bot.testing._slack_streams import TASK_STATES, Streams
-from bot.testing._slack_world import ApiError, Post, Room, World
+from bot.testing._slack_world import ApiError, Post, Room, Upload, World
 
 MARKDOWN_LIMIT = 12_000
 TEXT_LIMIT = 40_000
 EDIT_LIMIT = 4_000
 
+UPLOAD_SECONDS = 60.0
+"""For so long the address of an upload takes bytes."""
 MOST_LOADING = 10
 MOST_ELEMENTS, MOST_LABEL, MOST_VALUE = 5, 75, 2_000
 SESSION_STATUSES = frozenset({"active", "processing", "suspended", "closed"})
@@ -46,8 +49,16 @@ def _object(value: Any, error: str) -> Any:
 class WebApi:
     """One method each: takes the parameters, gives the answer's fields, raises `ApiError`."""
 
-    def __init__(self, world: World, emit: Emit, posted: Callable[[Room, Post], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        world: World,
+        emit: Emit,
+        posted: Callable[[Room, Post], Awaitable[None]],
+        files_url: Callable[[], str],
+    ) -> None:
         self.world = world
+        self.files_url = files_url
+        self.largest_upload = 1_000_000_000
         self.scopes: set[str] = set(slack_scopes.ALL)
         self._emit = emit
         self._posted = posted
@@ -72,6 +83,8 @@ class WebApi:
             "assistant.threads.setTitle": self._set_title,
             "reactions.add": self._react,
             "files.info": self._file,
+            "files.getUploadURLExternal": self._begin_upload,
+            "files.completeUploadExternal": self._complete_upload,
         }
 
     async def call(self, method: str, params: Json) -> Json:
@@ -406,6 +419,60 @@ class WebApi:
         if found is None:
             raise ApiError("file_not_found")
         return {"file": found[0]}
+
+    async def _begin_upload(self, params: Json) -> Json:
+        name, world = params.get("filename"), self.world
+        try:
+            length = int(params.get("length", 0))
+        except (TypeError, ValueError):
+            raise ApiError("invalid_arguments") from None
+        if not isinstance(name, str) or not name.strip() or length <= 0:
+            raise ApiError("invalid_arguments")
+        if length > self.largest_upload:
+            raise ApiError("file_upload_size_restricted")
+        file_id = f"F0SENT{len(world.uploads) + 1:04d}"
+        world.uploads[file_id] = Upload(name, length, world.clock.monotonic() + UPLOAD_SECONDS)
+        return {"upload_url": f"{self.files_url()}/upload/v1/{file_id}", "file_id": file_id}
+
+    async def _complete_upload(self, params: Json) -> Json:
+        world, files = self.world, _object(params.get("files"), "invalid_arguments")
+        if not isinstance(files, list) or not files or not all(isinstance(one, dict) for one in files):
+            raise ApiError("invalid_arguments")
+        room = self._writable({"channel": params.get("channel_id")})
+        thread_ts = params.get("thread_ts")
+        if thread_ts is not None and (room.find(thread_ts) is None or room.posts[thread_ts].is_reply):
+            raise ApiError("thread_not_found")
+        shared: list[Json] = []
+        for one in files:
+            upload = world.uploads.get(str(one.get("id")))
+            if upload is None or upload.data is None:
+                raise ApiError("file_not_found")
+            file: Json = {
+                "id": one["id"],
+                "name": upload.name,
+                "title": one.get("title") or upload.name,
+                "mimetype": mimetypes.guess_type(upload.name)[0] or "application/octet-stream",
+                "size": upload.length,
+                "mode": "hosted",
+                "is_external": False,
+                "user": world.bot_user,
+            }
+            world.files[one["id"]] = (file, upload.data)
+            upload.data = None  # it can be shared once
+            shared.append(file)
+        post = Post(
+            ts=world.stamp(),
+            text=str(params.get("initial_comment") or ""),
+            user=world.bot_user,
+            bot_id=world.bot_id,
+            thread_ts=thread_ts,
+            files=shared,
+        )
+        world.add(room, post)
+        room.tally = replace(room.tally, posted=room.tally.posted + 1)
+        await self._posted(room, post)
+        # The message comes a moment later in Slack: the answer does not name it.
+        return {"files": [{"id": one["id"], "title": one["title"]} for one in shared]}
 
     async def _react(self, params: Json) -> Json:
         room = self.world.room(params.get("channel"))

@@ -43,6 +43,29 @@ class Filed(Troubled):
 
     def file_routes(self, app: web.Application) -> None:
         app.router.add_get("/files-pri/{file}/download/{name}", self._download)
+        app.router.add_post("/upload/v1/{file}", self._upload)
+
+    def sent_files(self, channel: str) -> list[tuple[str, str, bytes]]:
+        """The files that the bot has sent to a conversation, oldest first: name, type and bytes."""
+        posts = self.world.rooms[channel].posts.values()
+        sent = [file for post in posts if post.bot_id == self.world.bot_id for file in post.files]
+        return [(one["name"], one["mimetype"], self.world.files[one["id"]][1]) for one in sent]
+
+    async def _upload(self, request: web.Request) -> web.StreamResponse:
+        data = await request.read()
+        await self.record("upload", {"path": request.path, "bytes": len(data)}, request.headers)
+        fault = self.take_fault("upload")
+        if fault is not None and not fault.executes:
+            return await self.broken(request, fault)
+        upload = self.world.uploads.get(request.match_info["file"])
+        if upload is None or self.clock.monotonic() > upload.until:
+            return web.Response(status=410, text="expired")
+        if "Authorization" in request.headers:
+            return web.Response(status=400, text="a token does not belong here")
+        if len(data) != upload.length:
+            return web.Response(status=400, text="length")
+        upload.data = data
+        return await self.answered(request, fault, web.Response(text=f"OK - {len(data)}"))
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
         await self.record("file", {"path": request.path}, request.headers)

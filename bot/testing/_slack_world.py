@@ -80,6 +80,16 @@ class Tally:
 
 
 @dataclass(slots=True)
+class Upload:
+    """A file that was announced: what it is called, how many bytes it has, until when its address takes them."""
+
+    name: str
+    length: int
+    until: float
+    data: bytes | None = None
+
+
+@dataclass(slots=True)
 class Room:
     id: str
     kind: RoomKind
@@ -109,6 +119,8 @@ class World:
         self.rooms: dict[str, Room] = {}
         self.users: dict[str, Json] = {}
         self.files: dict[str, tuple[Json, bytes]] = {}
+        self.uploads: dict[str, Upload] = {}
+        """Files that the bot is about to bring, by their ids."""
         self.agent = True
         """Whether the app is declared as an agent."""
         self.subscriptions: set[str] = set()

@@ -223,6 +223,9 @@ class FaultyJournal:
     def update_outbox(self, row: OutboxRow) -> Awaitable[None]:
         return self._call("update_outbox", lambda: self._inner.update_outbox(row))
 
+    def with_files(self) -> Coroutine[Any, Any, list[OutboxRow]]:
+        return self._call("with_files", self._inner.with_files)
+
     def untold(self) -> Coroutine[Any, Any, list[OutboxRow]]:
         return self._call("untold", self._inner.untold)
 

@@ -402,6 +402,10 @@ class MemoryJournal:
         return [row for row in rows if not self._is_open(row.request_id)]
 
     @at_once
+    def with_files(self) -> list[OutboxRow]:
+        return [row for row in self._outbox.values() if row.open and row.file is not None]
+
+    @at_once
     def untold(self) -> list[OutboxRow]:
         return [row for row in self._outbox.values() if row.untold]
 

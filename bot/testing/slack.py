@@ -59,6 +59,8 @@ class Seen:
     unfurl_media: bool | None
     buttons: tuple[str, ...] = ()
     """The values of its buttons."""
+    files: tuple[str, ...] = ()
+    """The names of its files."""
 
 
 class SlackServer(Filed):
@@ -84,7 +86,7 @@ class SlackServer(Filed):
         self.bot_token, self.app_token = bot_token, app_token
         self.app_scopes = {"connections:write"}
         self.world = World(self.clock, team=team, app_id="A0SHIP", bot_user=bot_user, bot_id=bot_id)
-        self.api = WebApi(self.world, self._emit, self._announce)
+        self.api = WebApi(self.world, self._emit, self._announce, lambda: self.url)
         self.subscriptions = self.world.subscriptions = set(subscriptions)
         self._link = Link(self.clock, self.changed, self.world.app_id, ping_every)
         self._count = itertools.count(1)
@@ -337,6 +339,7 @@ class SlackServer(Filed):
                     if block.get("type") == "actions"
                     for element in block["elements"]
                 ),
+                files=tuple(str(file["name"]) for file in post.files),
             )
             for post in self.world.rooms[channel].posts.values()
             if post.subtype != "tombstone"

@@ -26,6 +26,8 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "chat.startStream": ("chat:write",),
     "chat.stopStream": ("chat:write",),
     "chat.update": ("chat:write",),
+    "files.completeUploadExternal": ("files:write",),
+    "files.getUploadURLExternal": ("files:write",),
     "files.info": ("files:read",),
     "reactions.add": ("reactions:write",),
     "users.info": ("users:read",),

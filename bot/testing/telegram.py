@@ -240,6 +240,13 @@ class TelegramServer(Service):
         shown = [chat.seen(message, self.me["id"]) for message in chat.messages.values()]
         return [seen for seen in shown if everyone or seen.from_bot]
 
+    def documents(self, chat_id: int = 1001) -> list[tuple[str, str, bytes]]:
+        """The files that the bot has sent to a chat, oldest first: name, type and bytes."""
+        chat = self.chats.get(chat_id)
+        shown = chat.messages.values() if chat is not None else ()
+        sent = [one["document"] for one in shown if one.get("from") == self.me and "document" in one]
+        return [(one["file_name"], one["mime_type"], self._files[one["file_id"]]) for one in sent]
+
     def drafts(self, chat_id: int = 1001) -> dict[int, str]:
         """The words that the bot is writing in a chat, as a person sees them now, by their ids."""
         now = self.clock.now()

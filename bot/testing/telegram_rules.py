@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from aiohttp.web import FileField
+
 from bot.contracts.base import Json
 
 TEXT_LIMIT = 4096
@@ -153,6 +155,17 @@ class Args:
         if not isinstance(value, dict):
             raise bad(f"can't parse {name}: object expected")
         return value
+
+    def upload(self, name: str) -> FileField:
+        """A file that came with the call, with a name that people can read."""
+        value = self._values.get(name)
+        attached = value.removeprefix("attach://") if isinstance(value, str) else ""
+        found = self._values.get(attached, value)
+        if not isinstance(found, FileField):
+            raise bad(f"there is no {name} in the request")
+        if not found.filename or re.search(r'["\\/\r\n]|%[0-9A-F]{2}', found.filename):
+            raise bad("wrong file name")
+        return found
 
     def items(self, name: str) -> list[Any]:
         value = self.value(name) or []

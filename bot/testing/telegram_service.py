@@ -21,6 +21,8 @@ CONTESTED = (
     "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"
 )
 FILE_LIMIT = 20 * 1024 * 1024
+UPLOAD_LIMIT = 50 * 1024 * 1024
+CAPTION_LIMIT = 1024
 FILE_SECONDS = 3600.0
 """How long the place that `getFile` names is good for."""
 DRAFT_SECONDS = 30.0
@@ -29,6 +31,7 @@ _BUDGETED = frozenset(
     {
         "sendMessage",
         "sendMessageDraft",
+        "sendDocument",
         "editMessageText",
         "deleteMessage",
         "sendChatAction",
@@ -79,6 +82,7 @@ class Service(Loopback):
             self._get_webhook_info,
             self._send_message,
             self._send_message_draft,
+            self._send_document,
             self._edit_message_text,
             self._delete_message,
             self._send_chat_action,
@@ -258,6 +262,31 @@ class Service(Loopback):
         chat.drafts.clear()
         return message
 
+    async def _send_document(self, args: rules.Args) -> Json:
+        chat = self._chat_of(args)
+        self._check_rights(chat, "can_send_documents", "documents")
+        upload = args.upload("document")
+        data = upload.file.read()
+        if len(data) > UPLOAD_LIMIT:
+            raise rules.Refused(413, "Request Entity Too Large")
+        if not data:
+            raise rules.bad("file must be non-empty")
+        file_id = f"sent-{len(self._files) + 1}"
+        message = self._message(chat, self.me, chat.last_id + 1)
+        message |= world.media_fields("document", file_id, len(data), upload.filename, upload.content_type)
+        if args.has("caption"):
+            caption, spans = rules.checked_text(
+                args.text("caption"), args.items("caption_entities"), CAPTION_LIMIT
+            )
+            message |= {"caption": caption} | ({"caption_entities": spans} if spans else {})
+        self._check_place(chat, args, message)
+        self._files[file_id] = data
+        number = chat.next_id()
+        chat.messages[number] = message
+        chat.tally = replace(chat.tally, posted=chat.tally.posted + 1)
+        chat.drafts.clear()
+        return message
+
     async def _send_message_draft(self, args: rules.Args) -> bool:
         chat = self._chat_of(args)
         if chat.kind != "private":
@@ -269,12 +298,14 @@ class Service(Loopback):
         chat.drafts[args.integer("draft_id")] = (text, self.clock.now() + DRAFT_SECONDS)
         return True
 
-    def _check_rights(self, chat: world.Chat) -> None:
+    def _check_rights(
+        self, chat: world.Chat, right: str = "can_send_messages", what: str = "text messages"
+    ) -> None:
         standing = chat.members.get(self.me["id"])
         if standing in {"left", "kicked"}:
             raise rules.Refused(403, "Forbidden: bot is not a member of the supergroup chat")
-        if standing == "restricted" and not chat.rights.get("can_send_messages"):
-            raise rules.bad("not enough rights to send text messages to the chat")
+        if standing == "restricted" and not chat.rights.get(right):
+            raise rules.bad(f"not enough rights to send {what} to the chat")
 
     def _check_place(self, chat: world.Chat, args: rules.Args, message: Json) -> None:
         if args.has("message_thread_id"):

@@ -49,6 +49,7 @@ class ConsoleChannel:
     """`contracts.channel.Channel` for terminals on this machine."""
 
     name = NAME
+    largest_file = 50_000_000
 
     def __init__(self, around: ChannelDeps) -> None:
         self.addresses: tuple[str, ...] = ()
@@ -98,7 +99,12 @@ class ConsoleChannel:
         if CHAT_ID.fullmatch(chat_id) is None:
             raise errors.TargetGone("The target names no console chat.")
         chat = self._chat(chat_id)
-        line = {"message": {"id": message.id, "kind": message.kind, "text": text.clean(message.text)}}
+        words = text.clean(message.text)
+        if message.file is not None:
+            if not message.file.path:
+                raise errors.FileRefused("a terminal is told of files of the project alone")
+            words = f"{words.strip()}\n📎 {self._around.root / message.file.path}".strip()
+        line = {"message": {"id": message.id, "kind": message.kind, "text": words}}
         if chat.terminals:
             self._tell(chat, line)
         else:

@@ -36,6 +36,7 @@ from channels.slack.settings import LOOPBACK, SlackSettings
 from channels.slack.socket_mode import EnvelopeHandler, EventAcknowledger, LibraryLog, SocketConnection
 from channels.slack.streams import Streams, begun_as
 from channels.slack.typing_indicator import TypingIndicator
+from channels.slack.uploads import Uploads
 from channels.slack.user_names import UserNames
 from channels.slack.web_client import WebClient
 
@@ -63,6 +64,7 @@ class SlackChannel:
     """One workspace. See `contracts.channel.Channel` for what each method promises."""
 
     name = "slack"
+    largest_file = 50_000_000
 
     def __init__(
         self,
@@ -94,6 +96,7 @@ class SlackChannel:
         self._signs = TypingIndicator(outside.log)
         self._writer = task_cards.CardWriter(outside.log)
         self._streams = Streams(outside.clock, outside.log)
+        self._uploads = Uploads()
 
     # Coming and going
 
@@ -376,22 +379,27 @@ class SlackChannel:
         return render.split(text)
 
     async def send(self, message: Outbound) -> Sent:
-        if self._client is None:
+        if self._client is None or self._session is None:
             raise errors.DeliveryFailed("Slack is not connected")
+        if message.file is not None:
+            return await self._uploads.send(self._client, self._session, message, message.file)
+        return await self._send_text(self._client, message)
+
+    async def _send_text(self, client: AsyncWebClient, message: Outbound) -> Sent:
         markdown = render.render(message.text)
         if not markdown.strip():
             raise errors.DeliveryFailed("an empty message cannot be sent")
         if "press" in message.target:
             return await self._told(message, markdown)
         if ONLY_TO in message.target:
-            return await self._shown_alone(self._client, message, markdown)
+            return await self._shown_alone(client, message, markdown)
         if _is_private(message) and await self._whispered(message, markdown):
             return Sent(message_id=message.id)
         try:
-            if (ts := await self._streams.begin(self._client, message)) is not None:
+            if (ts := await self._streams.begin(client, message)) is not None:
                 return Sent(message_id=ts)
             answer = await self._writer.write(
-                self._client.chat_postMessage,
+                client.chat_postMessage,
                 message,
                 markdown,
                 channel=message.target["channel"],
@@ -505,12 +513,20 @@ class SlackChannel:
                 answer = await client.conversations_history(**where, cursor=cursor)
             for post in answer.get("messages") or ():
                 payload = (post.get("metadata") or {}).get("event_payload") or {}
-                if payload.get("id") == message.id or self._is_stream_of(message, post):
+                if message.file is not None:
+                    found = self._is_mine(post) and self._uploads.is_in(post, message, message.file)
+                else:
+                    found = payload.get("id") == message.id or self._is_stream_of(message, post)
+                if found:
                     return Sent(message_id=str(post["ts"]))
             cursor = (answer.get("response_metadata") or {}).get("next_cursor")
             if not cursor:
                 return None
         raise errors.DeliveryUncertain("there is more in this conversation than can be looked through")
+
+    def _is_mine(self, post: Json) -> bool:
+        me = self._me
+        return me is not None and (post.get("bot_id") == me.bot or post.get("user") == me.user)
 
     def _is_stream_of(self, message: Outbound, post: Json) -> bool:
         mine = self._me is not None and post.get("bot_id") == self._me.bot

@@ -12,6 +12,7 @@ SCOPES = {
     "chat:write": "answer",
     "commands": "take /shipmate",
     "files:read": "read files that people send",
+    "files:write": "send files",
     "groups:history": "hear and read private channels",
     "groups:read": "know who is in a private channel",
     "im:history": "hear and read direct messages",

@@ -30,6 +30,8 @@ from channels.telegram.settings import TelegramSettings
 LIMIT = 4096
 """UTF-16 code units in one message."""
 ENTITIES = 100
+CAPTION = 512
+"""Characters below a file."""
 TOLD = 200
 """UTF-16 code units of the answer to a press."""
 _ROWS = (("once", "deny"), ("chat", "always"), ("admit", "later"), ("again",), ("renew",))
@@ -47,6 +49,7 @@ MENU = tuple(name for name in names("help") if name not in {"allow", "block", "l
 """Those of a private chat: all but those of operators and groups."""
 NO_RIGHT = "In the Telegram group {chat} I may not write, so nobody there gets an answer: give me the right to send messages."
 """For operators."""
+_OF_TEXT = frozenset({"text", "entities", "link_preview_options"})
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
 
 
@@ -55,6 +58,7 @@ class TelegramChannel:
 
     name = "telegram"
     addresses: tuple[str, ...] = ()
+    largest_file = 50_000_000
 
     def __init__(self, settings: TelegramSettings, around: ChannelDeps, *, patience: float = 20.0) -> None:
         self._token = settings.bot_token or ""
@@ -184,6 +188,7 @@ class TelegramChannel:
         if "press" in message.target:
             return await self._told(bot, message)
         shown, place = _shown(message), self._migrations.place(message.target)
+        failure = self._undelivered if message.file is None else self._file_undelivered
         # Two refusals, each of which says surely that nothing was sent, are answered by asking for less, once.
         while True:
             try:
@@ -193,7 +198,7 @@ class TelegramChannel:
                 if self._migrations.now(place["chat_id"]) != place["chat_id"] or not await self._moved(
                     place, exc
                 ):
-                    raise self._undelivered(exc, place) from None
+                    raise failure(exc, place) from None
                 place = self._migrations.place(place)
             except BadRequest as exc:
                 refusal = exc.message.lower()
@@ -202,9 +207,9 @@ class TelegramChannel:
                 elif "entit" in refusal and shown.entities:
                     shown = render.without_markup(message.text)
                 else:
-                    raise self._undelivered(exc, place) from None
+                    raise failure(exc, place) from None
             except TelegramError as exc:
-                raise self._undelivered(exc, place) from None
+                raise failure(exc, place) from None
             except bot_api.GARBLED as exc:
                 raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
 
@@ -310,7 +315,13 @@ class TelegramChannel:
             content["disable_notification"] = True  # the answer makes the sound
         if (answered := place.get("reply_to", "")).isdecimal():
             content["reply_parameters"] = {"message_id": int(answered), "allow_sending_without_reply": True}
-        return Sent(self._migrations.named(place["chat_id"], str(await bot.say(content))))
+        if message.file is None:
+            number = await bot.say(content)
+        else:
+            content = {name: one for name, one in content.items() if name not in _OF_TEXT}
+            content |= {"caption": shown.text or None, "caption_entities": None}
+            number = await bot.send_file(content, message.file)
+        return Sent(self._migrations.named(place["chat_id"], str(number)))
 
     async def _moved(self, place: Mapping[str, str], exc: ChatMigrated) -> bool:
         """True if the new id of a group is on disk. Raises `errors.DeliveryThrottled` where the disk refuses, so that
@@ -348,6 +359,20 @@ class TelegramChannel:
             self._frozen = {chat: until for chat, until in self._frozen.items() if until > now}
             self._frozen[target["chat_id"]] = now + exc.wait
         return failure
+
+    def _file_undelivered(self, exc: TelegramError, target: Mapping[str, str]) -> errors.DeliveryFailed:
+        """The failure of a file: the rest of its message may be taken."""
+        if bot_api.lacks_right(exc):
+            if self._intake is not None:
+                chat = target["chat_id"]
+                self._intake.lacks(
+                    self.name,
+                    f"send files in {chat}",
+                    f"In the Telegram group {chat} I may not send files: give me the right to send them.",
+                )
+            return errors.FileRefused(f"Telegram: {exc}", forbidden=True)
+        failure = self._undelivered(exc, target)
+        return errors.FileRefused(str(failure)) if type(failure) is errors.DeliveryFailed else failure
 
     def _unchanged(self, exc: TelegramError, target: Mapping[str, str]) -> errors.DeliveryFailed:
         failure = self._undelivered(exc, target)
@@ -394,7 +419,9 @@ def _fitting(part: str, *, measured: bool) -> list[str]:
 
 
 def _shown(message: Outbound) -> render.Rendered:
-    """A message as people see it. Raises `errors.DeliveryFailed` where there is nothing to see, or nowhere."""
+    """A message as people see it; of a file its caption. Raises `errors.DeliveryFailed` where there is nothing to see, or nowhere."""
+    if message.file is not None:
+        return render.Rendered(text.head(message.text.strip(), CAPTION), ())
     shown = render.render(message.text, goes_on=message.goes_on)
     if text.utf16_len(shown.text) > LIMIT:
         shown = render.without_markup(message.text)

@@ -23,6 +23,7 @@ from telegram.request import BaseRequest, RequestData
 
 from bot import errors, text
 from bot.contracts.base import Json
+from bot.contracts.outbound import OutgoingFile
 from channels import file_download
 
 NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
@@ -57,6 +58,8 @@ IDLE = 4.0
 """Seconds after which a connection that was not used is not used again: a NAT, or a laptop that slept, may have
 forgotten it without telling, and what is sent on it then has an unknown outcome.
 """
+FILE_SECONDS = 180.0
+"""Seconds for the way of a file and its answer."""
 PROOFS = 8
 """Connections at once that are made for repeats."""
 PROOF_SECONDS = 10.0
@@ -191,7 +194,8 @@ def _body(sent: RequestData | None) -> aiohttp.FormData | bytes | None:
         return None
     if not sent.contains_files:
         return urlencode(sent.json_parameters).encode()
-    form = aiohttp.FormData(sent.json_parameters)
+    # The service takes the name of a file as it stands there; percent signs would be shown.
+    form = aiohttp.FormData(sent.json_parameters, quote_fields=False)
     for name, (file_name, content, mime) in sent.multipart_data.items():
         form.add_field(name, content, filename=file_name, content_type=mime)
     return form
@@ -245,6 +249,15 @@ class Bot(telegram.Bot):
         found = await self._post("sendMessage", message)
         if not (isinstance(found, dict) and type(found.get("message_id")) is int and "chat" in found):
             raise OutcomeUnknown("sendMessage answered without a message")
+        return int(found["message_id"])
+
+    async def send_file(self, message: Json, file: OutgoingFile) -> int:
+        """Send a file with the fields of `sendDocument`; returns the message's number. Raises a `TelegramError`."""
+        document = telegram.InputFile(file.data, filename=file.name)
+        document.mimetype = file.mime_type
+        found = await self._post("sendDocument", {**message, "document": document}, read_timeout=FILE_SECONDS)
+        if not (isinstance(found, dict) and type(found.get("message_id")) is int and "chat" in found):
+            raise OutcomeUnknown("sendDocument answered without a message")
         return int(found["message_id"])
 
     async def change(self, message: Json) -> None:

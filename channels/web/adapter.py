@@ -13,12 +13,13 @@ from bot import errors, text
 from bot.contracts.channel import ChannelDeps, Health, HttpServer, Intake
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted
-from bot.contracts.outbound import Outbound, Sent
+from bot.contracts.outbound import Outbound, OutgoingFile, Sent
 from bot.contracts.recall import MembershipAnswer
 from channels.local import CHAT_ID, command
 from channels.web import guard, routes, state
 from channels.web.live_chats import HEARTBEAT, LiveChats
 from channels.web.markdown import nodes
+from channels.web.sent_files import SentFile, SentFiles
 from channels.web.settings import KEYS, NAME, WebSettings
 
 PART = 32_000
@@ -32,6 +33,7 @@ class WebChannel:
     """`contracts.channel.Channel` for browsers."""
 
     name = NAME
+    largest_file = 50_000_000
 
     def __init__(self, settings: WebSettings, around: ChannelDeps) -> None:
         if settings.token is None and not guard.is_loopback(settings.host):
@@ -44,6 +46,7 @@ class WebChannel:
         self._around = around
         self._token = settings.token
         self._chats = LiveChats()
+        self._sent_files = SentFiles(around.home)
         self._routes: routes.WebRoutes | None = None
         self._intake: Intake | None = None
         self._server: HttpServer | None = None
@@ -60,7 +63,9 @@ class WebChannel:
             user_of=around.user_of,
         )
         server = around.serve()
-        self._routes = routes.WebRoutes(doors, self._chats, around, self._take, most=server.streams)
+        self._routes = routes.WebRoutes(
+            doors, self._chats, self._sent_files, around, self._take, most=server.streams
+        )
         # "localhost" can be two addresses, and a free port of one need not be free on the other.
         host = "127.0.0.1" if self._host.lower() == "localhost" else self._host
         try:
@@ -105,10 +110,11 @@ class WebChannel:
         return text.split(text_, PART)
 
     async def send(self, message: Outbound) -> Sent:
-        chat, words = self._chat(message.target), text.clean(message.text)
+        chat, words = self._chat(message.target), text.clean(message.text).strip()
         formed = await asyncio.to_thread(nodes, words)
         if self._server is None:
             raise errors.DeliveryFailed("The web chat is closed.")
+        sent = await self._kept_file(message, message.file) if message.file is not None else None
         self._chats.say(
             chat,
             number=self._chats.number(),
@@ -119,8 +125,15 @@ class WebChannel:
             ts=self._now(),
             nodes=formed,
             buttons=message.buttons,
+            file=sent,
         )
         return Sent(message.id)
+
+    async def _kept_file(self, message: Outbound, file: OutgoingFile) -> SentFile:
+        try:
+            return await asyncio.to_thread(self._sent_files.put, message.chat_key, message.id, file)
+        except OSError as failure:
+            raise errors.FileRefused(f"the disk does not take a file ({failure.strerror})") from failure
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         """As `contracts.channel.Edits`."""

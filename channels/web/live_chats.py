@@ -16,6 +16,7 @@ from typing import Any
 
 from bot.contracts.approvals import OpenQuestion, QuestionButtons
 from channels.web.markdown import Node
+from channels.web.sent_files import SentFile
 
 MESSAGES = 200
 """Messages kept in a room."""
@@ -46,6 +47,8 @@ class WebMessage:
     buttons: QuestionButtons | None = None
     restored: bool = False
     """Said before this start."""
+    file: SentFile | None = None
+    """The file that it is."""
     changed: int = 0
     """The number of its last change: it keeps its place, and browsers that were away are told."""
 
@@ -57,9 +60,11 @@ class WebMessage:
         buttons = self.buttons
         asks = {} if buttons is None else {"approval": buttons.question_id, "choices": buttons.choices}
         formed = {} if self.nodes is None else {"nodes": self.nodes}
+        files = {} if self.file is None else {"files": [self.file.json()]}
         return (
             asks
             | formed
+            | files
             | {
                 "id": self.id,
                 "n": self.number,
@@ -165,9 +170,10 @@ class LiveChats:
         ts: int,
         nodes: Sequence[Node] | None = None,
         buttons: QuestionButtons | None = None,
+        file: SentFile | None = None,
     ) -> None:
         """Keep a message and tell everyone who listens."""
-        self._keep(chat, WebMessage(number, id_, role, kind, text, ts, nodes, buttons))
+        self._keep(chat, WebMessage(number, id_, role, kind, text, ts, nodes, buttons, file=file))
 
     def _keep(self, chat: str, said: WebMessage) -> None:
         room = self.room(chat)

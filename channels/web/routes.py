@@ -12,6 +12,7 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -22,6 +23,7 @@ from channels.web import state
 from channels.web.guard import Guard, LoginThrottle, Visitor
 from channels.web.live_chats import STREAMS, BrowserStream, LiveChats, WebMessage, event
 from channels.web.markdown import nodes
+from channels.web.sent_files import SentFiles
 from channels.web.settings import KEYS, NAME
 
 T = TypeVar("T")
@@ -75,8 +77,18 @@ Take = Callable[[str, str, str], Awaitable[bool]]
 
 
 class WebRoutes:
-    def __init__(self, guard: Guard, rooms: LiveChats, around: ChannelDeps, take: Take, *, most: int) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        rooms: LiveChats,
+        sent_files: SentFiles,
+        around: ChannelDeps,
+        take: Take,
+        *,
+        most: int,
+    ) -> None:
         self._guard, self._chats, self._around, self._take = guard, rooms, around, take
+        self._sent_files = sent_files
         self._most = most
         self._places = Counter[str]()
         self._throttle = LoginThrottle(around.clock)
@@ -106,6 +118,7 @@ class WebRoutes:
         app.router.add_get("/api/info", self._info)
         app.router.add_post("/api/messages", self._message)
         app.router.add_get("/api/events", self._events)
+        app.router.add_get("/api/files/{id}", self._sent_file)
         return app
 
     # -- every request ---------------------------------------------------------------------------------------
@@ -245,6 +258,18 @@ class WebRoutes:
             return _error(503, failure.person, {"Retry-After": "5"})
         return web.json_response({"id": key, "taken": taken}, status=202)
 
+    async def _sent_file(self, request: web.Request) -> web.Response:
+        """A file that this browser's chat was sent. It is saved, never shown: what is in it is nobody's page."""
+        key = KEYS.encode({"chat": request[_VISITOR].user})
+        found = await asyncio.to_thread(self._sent_files.read, key, request.match_info["id"])
+        if found is None:
+            raise web.HTTPNotFound
+        return web.Response(
+            body=found[1],
+            content_type="application/octet-stream",
+            headers={"Content-Disposition": f"attachment; filename*=UTF-8''{quote(found[0].name, safe='')}"},
+        )
+
     async def _events(self, request: web.Request) -> web.StreamResponse:
         chat: str = request[_VISITOR].user
         if self._places[chat] >= STREAMS or self._places.total() >= self._most:
@@ -264,7 +289,10 @@ class WebRoutes:
         earlier = await self._kept("its history", self._intake.recent(key, _EARLIER))
         waiting = await self._kept("what waits in it", self._intake.questions(NAME, key, chat))
         lines, questions = await asyncio.to_thread(
-            lambda: ([_line(line, n) for n, line in enumerate(earlier)], [nodes(one.text) for one in waiting])
+            lambda: (
+                [self._line(line, n) for n, line in enumerate(earlier)],
+                [nodes(one.text) for one in waiting],
+            )
         )
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
@@ -292,6 +320,23 @@ class WebRoutes:
             room.streams.remove(stream)
         return response
 
+    def _line(self, line: ArchiveLine, number: int) -> dict[str, Any]:
+        """A line of the archive as browsers get it."""
+        user = line.role == "user"
+        told: dict[str, Any] = {
+            "id": line.message_id or f"{line.ts}-{number}",
+            "n": 0,
+            "role": line.role,
+            "kind": "message" if user else "reply",
+            "text": line.text,
+            "ts": line.ts,
+        }
+        if user:
+            return told
+        names = map(str, (line.meta or {}).get("messageIds", ()))
+        files = [one.json() for name in names if (one := self._sent_files.find(line.chat_key, name))]
+        return told | {"nodes": nodes(line.text)} | ({"files": files} if files else {})
+
     async def _kept(self, what: str, kept: Awaitable[list[T]]) -> list[T]:
         try:
             return await kept
@@ -300,19 +345,6 @@ class WebRoutes:
                 "channel", f"The page opens without {what}.", level="warn", cause=str(failure)
             )
             return []
-
-
-def _line(line: ArchiveLine, number: int) -> dict[str, Any]:
-    """A line of the archive as browsers get it."""
-    user = line.role == "user"
-    return {
-        "id": line.message_id or f"{line.ts}-{number}",
-        "n": 0,
-        "role": line.role,
-        "kind": "message" if user else "reply",
-        "text": line.text,
-        "ts": line.ts,
-    } | ({} if user else {"nodes": nodes(line.text)})
 
 
 def _merge(earlier: list[dict[str, Any]], said: list[WebMessage]) -> list[dict[str, Any]]:

@@ -192,7 +192,7 @@ class Screen:
     def __init__(self) -> None:
         self._ids = itertools.count(1)
 
-    async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
+    async def send(self, text: str, step_id: str | None = None, files: object = ()) -> list[Sent]:
         return [Sent(str(next(self._ids)))]
 
     def preview(self, words: Callable[[], str]) -> None: ...

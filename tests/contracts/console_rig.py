@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bot.contracts.channel import Channel
+from bot.contracts.outbound import OutgoingFile
 from bot.testing.intake import RecordingIntake
 from channels.console import socket_file
 from channels.console.manifest import MANIFEST
@@ -81,6 +83,23 @@ class ConsoleRig:
 
     async def visible(self) -> list[str]:
         return await self.terminal.visible()
+
+    async def received(self) -> list[tuple[str, bytes]]:
+        named = [words.rpartition("📎 ")[2] for words in await self.visible() if "📎 " in words]
+        return [(Path(path).name, Path(path).read_bytes()) for path in named]
+
+    async def refuse_files(self) -> str:
+        raise AssertionError
+
+    async def fail_next_file(self) -> None:
+        raise AssertionError
+
+    async def lose_next_file(self) -> None:
+        raise AssertionError
+
+    def placed(self, file: OutgoingFile) -> OutgoingFile:
+        (self.around.root / file.name).write_bytes(file.data)
+        return replace(file, path=file.name)
 
     async def fail_next_send(self) -> None:
         raise AssertionError

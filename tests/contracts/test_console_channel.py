@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from channels.console.manifest import MANIFEST
 from tests.contracts.channel_contract import ChannelContract
+from tests.contracts.channel_sends_files import SendsFilesContract
 from tests.contracts.console_rig import ConsoleRig, Terminal
 
 
-class TestConsoleChannel(ChannelContract):
+class TestConsoleChannel(SendsFilesContract, ChannelContract):
     manifest = MANIFEST
     addresses = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True).map(lambda chat: {"chat": chat})
     pinned: ClassVar = {

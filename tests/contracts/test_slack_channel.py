@@ -9,6 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from bot.contracts.channel import Channel
+from bot.contracts.outbound import OutgoingFile
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.slack import SlackServer
@@ -18,6 +19,7 @@ from channels.slack.settings import SlackSettings
 from tests.contracts.channel_contract import ChannelContract, surroundings
 from tests.contracts.channel_edits import EditsContract
 from tests.contracts.channel_files import FilesContract
+from tests.contracts.channel_sends_files import SendsFilesContract
 
 PEOPLE = {"first": "U0ADA", "second": "U0GRACE"}
 
@@ -82,11 +84,27 @@ class SlackRig:
     async def lose_next_answer(self) -> None:
         self.server.fail("chat.postMessage", action="lose")
 
+    async def received(self) -> list[tuple[str, bytes]]:
+        return [(name, data) for name, _, data in self.server.sent_files(self.direct["first"])]
+
+    async def refuse_files(self) -> str:
+        self.server.api.scopes.discard("files:write")
+        return "files:write"
+
+    async def fail_next_file(self) -> None:
+        self.server.fail("upload", status=500)
+
+    async def lose_next_file(self) -> None:
+        self.server.fail("files.completeUploadExternal", action="lose")
+
+    def placed(self, file: OutgoingFile) -> OutgoingFile:
+        return file
+
     def fits(self, part: str) -> bool:
         return len(render.render(part)) <= 12_000
 
 
-class TestSlackChannel(FilesContract, EditsContract, ChannelContract):
+class TestSlackChannel(SendsFilesContract, FilesContract, EditsContract, ChannelContract):
     manifest = MANIFEST
     addresses = st.fixed_dictionaries(
         {"channel": st.from_regex(r"[CDG][A-Z0-9]{2,12}", fullmatch=True)},

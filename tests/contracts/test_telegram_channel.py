@@ -10,6 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from bot import text
+from bot.contracts.outbound import OutgoingFile
 from bot.testing.telegram import refusal
 from channels.telegram import render
 from channels.telegram.manifest import MANIFEST
@@ -17,6 +18,7 @@ from channels.telegram.settings import TelegramSettings
 from tests.contracts.channel_contract import ChannelContract, surroundings
 from tests.contracts.channel_edits import EditsContract
 from tests.contracts.channel_files import FilesContract
+from tests.contracts.channel_sends_files import SendsFilesContract
 from tests.unit.telegram.bed import Bed
 
 PEOPLE = {"first": 1001, "second": 1002}
@@ -69,6 +71,24 @@ class TelegramRig(Bed):
     async def lose_next_answer(self) -> None:
         self.server.fail("sendMessage", action="lose")
 
+    async def received(self) -> list[tuple[str, bytes]]:
+        return [(name, data) for name, _, data in self.server.documents(PEOPLE[SAID])]
+
+    async def refuse_files(self) -> str:
+        chat = self.server.chat(PEOPLE[SAID])
+        chat.members[self.server.me["id"]] = "restricted"
+        chat.rights = {"can_send_messages": True}
+        return f"send files in {PEOPLE[SAID]}"
+
+    async def fail_next_file(self) -> None:
+        self.server.fail("sendDocument", **refusal(429, "Too Many Requests: retry after 2", retry_after=2))
+
+    async def lose_next_file(self) -> None:
+        self.server.fail("sendDocument", action="lose")
+
+    def placed(self, file: OutgoingFile) -> OutgoingFile:
+        return file
+
     def fits(self, part: str) -> bool:
         shown = render.render(part)
         return text.utf16_len(shown.text) <= 4096 and len(shown.entities) <= 100
@@ -77,7 +97,7 @@ class TelegramRig(Bed):
 _IDS = st.integers(1, 2**52).flatmap(lambda number: st.sampled_from([str(number), str(-number)]))
 
 
-class TestTelegramChannel(FilesContract, EditsContract, ChannelContract):
+class TestTelegramChannel(SendsFilesContract, FilesContract, EditsContract, ChannelContract):
     manifest = MANIFEST
     addresses = st.fixed_dictionaries(
         {"chat_id": _IDS}, optional={"message_thread_id": st.integers(1, 2**31).map(str)}

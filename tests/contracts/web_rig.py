@@ -11,6 +11,7 @@ from typing import Any, Self
 import aiohttp
 
 from bot.contracts.channel import Channel
+from bot.contracts.outbound import OutgoingFile
 from bot.testing.intake import RecordingIntake
 from channels.web.manifest import MANIFEST
 from channels.web.settings import WebSettings
@@ -68,6 +69,16 @@ class Browser:
         async with self.http.post(self.url + path, json=body, **how) as answer:
             return answer.status, await answer.json() if answer.status != 204 else None
 
+    async def file(self, name: str, called: str) -> bytes:
+        """A file that was sent, as a browser saves it under what it is called."""
+        async with self.http.get(f"{self.url}/api/files/{name}") as answer:
+            assert answer.status == 200
+            assert answer.content_type == "application/octet-stream"
+            told = answer.content_disposition
+            assert told is not None
+            assert (told.type, told.filename) == ("attachment", called)
+            return await answer.read()
+
     async def say(self, text: str, key: str = "m1") -> int:
         return (await self.post("/api/messages", {"text": text, "clientId": key}))[0]
 
@@ -122,6 +133,23 @@ class WebRig:
     async def visible(self) -> list[str]:
         shown = [await browser.page() for browser in self.browsers.values()]
         return [message["text"] for page in shown for message in page if message["role"] == "assistant"]
+
+    async def received(self) -> list[tuple[str, bytes]]:
+        browser = self.browsers["first"]
+        files = [file for message in await browser.page() for file in message.get("files", ())]
+        return [(file["name"], await browser.file(file["id"], file["name"])) for file in files]
+
+    async def refuse_files(self) -> str:
+        raise AssertionError
+
+    async def fail_next_file(self) -> None:
+        raise AssertionError
+
+    async def lose_next_file(self) -> None:
+        raise AssertionError
+
+    def placed(self, file: OutgoingFile) -> OutgoingFile:
+        return file
 
     async def fail_next_send(self) -> None:
         raise AssertionError

@@ -14,7 +14,7 @@ from bot.contracts.agent import Reply, TurnRequest
 from bot.contracts.base import Message
 from bot.contracts.environment import Log
 from bot.contracts.journal import StepRecord, Steps
-from bot.contracts.outbound import Sent
+from bot.contracts.outbound import OutgoingFile, Sent
 from bot.tools import context
 from bot.tools.registry import Registry
 
@@ -56,23 +56,25 @@ class CheckedReply:
     def preview(self, words: Callable[[], str]) -> None:
         self._inner.preview(words)
 
-    async def send(self, words: str, step_id: str | None = None) -> list[Sent]:
+    async def send(
+        self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
+    ) -> list[Sent]:
         """Deliver, as `contracts.agent.Reply.send`. Raises also `errors.ClaimUnfounded`."""
         person = self._person()
         if len(words) <= SHORT and reading.loaded(words, person) and not reading.claims(words, person):
-            return await self._inner.send(words, step_id)
+            return await self._inner.send(words, step_id, files)
         looking = asyncio.ensure_future(self._unfounded(words))
         try:
             found = await asyncio.shield(looking)
         except asyncio.CancelledError:
             # What has come this far goes out, as from any reply; nobody is there any more who could correct it.
-            await self._inner.send(self._marked(words, await looking), step_id)
+            await self._inner.send(self._marked(words, await looking), step_id, files)
             raise
         if found and self._done.calling and not self._corrected:
             self._corrected = True
             self._note(found, "corrected")
             raise errors.ClaimUnfounded(text.preview(found[0].sentence, SHOWN))
-        return await self._inner.send(self._marked(words, found), step_id)
+        return await self._inner.send(self._marked(words, found), step_id, files)
 
     def _marked(self, words: str, found: Sequence[Claim]) -> str:
         """A reply, with a note below it where something was `found`."""

@@ -20,7 +20,17 @@ from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal, Outbox
-from bot.contracts.outbound import Address, LiveForm, Outbound, OutboundKind, OutboxRow, Sent
+from bot.contracts.outbound import (
+    Address,
+    LiveForm,
+    Outbound,
+    OutboundKind,
+    OutboxRow,
+    OutgoingFile,
+    Sent,
+    StoredFile,
+)
+from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.outbox.rate_limit import MAX_WAIT, UNSAID, RateLimiter
 from bot.system import JumpSafeClock
 from bot.telemetry.context import turn_scope
@@ -43,9 +53,13 @@ def in_order(rows: Iterable[OutboxRow], kind: str = "reply") -> list[OutboxRow]:
 
 
 def prior_replies(rows: Sequence[OutboxRow]) -> tuple[PriorReply, ...]:
-    """The outcome of each message of an answer, together with its repeats."""
+    """The outcome of each message of an answer, together with its repeats. A file that was refused is not among them: what came in
+    its place is.
+    """
     messages: dict[str, list[OutboxRow]] = {}
     for row in in_order(rows):
+        if row.reason == errors.FileRefused.code:
+            continue
         messages.setdefault(row.original, []).append(row)
     return tuple(
         PriorReply(
@@ -138,7 +152,7 @@ class ReplyArchiver:
             user_id=BOT_USER,
             message_id=replies[0].message_id,
             role="assistant",
-            text="\n".join(row.text for row in replies),
+            text="\n".join(row.shown for row in replies),
             meta={
                 "requestId": to.request_id,
                 "messageIds": [row.message_id for row in replies],
@@ -183,6 +197,8 @@ WriteRows = Callable[[Sequence[OutboxRow]], Awaitable[None]]
 MAX_ATTEMPTS = 6
 SEND_SECONDS = 120.0
 """After this a channel that says nothing counts as one that may have sent."""
+FILE_SECONDS = 240.0
+"""The same for a file."""
 LIVE_SECONDS = 10.0
 """The same for what is only for show: an answer waits no longer for it."""
 SETTLE_SECONDS = 2.0
@@ -234,6 +250,8 @@ class Batch:
     recovered: bool = False
     sent: list[OutboxRow] = field(default_factory=list)
     archived: int = 0
+    missing: list[str] = field(default_factory=list)
+    """Names of files that its chat cannot have, which it was told."""
     written: Future[None] | None = None
     line: _Line = field(default_factory=_Line)
     outcome: Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -291,6 +309,7 @@ class OutboxWorker:
         archiver: ReplyArchiver,
         limits: RateLimiter,
         closed_chats: ClosedChats,
+        files: OutgoingFiles,
         alerts: asyncio.Queue[Alert],
         clock: Clock,
         ids: Ids,
@@ -301,6 +320,7 @@ class OutboxWorker:
         self._archiver = archiver
         self.limits = limits
         self.closed_chats = closed_chats
+        self._files = files
         self._alerts = alerts
         self._clock = clock
         self._steady = JumpSafeClock(clock)
@@ -344,6 +364,7 @@ class OutboxWorker:
             try:
                 if not self._loaded:
                     await self.closed_chats.load()
+                    await self._files.keep_only(await self._journal.with_files())
                     for row in await self._journal.untold():
                         self._untold.setdefault(row.chat_key, {})[row.id] = row
                     await self._load()
@@ -387,6 +408,7 @@ class OutboxWorker:
             state=ended.state,
         )
         await self._journal.update_outbox(ended)
+        await self._files.release(ended)
 
     async def _loads(self) -> None:
         """Take up what an earlier process left, as soon as that can be read."""
@@ -416,20 +438,34 @@ class OutboxWorker:
         repeat_of: str | None = None,
         step_id: str | None = None,
         buttons: QuestionButtons | None = None,
+        files: Sequence[tuple[StoredFile, str]] = (),
     ) -> Batch:
-        """Put one message into the outbox, in parts that each fit. `replaces` are the message ids of the previews in whose
-        places the first of them come.
+        """Put one message into the outbox, in parts that each fit, with the files below them that were put into the store (`keep`).
+        `replaces` are the message ids of the previews in whose places the first of them come.
         """
         rows = [
             replace(self.row(to, part, kind), repeat_of=repeat_of, step_id=step_id, buttons=buttons)
             for part in parts
         ]
+        for file, use in files:
+            row = replace(self.row(to, "", kind), file=file, step_id=step_id)
+            self._files.hold(row, use)
+            rows.append(row)
         rows[: len(replaces)] = [
             replace(row, replaces=place) for row, place in zip(rows, replaces, strict=False)
         ]
         batch = Batch(to, deque(rows), len(rows), owed or kind == "reply")
         self._put(batch)
         return batch
+
+    @property
+    def largest_file(self) -> int:
+        """Bytes of a file that may be sent."""
+        return self._files.limits.file
+
+    async def keep(self, file: OutgoingFile) -> tuple[StoredFile, str]:
+        """As `OutgoingFiles.put`: for `submit`, which has to follow."""
+        return await self._files.put(file)
 
     def conclude(
         self, to: Address, parts: Sequence[str], write: WriteRows, buttons: QuestionButtons | None = None
@@ -671,7 +707,15 @@ class OutboxWorker:
         """Send what is left of a batch, up to its end or until it is put off."""
         try:
             while batch.rows:
-                await self._send_head(batch)
+                try:
+                    await self._send_head(batch)
+                except errors.DeliveryFailed as error:
+                    if batch.head.file is None or type(error) not in {
+                        errors.DeliveryFailed,
+                        errors.FileRefused,
+                    }:
+                        raise
+                    await self._tell_of_file(batch, error)
         except _PutOff as error:
             await self._put_off(batch, error)
             return
@@ -679,8 +723,39 @@ class OutboxWorker:
             await self._give_up(batch, error)
         else:
             await self._archive(batch)
-            batch.end()
+            batch.end(errors.FilesMissing(names=batch.missing) if batch.missing else None)
         self._discard(batch)
+
+    async def _tell_of_file(self, batch: Batch, error: errors.DeliveryFailed) -> None:
+        """A platform does not take a file: a sentence comes in its place. After a crash in between it is the same one."""
+        lost = batch.rows.popleft()
+        assert lost.file is not None  # noqa: S101 - its caller has looked
+        batch.missing.append(lost.file.name)
+        forbidden = isinstance(error, errors.FileRefused) and error.forbidden
+        with speaking(lost.language):
+            words = say(
+                "delivery.file_forbidden" if forbidden else "delivery.file_refused", name=lost.file.name
+            )
+        told = replace(
+            self.row(batch.to, words, lost.kind),
+            id=_derived_id(lost.id, "file refused", 0),
+            not_before=None if lost.not_before is None else self._clock.now(),
+            step_id=lost.step_id,
+            language=lost.language,
+        )
+        if all(row.id != told.id for row in batch.rows):
+            batch.rows.appendleft(told)
+        self._log.write(
+            "delivery",
+            "a file cannot be sent; its chat is told",
+            level="error",
+            outbound_id=lost.id,
+            code=errors.FileRefused.code,
+            cause=str(error),
+        )
+        await asyncio.gather(
+            self._journal.post.put_outbox([told]), self._update(lost.fail(errors.FileRefused.code))
+        )
 
     async def _send_head(self, batch: Batch) -> None:
         """Take the first row to its end, or put its repeats in its place. `ask`: what became of it is not known; `doubt`: it
@@ -743,9 +818,13 @@ class OutboxWorker:
 
     async def _sent(self, batch: Batch, place: str | None, *, doubt: bool) -> None:
         channel, message = self._channels[batch.to.channel], _message(batch.head, batch.to.target)
-        message = replace(message, ends=message.kind == "reply" and len(batch.rows) == 1)
+        words = [row for row in batch.rows if row.file is None]
+        message = replace(message, ends=message.kind == "reply" and words == [batch.head])
         try:
-            sent = await _within(SEND_SECONDS, _shown(channel, message, place))
+            if batch.head.file is not None:
+                message = replace(message, file=await self._files.load(batch.head.file))
+            seconds = SEND_SECONDS if message.file is None else FILE_SECONDS
+            sent = await _within(seconds, _shown(channel, message, place))
         except errors.DeliveryUncertain:
             raise
         except errors.DeliveryFailed:
@@ -778,6 +857,11 @@ class OutboxWorker:
         be able to, later.
         """
         channel, message = self._channels[batch.to.channel], _message(batch.head, batch.to.target)
+        if batch.head.file is not None:
+            try:
+                message = replace(message, file=await self._files.load(batch.head.file))
+            except errors.FileRefused as error:
+                raise errors.DeliveryUncertain(str(error)) from None
         found = await _asked(channel, message)
         if found is None:
             await self._clock.sleep(SETTLE_SECONDS)
@@ -801,7 +885,7 @@ class OutboxWorker:
             message_id=sent.message_id,
             outbound_id=row.id,
             state=row.state,
-            length=len(row.text),
+            length=len(row.text) if row.file is None else row.file.size,
         )
 
     async def _archive(self, batch: Batch) -> None:
@@ -854,10 +938,17 @@ class OutboxWorker:
                 step_id=lost.step_id,
                 buttons=lost.buttons,
                 language=lost.language,
+                file=lost.file,
             )
             # A message is cut in its second half: behind the sentence each part fits.
-            for part in self._channels[batch.to.channel].split(before + lost.text)
+            for part in (
+                [before]
+                if lost.file is not None
+                else self._channels[batch.to.channel].split(before + lost.text)
+            )
         ]
+        for repeat in repeats:
+            self._files.hold(repeat)
         batch.rows.extendleft(reversed(repeats))
         await asyncio.gather(self._journal.post.put_outbox(repeats), self._update(lost.lose("uncertain")))
 
@@ -1055,7 +1146,9 @@ class OutboxWorker:
         time where its platform asks to wait. Where it cannot be changed it stays. Its row then has the words that people see.
         """
         channel = self._channels.get(row.chat_key.channel)
-        if not isinstance(channel, Edits) or row.message_id is None or row.target is None:
+        if row.file is not None or row.message_id is None or row.target is None:
+            return
+        if not isinstance(channel, Edits):
             return
         message = _message(row, row.target)
         for _ in range(AMENDS):
@@ -1089,6 +1182,8 @@ class OutboxWorker:
 
     async def _update(self, row: OutboxRow) -> None:
         await self._journal.post.update_outbox(row)
+        if not row.open:
+            await self._files.release(row)
 
 
 def _derived_id(request_id: str, what: str, number: int) -> str:
@@ -1121,6 +1216,7 @@ def _message(row: OutboxRow, target: Mapping[str, str]) -> Outbound:
         repeat_of=row.repeat_of,
         buttons=row.buttons,
         language=row.language,
+        meant_at=row.created_at,
     )
 
 

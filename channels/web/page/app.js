@@ -22,6 +22,7 @@ function bubble(message) {
   body.dir = "auto";
   if (message.nodes) body.append(build(message.nodes));
   else body.textContent = message.text;
+  for (const file of message.files ?? []) body.append(download(file));
   const meta = document.createElement("div");
   meta.className = "meta";
   const time = document.createElement("time");
@@ -38,6 +39,18 @@ function bubble(message) {
 
 /** An answer that is whole: nothing of it changes any more. */
 const finished = (message) => message.role === "assistant" && ["reply", "notice"].includes(message.kind);
+
+/** A link to a file that was sent, which the browser saves. */
+function download(file) {
+  const link = document.createElement("a");
+  link.className = "file";
+  link.href = `/api/files/${encodeURIComponent(file.id)}`;
+  link.download = file.name;
+  link.textContent = `📎 ${file.name}`;
+  const row = document.createElement("div");
+  row.append(link);
+  return row;
+}
 
 function button(words, name) {
   const made = document.createElement("button");

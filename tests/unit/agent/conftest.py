@@ -54,7 +54,7 @@ class Chat:
     failures: list[errors.DeliveryFailed] = field(default_factory=list)
     written: Sequence[str] = ()
 
-    async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
+    async def send(self, text: str, step_id: str | None = None, files: object = ()) -> list[Sent]:
         if self.failures:
             raise self.failures.pop(0)
         self.seen.append(text)

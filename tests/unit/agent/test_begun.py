@@ -36,7 +36,7 @@ class Slow(Chat):
         self.sending = asyncio.Event()
         self._will = list(written)
 
-    async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
+    async def send(self, text: str, step_id: str | None = None, files: object = ()) -> list[Sent]:
         self.written += self._will
         self.sending.set()
         await asyncio.Event().wait()
@@ -54,7 +54,7 @@ async def test_what_waits_for_its_platform_is_not_taken_for_the_next_message(ben
     chat, slow = Chat(failures=[errors.DeliveryDeferred(wait=600)]), Slow()
 
     class Both(Chat):
-        async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
+        async def send(self, text: str, step_id: str | None = None, files: object = ()) -> list[Sent]:
             return await (chat if chat.failures else slow).send(text)
 
     request = ask(bench)
@@ -71,7 +71,7 @@ async def test_where_the_journal_could_not_record_what_a_call_said_the_transcrip
     chat, slow = Chat(), Slow()
 
     class Both(Chat):
-        async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
+        async def send(self, text: str, step_id: str | None = None, files: object = ()) -> list[Sent]:
             return await (slow if chat.seen else chat).send(text)
 
     async def refused(*_: Any) -> None:
@@ -121,7 +121,7 @@ async def test_what_was_refused_is_said_again_and_is_not_part_of_the_next_messag
     chat = Chat()
 
     class Both(Chat):
-        async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
+        async def send(self, text: str, step_id: str | None = None, files: object = ()) -> list[Sent]:
             return await (slow if chat.seen else chat).send(text)
 
     bench.model.answers += [reply(tool_use("chat_send", text="Two."))]
@@ -179,7 +179,7 @@ async def test_what_joined_is_answered_by_what_was_said_after_it_whatever_became
     chat, slow, late = Chat(), Slow(), [bench.inbound("and blue")]
 
     class Both(Chat):
-        async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
+        async def send(self, text: str, step_id: str | None = None, files: object = ()) -> list[Sent]:
             return await (slow if chat.seen else chat).send(text)
 
     request = ask(bench, arrivals=Added(each(late)))
@@ -204,7 +204,7 @@ async def test_what_the_transcript_never_got_does_not_stand_for_what_the_model_s
         return await append(chat_key, lines)
 
     class Sending(Chat):
-        async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
+        async def send(self, text: str, step_id: str | None = None, files: object = ()) -> list[Sent]:
             sent.set()
             await hold.wait()
             return []

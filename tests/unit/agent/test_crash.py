@@ -115,7 +115,7 @@ class Mortal(Chat):
         super().__init__()
         self._world = world
 
-    async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
+    async def send(self, text: str, step_id: str | None = None, files: object = ()) -> list[Sent]:
         await self._world.alive()
         return await super().send(text)
 

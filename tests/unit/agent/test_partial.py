@@ -201,7 +201,9 @@ class Slow(Chat):
         self.go_on = asyncio.Event()
         self.asked = asyncio.Event()
 
-    async def send(self, text: str, step_id: str | None = None, *, after: Any = None) -> Any:
+    async def send(
+        self, text: str, step_id: str | None = None, files: object = (), *, after: Any = None
+    ) -> Any:
         self.asked.set()
         await self.go_on.wait()
         return await super().send(text)

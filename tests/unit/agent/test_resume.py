@@ -160,7 +160,9 @@ async def test_a_send_that_the_outbox_knows_to_have_arrived_is_told_to_the_model
     sending = asyncio.Event()
 
     class Slow(Chat):
-        async def send(self, text: str, step_id: str | None = None, *, after: Any = None) -> Any:
+        async def send(
+            self, text: str, step_id: str | None = None, files: object = (), *, after: Any = None
+        ) -> Any:
             self.seen.append(text)
             sending.set()
             await asyncio.Event().wait()
@@ -185,7 +187,9 @@ async def test_of_two_crashes_the_second_does_not_take_the_first_message_for_the
             super().__init__()
             self.sending = asyncio.Event()
 
-        async def send(self, text: str, step_id: str | None = None, *, after: Any = None) -> Any:
+        async def send(
+            self, text: str, step_id: str | None = None, files: object = (), *, after: Any = None
+        ) -> Any:
             self.sending.set()
             await asyncio.Event().wait()
 
@@ -204,7 +208,9 @@ async def test_a_send_that_never_reached_the_outbox_is_sent(bench: Bench) -> Non
     sending = asyncio.Event()
 
     class Dead(Chat):
-        async def send(self, text: str, step_id: str | None = None, *, after: Any = None) -> Any:
+        async def send(
+            self, text: str, step_id: str | None = None, files: object = (), *, after: Any = None
+        ) -> Any:
             sending.set()
             await asyncio.Event().wait()
 
@@ -220,7 +226,9 @@ async def test_the_last_text_is_delivered_without_asking_the_model_again(bench: 
     sending = asyncio.Event()
 
     class Dead(Chat):
-        async def send(self, text: str, step_id: str | None = None, *, after: Any = None) -> Any:
+        async def send(
+            self, text: str, step_id: str | None = None, files: object = (), *, after: Any = None
+        ) -> Any:
             sending.set()
             await asyncio.Event().wait()
 

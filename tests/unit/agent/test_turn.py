@@ -450,7 +450,7 @@ async def test_a_message_is_in_the_transcript_before_the_outbox_has_it(
     on_disk: list[list[str]] = []
 
     class Witness(Chat):
-        async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
+        async def send(self, text: str, step_id: str | None = None, files: object = ()) -> list[Sent]:
             rows = await bench.journal.kept_lines()
             ahead = [raw for row in rows for raw in row.lines.splitlines() if "transcripts/" in row.file]
             lines = [str(line.type) for line in await bench.transcript.load(KEY)]

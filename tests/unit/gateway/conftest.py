@@ -32,6 +32,7 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.disk_reserve import DiskReserve
 from bot.gateway.builder import GatewayDeps, GatewaySettings, build_agent_services, build_gateway
 from bot.gateway.conversation import Turn
+from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memory_files import NoteStore
@@ -82,6 +83,7 @@ class FakeChannel:
     def __init__(self, name: str) -> None:
         self.name = name
         self.addresses: tuple[str, ...] = ()
+        self.largest_file = 50_000_000
         self.sent: list[Outbound] = []
         self.failures: list[errors.DeliveryFailed] = []
         self.finds: Sent | Exception | None = errors.DeliveryUncertain("cannot tell")
@@ -383,6 +385,7 @@ class Bench:
             lists=self.lists,
             operators=operators,
             redact=Redactor({SECRET}),
+            outgoing=OutgoingFiles(root / "outgoing", disk=self.disk, log=self.log, limits=OutgoingLimits()),
             disk=DiskReserve(None, self.log),
             clock=self.clock,
             ids=self.ids,

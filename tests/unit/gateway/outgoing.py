@@ -15,6 +15,7 @@ from bot.contracts.journal import ANSWERED, Journal
 from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway.builder import build_delivery
 from bot.gateway.live.message import NONE
+from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
 from bot.gateway.outbox.worker import Alert
 from bot.history.archive import ChatStore
 from bot.journal.sqlite import SqliteJournal
@@ -68,6 +69,12 @@ class Desk:
             self.manifests,
             journal=self.journal,
             archive=self.archive,
+            files=OutgoingFiles(
+                root / "outgoing",
+                disk=options.get("disk") or SystemDisk(),
+                log=self.log,
+                limits=options.get("file_limits") or OutgoingLimits(),
+            ),
             alerts=self.alerts,
             redact=options.get("redact", Redactor({SECRET})),
             clock=self.clock,

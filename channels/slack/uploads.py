@@ -1,0 +1,115 @@
+"""Sends files to conversations: Slack names an address, takes the bytes there, and shows the file once it is told to."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import aiohttp
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot import errors
+from bot.contracts.base import Json
+from bot.contracts.outbound import Outbound, OutgoingFile, Sent
+from channels.slack import download, failures
+
+SECONDS = 200.0
+"""For the way of the bytes."""
+SKEW = 60.0
+"""Seconds by which Slack's clock may be behind."""
+KNOWN = 500
+"""Files that are remembered as sent."""
+_TRY_AGAIN = frozenset({404, 408, 410, 429})
+"""Answers of an address that is not good any more; another one may be."""
+
+
+class _Broken(Exception):
+    """The bytes did not get there; they may at another time."""
+
+
+class Uploads:
+    """The files of one bot. Slack lets a file have no mark of ours, so one whose outcome is unknown is found by its name, size and
+    time; it is not one of those that are known to have been sent.
+    """
+
+    def __init__(self) -> None:
+        self._known: deque[str] = deque(maxlen=KNOWN)
+
+    async def send(
+        self, client: AsyncWebClient, session: aiohttp.ClientSession, message: Outbound, file: OutgoingFile
+    ) -> Sent:
+        """Up to the last call nothing is shown: whatever fails before it surely did not arrive. Raises as `Channel.send`."""
+        try:
+            file_id = await _upload(client, session, file)
+        except _Broken as error:
+            raise errors.DeliveryThrottled(f"Slack did not take a file: {error}", retry_after=1.0) from None
+        except failures.CALL_ERRORS as error:
+            raise _not_shown(error) from None
+        try:
+            answer = await client.files_completeUploadExternal(
+                files=[{"id": file_id, "title": file.name}],
+                channel_id=message.target["channel"],
+                thread_ts=message.target.get("thread_ts"),
+                initial_comment=message.text.strip() or None,
+            )
+        except failures.CALL_ERRORS as error:
+            failure = failures.send_error(error)
+            raise (_refused(error) if type(failure) is errors.DeliveryFailed else failure) from None
+        self._known.append(file_id)
+        return Sent(message_id=_place(answer.get("files"), message.target["channel"]) or file_id)
+
+    def is_in(self, post: Json, message: Outbound, file: OutgoingFile) -> bool:
+        """True of a post of ours that shows this file, and no earlier one that is like it."""
+        carried = [one for one in post.get("files") or () if isinstance(one, dict)]
+        late_enough = float(post["ts"]) >= message.meant_at - SKEW
+        return late_enough and any(
+            (one.get("name"), one.get("size")) == (file.name, len(file.data))
+            and one.get("id") not in self._known
+            for one in carried
+        )
+
+
+async def _upload(client: AsyncWebClient, session: aiohttp.ClientSession, file: OutgoingFile) -> str:
+    told = await client.files_getUploadURLExternal(filename=file.name, length=len(file.data))
+    address, file_id = told.get("upload_url"), told.get("file_id")
+    own = download.hosts(str(client.base_url))
+    if not isinstance(address, str) or not isinstance(file_id, str) or not address.startswith(own):
+        raise _Broken("it names no address of its own")
+    try:
+        async with session.post(
+            address,
+            data=file.data,
+            headers={"Content-Type": "application/octet-stream"},
+            proxy=client.proxy,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=SECONDS),
+        ) as answer:
+            if answer.status in _TRY_AGAIN or answer.status >= 500:
+                raise _Broken(f"status {answer.status}")
+            if answer.status != 200:
+                raise errors.FileRefused(f"Slack: the upload was refused, status {answer.status}")
+    except (aiohttp.ClientError, OSError) as error:
+        raise _Broken(type(error).__name__) from None
+    return file_id
+
+
+def _not_shown(error: BaseException) -> errors.DeliveryFailed:
+    failure = failures.send_error(error)
+    if isinstance(failure, errors.DeliveryUncertain):
+        return errors.DeliveryThrottled(f"Slack: {failures.name(error)}", retry_after=1.0)
+    return _refused(error) if type(failure) is errors.DeliveryFailed else failure
+
+
+def _refused(error: BaseException) -> errors.FileRefused:
+    return errors.FileRefused(f"Slack: {failures.name(error)}", forbidden=failures.lacks_right(error))
+
+
+def _place(files: Any, channel: str) -> str | None:
+    """The message that shows the file, where Slack has said so by now."""
+    for file in files if isinstance(files, list) else ():
+        shares = file.get("shares") if isinstance(file, dict) else None
+        for kind in shares.values() if isinstance(shares, dict) else ():
+            for share in kind.get(channel) or () if isinstance(kind, dict) else ():
+                if isinstance(share, dict) and isinstance(share.get("ts"), str):
+                    return str(share["ts"])
+    return None

@@ -1,0 +1,93 @@
+"""Files that Shipmate has sent to browsers, kept for their links: `.ship/sent/<chat>/<message id>.bin`, a line of JSON and then the
+bytes. Everything here blocks and raises OSError.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bot.contracts.identity import ChatKey
+from bot.contracts.outbound import OutgoingFile
+
+FOLDER = "sent"
+ENDING = ".bin"
+TOTAL = 500_000_000
+"""Bytes of all files; the oldest go first."""
+_ID = re.compile(r"[0-9A-Z]{26}")
+
+
+@dataclass(frozen=True, slots=True)
+class SentFile:
+    """One of them, as browsers are told of it."""
+
+    id: str
+    name: str
+    size: int
+
+    def json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class SentFiles:
+    """Those of all chats. A chat reaches its own alone."""
+
+    def __init__(self, home: Path) -> None:
+        self._folder = home / FOLDER
+
+    def put(self, chat: ChatKey, name: str, file: OutgoingFile) -> SentFile:
+        """Keep the file of the message `name`; the same again changes nothing."""
+        path = self._path(chat, name)
+        if path is None:
+            raise OSError(0, "no name of a file")
+        about = {"v": 1, "name": file.name, "mimeType": file.mime_type}
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_room(len(file.data))
+        scratch = path.with_suffix(f".{secrets.token_hex(4)}.new")
+        handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as out:
+            out.write(json.dumps(about).encode("ascii") + b"\n")
+            out.write(file.data)
+            out.flush()
+            os.fsync(handle)
+        scratch.replace(path)
+        return SentFile(name, file.name, len(file.data))
+
+    def find(self, chat: ChatKey, name: str) -> SentFile | None:
+        """The file of a message; None where there is none, or none any more."""
+        return found[0] if (found := self._read(chat, name, whole=False)) is not None else None
+
+    def read(self, chat: ChatKey, name: str) -> tuple[SentFile, bytes] | None:
+        """The same with what it holds."""
+        return self._read(chat, name, whole=True)
+
+    def _read(self, chat: ChatKey, name: str, *, whole: bool) -> tuple[SentFile, bytes] | None:
+        if (path := self._path(chat, name)) is None:
+            return None
+        try:
+            with path.open("rb") as file:
+                line = file.readline(4_096)
+                size = os.fstat(file.fileno()).st_size - len(line)
+                return SentFile(name, str(json.loads(line)["name"]), size), file.read() if whole else b""
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def _path(self, chat: ChatKey, name: str) -> Path | None:
+        """None where a name is no id."""
+        if _ID.fullmatch(name) is None:
+            return None
+        return self._folder / str(chat).replace(":", "%3A") / f"{name}{ENDING}"
+
+    def _make_room(self, more: int) -> None:
+        kept = [(path.stat(), path) for path in self._folder.glob(f"*/*{ENDING}")]
+        total = sum(facts.st_size for facts, _ in kept) + more
+        for facts, path in sorted(kept, key=lambda one: one[0].st_mtime):
+            if total <= TOTAL:
+                return
+            path.unlink(missing_ok=True)
+            total -= facts.st_size

@@ -1,0 +1,120 @@
+"""What every channel must do that sends files, beside what all channels must."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+import pytest
+
+from bot import errors
+from bot.contracts.channel import SendsFiles
+from bot.contracts.outbound import Outbound, OutgoingFile
+from tests.contracts.channel_contract import Rig, reply
+
+NAMES = (
+    "report.pdf",
+    "数据 表.csv",
+    "📊 chart.png",
+    "تقرير.txt",
+    "דוח.tar.gz",
+    "a" * 110 + ".txt",
+    "no ending",
+)
+BYTES = bytes(range(256)) * 300
+
+
+class SendsFilesRig(Rig, Protocol):
+    async def received(self) -> list[tuple[str, bytes]]:
+        """The files that people have got in the direct chat, oldest first: their names and what is in them."""
+        ...
+
+    async def refuse_files(self) -> str:
+        """From now on the platform takes no files for want of a right, which it is told by name ("" where nothing is told)."""
+        ...
+
+    async def fail_next_file(self) -> None:
+        """The next file fails surely before it is shown."""
+
+    async def lose_next_file(self) -> None:
+        """The next file is shown and the answer to that lost."""
+
+    def placed(self, file: OutgoingFile) -> OutgoingFile:
+        """The file as a turn has made it, where that matters."""
+        ...
+
+
+class SendsFilesContract:
+    _needs: Callable[[Any], None]
+
+    @pytest.mark.parametrize("name", NAMES)
+    async def test_a_file_arrives_with_its_name_and_all_that_is_in_it(
+        self, rig: SendsFilesRig, name: str
+    ) -> None:
+        sent = await rig.channel.send(await self._message(rig, name))
+        assert await rig.received() == [(name, BYTES)]
+        assert sent.message_id
+
+    async def test_each_file_is_a_message_of_its_own_below_the_text(self, rig: SendsFilesRig) -> None:
+        message = await self._message(rig, "one.csv")
+        await rig.channel.send(replace(message, id=f"{7:026d}", text="here it is", file=None))
+        ids = [
+            (await rig.channel.send(one)).message_id for one in (message, await self._message(rig, "two.csv"))
+        ]
+        assert len(set(ids)) == 2
+        assert [name for name, _ in await rig.received()] == ["one.csv", "two.csv"]
+        assert (await rig.visible())[0] == "here it is"
+
+    async def test_a_repeat_says_that_it_is_one(self, rig: SendsFilesRig) -> None:
+        message = await self._message(rig, "one.csv")
+        await rig.channel.send(replace(message, text="(perhaps again)\n\n", repeat_of="01BEFORE"))
+        assert [name for name, _ in await rig.received()] == ["one.csv"]
+        assert any("(perhaps again)" in words for words in await rig.visible())
+
+    async def test_a_file_that_fails_says_so_and_is_not_tried_again(self, rig: SendsFilesRig) -> None:
+        self._needs("fail_next_send")
+        message = await self._message(rig, "one.csv")
+        await rig.fail_next_file()
+        with pytest.raises(errors.DeliveryThrottled):
+            await rig.channel.send(message)
+        assert await rig.received() == []
+        await rig.channel.send(message)
+        assert await rig.received() == [("one.csv", BYTES)]
+
+    async def test_a_file_whose_answer_is_lost_is_uncertain(self, rig: SendsFilesRig) -> None:
+        self._needs("lose_next_answer")
+        message = await self._message(rig, "one.csv")
+        await rig.lose_next_file()
+        with pytest.raises(errors.DeliveryUncertain):
+            await rig.channel.send(message)
+        assert await rig.received() == [("one.csv", BYTES)]
+
+    async def test_without_the_right_a_file_is_refused_and_operators_hear_which(
+        self, rig: SendsFilesRig
+    ) -> None:
+        self._needs("fail_next_send")
+        message = await self._message(rig, "one.csv")
+        right = await rig.refuse_files()
+        with pytest.raises(errors.FileRefused) as caught:
+            await rig.channel.send(message)
+        assert caught.value.forbidden
+        assert right in rig.intake.lacking
+        assert await rig.received() == []
+        await rig.channel.send(replace(message, id=f"{7:026d}", text="words go on", file=None))
+        assert await rig.visible() == ["words go on"]
+
+    async def test_a_stopped_channel_sends_no_file(self, rig: SendsFilesRig) -> None:
+        message = await self._message(rig, "one.csv")
+        await rig.channel.stop()
+        with pytest.raises(errors.DeliveryFailed):
+            await rig.channel.send(message)
+
+    async def _message(self, rig: SendsFilesRig, name: str) -> Outbound:
+        assert isinstance(rig.channel, SendsFiles)
+        assert rig.channel.largest_file >= len(BYTES)
+        if not rig.intake.accepted:
+            await rig.say("hello")
+            await rig.intake.until(lambda: bool(rig.intake.accepted))
+        file = rig.placed(OutgoingFile(name, "application/octet-stream", BYTES))
+        return replace(reply(rig.intake.accepted[0], ""), file=file)
