@@ -410,7 +410,7 @@ def languages(db: Connection) -> None:
     db.execute("ALTER TABLE outbox ADD COLUMN language TEXT")
 
 
-def outgoing_files(db: sqlite3.Connection) -> None:
+def outgoing_files(db: Connection) -> None:
     """A message may be a file (`contracts.outbound.StoredFile`)."""
     db.execute("ALTER TABLE outbox ADD COLUMN file TEXT")
 
