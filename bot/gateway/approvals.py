@@ -26,7 +26,7 @@ from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
-from bot.contracts.outbound import Address
+from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway import admissions as letting_in
 from bot.gateway.access import Memberships
 from bot.gateway.admissions import AdmissionService
@@ -198,9 +198,9 @@ class ApprovalService:
                 if not choices and here.chat_type == "group" and not done and not await _any(asked.values()):
                     # Operators may be among those who read the group; nothing else shows them the question.
                     buttons = CHOICES
-                asked[here.chat_key] = group.create_task(
-                    self._send(here, name, _question(waiting.record, first), buttons)
-                )
+                # The call is for those who decide about it.
+                words = _question(waiting.record, first) if buttons else _waits(waiting.record)
+                asked[here.chat_key] = group.create_task(self._send(here, name, words, buttons))
         done |= {to for to, sent in asked.items() if sent.result()}
         if here.chat_type == "direct" and not (choices or done - {here.chat_key}):
             # Nobody has it in view who may decide: the person would wait for nothing.
@@ -273,8 +273,17 @@ class ApprovalService:
             for row in await self._journal.deliveries(record.id):
                 if row.chat_key == chat_key and row.kind == "notice":
                     buttons = QuestionButtons(record.id, self._choices(record.asked, person))
-                    found.append(OpenQuestion(row.id, row.text, int(record.asked_at * 1000), buttons))
+                    words = await self._whole(record, row) if buttons.choices else row.text
+                    found.append(OpenQuestion(row.id, words, int(record.asked_at * 1000), buttons))
         return found
+
+    async def _whole(self, record: ApprovalRecord, row: OutboxRow) -> str:
+        """The words for who may decide now, whoever was shown this row."""
+        asked = await self._journal.inbound(record.asked.request_id)
+        if asked is None or row.buttons is None or row.buttons.choices:
+            return row.text
+        with speaking(row.language):
+            return _question(record, asked.inbound)
 
     def _elsewhere(self, first: Inbound, name: str, *, own: bool) -> Iterator[tuple[str, Address]]:
         """The direct chats of the operators, each with their language, who need not be where it was asked; none where an operator asked, or where it
@@ -429,6 +438,14 @@ def _ended(verdict: Verdict, now: float) -> str:
         return say(f"approval.ended_{how}", by=verdict.by, time=at)
     why = verdict.ended if verdict.ended in {"expired", "stopped"} else "other"
     return say(f"approval.ended_{why}", time=at)
+
+
+def _waits(record: ApprovalRecord) -> str:
+    """The question as those read it who may not answer it."""
+    task, minutes = record.asked.task, int(SECONDS // 60)
+    return (
+        say("approval.waits_task", task=task, count=minutes) if task else say("approval.waits", count=minutes)
+    )
 
 
 def _question(record: ApprovalRecord, first: Inbound) -> str:

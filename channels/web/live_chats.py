@@ -193,12 +193,13 @@ class LiveChats:
         return True
 
     def ask(self, chat: str, asked: OpenQuestion, nodes: Sequence[Node]) -> None:
-        """Show a waiting question, asked perhaps before this start, with the buttons that the viewer may press."""
+        """Show a waiting question, asked perhaps before this start, with the words and buttons of the viewer."""
         room = self.room(chat)
         new = WebMessage(
             room.floor, asked.id, "assistant", "notice", asked.text, asked.ts, nodes, restored=True
         )
-        room.keep(replace(room.taken(asked.id) or new, buttons=asked.buttons))
+        said = room.taken(asked.id) or new
+        room.keep(replace(said, text=asked.text, nodes=nodes, buttons=asked.buttons))
 
     def _make_room(self, chat: str) -> None:
         """Empty the rooms used least recently where all together hold too much."""

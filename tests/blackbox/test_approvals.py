@@ -120,7 +120,8 @@ async def test_in_slack_an_operator_decides_from_their_direct_messages_after_a_k
 
     def copies() -> list[Seen]:
         rooms = [ROOM, *([direct] if direct in world.slack.world.rooms else [])]
-        return [one for room in rooms for one in world.slack.replies(room) if "skills_list" in one.text]
+        shown = [one for room in rooms for one in world.slack.replies(room)]
+        return [one for one in shown if "I need a yes" in one.text or "skills_list" in one.text]
 
     await world.slack.until(lambda: len(copies()) == 2, START_SECONDS)
     assert [bool(one.buttons) for one in copies()] == [False, True]
@@ -174,11 +175,11 @@ async def test_where_no_operator_can_be_asked_nobody_is_waited_for(
 
     def ended() -> list[str]:
         """The questions that were asked, each as it ended."""
-        asked = [text for text in world.texts() if "wants me to run this" in text]
+        asked = [text for text in world.texts() if "I need a yes" in text]
         return [text for text in asked if "Nobody needs to decide" in text or "did not run" in text]
 
     await world.telegram.until(lambda: len(ended()) == len(operators))
-    assert len([text for text in world.texts() if "wants me to run this" in text]) == len(operators)
+    assert len([text for text in world.texts() if "I need a yes" in text]) == len(operators)
 
 
 async def test_a_stop_ends_the_waiting(world: World) -> None:

@@ -114,6 +114,7 @@ async def test_who_may_not_decide_sees_no_buttons_until_the_link_is_opened(world
         await say(session, page, "which skills?", "m1")
         asked = await until_question(tab)
         assert asked["choices"] == []
+        assert "skills_list" not in asked["text"]
         # The operator's own chat has the buttons, and is told too.
         await world.telegram.until(lambda: len(world.texts(2002)) == 2)
         async with session.get(link(world)) as answer:
@@ -122,7 +123,9 @@ async def test_who_may_not_decide_sees_no_buttons_until_the_link_is_opened(world
         while name != "reload":
             name, _ = await tab.next()
         fresh = await tabs.open(page)
-        assert (await until_question(fresh))["choices"] == ALL
+        now = await until_question(fresh)
+        assert now["choices"] == ALL
+        assert "skills_list" in now["text"]
         await say(session, page, f"/deny {asked['approval']}", "m2")
         assert "⛔ Denied by web:" in await until_ended(fresh, asked["id"])
         await world.telegram.until(lambda: "⛔ Denied by web:" in world.texts(2002)[1])

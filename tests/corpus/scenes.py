@@ -607,6 +607,7 @@ async def progress_shown(stage: Stage) -> None:
 SKILLS = "which skills 技能"
 ASKS: Json = {"operators": [f"telegram:{OPERATOR}"], "permissions": {"ask": ["skills_list"]}}
 APPROVED = {"begins": "Person ", "ends": "✅ Allowed by telegram:3009, 08:00 UTC."}
+WAITED = {"begins": "For this I need a yes from an operator.", "ends": APPROVED["ends"]}
 ALLOWED = [{"press": 0, "chat": OPERATOR, "by": OPERATOR}]
 
 
@@ -619,9 +620,7 @@ async def _approval_asked(stage: Stage) -> int:
     return stage.asked(OPERATOR)[0]
 
 
-@scene(
-    shown={FORUM: [APPROVED, *answers(SKILLS)], OPERATOR: [APPROVED]}, model=1, settings=ASKS, then=ALLOWED
-)
+@scene(shown={FORUM: [WAITED, *answers(SKILLS)], OPERATOR: [APPROVED]}, model=1, settings=ASKS, then=ALLOWED)
 async def approval_waits(stage: Stage) -> None:
     """A call waits for an operator, who has been asked."""
     await stage.start()
@@ -630,7 +629,7 @@ async def approval_waits(stage: Stage) -> None:
 
 
 @scene(
-    shown={FORUM: [APPROVED, *answers(SKILLS)], OPERATOR: [APPROVED]},
+    shown={FORUM: [WAITED, *answers(SKILLS)], OPERATOR: [APPROVED]},
     model=1,
     settings=ASKS,
     # The group is asked once an operator has been: who presses at once would be quicker.
@@ -644,7 +643,7 @@ async def approval_not_shown(stage: Stage) -> None:
     await stage.dead()
 
 
-@scene(shown={FORUM: [APPROVED, *answers(SKILLS)], OPERATOR: [APPROVED]}, model=1, settings=ASKS)
+@scene(shown={FORUM: [WAITED, *answers(SKILLS)], OPERATOR: [APPROVED]}, model=1, settings=ASKS)
 async def approval_given_not_used(stage: Stage) -> None:
     """An operator has allowed a call, which has not run."""
     await stage.start()

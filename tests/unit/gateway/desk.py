@@ -28,6 +28,7 @@ class Desk(Bench):
         self.granted = options.get("granted", False)
         self.lasting = True
         self.name = "f1"
+        self.task = ""
         self.ran: list[Verdict] = []
         self.agent.converse = self._ask  # type: ignore[method-assign]
 
@@ -55,6 +56,7 @@ class Desk(Bench):
                 user_id=request.inbound.user_id,
                 granted=self.granted,
                 lasting=self.lasting,
+                task=self.task,
             )
         )
         self.ran.append(verdict)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.approvals import QuestionButtons
+from bot.contracts.approvals import ABOUT_A_PERSON, CHOICES, Choice, QuestionButtons
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
 from bot.contracts.outbound import Outbound
@@ -45,6 +45,27 @@ async def test_a_question_has_buttons_and_other_messages_have_none(stage: Any) -
     ]
     assert "blocks" not in other.params
     assert "run_shell" in stage.server.visible(stage.channel)[0].text
+
+
+@pytest.mark.parametrize(
+    ("choices", "shown"),
+    [
+        (CHOICES, "Ann wants me to run this. May I?"),
+        (ABOUT_A_PERSON, "Ann wants me to run this. May I?"),
+        (("again",), "Ann wants me to run this. May I?\n\n```\nls secret\n```"),
+        ((), "Ann wants me to run this. May I?\n\n```\nls secret\n```"),
+    ],
+)
+async def test_a_notification_tells_of_a_question_without_its_call_and_of_all_else_what_it_says(
+    stage: Any, choices: tuple[Choice, ...], shown: str
+) -> None:
+    asks = replace(
+        message("Ann wants me to run this. May I?\n\n```\nls secret\n```", NAME, channel=stage.channel),
+        buttons=QuestionButtons(NAME, choices),
+    )
+    await stage.slack.send(asks)
+    (sent,) = stage.server.called("chat.postMessage")
+    assert sent.params["text"] == shown
 
 
 async def test_a_press_is_a_command_of_whoever_pressed_and_they_alone_are_told(stage: Any) -> None:
