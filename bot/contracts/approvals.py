@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, Self
 
+from bot import errors
 from bot.contracts.identity import ChatKey
 
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
@@ -15,6 +18,8 @@ the notice of a failure and tries its turn again, `renew` below an answer whose 
 """
 CHOICES: tuple[Choice, ...] = ("once", "chat", "always", "deny")
 """The answers about a call that operators may give."""
+SECONDS = 30 * 60.0
+"""A call waits so long for a decision, over restarts too."""
 ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
 
 
@@ -44,6 +49,11 @@ class Approval:
     admits: bool = False
     task: str = ""
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What names the call: it is asked about once."""
+        return (self.request_id, self.call_id, self.fingerprint)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -55,16 +65,62 @@ class Verdict:
     by: str = ""
     scope: Scope = "once"
 
+    @property
+    def lasts(self) -> bool:
+        """True if it approves later calls too."""
+        return self.ended == "approved" and self.scope != "once"
+
+    def covers(self, chat_key: ChatKey, *, asked_in: ChatKey) -> bool:
+        """True if it approves the same call in this chat; it was given in that chat."""
+        return self.lasts and (self.scope == "always" or asked_in == chat_key)
+
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRecord:
-    """A question as it is on file: `asked_at` and `decided_at` in epoch seconds, no verdict while it waits."""
+    """A question as it is on file. `settle` is its transition, and returns it as it is afterwards:
+
+        waiting ──settle──► approved, denied            somebody decided, or a rule that was made meanwhile
+                         ├► expired                     nobody did in time, or it gave way to others
+                         └► stopped, steered, nobody    what asked no longer waits
+
+    The first verdict counts: a record that has one never gets another; that raises `errors.IllegalTransition`. A verdict of
+    a wait that never took place (`unattended`) ends none. Times are epoch seconds; there is no verdict while it waits.
+    """
 
     id: str
     asked: Approval
     asked_at: float
     verdict: Verdict | None = None
     decided_at: float | None = None
+
+    @property
+    def open(self) -> bool:
+        """True until it has a verdict."""
+        return self.verdict is None
+
+    @property
+    def expires_at(self) -> float:
+        """The time until which it may be decided; whoever wants to be let in waits for as long as it takes."""
+        return math.inf if self.asked.admits else self.asked_at + SECONDS
+
+    def settle(self, verdict: Verdict, at: float) -> Self:
+        """It ends so."""
+        if self.verdict is not None or verdict.ended == "unattended":
+            before = "waiting" if self.verdict is None else self.verdict.ended
+            raise errors.IllegalTransition(f"an approval that is {before} cannot become {verdict.ended}")
+        return replace(self, verdict=verdict, decided_at=at)
+
+
+def lasting(records: Iterable[ApprovalRecord], chat_key: ChatKey) -> Verdict | None:
+    """The verdict that approves a call in a chat for longer, of those about the same call, oldest first: the newest one that
+    holds everywhere, else the newest of this chat.
+    """
+    covering = [
+        one.verdict
+        for one in records
+        if one.verdict is not None and one.verdict.covers(chat_key, asked_in=one.asked.chat_key)
+    ]
+    return max(reversed(covering), key=lambda verdict: verdict.scope == "always", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +152,7 @@ class ApprovalBook(Protocol):
         ...
 
     async def settle(self, name: str, verdict: Verdict) -> bool:
-        """The first verdict counts: False where there is one, or no such question."""
+        """Write how a question ended (`ApprovalRecord.settle`): False where it has ended before, or is not there."""
         ...
 
     async def approval(self, name: str) -> ApprovalRecord | None: ...

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from bot import errors
 from bot.contracts.approvals import (
     CHOICES,
+    SECONDS,
     Approval,
     ApprovalBook,
     ApprovalRecord,
@@ -39,8 +40,6 @@ from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, DEFAULT, say, speaking
 from bot.words import language as language_now
 
-SECONDS = 30 * 60.0
-"""A call waits so long for a decision, over restarts too."""
 ASK_AGAIN = 15.0
 """Seconds until a question is asked again that may not have arrived."""
 REACHED_SECONDS = 3.0
@@ -141,7 +140,7 @@ class ApprovalService:
 
     async def _wait(self, waiting: _Waiting) -> Verdict:
         record = waiting.record
-        left = record.asked_at + SECONDS - self._clock.now()
+        left = record.expires_at - self._clock.now()
         asking = asyncio.create_task(self._show(waiting))
         patience = asyncio.create_task(self._clock.sleep(max(0.0, min(left, SECONDS))))
         ends: list[asyncio.Future[Any]] = [waiting.answer, patience]
@@ -266,9 +265,9 @@ class ApprovalService:
 
     async def open_in(self, chat_key: ChatKey, person: str) -> list[OpenQuestion]:
         """The open questions of a chat, as a person (`channel:id`) sees them who opens it now. Raises `errors.StorageError`."""
-        oldest, found = self._clock.now() - SECONDS, []
+        now, found = self._clock.now(), []
         for record in await self._book.open_approvals():
-            if record.asked.chat_key != chat_key or record.asked_at <= oldest or record.asked.admits:
+            if record.asked.chat_key != chat_key or record.expires_at <= now or record.asked.admits:
                 continue
             for row in await self._journal.deliveries(record.id):
                 if row.chat_key == chat_key and row.kind == "notice":
@@ -375,9 +374,9 @@ class ApprovalService:
 
     async def _named(self, inbound: Inbound, name: str) -> ApprovalRecord | str:
         """The approval that is meant: by name, or the only one of this chat, or of its threads; else what to say."""
-        oldest = self._clock.now() - SECONDS
+        now = self._clock.now()
         waiting = await self._book.open_approvals()
-        records = [one for one in waiting if one.asked_at > oldest or one.asked.admits]
+        records = [one for one in waiting if one.expires_at > now]
         wanted = name.upper()
         if wanted:
             found = [

@@ -7,12 +7,12 @@ import contextlib
 from dataclasses import dataclass, replace
 
 from bot import errors
+from bot.contracts.approvals import SECONDS
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Address
 from bot.contracts.questions import Answer, Question
-from bot.gateway.approvals import SECONDS
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
 from bot.gateway.scheduler import TurnSuspension

@@ -7,25 +7,26 @@ from dataclasses import fields
 from typing import Any
 
 from bot import errors, text
-from bot.contracts.approvals import Approval, ApprovalRecord, Ended, Scope, Verdict
+from bot.contracts.approvals import Approval, ApprovalRecord, Ended, Scope, Verdict, lasting
 from bot.contracts.identity import ChatKey
 from bot.journal.connection import Connection
-from bot.journal.table import JournalTable, dumps, held, loads
+from bot.journal.table import JournalTable, Moves, dumps, held, loads
 
 _ASK = """INSERT INTO approvals (id, request_id, call_id, chat_key, fingerprint, asked, asked_at)
     VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (request_id, call_id, fingerprint) DO NOTHING"""
 _FIELDS = "SELECT id, asked, asked_at, ended, decided_by, scope, decided_at FROM approvals"
 _THIS = f"{_FIELDS} WHERE request_id = ? AND call_id = ? AND fingerprint = ?"
-_SETTLE = (
-    "UPDATE approvals SET ended = ?, decided_by = ?, scope = ?, decided_at = ? WHERE id = ? AND ended IS NULL"
-)
+_ONE = f"{_FIELDS} WHERE id = ?"
+_MOVE = "UPDATE approvals SET ended = ?, decided_by = ?, scope = ?, decided_at = ? WHERE id = ?"
 # By `rowid` alone SQLite would look through the whole table in that order.
 _OPEN = f"{_FIELDS} WHERE ended IS NULL ORDER BY +rowid"
 _DECIDED = f"{_FIELDS} WHERE asked_at >= ? AND decided_at >= ? ORDER BY +rowid"
 _LONGEST = 7 * 86_400.0
 """Seconds for which a question may wait: the table has an index of when it was asked, and what is older is swept."""
-_LASTING = """SELECT decided_by, scope FROM approvals WHERE fingerprint = ? AND ended = 'approved'
-    AND (scope = 'always' OR (scope = 'chat' AND chat_key = ?)) ORDER BY scope, rowid DESC LIMIT 1"""
+# Of one call there may be thousands that were allowed once.
+_LASTING = (
+    f"{_FIELDS} WHERE fingerprint = ? AND ended = 'approved' AND scope IN ('chat', 'always') ORDER BY +rowid"
+)
 
 _NAMES = tuple(field.name for field in fields(Approval))
 _Row = tuple[str, str, float, Ended | None, str | None, Scope | None, float | None]
@@ -43,7 +44,7 @@ class SqlApprovals(JournalTable):
             asked.fingerprint,
             dumps({name: getattr(asked, name) for name in _NAMES} | {"chat_key": str(asked.chat_key)}),
         )
-        key, now = (asked.request_id, asked.call_id, asked.fingerprint), self._clock.now()
+        key, now = asked.key, self._clock.now()
 
         def work(db: Connection) -> _Row:
             db.execute(_ASK, (*map(text.clean, values), now))
@@ -53,11 +54,12 @@ class SqlApprovals(JournalTable):
         return _given(self._base.run(work))
 
     def settle(self, name: str, verdict: Verdict) -> Coroutine[Any, Any, bool]:
-        values = (verdict.ended, verdict.by, verdict.scope, self._clock.now(), name)
-        return held(self._change(_SETTLE, values))
+        now = self._clock.now()
+        moves = _ApprovalMoves({name: lambda record: record.settle(verdict, now)}, now)
+        return held(self._writer.run(lambda db: not moves.make(db)))
 
     async def approval(self, name: str) -> ApprovalRecord | None:
-        row = await self._row(f"{_FIELDS} WHERE id = ?", (name,))
+        row = await self._row(_ONE, (name,))
         return _record(row) if row is not None else None
 
     async def open_approvals(self) -> list[ApprovalRecord]:
@@ -67,8 +69,20 @@ class SqlApprovals(JournalTable):
         return _records(await self._rows(_DECIDED, (at - _LONGEST, at)))
 
     async def lasting(self, fingerprint: str, chat_key: ChatKey) -> Verdict | None:
-        row = await self._row(_LASTING, (fingerprint, str(chat_key)))
-        return Verdict("approved", row[0], row[1]) if row is not None else None
+        return lasting(_records(await self._rows(_LASTING, (fingerprint,))), chat_key)
+
+
+class _ApprovalMoves(Moves[ApprovalRecord]):
+    """Transitions of approvals."""
+
+    def _read(self, db: Connection, name: str) -> ApprovalRecord | None:
+        row = db.execute(_ONE, (name,)).fetchone()
+        return None if row is None else _record(row)
+
+    def _write(self, db: Connection, name: str, _: ApprovalRecord, after: ApprovalRecord) -> None:
+        end = after.verdict
+        told = (None, None, None) if end is None else (end.ended, text.clean(end.by), end.scope)
+        db.execute(_MOVE, (*told, after.decided_at, name))
 
 
 def _records(rows: Iterable[_Row]) -> list[ApprovalRecord]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar, get_args
 
 from bot import errors, text
-from bot.contracts.approvals import Approval, ApprovalRecord, Verdict
+from bot.contracts.approvals import Approval, ApprovalRecord, Verdict, lasting
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey, UserRef
@@ -534,25 +534,29 @@ class MemoryJournal:
 
     @at_once
     def ask(self, name: str, asked: Approval) -> ApprovalRecord:
-        key = (asked.request_id, asked.call_id, asked.fingerprint)
         for row in self._approvals.values():
-            if (row.asked.request_id, row.asked.call_id, row.asked.fingerprint) == key:
+            if row.asked.key == asked.key:
                 return row
+        if name in self._approvals:
+            raise errors.StorageError(f"another approval is called {name}")
         return self._approvals.setdefault(name, ApprovalRecord(name, asked, self._clock.now()))
 
     @at_once
     def settle(self, name: str, verdict: Verdict) -> bool:
         row = self._approvals.get(name)
-        if row is None or row.verdict is not None:
+        if row is None:
             return False
-        self._approvals[name] = dataclasses.replace(row, verdict=verdict, decided_at=self._clock.now())
+        try:
+            self._approvals[name] = row.settle(verdict, self._clock.now())
+        except errors.IllegalTransition:
+            return False
         return True
 
     async def approval(self, name: str) -> ApprovalRecord | None:
         return self._approvals.get(name)
 
     async def open_approvals(self) -> list[ApprovalRecord]:
-        return [row for row in self._approvals.values() if row.verdict is None]
+        return [row for row in self._approvals.values() if row.open]
 
     async def decided_since(self, at: float) -> list[ApprovalRecord]:
         return [
@@ -560,16 +564,9 @@ class MemoryJournal:
         ]
 
     async def lasting(self, fingerprint: str, chat_key: ChatKey) -> Verdict | None:
-        found = None
-        for row in self._approvals.values():
-            verdict = row.verdict
-            if row.asked.fingerprint != fingerprint or verdict is None or verdict.ended != "approved":
-                continue
-            if verdict.scope == "always":
-                return verdict
-            if verdict.scope == "chat" and row.asked.chat_key == chat_key:
-                found = verdict
-        return found
+        return lasting(
+            (row for row in self._approvals.values() if row.asked.fingerprint == fingerprint), chat_key
+        )
 
     @at_once
     def sweep(self, before: float, *, failed: float | None = None) -> int:
@@ -597,7 +594,7 @@ class MemoryJournal:
         )
 
     def _is_over(self, row: ApprovalRecord) -> bool:
-        lasts = row.verdict is not None and row.verdict.ended == "approved" and row.verdict.scope != "once"
+        lasts = row.verdict is not None and row.verdict.lasts
         return not lasts and row.asked.request_id not in self._inbox
 
     def _is_open(self, request_id: str) -> bool:

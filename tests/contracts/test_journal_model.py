@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bot import errors
+from bot.contracts.approvals import Ended, Scope, Verdict
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import LISTENING, Inbound, Listening
 from bot.contracts.journal import FinalState, InboxEnd, Job, Journal, StepRecord, TurnEnd
@@ -21,6 +22,7 @@ from bot.journal import SqliteJournal
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.memory_journal import MemoryJournal
+from tests.contracts.journal_approvals import approval
 from tests.contracts.journal_rig import inbound, outbound
 from tests.shares import examples
 
@@ -33,6 +35,9 @@ STATES: Any = st.sampled_from(["ready", "sending", "sent", "unknown", "failed", 
 
 ENDS = st.builds(
     InboxEnd, st.sampled_from(get_args(FinalState)), st.none() | WORDS, merged_into=st.none() | NAMES
+)
+VERDICTS = st.builds(
+    Verdict, st.sampled_from(get_args(Ended)), st.sampled_from(["", "5"]), st.sampled_from(get_args(Scope))
 )
 
 Call = Callable[[Journal], Awaitable[Any]]
@@ -129,6 +134,14 @@ class JournalAgainstMemory(RuleBasedStateMachine):
             )
         )
 
+    @rule(name=NAMES, call=NAMES, fingerprint=NAMES, chat=CHATS)
+    def ask_people(self, name: str, call: str, fingerprint: str, chat: ChatKey) -> None:
+        self.both(lambda journal: journal.ask(name, approval(call, fingerprint, chat)))
+
+    @rule(name=NAMES, verdicts=st.lists(VERDICTS, min_size=1, max_size=2))
+    def settle(self, name: str, verdicts: list[Verdict]) -> None:
+        self.both(*(_asking("settle", name, verdict) for verdict in verdicts))
+
     @rule(name=NAMES, words=WORDS, gone=st.booleans())
     def target(self, name: str, words: str, gone: bool) -> None:
         if gone:
@@ -197,6 +210,10 @@ class JournalAgainstMemory(RuleBasedStateMachine):
                 )
             ),
             lambda journal: journal.newest(),
+            _asking("open_approvals"),
+            _asking("decided_since", self.clock.now() - 60),
+            *(_asking("approval", name) for name in ("a", "乙", "ג")),
+            *(_asking("lasting", name, chat) for name in ("a", "乙", "ג") for chat in NEAR),
             *(_asking(call, name) for call in ("inbound", "turn", "steps", "deliveries") for name in names),
             *(_asking("about", "telegram:chat:5", name) for name in ("m1", "m2")),
             *(_asking("delivered_as", "telegram:chat:5", name) for name in (None, "a", "乙")),

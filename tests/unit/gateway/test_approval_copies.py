@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.contracts import approvals
 from bot.contracts.approvals import CHOICES, QuestionButtons
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway import approvals
 from bot.gateway.outbox import worker
 from tests.unit.gateway.conftest import killed
 from tests.unit.gateway.desk import GROUP, MEMBER, OPERATOR, Desk
@@ -286,7 +286,7 @@ async def test_where_no_operator_has_it_in_view_elsewhere_the_group_has_the_butt
 async def test_an_operator_who_is_slow_to_reach_keeps_the_group_waiting_for_moments_only(
     desk: Copies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(approvals, "REACHED_SECONDS", 0.01)
+    monkeypatch.setattr("bot.gateway.approvals.REACHED_SECONDS", 0.01)
     send, free = desk.tele.send, asyncio.Event()
 
     async def slow(message: Outbound) -> Sent:

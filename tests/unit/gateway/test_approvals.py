@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.contracts import approvals
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.approvals import CHOICES, Approval, Verdict
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
-from bot.gateway import approvals
 from bot.lifecycle import active_chats
 from bot.words import say
 from tests.unit.gateway.desk import GROUP, MEMBER, OPERATOR, STRANGER, Desk

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bot.contracts import approvals
 from bot.contracts.approvals import Verdict
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway import approvals
 from bot.words import say
 from tests.unit.gateway.conftest import killed, never
 from tests.unit.gateway.desk import GROUP, MEMBER, Desk

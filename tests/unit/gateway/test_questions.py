@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.approvals import SECONDS
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Origin, Quoted
 from bot.contracts.questions import Answer, Question
-from bot.gateway.approvals import SECONDS
 from tests.unit.gateway.desk import GROUP, MEMBER, Desk
 from tests.unit.gateway.outgoing import until
 

@@ -1,4 +1,4 @@
-"""The states of an inbound and of a turn: each transition, and that no other one is possible."""
+"""The states of an inbound, a turn and an approval: each transition, and that no other one is possible."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import get_args
 import pytest
 
 from bot import errors
+from bot.contracts.approvals import SECONDS, ApprovalRecord, Ended, Verdict, lasting
+from bot.contracts.identity import ChatKey
 from bot.contracts.journal import (
     FinalState,
     InboxEnd,
@@ -18,6 +20,7 @@ from bot.contracts.journal import (
     TurnState,
     TurnStatus,
 )
+from tests.contracts.journal_approvals import HERE, approval
 
 Transition = Callable[[InboxStatus], InboxStatus]
 OPEN: tuple[InboxState, ...] = ("queued", "in_turn")
@@ -92,3 +95,54 @@ def test_a_turn_goes_where_its_state_lets_it_and_nowhere_else(name: str, state: 
     else:
         with pytest.raises(errors.IllegalTransition, match=f"that is {state} cannot become"):
             transition(status)
+
+
+WAITING = ApprovalRecord("A1", approval(), 5.0)
+ENDINGS = tuple(ended for ended in get_args(Ended) if ended != "unattended")
+
+
+@pytest.mark.parametrize("ended", ENDINGS)
+def test_an_approval_that_waits_ends_once(ended: Ended) -> None:
+    settled = WAITING.settle(Verdict(ended, "slack:U7"), 7.0)
+    assert settled == ApprovalRecord("A1", approval(), 5.0, Verdict(ended, "slack:U7"), 7.0)
+    assert (WAITING.open, settled.open) == (True, False)
+    for again in get_args(Ended):
+        with pytest.raises(errors.IllegalTransition, match=f"that is {ended} cannot become {again}"):
+            settled.settle(Verdict(again), 8.0)
+
+
+def test_a_wait_that_never_took_place_ends_no_approval() -> None:
+    with pytest.raises(errors.IllegalTransition, match="that is waiting cannot become unattended"):
+        WAITING.settle(Verdict("unattended"), 7.0)
+
+
+def test_an_approval_waits_for_half_an_hour_and_one_that_lets_somebody_in_for_as_long_as_it_takes() -> None:
+    assert WAITING.expires_at == 5.0 + SECONDS
+    assert replace(WAITING, asked=replace(approval(), admits=True)).expires_at == float("inf")
+
+
+ELSEWHERE = ChatKey.parse("slack:chat:C2")
+ONCE, CHAT, ALWAYS = (Verdict("approved", "slack:U7", scope) for scope in ("once", "chat", "always"))
+NEWER = Verdict("approved", "slack:U8", "chat")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "here", "elsewhere"),
+    [
+        ([], None, None),
+        ([ONCE, Verdict("denied", scope="always"), Verdict("expired")], None, None),
+        ([CHAT], CHAT, None),
+        ([CHAT, NEWER], NEWER, None),
+        ([ALWAYS, CHAT, ONCE], ALWAYS, ALWAYS),
+        (
+            [ALWAYS, replace(ALWAYS, by="slack:U8")],
+            replace(ALWAYS, by="slack:U8"),
+            replace(ALWAYS, by="slack:U8"),
+        ),
+    ],
+)
+def test_an_approval_covers_the_chat_that_it_was_given_for_or_all_of_them(
+    verdicts: list[Verdict], here: Verdict | None, elsewhere: Verdict | None
+) -> None:
+    records = [WAITING, *(WAITING.settle(verdict, 7.0) for verdict in verdicts)]
+    assert (lasting(records, HERE), lasting(records, ELSEWHERE)) == (here, elsewhere)
