@@ -171,7 +171,7 @@ def assemble(
             archive=services.archive,
             recall=services.archive,
             delivery=delivery,
-            languages=shared.languages,
+            locales=shared.locales,
             reports=reports,
             clock=clock,
             log=log,

@@ -60,7 +60,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from bot.words import DEFAULT, say, speaking
+from bot.words import DEFAULT, say, speaking, times
 
 DeliveryCode = Literal[
     "failed",
@@ -450,6 +450,15 @@ class BudgetSpent(ModelError):
     """The budget of a chat or person for a day is spent, and no operator has allowed more."""
 
     sentence = "budget_spent"
+
+    def __init__(self, message: str, until: float) -> None:
+        """`until` is when the next day's budget begins (epoch seconds)."""
+        super().__init__(message)
+        self.until = until
+
+    @property
+    def person(self) -> str:
+        return f"{super().person} {say('time.again', time=times.date(self.until))}"
 
 
 class StreamBroken(ModelError):

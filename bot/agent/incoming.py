@@ -16,6 +16,7 @@ from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.base import Message
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.provenance import ORIGIN, WORKSPACES
+from bot.words import zone
 
 
 async def user_message(
@@ -50,6 +51,7 @@ async def user_message(
             wrong=wrong,
             files=files,
             news=news,
+            zone=zone(),
         ),
         deps,
     )

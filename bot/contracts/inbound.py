@@ -162,7 +162,8 @@ class Inbound(Frozen):
     `items` are the words of the messages that make up an album, by their ids, in the order of the attachments; an
     edit of one of them names in `changes` the key that it was taken in under.
     `renews` is the id of the answer in whose place the answer to this comes; the words are those of a message that was edited.
-    `language` is the tag of the language of the person's app (`zh-hans`, `en-US`), where the platform tells.
+    `language` is the tag of the language of the person's app (`zh-hans`, `en-US`), and `zone` the name of its time zone, where
+    the platform tells.
     `due` is set where a job of this person is due; `text` is then what they had planned.
     `request_id` (ULID) is given by the intake.
     """
@@ -183,6 +184,7 @@ class Inbound(Frozen):
     message_id: str | None = None
     user_name: str | None = None
     language: str | None = None
+    zone: str | None = None
     from_bot: bool = False
     attachments: tuple[Attachment, ...] = ()
     quoted: tuple[Quoted, ...] = ()

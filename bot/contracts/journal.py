@@ -416,15 +416,19 @@ class Outbox(OutboxWrites, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SpokenLanguage:
-    """The language in which a person is spoken to: that of their app when they last wrote, or the one they have `chosen`."""
+class Locale:
+    """The language (`bot.words`) and the time zone (of the tz database) in which a person is spoken to: those of their app when
+    they last wrote, or those they have chosen. None is not known.
+    """
 
-    code: str
-    chosen: bool = False
+    language: str | None = None
+    language_chosen: bool = False
+    zone: str | None = None
+    zone_chosen: bool = False
 
 
 class Schedule(Protocol):
-    """Jobs by id, and what is known of people: time zones and languages."""
+    """Jobs by id, and the locales of people."""
 
     async def put_job(self, job: Job) -> None: ...
     async def remove_job(self, job_id: str) -> bool: ...
@@ -432,16 +436,11 @@ class Schedule(Protocol):
         """In the order in which they were first put."""
         ...
 
-    async def put_zone(self, person: UserRef, zone: str) -> None:
-        """Remember the time zone that a person has named last."""
+    async def put_locale(self, person: UserRef, locale: Locale) -> None:
+        """Remember in which language and time zone a person is spoken to."""
         ...
 
-    async def zones(self) -> dict[UserRef, str]: ...
-    async def speak(self, person: UserRef, spoken: SpokenLanguage) -> None:
-        """Remember the language in which a person is spoken to."""
-        ...
-
-    async def languages(self) -> dict[UserRef, SpokenLanguage]: ...
+    async def locales(self) -> dict[UserRef, Locale]: ...
 
 
 class Leases(Protocol):

@@ -170,6 +170,8 @@ class OutboxRow:
     """The language in which it is said (`bot.words`)."""
     file: StoredFile | None = None
     """The file that this message is; it has no text then."""
+    zone: str | None = None
+    """The time zone in which it tells times; None of what earlier versions said."""
 
     @property
     def shown(self) -> str:

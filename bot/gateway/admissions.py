@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Protocol
 
 from bot import errors
@@ -17,10 +16,10 @@ from bot.contracts.journal import Journal
 from bot.contracts.outbound import ABOUT, ONLY_TO, Address
 from bot.gateway.access import Access, Memberships
 from bot.gateway.delivery import Delivery
-from bot.gateway.languages import Languages
+from bot.gateway.locales import Locales
 from bot.gateway.operator_chats import OperatorChats, QuestionCopies
 from bot.tools.permissions.display import named
-from bot.words import say, speaking
+from bot.words import say, speaking, times
 
 EVERY = 24 * 3600.0
 """Seconds in which a stranger asks at most once, and in which operators get `MOST` requests at most."""
@@ -69,6 +68,7 @@ def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
         message_id=inbound.message_id,
         user_name=inbound.user_name,
         language=inbound.language,
+        zone=inbound.zone,
         request_id=request_id,
     )
 
@@ -86,7 +86,7 @@ class AdmissionService:
         places: Memberships,
         chats: OperatorChats,
         copies: QuestionCopies,
-        languages: Languages,
+        locales: Locales,
         manifests: Mapping[str, Manifest],
         clock: Clock,
         log: Log,
@@ -98,7 +98,7 @@ class AdmissionService:
         self._places = places
         self._chats = chats
         self._copies = copies
-        self._languages = languages
+        self._locales = locales
         self._manifests = manifests
         self._clock = clock
         self._log = log
@@ -135,7 +135,7 @@ class AdmissionService:
         chats = list(self._chats.people(inbound.request_id)) if await self._room(inbound) else []
         for operator, to in chats:
             buttons = QuestionButtons(inbound.request_id, ABOUT_A_PERSON)
-            with speaking(self._languages.known(operator)):
+            with speaking(*self._locales.known(operator)):
                 words = _question(
                     inbound, self._places.place(inbound), self._manifests[to.channel].command_prefix
                 )
@@ -195,7 +195,7 @@ class AdmissionService:
         if asked is None:
             return
         to = Address.of(asked.inbound)
-        with speaking(self._languages.of(asked.inbound)):
+        with speaking(*self._locales.of(asked.inbound)):
             if verdict.ended == "approved":
                 target = {name: value for name, value in to.target.items() if name not in {ONLY_TO, ABOUT}}
                 await self._delivery.owe(replace(to, target=target), say("strangers.admitted"), "admitted")
@@ -261,7 +261,7 @@ def told(record: ApprovalRecord, verdict: Verdict) -> str:
 
 def ended(verdict: Verdict, at: float) -> str:
     """The decision, in the line below the request."""
-    when = datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
+    when = times.hour(at)
     by = say("strangers.by", who=verdict.by) if verdict.by else ""
     if verdict.ended == "approved":
         return say("strangers.let_in", by=by, time=when)

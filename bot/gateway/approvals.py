@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from bot import errors
@@ -33,12 +32,13 @@ from bot.gateway.access import Memberships
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
-from bot.gateway.languages import Languages
+from bot.gateway.locales import Locales, Spoken
 from bot.gateway.operator_chats import OperatorChats, QuestionCopies
 from bot.gateway.scheduler import TurnSuspension
 from bot.tools.permissions.display import named
-from bot.words import CATALOGUES, DEFAULT, say, speaking
+from bot.words import CATALOGUES, DEFAULT, say, speaking, times
 from bot.words import language as language_now
+from bot.words import zone as zone_now
 
 ASK_AGAIN = 15.0
 """Seconds until a question is asked again that may not have arrived."""
@@ -77,7 +77,7 @@ class ApprovalService:
         chats: OperatorChats,
         places: Memberships,
         copies: QuestionCopies,
-        languages: Languages,
+        locales: Locales,
         admissions: AdmissionService,
         manifests: Mapping[str, Manifest],
         clock: Clock,
@@ -92,7 +92,7 @@ class ApprovalService:
         self._chats = chats
         self._places = places
         self._copies = copies
-        self._languages = languages
+        self._locales = locales
         self._admissions = admissions
         self._manifests = manifests
         self._clock = clock
@@ -178,16 +178,18 @@ class ApprovalService:
             self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
         own = self._elsewhere(first, name, own=waiting.record.asked.own)
         places = [
-            (language, to) for language, to in ((language_now(), here), *own) if to.chat_key not in done
+            (spoken, to)
+            for spoken, to in ((Spoken(language_now(), zone_now()), here), *own)
+            if to.chat_key not in done
         ]
         if places:
             self._log.write("approval", "people are asked", approval=name, tool=waiting.record.asked.tool)
         choices = self._choices(waiting.record.asked, f"{first.channel}:{first.user_id}")
         async with asyncio.TaskGroup() as group:
             asked = dict[ChatKey, asyncio.Task[bool]]()
-            for language, to in places:
+            for spoken, to in places:
                 if to is not here:
-                    with speaking(language):
+                    with speaking(*spoken):
                         # Operators need not be where it was asked.
                         where = say("approval.asked_in", place=self._places.place(first))
                         words = f"{_question(waiting.record, first)}\n\n{where}"
@@ -281,17 +283,17 @@ class ApprovalService:
         asked = await self._journal.inbound(record.asked.request_id)
         if asked is None or row.buttons is None or row.buttons.choices:
             return row.text
-        with speaking(row.language):
+        with speaking(row.language, row.zone):
             return _question(record, asked.inbound)
 
-    def _elsewhere(self, first: Inbound, name: str, *, own: bool) -> Iterator[tuple[str, Address]]:
-        """The direct chats of the operators, each with their language, who need not be where it was asked; none where an operator asked, or where it
+    def _elsewhere(self, first: Inbound, name: str, *, own: bool) -> Iterator[tuple[Spoken, Address]]:
+        """The direct chats of the operators, each with how they are spoken to, who need not be where it was asked; none where an operator asked, or where it
         concerns nobody but who asked.
         """
         if f"{first.channel}:{first.user_id}" in self._operators or own:
             return
         for operator, to in self._chats.people(name):
-            yield self._languages.known(operator), to
+            yield self._locales.known(operator), to
 
     def waits(self, chat_key: ChatKey) -> bool:
         """True where the turn of a chat waits for a decision."""
@@ -431,7 +433,7 @@ def _told(verdict: Verdict) -> str:
 
 def _ended(verdict: Verdict, now: float) -> str:
     """The decision, in the line below the question."""
-    at = datetime.fromtimestamp(now, UTC).strftime("%H:%M UTC")
+    at = times.hour(now)
     if verdict.ended in {"approved", "denied"}:
         how = verdict.scope if verdict.ended == "approved" else verdict.ended
         return say(f"approval.ended_{how}", by=verdict.by, time=at)

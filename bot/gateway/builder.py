@@ -32,8 +32,8 @@ from bot.gateway.intake import GatewayIntake
 from bot.gateway.jobs.due import DueJobs, JobLimits
 from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobStore
-from bot.gateway.languages import Languages
 from bot.gateway.live.message import NONE, LiveDeps, Previewing, Previews, Progress
+from bot.gateway.locales import Locales
 from bot.gateway.operations import OperatorAlerts
 from bot.gateway.operator_chats import OperatorChats, QuestionCopies
 from bot.gateway.outbox.files import OutgoingFiles
@@ -110,7 +110,7 @@ class AgentServices:
     """The part of the gateway that the agent and its tools use, and the rest is built on."""
 
     tasks: BackgroundTasks
-    languages: Languages
+    locales: Locales
     backlog: Backlog
     scheduler: Scheduler
     memberships: Memberships
@@ -199,7 +199,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
     mode = MODES[settings.mode]
 
     tasks = BackgroundTasks(log)
-    languages = Languages(journal, tasks, log)
+    locales = Locales(journal, tasks, log, zone=settings.timezone)
     backlog = Backlog(settings.most_waiting)
     scheduler = Scheduler(
         limit=settings.max_concurrent,
@@ -249,7 +249,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         places=memberships,
         chats=chats,
         copies=copies,
-        languages=languages,
+        locales=locales,
         manifests=manifests,
         clock=clock,
         log=log,
@@ -262,7 +262,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         chats=chats,
         places=memberships,
         copies=copies,
-        languages=languages,
+        locales=locales,
         admissions=admissions,
         manifests=manifests,
         clock=clock,
@@ -276,6 +276,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         access=access,
         channels=channels,
         limits=settings.jobs,
+        locales=locales,
         timezone=settings.timezone,
         redact=deps.redact,
         clock=clock,
@@ -284,7 +285,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
     )
     return AgentServices(
         tasks,
-        languages,
+        locales,
         backlog,
         scheduler,
         memberships,
@@ -365,7 +366,7 @@ def build_gateway(
         questions=services.questions,
         reading=reading,
         backlog=backlog,
-        languages=services.languages,
+        locales=services.locales,
         tasks=tasks,
         log=log,
     )
@@ -406,13 +407,14 @@ def build_gateway(
         stops=stops,
         approvals=approvals,
         receipts=receipts,
-        branches=Branches(agent, receipts, manifests),
+        branches=Branches(agent, receipts, manifests, clock),
         removals=removals,
         retries=retries,
         ratings=Ratings(journal, log),
         jobs=jobs,
         servers=servers,
-        languages=services.languages,
+        locales=services.locales,
+        clock=clock,
     )
     bypass = Bypass(commands, effects, in_flight, tasks)
 
@@ -452,7 +454,7 @@ def build_gateway(
         journal=journal,
         channels=channels,
         delivery=delivery,
-        languages=services.languages,
+        locales=services.locales,
         limits=settings.jobs,
         clock=clock,
         ids=ids,
@@ -471,7 +473,7 @@ def build_gateway(
     )
     reader = BacklogReader(
         backlog=backlog,
-        languages=services.languages,
+        locales=services.locales,
         journal=journal,
         recovery=recovery,
         scheduler=scheduler,

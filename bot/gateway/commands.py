@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from typing import Literal, Protocol
 
 from bot import errors, text
@@ -13,6 +12,7 @@ from bot.access_list import PendingUser
 from bot.contracts.agent import Agent, ChatStats, ModelInfo, SessionChange, SessionInfo
 from bot.contracts.approvals import Verdict
 from bot.contracts.channel import Channel, Introduces, Manifest
+from bot.contracts.environment import Clock
 from bot.contracts.inbound import LISTENING, Inbound
 from bot.contracts.operators import OperatorNotices
 from bot.gateway.access import Access
@@ -21,7 +21,7 @@ from bot.gateway.approvals import ApprovalService
 from bot.gateway.conversation import HANDLED
 from bot.gateway.effects import Ending
 from bot.gateway.jobs.service import JobService
-from bot.gateway.languages import Languages
+from bot.gateway.locales import Locales, near_zones, zone_named
 from bot.gateway.participation import Participation
 from bot.gateway.ratings import Ratings
 from bot.gateway.receipt import Receipts
@@ -30,7 +30,7 @@ from bot.gateway.retries import Retries
 from bot.gateway.scheduler import Scheduler
 from bot.gateway.stops import Stops
 from bot.tools.permissions.display import named
-from bot.words import CATALOGUES, language_of, names, say, speaking
+from bot.words import CATALOGUES, language_of, names, say, speaking, times, zone
 
 _MOST_BACK = 6
 """Digits of the number of turns; what is longer is an id."""
@@ -39,10 +39,13 @@ _MOST_BACK = 6
 class Branches:
     """Goes back to sessions and forks them; receipts tell which turn a person means by an id or a reply."""
 
-    def __init__(self, agent: Agent, receipts: Receipts, manifests: Mapping[str, Manifest]) -> None:
+    def __init__(
+        self, agent: Agent, receipts: Receipts, manifests: Mapping[str, Manifest], clock: Clock
+    ) -> None:
         self._agent = agent
         self._receipts = receipts
         self._manifests = manifests
+        self._clock = clock
 
     async def resume(self, inbound: Inbound) -> str:
         """Go on with an earlier session, or show which there are; for a person. Raises `errors.StorageError`."""
@@ -84,7 +87,8 @@ class Branches:
         found = await self._agent.sessions(inbound.chat_key)
         if not found:
             return say("sessions.none")
-        lines = [_session_line(one) for one in found]
+        now = self._clock.now()
+        lines = [_session_line(one, now) for one in found]
         return "\n".join(
             [
                 say("sessions.list"),
@@ -103,12 +107,11 @@ def _way_back(change: SessionChange, prefix: str) -> list[str]:
     return [say("sessions.return", id=change.left_id, prefix=prefix)] if change.left_id else []
 
 
-def _session_line(one: SessionInfo) -> str:
-    moment = datetime.fromtimestamp(one.last_ts / 1000, UTC)
+def _session_line(one: SessionInfo, now: float) -> str:
     return say(
         "sessions.line",
         id=one.id,
-        time=f"{moment:%Y-%m-%d %H:%M}",
+        time=times.recent(one.last_ts / 1000, now),
         count=one.messages,
         here=say("sessions.current") if one.current else "",
         words=say("sessions.words", words=one.words) if one.words else "",
@@ -133,6 +136,7 @@ BESIDE = frozenset(
         "stats",
         "status",
         "stop",
+        "timezone",
         "usage",
         "whoami",
     }
@@ -147,12 +151,14 @@ OF_CONVERSATION = frozenset(
 ALIASES = {"usage": "stats"}
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 DEFAULT = "default"
+MOST_ZONE = 60
+"""Characters of the name of a zone that is looked for."""
 MOST_WAITING = 20
 """People that `/allow` alone shows."""
 HELP = names("help")
 """The commands that `/help` lists, with a sentence each in the catalogues."""
 AUTO = "auto"
-"""The word after `/language` for that of the person's app."""
+"""The word after `/language` and `/timezone` for that of the person's app."""
 
 
 class Servers(Protocol):
@@ -196,11 +202,13 @@ class Commands:
         ratings: Ratings,
         jobs: JobService,
         servers: Servers,
-        languages: Languages,
+        locales: Locales,
+        clock: Clock,
     ) -> None:
         self._ratings = ratings
         self._servers = servers
-        self._languages = languages
+        self._locales = locales
+        self._clock = clock
         self._stops = stops
         self._name = name
         self._agent = agent
@@ -235,6 +243,7 @@ class Commands:
             "stats": self._stats,
             "status": self._status,
             "stop": stops.stop,
+            "timezone": self._timezone,
             "undo": self._undo,
             "whoami": self._whoami,
         }
@@ -298,8 +307,32 @@ class Commands:
         code = None if asked.casefold() == AUTO else language_of(asked)
         if code is None and asked.casefold() != AUTO:
             return say("language.unknown", asked=text.preview(asked, 40), codes=codes)
-        with speaking(await self._languages.choose(inbound, code)):
+        with speaking(*await self._locales.choose_language(inbound, code)):
             return say("language.now") if code else say("language.auto", language=say("language.name"))
+
+    async def _timezone(self, inbound: Inbound) -> str:
+        """Say in which time zone a person is told times, or tell them in another one from now on."""
+        asked, prefix, now = _argument(inbound), self._prefix(inbound), self._clock.now()
+        if not asked:
+            known = self._locales.locale(inbound.person).zone is not None
+            told = say("timezone.known" if known else "timezone.unknown", zone=zone(), time=times.hour(now))
+            return f"{told} {say('timezone.how', prefix=prefix)}"
+        name = None
+        if asked.casefold() != AUTO:
+            name = await asyncio.to_thread(zone_named, asked)
+            if name is None:
+                return await self._no_zone(asked, prefix)
+        with speaking(*await self._locales.choose_zone(inbound, name)):
+            key = "timezone.now" if name is not None else "timezone.auto"
+            return say(key, zone=zone(), time=times.hour(now))
+
+    @staticmethod
+    async def _no_zone(asked: str, prefix: str) -> str:
+        near = await asyncio.to_thread(near_zones, text.head(asked, MOST_ZONE))
+        shown = text.preview(asked, 40)
+        if not near:
+            return say("timezone.no_zone", asked=shown, prefix=prefix)
+        return say("timezone.near", asked=shown, zones=", ".join(near))
 
     async def _new(self, inbound: Inbound) -> str:
         count = await self._agent.reset(inbound.chat_key)

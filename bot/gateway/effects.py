@@ -40,7 +40,7 @@ from bot.gateway.conversation import (
 )
 from bot.gateway.delivery import Delivery
 from bot.gateway.inbound_archive import InboundArchive
-from bot.gateway.languages import Languages
+from bot.gateway.locales import Locales
 from bot.gateway.message_versions import completed, newest, original, plain, revised
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
@@ -89,7 +89,7 @@ class EffectRunner:
         questions: QuestionService,
         reading: Reading,
         backlog: Backlog,
-        languages: Languages,
+        locales: Locales,
         tasks: BackgroundTasks,
         log: Log,
     ) -> None:
@@ -102,7 +102,7 @@ class EffectRunner:
         self._questions = questions
         self._reading = reading
         self._backlog = backlog
-        self._languages = languages
+        self._locales = locales
         self._tasks = tasks
         self._log = log
 
@@ -225,7 +225,7 @@ class EffectRunner:
         with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id, person=inbound.person):
             if turn is not None:
                 await self._begin_turn(turn)
-            with speaking(self._languages.of(inbound)):
+            with speaking(*self._locales.of(inbound)):
                 await self._worked(inbound, work, turn)
 
     async def _worked(
@@ -248,7 +248,7 @@ class EffectRunner:
         first = turn.first
         with (
             turn_scope(chat_key=first.chat_key, request_id=first.request_id),
-            speaking(self._languages.of(first)),
+            speaking(*self._locales.of(first)),
         ):
             if turn.end is None:
                 await self._end_turn(turn, Ending(FAILED, errors.ShipmateError().person))

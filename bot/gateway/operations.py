@@ -18,7 +18,7 @@ from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address
 from bot.contracts.recall import Recalls
 from bot.gateway.delivery import Delivery
-from bot.gateway.languages import Languages
+from bot.gateway.locales import Locales
 from bot.gateway.operator_chats import OperatorChats
 from bot.gateway.outbox.worker import Alert
 from bot.words import say, speaking
@@ -336,7 +336,7 @@ class Losses:
         archive: Archive,
         recall: Recalls,
         delivery: Delivery,
-        languages: Languages,
+        locales: Locales,
         reports: OperatorAlerts,
         clock: Clock,
         log: Log,
@@ -346,7 +346,7 @@ class Losses:
         self._archive = archive
         self._recall = recall
         self._delivery = delivery
-        self._languages = languages
+        self._locales = locales
         self._reports = reports
         self._clock = clock
         self._log = log
@@ -374,7 +374,7 @@ class Losses:
                 "storage", "a message may be lost; its person is told", level="error", chat_key=to.chat_key
             )
             try:
-                with speaking(self._languages.known(person)):
+                with speaking(*self._locales.known(person)):
                     words = say("delivery.lost_records")
                     await self._delivery.send(to, words, kind="notice", owed=True, repeat_of=said)
             except errors.DeliveryFailed as error:

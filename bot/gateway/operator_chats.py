@@ -93,7 +93,7 @@ class QuestionCopies:
 
     async def _amend(self, copy: Sequence[OutboxRow], words: Callable[[], str]) -> None:
         """End one copy in its language, its last part last: where that says how it ended, nothing is left to do."""
-        with speaking(copy[-1].language):
+        with speaking(copy[-1].language, copy[-1].zone):
             ended = words()
         if copy[-1].text.endswith(ended):
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Protocol
 
 from bot import text
@@ -13,7 +12,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Inbox, InboxRecord, Outbox, StepRecord, Steps, TurnRecord
 from bot.contracts.outbound import OutboxRow
 from bot.gateway.attachments import STEP as FILE
-from bot.words import CATALOGUES, DEFAULT, say
+from bot.words import CATALOGUES, DEFAULT, say, times, zone
 
 
 class Records(Inbox, Steps, Outbox, Protocol):
@@ -118,9 +117,9 @@ class Receipts:
 
 
 def _lines(request_id: str, events: list[Event]) -> list[str]:
-    lines, day = [say("receipt.title", id=request_id)], ""
+    lines, day = [say("receipt.title", id=request_id, zone=zone())], ""
     for event in events:
-        moment = datetime.fromtimestamp(event.at, UTC)
+        moment = times.local(event.at)
         if (date := f"{moment:%Y-%m-%d}") != day:
             lines.append(date)
             day = date
@@ -129,7 +128,7 @@ def _lines(request_id: str, events: list[Event]) -> list[str]:
 
 
 def _clock(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")[11:23]
+    return times.local(at).isoformat(timespec="milliseconds")[11:23]
 
 
 def _received(record: InboxRecord | None) -> Iterable[Event]:

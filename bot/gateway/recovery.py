@@ -16,7 +16,7 @@ from bot.gateway.background import BackgroundTasks
 from bot.gateway.conversation import Delete, Event, GoesOn, Stop, TurnPlan
 from bot.gateway.effects import EffectRunner
 from bot.gateway.inbound_archive import InboundArchive
-from bot.gateway.languages import Languages
+from bot.gateway.locales import Locales
 from bot.gateway.message_versions import on_file, original, same_message, withdrawn
 from bot.gateway.router import InboundRouter
 from bot.gateway.scheduler import Backlog, Behind, InFlight, Scheduler
@@ -178,7 +178,7 @@ class BacklogReader:
         self,
         *,
         backlog: Backlog,
-        languages: Languages,
+        locales: Locales,
         journal: Journal,
         recovery: Recovery,
         scheduler: Scheduler,
@@ -188,7 +188,7 @@ class BacklogReader:
         log: Log,
     ) -> None:
         self._backlog = backlog
-        self._languages = languages
+        self._locales = locales
         self._journal = journal
         self._recovery = recovery
         self._scheduler = scheduler
@@ -206,7 +206,7 @@ class BacklogReader:
         meanwhile. Returns how many go on that an earlier process had left. Raises `errors.StorageError`.
         """
         with self._backlog.opening(channel):
-            await self._languages.load()
+            await self._locales.load()
             async with self._backlog.settling:
                 with self._backlog.being_read():
                     count, _ = await self._read(channel)

@@ -1,4 +1,4 @@
-"""The tables of scheduled jobs and of people's time zones and languages. What is in a job is the scheduler's matter (`bot.gateway.jobs`)."""
+"""The tables of scheduled jobs and of people's locales. What is in a job is the scheduler's matter (`bot.gateway.jobs`)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Coroutine
 from typing import Any
 
 from bot.contracts.identity import UserRef
-from bot.contracts.journal import Job, SpokenLanguage
+from bot.contracts.journal import Job, Locale
 from bot.journal.table import JournalTable, done, dumps, held, loads, read_key
 
 # A job that is put again keeps its place.
 _PUT = """INSERT INTO jobs (id, chat_key, spec) VALUES (?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET chat_key = excluded.chat_key, spec = excluded.spec"""
 
-_PUT_ZONE = """INSERT INTO zones (channel, user_id, zone) VALUES (?, ?, ?)
-    ON CONFLICT (channel, user_id) DO UPDATE SET zone = excluded.zone"""
-_SPEAK = """INSERT INTO languages (channel, user_id, language, chosen) VALUES (?, ?, ?, ?)
-    ON CONFLICT (channel, user_id) DO UPDATE SET language = excluded.language, chosen = excluded.chosen"""
+_PUT_LOCALE = """INSERT INTO locales (channel, user_id, language, language_chosen, zone, zone_chosen) VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (channel, user_id) DO UPDATE SET language = excluded.language,
+        language_chosen = excluded.language_chosen, zone = excluded.zone, zone_chosen = excluded.zone_chosen"""
+_LOCALES = "SELECT channel, user_id, language, language_chosen, zone, zone_chosen FROM locales"
 
 
 class SqlSchedule(JournalTable):
@@ -34,19 +34,13 @@ class SqlSchedule(JournalTable):
         jobs = [(name, read_key(chat_key), loads(spec)) for name, chat_key, spec in rows]
         return [Job(name, key, spec) for name, key, spec in jobs if key is not None and spec is not None]
 
-    def put_zone(self, person: UserRef, zone: str) -> Coroutine[Any, Any, None]:
-        return done(self._change(_PUT_ZONE, (person.channel, person.user_id, zone)))
+    def put_locale(self, person: UserRef, locale: Locale) -> Coroutine[Any, Any, None]:
+        facts = (locale.language, locale.language_chosen, locale.zone, locale.zone_chosen)
+        return done(self._change(_PUT_LOCALE, (person.channel, person.user_id, *facts)))
 
-    async def zones(self) -> dict[UserRef, str]:
-        rows = await self._rows("SELECT channel, user_id, zone FROM zones", ())
-        return {UserRef(channel, user_id): zone for channel, user_id, zone in rows}
-
-    def speak(self, person: UserRef, spoken: SpokenLanguage) -> Coroutine[Any, Any, None]:
-        return done(self._change(_SPEAK, (person.channel, person.user_id, spoken.code, spoken.chosen)))
-
-    async def languages(self) -> dict[UserRef, SpokenLanguage]:
-        rows = await self._rows("SELECT channel, user_id, language, chosen FROM languages", ())
+    async def locales(self) -> dict[UserRef, Locale]:
+        rows = await self._rows(_LOCALES, ())
         return {
-            UserRef(channel, user_id): SpokenLanguage(code, bool(chosen))
-            for channel, user_id, code, chosen in rows
+            UserRef(channel, user_id): Locale(language, bool(language_chosen), zone, bool(zone_chosen))
+            for channel, user_id, language, language_chosen, zone, zone_chosen in rows
         }

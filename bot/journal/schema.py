@@ -415,6 +415,28 @@ def outgoing_files(db: Connection) -> None:
     db.execute("ALTER TABLE outbox ADD COLUMN file TEXT")
 
 
+def locales(db: Connection) -> None:
+    """A person has a locale, which is language and time zone in one, and a message the time zone in which it tells times."""
+    for statement in (
+        """CREATE TABLE locales (
+            channel TEXT NOT NULL,
+            user_id TEXT NOT NULL,
+            language TEXT,
+            language_chosen INTEGER NOT NULL,
+            zone TEXT,
+            zone_chosen INTEGER NOT NULL,
+            PRIMARY KEY (channel, user_id)
+        ) WITHOUT ROWID""",
+        "INSERT INTO locales SELECT channel, user_id, language, chosen, NULL, 0 FROM languages",
+        """INSERT INTO locales SELECT channel, user_id, NULL, 0, zone, 0 FROM zones WHERE true
+            ON CONFLICT (channel, user_id) DO UPDATE SET zone = excluded.zone""",
+        "DROP TABLE languages",
+        "DROP TABLE zones",
+        "ALTER TABLE outbox ADD COLUMN zone TEXT",
+    ):
+        db.execute(statement)
+
+
 def _read(raw: str) -> dict[str, str]:
     """A JSON object of texts; {} where the disk has damaged it."""
     try:
@@ -457,6 +479,7 @@ MIGRATIONS: Sequence[Migration] = (
     lines_ahead,
     languages,
     outgoing_files,
+    locales,
 )
 
 Described = dict[str, tuple[str, ...]]

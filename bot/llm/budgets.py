@@ -163,7 +163,8 @@ class BudgetedModel(ModelWrapper):
         asks = purpose in ASKS and self._unanswered.get(account, 0.0) <= self._clock.now()
         if asks and await self._asked(account, running):
             return
-        raise errors.BudgetSpent(f"{_RULES[account.scope]}: {account.name} has cost {self._spent(account)}")
+        why = f"{_RULES[account.scope]}: {account.name} has cost {self._spent(account)}"
+        raise errors.BudgetSpent(why, until=_next_day(self._clock.now()))
 
     async def _asked(self, account: Account, running: Running) -> bool:
         """Ask operators, and wait."""
@@ -223,6 +224,11 @@ class BudgetedModel(ModelWrapper):
             f"The {account.scope} {account.name} has cost {self._spent(account)} today{more} ({_RULES[account.scope]}). "
             f"`shipmate stats --by {account.scope}` says more.",
         )
+
+
+def _next_day(seconds: float) -> float:
+    """The time at which the next day (UTC) begins."""
+    return (seconds // 86_400 + 1) * 86_400
 
 
 def day_of(seconds: float) -> str:

@@ -22,9 +22,9 @@ from bot.contracts.journal import (
     Job,
     Journal,
     LineRow,
+    Locale,
     Lost,
     PostedWrites,
-    SpokenLanguage,
     StepRecord,
     TurnEnd,
     TurnRecord,
@@ -60,7 +60,7 @@ WRITES = frozenset(
         "close_target",
         "open_target",
         "put_job",
-        "put_zone",
+        "put_locale",
         "listen",
         "remove_job",
         "lease",
@@ -260,8 +260,8 @@ class FaultyJournal:
     def remove_job(self, job_id: str) -> Coroutine[Any, Any, bool]:
         return self._call("remove_job", lambda: self._inner.remove_job(job_id))
 
-    def put_zone(self, person: UserRef, zone: str) -> Coroutine[Any, Any, None]:
-        return self._call("put_zone", lambda: self._inner.put_zone(person, zone))
+    def put_locale(self, person: UserRef, locale: Locale) -> Coroutine[Any, Any, None]:
+        return self._call("put_locale", lambda: self._inner.put_locale(person, locale))
 
     def listen(self, chat: ChatKey, listening: Listening) -> Coroutine[Any, Any, None]:
         return self._call("listen", lambda: self._inner.listen(chat, listening))
@@ -269,14 +269,8 @@ class FaultyJournal:
     def listening(self) -> Coroutine[Any, Any, dict[ChatKey, Listening]]:
         return self._call("listening", self._inner.listening)
 
-    def zones(self) -> Coroutine[Any, Any, dict[UserRef, str]]:
-        return self._call("zones", self._inner.zones)
-
-    def speak(self, person: UserRef, spoken: SpokenLanguage) -> Coroutine[Any, Any, None]:
-        return self._call("speak", lambda: self._inner.speak(person, spoken))
-
-    def languages(self) -> Coroutine[Any, Any, dict[UserRef, SpokenLanguage]]:
-        return self._call("languages", self._inner.languages)
+    def locales(self) -> Coroutine[Any, Any, dict[UserRef, Locale]]:
+        return self._call("locales", self._inner.locales)
 
     def jobs(self) -> Coroutine[Any, Any, list[Job]]:
         return self._call("jobs", self._inner.jobs)

@@ -23,8 +23,8 @@ from bot.contracts.journal import (
     InboxRecord,
     Job,
     LineRow,
+    Locale,
     Lost,
-    SpokenLanguage,
     StepKind,
     StepRecord,
     TurnEnd,
@@ -138,8 +138,7 @@ class MemoryJournal:
         self._outbox: dict[str, OutboxRow] = {}
         self._closed: dict[tuple[str, str], str] = {}
         self._jobs: dict[str, Job] = {}
-        self._zones: dict[UserRef, str] = {}
-        self._languages: dict[UserRef, SpokenLanguage] = {}
+        self._locales: dict[UserRef, Locale] = {}
         self._listening: dict[ChatKey, Listening] = {}
         self._leases: dict[str, _Lease] = {}
         self._lines: dict[int, LineRow] = {}
@@ -461,10 +460,6 @@ class MemoryJournal:
         return list(self._jobs.values())
 
     @at_once
-    def put_zone(self, person: UserRef, zone: str) -> None:
-        self._zones[UserRef(text.clean(person.channel), text.clean(person.user_id))] = text.clean(zone)
-
-    @at_once
     def listen(self, chat: ChatKey, listening: Listening) -> None:
         key = _key(chat)
         self._chats.add(key)
@@ -475,16 +470,14 @@ class MemoryJournal:
         return dict(self._listening)
 
     @at_once
-    def zones(self) -> dict[UserRef, str]:
-        return dict(self._zones)
+    def put_locale(self, person: UserRef, locale: Locale) -> None:
+        language, zone = (one and text.clean(one) for one in (locale.language, locale.zone))
+        kept = dataclasses.replace(locale, language=language, zone=zone)
+        self._locales[UserRef(text.clean(person.channel), text.clean(person.user_id))] = kept
 
     @at_once
-    def speak(self, person: UserRef, spoken: SpokenLanguage) -> None:
-        self._languages[UserRef(text.clean(person.channel), text.clean(person.user_id))] = spoken
-
-    @at_once
-    def languages(self) -> dict[UserRef, SpokenLanguage]:
-        return dict(self._languages)
+    def locales(self) -> dict[UserRef, Locale]:
+        return dict(self._locales)
 
     @at_once
     def lease(self, name: str, holder: str, seconds: float) -> int | None:

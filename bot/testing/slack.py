@@ -100,7 +100,9 @@ class SlackServer(Filed):
 
     # What exists
 
-    def add_user(self, user: str, *, name: str, is_bot: bool = False, locale: str = "en-US") -> str:
+    def add_user(
+        self, user: str, *, name: str, is_bot: bool = False, locale: str = "en-US", tz: str | None = None
+    ) -> str:
         self.world.users[user] = {
             "id": user,
             "team_id": self.world.team,
@@ -110,7 +112,7 @@ class SlackServer(Filed):
             "is_bot": is_bot,
             "deleted": False,
             "locale": locale,
-        }
+        } | ({} if tz is None else {"tz": tz})
         return user
 
     def add_channel(

@@ -35,7 +35,10 @@ CATALOGUES: Mapping[str, Catalogue] = {
     for path in sorted(Path(__file__).parent.glob("*.toml"))
 }
 """By the code of the language, as in `en` or `zh`."""
+UTC = "UTC"
+"""The zone where nobody has named one."""
 _language: ContextVar[str] = ContextVar("language", default=DEFAULT)
+_zone: ContextVar[str] = ContextVar("zone", default=UTC)
 
 
 def say(key: str, /, **values: object) -> str:
@@ -58,14 +61,23 @@ def language() -> str:
     return _language.get()
 
 
+def zone() -> str:
+    """The name of the time zone in which the running task tells times."""
+    return _zone.get()
+
+
 @contextmanager
-def speaking(code: str) -> Iterator[None]:
-    """Speak this language inside, and in tasks that are started there. One without a catalogue is the default."""
-    token = _language.set(code if code in CATALOGUES else DEFAULT)
+def speaking(code: str, zone: str | None = None) -> Iterator[None]:
+    """Speak this language inside, and in tasks that are started there, and tell times in this zone; None leaves that as it
+    is. A language without a catalogue is the default.
+    """
+    language = _language.set(code if code in CATALOGUES else DEFAULT)
+    where = _zone.set(zone if zone is not None else _zone.get())
     try:
         yield
     finally:
-        _language.reset(token)
+        _zone.reset(where)
+        _language.reset(language)
 
 
 def language_of(tag: str | None) -> str | None:

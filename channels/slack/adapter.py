@@ -240,10 +240,9 @@ class SlackChannel:
                 if unknown := [user for user in people if not self._names.has_asked(user)]:
                     await asyncio.gather(*(self._names.learn(user, client) for user in unknown))
         message = self._read(body, self._names.get) or message if mentioned else message
-        known = {
-            "user_name": self._names.get(message.user_id),
-            "language": self._names.locale(message.user_id),
-        }
+        self._names.renew(message.user_id, client)
+        profile = self._names.profile(message.user_id)
+        known = {"user_name": profile.name, "language": profile.locale, "zone": profile.zone}
         named = message.model_copy(update=known)
         if await self._accepted(named, intake) and message.kind == "stop" and not message.from_bot:
             self._signs.settle(client, message.target["channel"], message.target["thread_ts"])

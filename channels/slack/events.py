@@ -28,6 +28,7 @@ COMMANDS = frozenset(
         "model",
         "jobs",
         "language",
+        "timezone",
         "approve",
         "deny",
         "undo",

@@ -1,9 +1,10 @@
-"""Names and languages of people, looked up when they first write and remembered for a while."""
+"""Names, languages and time zones of people, looked up when they first write and again after an hour."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from dataclasses import dataclass, replace
 
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -14,30 +15,42 @@ from channels.slack import failures
 MOST = 1_000
 PATIENCE = 1.0
 """Seconds for which a message waits for the name of its author. Slack wants to hear of it within three."""
+FRESH = 3_600.0
+"""Seconds after which a person who writes is looked up again, beside their message: people travel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What Slack tells of a person, and when it was asked (monotonic seconds)."""
+
+    name: str | None = None
+    locale: str | None = None
+    zone: str | None = None
+    asked_at: float = 0.0
+
+
+_NOBODY = Profile()
 
 
 class UserNames:
-    """Display names and locales by user id. What Slack does not give is remembered as None."""
+    """Profiles by user id. What Slack does not give is remembered as None."""
 
     def __init__(self, log: Log, clock: Clock, most: int = MOST) -> None:
         self._log = log
         self._clock = clock
         self._most = most
-        self._known: OrderedDict[str, tuple[str | None, str | None]] = OrderedDict()
+        self._known: OrderedDict[str, Profile] = OrderedDict()
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._late: set[str] = set()
         """Those of them that nothing waits for any more."""
 
     def get(self, user: str | None) -> str | None:
-        return self._of(user)[0]
+        return self.profile(user).name
 
-    def locale(self, user: str | None) -> str | None:
-        """The tag of the language of a person's client, as in `en-US`."""
-        return self._of(user)[1]
-
-    def _of(self, user: str | None) -> tuple[str | None, str | None]:
+    def profile(self, user: str | None) -> Profile:
+        """All that is known of a person."""
         if user is None or user not in self._known:
-            return None, None
+            return _NOBODY
         self._known.move_to_end(user)
         return self._known[user]
 
@@ -51,9 +64,7 @@ class UserNames:
         """
         if self.has_asked(user):
             return
-        if (asking := self._asked.get(user)) is None:
-            asking = self._asked[user] = asyncio.create_task(self._ask(user, client))
-            asking.add_done_callback(lambda _: self._done(user))
+        asking = self._asking(user, client)
         too_late = asyncio.create_task(self._clock.sleep(PATIENCE))
         try:
             await asyncio.wait([asking, too_late], return_when=asyncio.FIRST_COMPLETED)
@@ -62,15 +73,25 @@ class UserNames:
         if not asking.done():
             self._late.add(user)
 
+    def renew(self, user: str, client: AsyncWebClient) -> None:
+        """Look up a person again who was looked up long ago. Nothing waits for it."""
+        known = self._known.get(user)
+        if known is not None and self._clock.monotonic() - known.asked_at > FRESH:
+            self._asking(user, client)
+
+    def _asking(self, user: str, client: AsyncWebClient) -> asyncio.Task[None]:
+        if (asking := self._asked.get(user)) is None:
+            asking = self._asked[user] = asyncio.create_task(self._ask(user, client))
+            asking.add_done_callback(lambda _: self._done(user))
+        return asking
+
     def _done(self, user: str) -> None:
         self._asked.pop(user, None)
         self._late.discard(user)
 
     async def zone(self, user: str, client: AsyncWebClient) -> str | None:
-        """The time zone of a profile, asked anew each time: people travel. Raises what the library raises."""
-        found = (await client.users_info(user=user)).get("user")
-        zone = found.get("tz") if isinstance(found, dict) else None
-        return zone if isinstance(zone, str) and zone else None
+        """The time zone of a profile, asked anew each time. Raises what the library raises."""
+        return _field((await client.users_info(user=user)).get("user"), "tz")
 
     async def close(self) -> None:
         asked = list(self._asked.values())
@@ -79,24 +100,28 @@ class UserNames:
         await asyncio.gather(*asked, return_exceptions=True)
 
     async def _ask(self, user: str, client: AsyncWebClient) -> None:
+        now = self._clock.monotonic()
         try:
             answer = await client.users_info(user=user, include_locale=True)
-            found = _name(answer.get("user")), _locale(answer.get("user"))
         except failures.CALL_ERRORS as error:
             self._log.write(
                 "inbound", "A name is not known", level="debug", user=user, error=failures.name(error)
             )
-            if failures.error_code(error) is None or failures.is_rate_limited(error):
+            unsure = failures.error_code(error) is None or failures.is_rate_limited(error)
+            if unsure and user not in self._known:
                 return
-            found = None, None
-        self._known[user] = found
+            self._known[user] = replace(self.profile(user), asked_at=now)
+        else:
+            told = answer.get("user")
+            self._known[user] = Profile(_name(told), _field(told, "locale"), _field(told, "tz"), now)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
 
 
-def _locale(user: object) -> str | None:
-    locale = user.get("locale") if isinstance(user, dict) else None
-    return text.head(text.clean(locale), 20) if isinstance(locale, str) and locale else None
+def _field(user: object, name: str) -> str | None:
+    """A short text of a profile: the tag of the language of a person's client, or the name of their time zone."""
+    value = user.get(name) if isinstance(user, dict) else None
+    return text.head(text.clean(value), 60) if isinstance(value, str) and value else None
 
 
 def _name(user: object) -> str | None:

@@ -1,8 +1,11 @@
-"""Languages through the real client libraries: each person is spoken to in that of their app, or in the one they have chosen."""
+"""Languages and time zones through the real client libraries: each person is spoken to in those of their app, or in those they
+have chosen.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 
 from bot.testing.anthropic_script import error
 from bot.words import say, speaking
@@ -71,3 +74,52 @@ async def command(world: World, words: str) -> list[str]:
     await asyncio.wait_for(delivery.acked.wait(), 90)
     await world.slack.until(lambda: len(world.slack.visible(DIRECT)) > before)
     return [one.text for one in world.slack.visible(DIRECT)]
+
+
+async def test_on_telegram_a_person_names_their_time_zone_and_that_outlives_a_kill(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    await asked(world, "/timezone", say("timezone.unknown", zone="UTC", time="{}").partition("{}")[0])
+    await asked(
+        world,
+        "/timezone Berlim",
+        "I don't know the time zone “Berlim”. Did you mean one of these? Europe/Ber",
+    )
+    await asked(world, "/timezone Asia/Kolkata", "I tell you times in Asia/Kolkata from now on; it is ")
+    await world.sent()
+    await world.process.kill()
+    await world.start()
+    await asked(world, "/timezone", "I tell you times in Asia/Kolkata, where it is ")
+    assert " IST now." in world.texts()[-1]
+    world.telegram.say("what time is it?")
+    await world.model.until(lambda: bool(world.model.bodies))
+    assert re.search(LOCAL, facts(world))
+
+
+LOCAL = r'"localTime": "(Mon|Tue|Wed|Thu|Fri|Sat|Sun) [-0-9]{10}T[0-9:]{5}\+05:30 Asia/Kolkata"'
+
+
+def facts(world: World) -> str:
+    """What the model was told before the words of a person."""
+    return str(world.model.bodies[-1]["messages"][-1]["content"][0]["text"])
+
+
+async def asked(world: World, words: str, begins: str) -> None:
+    count = len(world.texts())
+    world.telegram.say(words)
+    await world.telegram.until(lambda: len(world.texts()) > count)
+    assert world.texts()[-1].startswith(begins)
+
+
+async def test_on_slack_the_zone_of_the_profile_counts_until_somebody_chooses(world: World) -> None:
+    world.only("slack")
+    world.slack.world.users[ANN]["tz"] = "Asia/Kolkata"
+    await world.start()
+    await world.slack.say("what time is it?", channel=DIRECT, user=ANN)
+    await world.model.until(lambda: bool(world.model.bodies))
+    assert re.search(LOCAL, facts(world))
+    await world.slack.until(lambda: bool(world.slack.replies(DIRECT)))
+    assert (await command(world, "timezone"))[-1].startswith("I tell you times in Asia/Kolkata, where it is ")
+    assert (await command(world, "timezone tokyo"))[-1].endswith(" JST there.")
+    assert "Asia/Tokyo" in (await command(world, "timezone"))[-1]
+    assert "Asia/Kolkata" in (await command(world, "timezone auto"))[-1]

@@ -6,7 +6,7 @@ import asyncio
 
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Due
-from bot.contracts.journal import Job, Journal, LineRow
+from bot.contracts.journal import Job, Journal, LineRow, Locale
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_rig import DAY, JournalRig, inbound
 
@@ -28,16 +28,19 @@ class SharedContract(JournalRig):
         journal = await self.restart(journal)
         assert await journal.jobs() == [job(2, every="2h"), job(1)]
 
-    async def test_the_time_zone_that_a_person_named_last_is_known_after_a_restart(
+    async def test_the_language_and_the_time_zone_of_a_person_are_known_after_a_restart(
         self, journal: Journal
     ) -> None:
         ann, same_id = UserRef("slack", "U1"), UserRef("telegram", "U1")
-        assert await journal.zones() == {}
-        await journal.put_zone(ann, "Europe/Berlin")
-        await journal.put_zone(same_id, "Asia/Tokyo")
-        await journal.put_zone(ann, "America/Lima")
+        assert await journal.locales() == {}
+        await journal.put_locale(ann, Locale("zh", language_chosen=True))
+        await journal.put_locale(same_id, Locale(zone="Asia/Tokyo", zone_chosen=True))
+        await journal.put_locale(ann, Locale("en", zone="America/Lima"))
         journal = await self.restart(journal)
-        assert await journal.zones() == {ann: "America/Lima", same_id: "Asia/Tokyo"}
+        assert await journal.locales() == {
+            ann: Locale("en", zone="America/Lima"),
+            same_id: Locale(zone="Asia/Tokyo", zone_chosen=True),
+        }
         assert await journal.jobs() == []
 
     async def test_what_the_bot_listens_to_in_a_chat_is_known_after_a_restart(self, journal: Journal) -> None:

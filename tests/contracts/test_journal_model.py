@@ -17,7 +17,7 @@ from bot import errors
 from bot.contracts.approvals import Ended, Scope, Verdict
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import LISTENING, Inbound, Listening
-from bot.contracts.journal import FinalState, InboxEnd, Job, Journal, StepRecord, TurnEnd
+from bot.contracts.journal import FinalState, InboxEnd, Job, Journal, Locale, StepRecord, TurnEnd
 from bot.journal import SqliteJournal
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -154,8 +154,8 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         self.both(lambda journal: journal.put_job(Job(name, ChatKey.parse("web:chat:1"), {"says": words})))
 
     @rule(name=NAMES, zone=WORDS)
-    def put_zone(self, name: str, zone: str) -> None:
-        self.both(lambda journal: journal.put_zone(UserRef("web", name), zone))
+    def put_locale(self, name: str, zone: str) -> None:
+        self.both(lambda journal: journal.put_locale(UserRef("web", name), Locale("zh", zone=zone)))
 
     @rule(name=NAMES, listening=st.sampled_from(LISTENING))
     def listen(self, name: str, listening: Listening) -> None:
@@ -205,7 +205,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
                     "undelivered",
                     "closed_targets",
                     "jobs",
-                    "zones",
+                    "locales",
                     "listening",
                 )
             ),

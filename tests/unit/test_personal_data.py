@@ -17,7 +17,7 @@ from bot.access_list import AccessList
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound, Quoted
-from bot.contracts.journal import ANSWERED, Job
+from bot.contracts.journal import ANSWERED, Job, Locale
 from bot.contracts.memory_files import MemoryOwner, Written
 from bot.contracts.outbound import OutboxRow
 from bot.history.archive import ChatStore
@@ -108,8 +108,8 @@ async def home(tmp_path: Path) -> Path:
         await journal.receive(one)
         await journal.finish(one.request_id, ANSWERED)
         await journal.put_outbox([OutboxRow(one.request_id, one.request_id, one.chat_key, {}, "answer")])
-    await journal.put_zone(UserRef("telegram", ANN), "UTC")
-    await journal.put_zone(UserRef("telegram", BOB), "Asia/Tokyo")
+    await journal.put_locale(UserRef("telegram", ANN), Locale("en", zone="UTC"))
+    await journal.put_locale(UserRef("telegram", BOB), Locale("zh", zone="Asia/Tokyo"))
     await journal.put_job(Job("of ann", GROUP, {"channel": "telegram", "userId": ANN}))
     await journal.put_job(Job("of bob", GROUP, {"channel": "telegram", "userId": BOB}))
     await journal.keep_dead_letter("telegram", "1", f'{{"from": {ANN}}}', "damaged")
@@ -281,7 +281,7 @@ async def test_what_is_of_others_stays_in_the_journal(home: Path) -> None:
     assert quoting.inbound.text == "words of BOB4"
     assert [(one.text, one.user_name) for one in quoting.inbound.quoted] == [("", None)]
     assert [job.id for job in await journal.jobs()] == ["of bob"]
-    assert await journal.zones() == {UserRef("telegram", BOB): "Asia/Tokyo"}
+    assert await journal.locales() == {UserRef("telegram", BOB): Locale("zh", zone="Asia/Tokyo")}
     assert await journal.deliveries("ANN1") == []
     assert len(await journal.deliveries("BOB1")) == 1
     # An old event that its platform brings again is answered no second time.
@@ -317,7 +317,7 @@ async def test_what_is_given_out_is_what_would_go(home: Path) -> None:
     assert [line["requestId"] for line in found["transcripts"]].count("BOB1") == 1  # in the chat of Ann alone
     assert {row["request_id"] for row in found["journal.inbox"]} == {"ANN1", "ANN3"}
     assert {row["id"] for row in found["journal.jobs"]} == {"of ann"}
-    assert {row["zone"] for row in found["journal.zones"]} == {"UTC"}
+    assert {row["zone"] for row in found["journal.locales"]} == {"UTC"}
     assert found["access.json"] == ["allow", "operators"]
     assert len(found["logs"]) == 8
     assert texts(home) > BOBS_TEXTS

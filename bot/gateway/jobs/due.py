@@ -25,8 +25,8 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.jobs import zones
 from bot.gateway.jobs.plans import MOST_MISSED
 from bot.gateway.jobs.store import JobStore, ScheduledJob
-from bot.gateway.languages import Languages
-from bot.words import say, speaking
+from bot.gateway.locales import Locales
+from bot.words import say, speaking, times
 
 FAILURES = 3
 """So many in a row pause a job."""
@@ -73,7 +73,7 @@ class DueJobs:
         journal: Inbox,
         channels: Mapping[str, Channel],
         delivery: Delivery,
-        languages: Languages,
+        locales: Locales,
         limits: JobLimits,
         clock: Clock,
         ids: Ids,
@@ -86,7 +86,7 @@ class DueJobs:
         self._journal = journal
         self._channels = channels
         self._delivery = delivery
-        self._languages = languages
+        self._locales = locales
         self._limits = limits
         self._clock = clock
         self._ids = ids
@@ -117,7 +117,7 @@ class DueJobs:
         self._seen = now
         for job in self._book.all():
             if self._open_channels.opened(job.channel):
-                with speaking(self._languages.known(job.person)):
+                with speaking(*self._locales.known(job.person, job.plan.zone)):
                     await self._see_to(job, now)
 
     async def _set_back(self, job: ScheduledJob, now: float) -> None:
@@ -260,14 +260,13 @@ class DueJobs:
         return Address(job.channel, job.chat_id, job.chat_key, job.chat_type, job.target, self._ids.ulid())
 
     def _skipped(self, job: ScheduledJob, due: float) -> str:
-        where = job.plan.where
         key = "jobs.skipped_membership" if job.id in self._unsure else "jobs.skipped"
         minutes = self._limits.grace / 60
-        words = [say(key, id=job.id, title=title(job), time=zones.written(due, where), minutes=minutes)]
+        words = [say(key, id=job.id, title=title(job), time=times.date(due), minutes=minutes)]
         if job.missed:
             words.append(say("jobs.skipped_before", count=job.missed))
         if job.next is not None:
-            words.append(say("jobs.skipped_next", time=zones.written(job.next, where)))
+            words.append(say("jobs.skipped_next", time=times.date(job.next)))
         return " ".join(words)
 
     def _gave_up(self, job: ScheduledJob) -> str:

@@ -24,6 +24,7 @@ from cronsim import CronSim, CronSimError
 from bot import errors, text
 from bot.contracts.base import Frozen
 from bot.gateway.jobs import zones
+from bot.words import times
 
 NAMED = {
     "@yearly": "0 0 1 1 *",
@@ -134,7 +135,7 @@ class Plan(Frozen):
 
     @property
     def where(self) -> tzinfo:
-        return zones.zone(self.zone)
+        return times.zone(self.zone)
 
     def following(self, moment: float) -> float | None:
         """The first time after a moment; None where there is none."""
@@ -205,7 +206,7 @@ def read(when: str, *, zone: str, now: float, least: float) -> Plan:
 
 def _once(words: str, zone: str, now: float, least: float) -> Plan:
     del least
-    where, shown = zones.zone(zone), _moment(words)
+    where, shown = times.zone(zone), _moment(words)
     at = zones.instant(shown, where) if shown.tzinfo is None else shown.timestamp()
     if not now < at <= now + FARTHEST:
         raise ValueError(
@@ -233,7 +234,7 @@ def _moment(words: str) -> datetime:
 
 
 def _cron(words: str, zone: str, now: float, least: float) -> Plan:
-    where = zones.zone(zone)
+    where = times.zone(zone)
     pause = Cron.read(words).pause(zones.wall(now, where))
     if pause * 60 < least:
         raise ValueError(f"expected at least {least / 60:g} minutes between two times, got {pause}")
@@ -241,7 +242,7 @@ def _cron(words: str, zone: str, now: float, least: float) -> Plan:
 
 
 def _every(words: str, zone: str, now: float, least: float) -> Plan:
-    zones.zone(zone)
+    times.zone(zone)
     match = _EVERY.fullmatch(words)
     if match is None:
         raise ValueError(

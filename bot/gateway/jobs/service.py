@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from bot import errors, text
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Clock, Ids, Log, Redact
-from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.jobs import JobList, JobRequest, KnowsZones
 from bot.contracts.provenance import Provenance, Taint
@@ -16,7 +15,8 @@ from bot.gateway.access import Access
 from bot.gateway.jobs import plans, zones
 from bot.gateway.jobs.due import ASK_SECONDS, FAILED, JobLimits, title
 from bot.gateway.jobs.store import JobStore, ScheduledJob
-from bot.words import DEFAULT, say, speaking
+from bot.gateway.locales import Locales
+from bot.words import DEFAULT, say, speaking, times
 
 SHORT = 6
 """Letters of a job's name."""
@@ -37,6 +37,7 @@ class JobService:
         access: Access,
         channels: Mapping[str, Channel],
         limits: JobLimits,
+        locales: Locales,
         timezone: str,
         redact: Redact,
         clock: Clock,
@@ -47,6 +48,7 @@ class JobService:
         self._access = access
         self._channels = channels
         self._limits = limits
+        self._locales = locales
         self._timezone = timezone
         self._redact = redact
         self._clock = clock
@@ -81,7 +83,7 @@ class JobService:
             plan = plans.read(asked.when, zone=zone, now=now, least=self._limits.least)
             job = await self._book.put(self._made(asked, plan, now))
         if asked.timezone:
-            await self._book.remember(job.person, zone)
+            await self._locales.note_zone(inbound, zone)
         self._note(job, inbound, "made")
         return self._told(job, source)
 
@@ -125,7 +127,7 @@ class JobService:
     async def listed(self, inbound: Inbound) -> JobList:
         _attended(inbound)
         with speaking(DEFAULT):
-            return await self._list(inbound)
+            return await self._list(inbound, _exact)
 
     async def cancel(self, inbound: Inbound, job: str) -> str:
         _attended(inbound)
@@ -144,7 +146,7 @@ class JobService:
         """`/jobs [pause|resume|cancel NAME]`; what to say of it. Raises `errors.StorageError`."""
         words = inbound.command.args.split() if inbound.command is not None else []
         if not words or words == ["list"]:
-            return (await self._list(inbound)).words
+            return (await self._list(inbound, _shown)).words
         verbs = {"pause": self._pause, "resume": self._resume, "cancel": self._cancel}
         verb = verbs.get(words[0].lower())
         if verb is None or len(words) != 2:
@@ -162,14 +164,14 @@ class JobService:
                     await self._book.remove(job)
                     self._log.write("schedule", f"job {job.id} forgotten", chat_key=job.chat_key, job=job.id)
 
-    async def _list(self, inbound: Inbound) -> JobList:
+    async def _list(self, inbound: Inbound, when: Callable[[ScheduledJob, float], str]) -> JobList:
         async with self._book.lock:
             await self._book.read()
             found = [job for job in self._book.all() if job.of(inbound)]
         origin = Provenance(frozenset(job.user_id for job in found))
         for job in found:
             origin |= job.origin
-        return JobList("\n".join(map(_line, found)) or say("jobs.none"), origin)
+        return JobList("\n".join(_line(job, when) for job in found) or say("jobs.none"), origin)
 
     async def _named(self, inbound: Inbound, name: str) -> ScheduledJob | str:
         """The job that is meant, where the person may change it; else what to say."""
@@ -199,26 +201,30 @@ class JobService:
             return say("jobs.passed", id=job.id)
         await self._book.put(job.model_copy(update={"paused": "", "failures": 0, "next": moment}))
         self._note(job, inbound, "resumed")
-        return say("jobs.resumed", id=job.id, time=zones.written(moment, job.plan.where))
+        return say("jobs.resumed", id=job.id, time=times.date(moment))
 
     # ------------------------------------------------------------ inside
 
     async def _zone(self, asked: JobRequest) -> tuple[str, str]:
         """The time zone of whoever asks, and how it is known."""
-        channel, user_id = asked.inbound.channel, asked.inbound.user_id
+        await self._locales.load()
+        person = asked.inbound.person
+        known = self._locales.locale(person)
         if named := asked.timezone.strip():
             try:
-                zones.zone(named)
+                times.zone(named)
             except ValueError:
                 raise errors.ToolInputInvalid(
                     "- timezone: expected a name of the tz database such as Europe/Berlin, got "
                     f"{text.preview(named, 40)!r}. Nothing was scheduled."
                 ) from None
             return named, "as asked for"
-        if told := await self._platform(channel, user_id):
-            return told, f"as {channel} has it for the person"
-        if (kept := self._book.zone(UserRef(channel, user_id))) is not None:
-            return kept, "as the person named it before"
+        if known.zone is not None and known.zone_chosen:
+            return known.zone, "as the person has chosen"
+        if told := await self._platform(person.channel, person.user_id):
+            return told, f"as {person.channel} has it for the person"
+        if known.zone is not None:
+            return known.zone, "as the person named it before"
         return self._timezone, "the default here; ask the person if theirs may differ"
 
     async def _platform(self, channel: str, user_id: str) -> str:
@@ -228,7 +234,7 @@ class JobService:
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 told = await knows.zone_of(user_id) or ""
-            zones.zone(told)
+            times.zone(told)
         except (errors.ShipmateError, TimeoutError, ValueError) as error:
             self._log.write(
                 "schedule",
@@ -256,17 +262,24 @@ def _attended(inbound: Inbound) -> None:
         raise errors.ToolError(IN_A_JOB)
 
 
-def _line(job: ScheduledJob) -> str:
-    where, who = job.plan.where, job.user_name or job.user_id
+def _exact(job: ScheduledJob, due: float) -> str:
+    """A time as models read it: in the job's own zone."""
+    return zones.written(due, job.plan.where)
+
+
+def _shown(_: ScheduledJob, due: float) -> str:
+    return times.date(due)
+
+
+def _line(job: ScheduledJob, when: Callable[[ScheduledJob, float], str]) -> str:
+    who = job.user_name or job.user_id
     if job.paused:
         state = say("jobs.state_failed") if job.paused == FAILED else say("jobs.state_paused")
     elif job.open is not None and job.next is None:
         state = say("jobs.state_running")
     else:
         due = job.next
-        state = (
-            say("jobs.state_due") if due is None else say("jobs.state_next", time=zones.written(due, where))
-        )
+        state = say("jobs.state_due") if due is None else say("jobs.state_next", time=when(job, due))
     return say(
         "jobs.line",
         id=job.id,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from bot import errors
 from bot.contracts.base import ChatType, Frozen
 from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey, UserRef
@@ -89,7 +88,6 @@ class JobStore:
         self._journal = journal
         self._log = log
         self._jobs: dict[str, ScheduledJob] = {}
-        self._zones: dict[UserRef, str] = {}
         self._doubtful: set[str] = set()
         self._loaded = False
 
@@ -103,7 +101,6 @@ class JobStore:
         """Read them, once, also while nothing can be written. Raises `errors.StorageError`."""
         if self._loaded:
             return
-        self._zones = await self._journal.zones()
         for row in await self._journal.jobs():
             try:
                 self._take(row)
@@ -126,10 +123,6 @@ class JobStore:
     def get(self, name: str) -> ScheduledJob | None:
         return self._jobs.get(name)
 
-    def zone(self, person: UserRef) -> str | None:
-        """The time zone that a person has named last."""
-        return self._zones.get(person)
-
     async def put(self, job: ScheduledJob) -> ScheduledJob:
         await self._written(job.id, job)
         self._jobs[job.id] = job
@@ -149,14 +142,3 @@ class JobStore:
         else:
             await self._journal.put_job(Job(name, job.chat_key, job.model_dump(by_alias=True, mode="json")))
         self._doubtful.discard(name)
-
-    async def remember(self, person: UserRef, zone: str) -> None:
-        """A preference only: where it cannot be written it is asked for again."""
-        if self._zones.get(person) == zone:
-            return
-        try:
-            await self._journal.put_zone(person, zone)
-        except errors.StorageError as error:
-            self._log.write("schedule", "a time zone was not kept", level="warn", cause=str(error))
-            return
-        self._zones[person] = zone

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo
-
-
-def zone(name: str) -> tzinfo:
-    """A zone of the tz database. Raises `ValueError` where there is none of that name."""
-    if name == "UTC":
-        return UTC  # known everywhere, also where there is no database
-    try:
-        return ZoneInfo(name)
-    except (KeyError, OSError, ValueError) as error:
-        raise ValueError(f"no time zone is called {name!r}") from error
+from datetime import datetime, timedelta, tzinfo
 
 
 def wall(moment: float, where: tzinfo) -> datetime:
@@ -50,7 +39,7 @@ def twice(shown: datetime, where: tzinfo) -> bool:
 
 
 def written(moment: float, where: tzinfo) -> str:
-    """A moment for people and models: the day of the week, and ISO 8601 with the zone's offset."""
+    """A moment for models: the day of the week, and ISO 8601 with the zone's offset."""
     local = datetime.fromtimestamp(moment, where)
     exact = "seconds" if local.second else "minutes"
     return f"{_DAYS[local.weekday()]} {local.isoformat(timespec=exact)}"

@@ -34,7 +34,7 @@ from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.outbox.rate_limit import MAX_WAIT, UNSAID, RateLimiter
 from bot.system import JumpSafeClock
 from bot.telemetry.context import turn_scope
-from bot.words import language, say, speaking
+from bot.words import language, say, speaking, zone
 
 
 def repeated(row: OutboxRow) -> str:
@@ -527,6 +527,7 @@ class OutboxWorker:
             kind,
             created_at=now,
             language=language(),
+            zone=zone(),
         )
 
     def _put(self, batch: Batch, wait: float = 0.0) -> None:
@@ -939,6 +940,7 @@ class OutboxWorker:
                 buttons=lost.buttons,
                 language=lost.language,
                 file=lost.file,
+                zone=lost.zone,
             )
             # A message is cut in its second half: behind the sentence each part fits.
             for part in (

@@ -223,7 +223,7 @@ async def test_a_budget_that_is_spent_is_no_failure_that_operators_hear_of(
 ) -> None:
     operators = Operators()
     bench.configure(operators=operators)
-    answers.memory = answers.summary = errors.BudgetSpent("$2 of $2")
+    answers.memory = answers.summary = errors.BudgetSpent("$2 of $2", until=0.0)
     await talk(bench, 12)
     assert answers.forks("memory") >= 3
     assert answers.forks("compaction") >= 3

@@ -72,6 +72,18 @@ def test_the_words_of_the_person_are_a_block_of_their_own_byte_for_byte() -> Non
     assert known["userName"].startswith("Ann <")
 
 
+def test_the_time_is_told_on_the_clocks_of_the_person_too_before_their_words() -> None:
+    def facts(at: int, zone: str) -> dict[str, str]:
+        request = TurnRequest("01R", ChatKey.parse("telegram:chat:1"), inbound=inbound())
+        told = prompt.user_message(request, at, NONCE, zone=zone)["content"][0]["text"]
+        return dict(json.loads(told.removeprefix(OPEN).removesuffix(CLOSE)))
+
+    winter, summer = 1_800_000_000_000, 1_815_552_000_000
+    assert facts(winter, "Europe/Berlin")["localTime"] == "Fri 2027-01-15T09:00+01:00 Europe/Berlin"
+    assert facts(summer, "Europe/Berlin")["localTime"] == "Wed 2027-07-14T10:00+02:00 Europe/Berlin"
+    assert "localTime" not in facts(winter, "UTC")
+
+
 def test_a_turn_that_no_chat_caused_has_no_user_fields() -> None:
     message = prompt.user_message(
         TurnRequest("01R", ChatKey.parse("job:chat:1"), prompt="Do the round."), 0, NONCE

@@ -346,3 +346,26 @@ async def test_each_copy_is_asked_and_ends_in_the_language_of_its_reader(desk: C
     ends = {one.chat_key.chat_id: one.text.rpartition("\n\n")[2] for one in desk.edits}
     assert ends["1"] == "✅ tele:1 已允许，08:00 UTC，以后在这个聊天里都允许。"
     assert ends["2"] == "✅ Allowed by tele:1, 08:00 UTC, in this chat from now on."
+
+
+async def test_each_copy_ends_on_the_clocks_of_its_reader_and_stays_so_where_they_choose_others(
+    desk: Copies,
+) -> None:
+    async def chooses(zone: str) -> None:
+        choosing = Command(name="timezone", args=zone)
+        await desk.say(f"/timezone {zone}", user_id=OPERATOR, command=choosing, addressed="command")
+        await desk.idle()
+
+    await chooses("Asia/Tokyo")
+    desk.tele.sent.clear()
+    name = await desk.shown()
+    await approved(desk, name)
+    await until(lambda: len(desk.edits) == PLACES)
+    ends = {one.chat_key.chat_id: one.text.rpartition("\n\n")[2] for one in desk.edits}
+    assert ends["1"] == "✅ Allowed by tele:1, 17:00 JST, in this chat from now on."
+    assert ends["2"] == "✅ Allowed by tele:1, 08:00 UTC, in this chat from now on."
+    await desk.idle()
+    await chooses("America/Lima")
+    await desk.approvals.recover()
+    await desk.idle()
+    assert len(desk.edits) == PLACES

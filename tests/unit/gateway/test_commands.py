@@ -75,8 +75,8 @@ async def test_a_person_chooses_among_the_conversations_of_this_chat(bench: Benc
     assert "no earlier conversation" in none
     assert listed == (
         "Conversations of this chat, the last one first:\n"
-        "K7QZ – 2023-11-14 22:13 UTC, 1 message (this one): “das Budget für 東京”\n"
-        "9XWM – 2023-07-22 04:26 UTC, 1,240 messages\n"
+        "K7QZ – Tue 14 Nov 2023, 22:13 UTC, 1 message (this one): “das Budget für 東京”\n"
+        "9XWM – Sat 22 Jul 2023, 04:26 UTC, 1,240 messages\n"
         "/resume and an id goes back to that one."
     )
     assert bench.agent.branched == []

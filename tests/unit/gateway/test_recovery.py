@@ -269,11 +269,12 @@ async def test_an_edit_that_its_message_had_in_version_7_is_not_answered_again(t
     with sqlite3.connect(tmp_path / "journal.db") as db:
         # as version 7 had it
         db.execute("UPDATE inbox SET merged_into = NULL")
-        db.execute("DROP TABLE zones")
-        db.execute("DROP TABLE languages")
+        db.execute("DROP TABLE locales")
         db.execute("DROP TABLE lines")
         for column in (
             "outbox DROP COLUMN language",
+            "outbox DROP COLUMN zone",
+            "outbox DROP COLUMN file",
             "outbox DROP COLUMN choices",
             "outbox DROP COLUMN question_id",
             "steps DROP COLUMN parent_id",

@@ -11,6 +11,7 @@ from bot import errors
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
+from bot.contracts.journal import Locale
 from bot.journal import SqliteJournal, approvals, inbox, leases, outbox, schedule, schema, sqlite, steps
 from bot.journal.connection import Connection
 from bot.journal.schema import REPEATED
@@ -77,8 +78,8 @@ def test_a_fresh_file_gets_every_table(db: sqlite3.Connection) -> None:
     assert schema.migrate(db) == NEWEST
     assert tables(db) == {
         *("chats", "inbox", "keys", "outbox", "dead_letters", "once"),
-        *("steps", "jobs", "leases", "closed_targets", "probe", "approvals", "lost", "turns", "zones"),
-        *("lines", "languages"),
+        *("steps", "jobs", "leases", "closed_targets", "probe", "approvals", "lost", "turns"),
+        *("lines", "locales"),
     }
     assert version(db) == NEWEST
     assert schema.migrate(db) == 0
@@ -159,7 +160,7 @@ async def test_what_stood_in_names_and_words_is_in_columns(tmp_path: Path) -> No
         ("TASK", "subagent", "call"),
         ("other", "subagentless tool", None),
     ]
-    assert await journal.zones() == {UserRef("slack", "U1"): "Asia/Tokyo"}
+    assert await journal.locales() == {UserRef("slack", "U1"): Locale(zone="Asia/Tokyo")}
     assert [job.id for job in await journal.jobs()] == ["J1"]
     found = await journal.deliveries("01REQ")
     assert [row.text for row in found][:3] == ["答 👍", "答 👍", f"{REPEATED}it says so itself"]
@@ -170,6 +171,21 @@ async def test_what_stood_in_names_and_words_is_in_columns(tmp_path: Path) -> No
         None,
     ]
     assert [row.target for row in found][3:] == [{"chat_id": "5"}, {"chat_id": "5"}, closed]
+    await journal.close()
+
+
+async def test_languages_and_time_zones_of_people_are_one_thing(tmp_path: Path) -> None:
+    file = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
+    schema.migrate(file, schema.MIGRATIONS[:12])
+    file.execute("INSERT INTO languages VALUES ('slack', 'U1', 'zh', 1), ('slack', 'U2', 'en', 0)")
+    file.execute("INSERT INTO zones VALUES ('slack', 'U1', 'Asia/Tokyo'), ('telegram', '3', 'America/Lima')")
+    file.close()
+    journal = SqliteJournal(tmp_path / "journal.db", clock=FakeClock(), log=MemoryLog())
+    assert await journal.locales() == {
+        UserRef("slack", "U1"): Locale("zh", language_chosen=True, zone="Asia/Tokyo"),
+        UserRef("slack", "U2"): Locale("en"),
+        UserRef("telegram", "3"): Locale(zone="America/Lima"),
+    }
     await journal.close()
 
 

@@ -15,6 +15,7 @@ from bot.llm.log import usage_object
 from bot.llm.prices import PriceTable
 from bot.telemetry import turn_scope
 from bot.testing.clock import FakeClock
+from bot.words import speaking
 from tests.unit.llm.asking import ScriptedModel, ask, user
 
 REPLY = ModelReply(content=[{"type": "text", "text": "hi"}], stop_reason="end_turn")
@@ -192,3 +193,16 @@ async def test_a_failure_that_the_provider_bills_counts_too() -> None:
     desk = Desk([DENIED], spent=1.0)
     desk.pay(1.0)
     assert not await desk.call()
+
+
+async def test_who_is_refused_hears_when_the_next_day_begins_on_their_clocks() -> None:
+    desk = Desk([DENIED], chat=1.0)
+    assert await desk.call()
+    with (
+        turn_scope(chat_key=ChatKey.parse(CHAT), request_id="R"),
+        pytest.raises(errors.BudgetSpent) as refused,
+    ):
+        async for _ in desk.model.stream(ask(user("hi"), purpose="turn")):
+            pass
+    with speaking("en", "America/Los_Angeles"):
+        assert refused.value.person.endswith("Otherwise please try again after Fri 15 Jan 2027, 16:00 PST.")

@@ -15,7 +15,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.slack import SlackServer
 from channels.slack import inbound
-from channels.slack.user_names import PATIENCE, UserNames
+from channels.slack.user_names import FRESH, PATIENCE, UserNames
 
 ME = inbound.BotIdentity(team="T1", user="U0SHIP", bot="B0SHIP")
 TS, LATER = "1700000000.000100", "1700000001.500000"
@@ -284,3 +284,27 @@ async def test_only_the_first_message_waits_for_a_name_that_takes_long(server: S
     await names.learn("U0ADA", client)  # at once, or the clock would have to move
     assert len(server.called("users.info")) == 1
     await names.close()
+
+
+async def test_somebody_who_travels_is_looked_up_again_and_no_message_waits_for_that(
+    server: SlackServer,
+) -> None:
+    client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
+    clock = FakeClock()
+    names = UserNames(MemoryLog(), clock)
+    server.world.users["U0ADA"]["tz"] = "Europe/Berlin"
+    await names.learn("U0ADA", client)
+    assert (names.profile("U0ADA").zone, names.profile("U0ADA").locale) == ("Europe/Berlin", "en-US")
+    server.world.users["U0ADA"]["tz"] = "Asia/Tokyo"
+    names.renew("U0ADA", client)
+    await clock.advance(FRESH + 1)
+    server.limit("users.info")
+    names.renew("U0ADA", client)
+    assert names.profile("U0ADA").zone == "Europe/Berlin"
+    await server.until(lambda: len(server.called("users.info")) == 2)
+    await clock.advance(FRESH + 1)
+    while names.profile("U0ADA").zone != "Asia/Tokyo":
+        assert names.get("U0ADA") == "Ada 🚢"
+        names.renew("U0ADA", client)
+        await asyncio.sleep(0)
+    assert len(server.called("users.info")) == 3

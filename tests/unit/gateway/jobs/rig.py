@@ -15,7 +15,7 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.jobs.due import DueJobs, JobLimits
 from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobStore
-from bot.gateway.languages import Languages
+from bot.gateway.locales import Locales
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -86,11 +86,13 @@ class Rig:
             {"tele": manifest("tele")}, {}, frozenset({"tele:1"}), self.lists, Memberships({}, self.log)
         )
         store = JobStore(self.journal, self.log)
+        self.locales = Locales(self.journal, BackgroundTasks(self.log), self.log)
         self.desk = JobService(
             store,
             access=access,
             channels=self.channels,
             limits=self.limits,
+            locales=self.locales,
             timezone="UTC",
             redact=str,
             clock=self.clock,
@@ -105,7 +107,7 @@ class Rig:
             journal=self.journal,
             channels=self.channels,
             delivery=cast("Delivery", self.told),
-            languages=Languages(self.journal, BackgroundTasks(self.log), self.log),
+            locales=self.locales,
             limits=self.limits,
             clock=self.clock,
             ids=self.ids,

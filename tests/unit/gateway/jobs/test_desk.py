@@ -11,6 +11,7 @@ from bot.contracts.inbound import Command
 from bot.contracts.jobs import JobRequest
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance, Taint
 from bot.testing.journal import FaultyJournal, JournalFailure
+from bot.words import speaking
 from tests.unit.gateway.jobs.rig import Rig
 
 GROUP: dict[str, Any] = {
@@ -65,6 +66,26 @@ async def test_the_zone_is_the_one_asked_for_else_the_platforms_else_the_one_nam
     rig.channels["tele"] = Zones("Europe/Berlin")
     assert await zone() == "Europe/Berlin (as tele has it for the person)"
     assert (await zone(timezone="UTC")).startswith("UTC (as asked for)")
+    await rig.locales.choose_zone(rig.inbound(), "America/Lima")
+    assert await zone() == "America/Lima (as the person has chosen)"
+    assert await zone(timezone="Asia/Tokyo") == "Asia/Tokyo (as asked for)"
+    rig.restart()
+    assert await zone() == "America/Lima (as the person has chosen)"
+
+
+async def test_people_are_told_times_on_their_own_clocks_and_the_model_on_those_of_the_job(rig: Rig) -> None:
+    name = await rig.plan("2027-07-01T09:00", timezone="Asia/Tokyo")
+    rig.clock.jump(1)
+    spoken = await rig.locales.choose_zone(rig.inbound(), "Europe/Berlin")
+    with speaking(*spoken):
+        assert (
+            await command(rig)
+            == f"{name} – once (Asia/Tokyo), next Thu 1 Jul 2027, 02:00 CEST, for 77: tell me 你好"
+        )
+    assert "next Thu 2027-07-01T09:00+09:00" in (await rig.desk.listed(rig.inbound())).words
+    await command(rig, f"pause {name}")
+    with speaking("zh", spoken.zone):
+        assert (await command(rig, f"resume {name}")).endswith("2027年7月1日（周四）02:00 CEST。")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +166,7 @@ async def test_a_place_shows_its_own_jobs_and_those_of_its_threads(rig: Rig) -> 
     await rig.plan("every 3h", **GROUP | {"chat_id": "-1001", "chat_key": "tele:chat:-1001"})
     assert [line[:6] for line in (await command(rig, **GROUP)).splitlines()] == [top, inner]
     (line,) = (await command(rig, **GROUP | {"chat_key": "tele:chat:-100:thread:1"})).splitlines()
-    assert line == f"{inner} – every 2h (UTC), next Fri 2027-01-15T10:00+00:00, for 77: 二"
+    assert line == f"{inner} – every 2h (UTC), next Fri 15 Jan 2027, 10:00 UTC, for 77: 二"
     assert (await rig.desk.listed(rig.inbound())).words == "There are no jobs here."
     assert await command(rig, "burn it") == "Say jobs, or jobs pause, resume or cancel with the name of one."
 

@@ -95,8 +95,8 @@ async def test_what_was_missed_runs_once_and_late_or_is_skipped_and_said(rig: Ri
     await rig.due.look()
     (told,) = [words for words in rig.told.words if daily in words]
     assert told == (
-        f"I've skipped “the weather” (job {daily}): it was due Tue 2027-01-19T12:00+00:00, and I couldn't run it within "
-        "120 minutes. It was due 4 times before that, too. It's due next Wed 2027-01-20T12:00+00:00."
+        f"I've skipped “the weather” (job {daily}): it was due Tue 19 Jan 2027, 12:00 UTC, and I couldn't run it within "
+        "120 minutes. It was due 4 times before that, too. It's due next Wed 20 Jan 2027, 12:00 UTC."
     )
     assert len([one for one in rig.taken if one.text == "the weather"]) == 0
     await rig.passes(DAY, 600)

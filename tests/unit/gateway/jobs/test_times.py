@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.gateway.jobs import plans, zones
 from bot.gateway.jobs.plans import Cron, Plan
+from bot.words import times
 from tests.shares import one_in
 
 ZONES = (
@@ -33,7 +34,7 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp()
 
 
 def at(words: str, zone: str) -> float:
-    return datetime.fromisoformat(words).replace(tzinfo=zones.zone(zone)).timestamp()
+    return datetime.fromisoformat(words).replace(tzinfo=times.zone(zone)).timestamp()
 
 
 def cron(words: str, zone: str = "UTC") -> Plan:
@@ -156,7 +157,7 @@ def changes(where: tzinfo, year: int) -> list[float]:
 
 @pytest.mark.parametrize("name", one_in(2, ZONES))
 def test_around_each_change_of_the_clocks_every_time_comes_once(name: str) -> None:
-    rng, where = random.Random(name), zones.zone(name)
+    rng, where = random.Random(name), times.zone(name)
     years = (2011, 2014, 2026)
     for change in [moment for year in years for moment in changes(where, year)]:
         for words in ("*/15 * * * *", "30 2 * * *", "0 0 * * *", _any(rng), _any(rng)):
@@ -210,7 +211,7 @@ def test_a_time_in_a_gap_comes_at_the_first_moment_after_and_one_in_a_fold_once(
 
 @given(st.sampled_from(ZONES), st.datetimes(datetime(1990, 1, 1), datetime(2036, 1, 1)))  # noqa: DTZ001
 def test_a_moment_never_goes_back_where_the_clock_that_is_meant_does_not(name: str, shown: datetime) -> None:
-    where = zones.zone(name)
+    where = times.zone(name)
     moments = [zones.instant(shown + timedelta(minutes=step), where) for step in range(0, 200, 10)]
     assert moments == sorted(moments)
     if zones.kept(shown, where):
@@ -325,4 +326,4 @@ def test_what_cannot_be_planned_is_answered_with_what_can(words: str, told: str)
 )
 def test_a_zone_that_nobody_knows_is_none(name: str) -> None:
     with pytest.raises(ValueError, match="no time zone"):
-        zones.zone(name)
+        times.zone(name)

@@ -1,0 +1,164 @@
+"""Locales: the language (`bot.words`) and the time zone in which each person is spoken to."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+from zoneinfo import available_timezones
+
+from bot import errors
+from bot.contracts.environment import Log
+from bot.contracts.identity import UserRef
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import Locale, Schedule
+from bot.gateway.background import BackgroundTasks
+from bot.words import DEFAULT, UTC, language_of, times
+
+NEAR = 3
+"""Names of zones that are offered in place of one that is none."""
+_UNKNOWN = Locale()
+
+
+class Spoken(NamedTuple):
+    """The language and the zone for `bot.words.speaking`."""
+
+    language: str
+    zone: str
+
+
+class Locales:
+    """Tells what a person has chosen, or else what their app has. That is remembered too: some messages answer nobody. Of whom
+    nothing is known, the language is `words.DEFAULT` and the zone the one given here.
+    """
+
+    def __init__(self, journal: Schedule, tasks: BackgroundTasks, log: Log, *, zone: str = UTC) -> None:
+        self._journal = journal
+        self._tasks = tasks
+        self._log = log
+        self._zone = zone
+        self._known: dict[UserRef, Locale] = {}
+        self._loaded = False
+
+    async def load(self) -> None:
+        """Read once what is on file. Where that cannot be read, everyone's app decides."""
+        if self._loaded:
+            return
+        try:
+            self._known = await self._journal.locales() | self._known
+            self._loaded = True
+        except errors.StorageError as error:
+            self._failed(error)
+
+    def locale(self, person: UserRef) -> Locale:
+        """All that is known of a person."""
+        return self._known.get(person, _UNKNOWN)
+
+    def of(self, inbound: Inbound) -> Spoken:
+        """Return how the person of an inbound is spoken to; a stranger's locale is not remembered."""
+        before = self.locale(inbound.person)
+        now = _by_app(before, inbound)
+        if now != before and inbound.kind != "admission":
+            self._known[inbound.person] = now
+            self._tasks.start(self._remember(inbound.person))
+        return self._spoken(now)
+
+    def known(self, person: UserRef, zone: str | None = None) -> Spoken:
+        """Return how a person is spoken to who has written before; `zone` stands for one that is not known."""
+        return self._spoken(self.locale(person), zone)
+
+    async def choose_language(self, inbound: Inbound, code: str | None) -> Spoken:
+        """Speak this language with a person from now on, over restarts, None for that of their app. Raises
+        `errors.StorageError`.
+        """
+        chosen = replace(self.locale(inbound.person), language=code, language_chosen=code is not None)
+        return await self._choose(inbound, chosen)
+
+    async def choose_zone(self, inbound: Inbound, zone: str | None) -> Spoken:
+        """Tell a person times in this zone from now on, over restarts, None for that of their app. Raises
+        `errors.StorageError`.
+        """
+        chosen = replace(self.locale(inbound.person), zone=zone, zone_chosen=zone is not None)
+        return await self._choose(inbound, chosen)
+
+    async def note_zone(self, inbound: Inbound, zone: str) -> None:
+        """A person has named a zone for something: it is theirs where nothing better is known."""
+        before = self.locale(inbound.person)
+        if before.zone_chosen or inbound.zone is not None or before.zone == zone:
+            return
+        self._known[inbound.person] = replace(before, zone=zone)
+        await self._remember(inbound.person)
+
+    async def _choose(self, inbound: Inbound, chosen: Locale) -> Spoken:
+        locale = _by_app(chosen, inbound)
+        await self._journal.put_locale(inbound.person, locale)
+        self._known[inbound.person] = locale
+        return self._spoken(locale)
+
+    def _spoken(self, locale: Locale, zone: str | None = None) -> Spoken:
+        return Spoken(locale.language or DEFAULT, locale.zone or zone or self._zone)
+
+    async def _remember(self, person: UserRef) -> None:
+        try:
+            await self._journal.put_locale(person, self._known[person])
+        except errors.StorageError as error:
+            self._failed(error)
+
+    def _failed(self, error: errors.StorageError) -> None:
+        self._log.write(
+            "error", "people's languages and time zones are not known", level="error", cause=str(error)
+        )
+
+
+def _by_app(known: Locale, inbound: Inbound) -> Locale:
+    """A locale with what somebody's app has now, where they have not chosen. A language without a catalogue is the default."""
+    language = language_of(inbound.language) or DEFAULT if inbound.language else None
+    if language not in {None, known.language or DEFAULT} and not known.language_chosen:
+        known = replace(known, language=language)
+    if inbound.zone not in {None, known.zone} and not known.zone_chosen and _is_zone(inbound.zone):
+        known = replace(known, zone=inbound.zone)
+    return known
+
+
+def _is_zone(name: str | None) -> bool:
+    try:
+        return name is not None and times.zone(name) is not None
+    except ValueError:
+        return False
+
+
+def zone_named(asked: str) -> str | None:
+    """The zone that a person means by its name, or by its city where one zone is called so; None where there is none. Reads the
+    tz database.
+    """
+    wanted = "_".join(asked.split()).casefold()
+    found = _zones().get(wanted, ())
+    return found[0] if len(found) == 1 else None
+
+
+def near_zones(asked: str) -> list[str]:
+    """The zones whose names come near to what a person has written, the nearest first."""
+    wanted = "_".join(asked.split()).casefold()
+    names = difflib.get_close_matches(wanted, _zones(), n=NEAR, cutoff=0.6)
+    inside = [name for name in _zones() if len(wanted) > 2 and wanted in name]
+    found = (zone for name in (*names, *inside) for zone in _zones()[name])
+    return list(dict.fromkeys(found))[:NEAR]
+
+
+@functools.cache
+def _zones() -> Mapping[str, tuple[str, ...]]:
+    """Every zone by its name in small letters, and by its last part alone, where a region stands before that."""
+    names = sorted(available_timezones())
+    found = {name.casefold(): (name,) for name in names}
+    cities: dict[str, list[str]] = {}
+    for name in names:
+        region, _, city = name.rpartition("/")
+        if region and region not in _NO_PLACES:
+            cities.setdefault(city.casefold(), []).append(name)
+    return {city: tuple(zones) for city, zones in cities.items()} | found
+
+
+_NO_PLACES = frozenset({"Etc", "US", "Canada", "Mexico", "Brazil", "Chile"})
+"""Regions whose zones are called in another way than by their cities."""

@@ -1,0 +1,26 @@
+INSERT INTO approvals VALUES ('01MCC5RMEDJNTB4XXKCVKVH31G', '01MCC5RMD2EWV8JZPFCQVA81NN', 'toolu_000000000000000000000004', 'telegram:chat:-3200', '{approval}', '{"request_id": "01MCC5RMD2EWV8JZPFCQVA81NN", "call_id": "toolu_000000000000000000000004", "chat_key": "telegram:chat:-3200", "tool": "skills_list", "fingerprint": "{approval}", "shown": "skills_list", "why": "rule", "rule": "ask skills_list", "channel": "telegram", "user_id": "3001", "granted": false, "lasting": true, "own": false, "admits": false, "task": ""}', 1800000000.4620533, NULL, NULL, NULL, NULL);
+INSERT INTO chats VALUES ('telegram:chat:-3200', 1800000000.4187071, NULL);
+INSERT INTO inbox VALUES ('01MCC5RMD2EWV8JZPFCQVA81NN', 'telegram:chat:-3200', '3001', 1800000000.4187071, 1800000000.4244676, 'in_turn', '01MCC5RMD2EWV8JZPFCQVA81NN', NULL, NULL, '1', '{"channel": "telegram", "chatId": "-3200", "chatKey": "telegram:chat:-3200", "chatType": "group", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:-3200:1"], "ts": 1800000000000, "target": {"chat_id": "-3200", "reply_to": "1"}, "kind": "message", "addressed": "mention", "toOthers": false, "text": "which skills 技能", "command": null, "messageId": "1", "userName": "Person 3001", "language": null, "zone": null, "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "renews": null, "rating": null, "requestId": "01MCC5RMD2EWV8JZPFCQVA81NN"}');
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:-3200:1', '01MCC5RMD2EWV8JZPFCQVA81NN', 1800000000.4187071);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RMD2EWV8JZPFCQVA81NN', 1800000000.4187071);
+INSERT INTO lines VALUES (1, 'chats/telegram%3Achat%3A-3200', CAST('{"v":1,"ts":1800000000000,"channel":"telegram","chatId":"-3200","chatKey":"telegram:chat:-3200","userId":"3001","messageId":"1","role":"user","text":"which skills 技能","meta":{"requestId":"01MCC5RMD2EWV8JZPFCQVA81NN","chatType":"group","username":"Person 3001"}}
+' AS BLOB));
+INSERT INTO lines VALUES (2, 'transcripts/telegram%3Achat%3A-3200/01MCC5RMDGHJ3YQFDJ2X2TXB0K.jsonl', CAST('{"v":1,"uuid":"01MCC5RMDJ1B4D00FXKR3ERTF8","parentUuid":null,"type":"turn_start","ts":1800000000434,"chatKey":"telegram:chat:-3200","sessionId":"01MCC5RMDGHJ3YQFDJ2X2TXB0K","requestId":"01MCC5RMD2EWV8JZPFCQVA81NN","data":{"frame":{"model":"claude-sonnet-5-5","digest":"f590ef3a1798bb09","surroundings":{"projectFolder":"none"}}}}
+{"v":1,"uuid":"01MCC5RMDJE1CZ5CHXD8EW5SCB","parentUuid":null,"type":"user","ts":1800000000434,"chatKey":"telegram:chat:-3200","sessionId":"01MCC5RMDGHJ3YQFDJ2X2TXB0K","requestId":"01MCC5RMD2EWV8JZPFCQVA81NN","message":{"role":"user","content":[{"type":"text","text":"<turn_context-caf9e61d>{\"requestId\": \"01MCC5RMD2EWV8JZPFCQVA81NN\", \"time\": \"2027-01-15T08:00:00Z\", \"userId\": \"3001\", \"userName\": \"Person 3001\"}</turn_context-caf9e61d>"},{"type":"text","text":"which skills 技能"}]}}
+' AS BLOB));
+INSERT INTO lines VALUES (3, 'transcripts/telegram%3Achat%3A-3200/01MCC5RMDGHJ3YQFDJ2X2TXB0K.jsonl', CAST('{"v":1,"uuid":"01MCC5RMDR8FZ5R9V43V1R7QZG","parentUuid":"01MCC5RMDJE1CZ5CHXD8EW5SCB","type":"assistant","ts":1800000000440,"chatKey":"telegram:chat:-3200","sessionId":"01MCC5RMDGHJ3YQFDJ2X2TXB0K","requestId":"01MCC5RMD2EWV8JZPFCQVA81NN","message":{"role":"assistant","content":[{"type":"tool_use","id":"toolu_000000000000000000000004","name":"skills_list","input":{}}],"origin":["3001"]},"data":{"stopReason":"tool_use","usage":{"inputTokens":0,"outputTokens":17,"cacheReadTokens":0,"cacheWriteTokens":2403},"costUsd":0.0061775}}
+' AS BLOB));
+INSERT INTO lost VALUES (1, 'gone', 1800000000.378338);
+INSERT INTO outbox VALUES ('01MCC5RMEQ7WGW25F460HZBR98', '01MCC5RMEDJNTB4XXKCVKVH31G', 'telegram:chat:3009', '{"chat_id": "3009"}', '`Person 3001` (3001) wants me to run this. May I?
+
+```
+skills_list
+```
+
+Asked because a rule wants it. Rule: ask skills_list.
+Operators can decide within 30 minutes. Without buttons: approve KVH31G or deny KVH31G (as commands); approve KVH31G chat allows exactly this for this chat.
+
+Asked in the group -3200.', 'notice', 'sent', '1', NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000000.471273, 1800000000.478319, '01MCC5RMEDJNTB4XXKCVKVH31G', '["once", "chat", "always", "deny"]', 'en', NULL, 'UTC');
+INSERT INTO outbox VALUES ('01MCC5RMG063DXMF5Z004VZYKP', '01MCC5RMEDJNTB4XXKCVKVH31G', 'telegram:chat:-3200', '{"chat_id": "-3200", "reply_to": "1"}', 'For this I need a yes from an operator. I have asked, and wait for 30 minutes.', 'notice', 'sent', '2', NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000000.5127292, 1800000000.57743, '01MCC5RMEDJNTB4XXKCVKVH31G', '[]', 'en', NULL, 'UTC');
+INSERT INTO steps VALUES ('01MCC5RMD2EWV8JZPFCQVA81NN', '01MCC5RMDJE1CZ5CHXD8EW5SCC', 'model', 'claude-sonnet-5-5', 1800000000.4346402, 1800000000.4596348, '{"uuid": "01MCC5RMDR8FZ5R9V43V1R7QZG", "stopReason": "tool_use", "usage": {"inputTokens": 0, "outputTokens": 17, "cacheReadTokens": 0, "cacheWriteTokens": 2403}, "costUsd": 0.0061775, "providerRequestId": "req_000000000000000000000003"}', NULL);
+INSERT INTO turns VALUES ('01MCC5RMD2EWV8JZPFCQVA81NN', 'telegram:chat:-3200', 'suspended', 1800000000.4244676, NULL);
