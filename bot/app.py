@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import gc
 import importlib
@@ -27,7 +28,7 @@ from bot import (
     shutdown_signals,
     text,
 )
-from bot.composition import assemble, load_spending
+from bot.composition import assemble, load_spending, standing_by
 from bot.contracts.channel import Invites, Manifest
 from bot.dashboard.metrics import LogMetrics
 from bot.invocation import command
@@ -74,7 +75,8 @@ async def _started(
     config.write_schema(settings.home / "schema", manifests, environment.disk)
     with contextlib.ExitStack() as around:
         last_run = around.enter_context(instance.held(settings.home))
-        around.enter_context(instance.tokens_held(tokens, settings.root))
+        if settings.engine.kind == "embedded":  # else one leads, and a frozen one would keep its locks
+            around.enter_context(instance.tokens_held(tokens, settings.root))
         hidden_paths.remove_saved_names(settings.root)
         redact, counted = LogRedactor(settings.secrets), LogMetrics()
         spending = Spending(configuration.prices_of(settings.llm))
@@ -104,24 +106,29 @@ async def _started(
                 for warning in settings.warnings:
                     say(f"warning: {warning}")
                 await asyncio.to_thread(preload, settings, [manifests[name] for name in names])
-                await asyncio.to_thread(load_spending, spending, settings, environment, log)
                 hung_up = asyncio.Event()
                 around.enter_context(signals(stop, hung_up.set))
-                gateway = assemble(
-                    settings,
-                    environment,
-                    log,
-                    names,
-                    counted=counted,
-                    spending=spending,
-                    dashboard=only is None,
-                )
-                load = functools.partial(configuration.load, root, defaults=defaults)
-                async with serving(gateway, say, stop), _beside(gateway.reload.serve(hung_up, load)):
-                    settle_memory()
-                    if not stop.is_set():
-                        log.write("ready", ready_line(gateway), channels=sorted(gateway.channels))
-                    yield gateway
+                async with _leading(
+                    settings, environment, log, counted=counted, say=say, stop=stop
+                ) as environment:
+                    await asyncio.to_thread(load_spending, spending, settings, environment, log)
+                    gateway = assemble(
+                        settings,
+                        environment,
+                        log,
+                        names,
+                        counted=counted,
+                        spending=spending,
+                        dashboard=only is None,
+                    )
+                    load = functools.partial(configuration.load, root, defaults=defaults)
+                    async with serving(gateway, say, stop), _beside(gateway.reload.serve(hung_up, load)):
+                        settle_memory()
+                        if not stop.is_set():
+                            log.write("ready", ready_line(gateway), channels=sorted(gateway.channels))
+                        yield gateway
+        except _StoppedAsStandby:
+            raise
         except errors.ShipmateError as error:
             ended = "failed"
             log.write("error", f"{type(error).__name__}: {error}", level="error")
@@ -129,6 +136,48 @@ async def _started(
         finally:
             log.write("stop", f"Shipmate has {ended}", ended=ended)
             await asyncio.to_thread(log.close)
+
+
+class _StoppedAsStandby(errors.ShipmateError):
+    """There is nothing to end."""
+
+
+@contextlib.asynccontextmanager
+async def _leading(
+    settings: config.Settings,
+    environment: Environment,
+    log: JsonlLog,
+    *,
+    counted: LogMetrics,
+    say: Say,
+    stop: asyncio.Event,
+) -> AsyncIterator[Environment]:
+    """The environment of the process that leads, once this one does; it ends where another one takes its place. Raises
+    `errors.TryLater` then.
+    """
+    url = settings.engine.database_url
+    if settings.engine.kind != "postgresql" or url is None:
+        yield environment
+        return
+    from bot.journal.leadership import PostgresLeadership  # its library is there where it is wanted
+
+    leadership = PostgresLeadership(url, clock=environment.clock, log=log)
+    try:
+        async with standing_by(settings, environment, log, leadership, counted):
+            if not await leadership.lead(stop, lambda leader: say(f"standby: {leader or 'nobody'} leads")):
+                raise _StoppedAsStandby
+        async with _beside(_followed(leadership.deposed, stop)):
+            yield dataclasses.replace(environment, leadership=leadership)
+    finally:
+        await leadership.close()
+    if leadership.deposed.is_set():
+        raise errors.TryLater(f"{leadership.leader} leads now; start this process again to stand by")
+
+
+async def _followed(first: asyncio.Event, then: asyncio.Event) -> None:
+    """Set one event once another one is set."""
+    await first.wait()
+    then.set()
 
 
 @contextlib.asynccontextmanager
@@ -155,7 +204,7 @@ async def run(root: Path, environment: Environment | None = None, *, defaults: b
     Raises `errors.ShipmateError`.
     """
     stop = asyncio.Event()
-    with shutdown_signals.at_once():
+    with shutdown_signals.at_once(), contextlib.suppress(_StoppedAsStandby):
         await _run(root, stop, environment, defaults=defaults)
     return 0
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import secrets
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,10 +33,11 @@ from bot.contracts.approvals import Approvals
 from bot.contracts.channel import Channel, ChannelDeps, Manifest
 from bot.contracts.environment import Log
 from bot.contracts.journal import Journal
+from bot.contracts.leadership import Leadership
 from bot.contracts.model import Model
 from bot.contracts.questions import Questions
-from bot.dashboard.console import Console, ConsoleSources
-from bot.dashboard.metrics import LogMetrics, MetricsPage
+from bot.dashboard.console import Console, ConsoleSources, PartHealth
+from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve, ReservedDisk
 from bot.gateway.attachments import Limits as FileLimits
@@ -132,6 +134,7 @@ def assemble(
         reserve=services.reserve,
         mcp=mcp,
         watch=watch,
+        leadership=environment.leadership,
         clock=clock,
     )
     figures = GatewayFigures(
@@ -203,6 +206,44 @@ def assemble(
             log=log,
         ),
     )
+
+
+@contextlib.asynccontextmanager
+async def standing_by(
+    settings: config.Settings,
+    environment: Environment,
+    log: JsonlLog,
+    leadership: Leadership,
+    counted: LogMetrics,
+) -> AsyncIterator[None]:
+    """Answer at the dashboard's address for the block, in which another process leads: alive, ready to take over, and no more."""
+
+    def parts() -> dict[str, PartHealth]:
+        return {"cluster": PartHealth(ok=True, detail=leadership.role())}
+
+    def figures() -> Figures:
+        return {"shipmate_part_ok": {name: part.ok for name, part in parts().items()}}
+
+    where, clock = settings.dashboard, environment.clock
+    connections = Connections(descriptors.connections(descriptors.limit()), clock=clock, log=log)
+    page = Dashboard(
+        where.host,
+        where.port,
+        where.token,
+        parts,
+        metrics=MetricsPage(counted, figures),
+        console=None,
+        clock=clock,
+        server=connections.server(),
+        holder=ports.port_owner,
+        user_of=ports.user_of,
+    )
+    if where.enabled:
+        await page.start()
+    try:
+        yield
+    finally:
+        await page.stop()
 
 
 def build_dashboard(
@@ -325,7 +366,7 @@ def build_journal(
     if settings.engine.kind == "postgresql" and url is not None:
         from bot.journal.postgres import PostgresJournal  # its library is there where it is wanted
 
-        return PostgresJournal(url, clock=clock, log=log, reserve=reserve)
+        return PostgresJournal(url, clock=clock, log=log, reserve=reserve, leadership=environment.leadership)
     return SqliteJournal(settings.home / "journal.db", clock=clock, log=log, reserve=reserve)
 
 
@@ -443,6 +484,7 @@ def gateway_deps(services: Services, channels: Mapping[str, Channel]) -> Gateway
         ids=environment.ids,
         log=services.log,
         transcriber=build_transcriber(files.transcription),
+        leadership=environment.leadership,
     )
 
 

@@ -14,6 +14,7 @@ from bot.agent.pool import AgentPool
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Clock, Disk, Ids
 from bot.contracts.journal import Journal
+from bot.contracts.leadership import Alone, Leadership
 from bot.dashboard.console import ActiveChat, PartHealth
 from bot.dashboard.metrics import Figures
 from bot.dashboard.server import Dashboard
@@ -77,6 +78,7 @@ class Environment:
     """The same for each channel."""
     pace: float = 1.0
     """As `ChannelDeps.pace`."""
+    leadership: Leadership = field(default_factory=Alone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ class Readiness:
     reserve: DiskReserve
     mcp: McpServers
     watch: ChannelWatchdog
+    leadership: Leadership
     clock: Clock
 
     def parts(self) -> dict[str, PartHealth]:
@@ -117,6 +120,8 @@ class Readiness:
             ),
             "memory": PartHealth(ok=not memory.full, detail=used),
         }
+        if role := self.leadership.role():
+            found["cluster"] = PartHealth(ok=True, detail=role)
         for name, trouble in self.mcp.troubles().items():
             found[f"mcp {name}"] = PartHealth(ok=not trouble, detail=trouble, needed=False)
         for name, channel in self.channels.items():

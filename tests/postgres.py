@@ -101,6 +101,8 @@ class Postgres:
                 one for (one,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
             ]
             emptied = "".join(f"DELETE FROM {one};" for one in tables if one != "journal_version")
+            if "cluster_leader" in tables:
+                emptied += "INSERT INTO cluster_leader VALUES (1, 0, '', 0);"
             db.execute(f"BEGIN; {emptied} INSERT INTO lost VALUES (1, 'gone', NULL); COMMIT".encode())
         return self.url()
 
@@ -144,6 +146,12 @@ def shared() -> Postgres:
     server = Postgres()
     Finalize(None, server.stop, exitpriority=1)  # a forked worker knows no other
     return server
+
+
+def lease(url: str, holder: str) -> None:
+    """Say that another process leads."""
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("UPDATE cluster_leader SET holder = %s", (holder,))
 
 
 def _remove_old(folder: Path) -> None:

@@ -175,10 +175,12 @@ def disk(root: Path) -> Iterator[Finding]:
 
 def database(config: Settings) -> Iterator[Finding]:
     """The server that has the journal."""
+    from bot.journal.leadership import hosts
     from bot.journal.postgres import examine
 
+    url = config.engine.database_url or ""
     try:
-        version, trouble = examine(config.engine.database_url or "")
+        version, trouble = examine(url)
     except errors.StorageError as error:
         yield Finding("database", "later", str(error), "look at engine.databaseUrl, and whether it runs")
         return
@@ -186,6 +188,8 @@ def database(config: Settings) -> Iterator[Finding]:
         yield Finding("database", "wrong", trouble, "ask whoever runs the server")
     else:
         yield Finding("database", "ok", f"PostgreSQL {version}")
+    found = [f"{one.holder} {'leads' if one.leads else 'stands by'}" for one in hosts(url)]
+    yield Finding("cluster", "ok", "; ".join(found) or "no process is running")
 
 
 def stored(root: Path) -> Iterator[Finding]:

@@ -411,6 +411,14 @@ KINDS: Mapping[str, LogKind] = {
             "used": "integer: descriptors",
         },
     ),
+    "cluster": LogKind(
+        "Which of the processes on a database leads.",
+        {
+            "epoch": "integer: the number of leaders that there were, with this one",
+            "before": "string: who led before; empty where the lease was given back",
+            "leader": "string: who leads now",
+        },
+    ),
     "storage": LogKind(
         "Journal, archive, transcript, index and disk.",
         {

@@ -41,7 +41,7 @@ class Dashboard:
         parts: Callable[[], Mapping[str, PartHealth]],
         *,
         metrics: MetricsPage,
-        console: Console,
+        console: Console | None,
         clock: Clock,
         server: HttpServer,
         holder: Callable[[int], int | None] = lambda _: None,
@@ -68,7 +68,8 @@ class Dashboard:
     async def start(self) -> None:
         """Listen. Raises `errors.TryLater` where the port is taken."""
         app = web.Application(middlewares=[self._guarded], client_max_size=64 * 1024)
-        self._console.add_to(app)
+        if self._console is not None:
+            self._console.add_to(app)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics_page)

@@ -13,6 +13,7 @@ from bot.contracts.artifacts import Artifacts
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.journal import Journal
+from bot.contracts.leadership import Alone, Leadership
 from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.transcription import Transcriber
 from bot.gateway import admissions as letting_in
@@ -103,6 +104,7 @@ class GatewayDeps:
     log: Log
     transcriber: Transcriber | None = None
     """Hears voice notes; None where nobody does."""
+    leadership: Leadership = field(default_factory=Alone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,7 @@ def build_delivery(
     archive: Archive,
     files: OutgoingFiles,
     alerts: asyncio.Queue[Alert],
+    leadership: Leadership,
     redact: Redact,
     clock: Clock,
     ids: Ids,
@@ -176,6 +179,7 @@ def build_delivery(
         closed_chats=ClosedChats(journal, log),
         files=files,
         alerts=alerts,
+        leadership=leadership,
         clock=clock,
         ids=ids,
         log=log,
@@ -222,6 +226,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         archive=deps.archive,
         files=deps.outgoing,
         alerts=raised,
+        leadership=deps.leadership,
         redact=deps.redact,
         clock=clock,
         ids=ids,

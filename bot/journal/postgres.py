@@ -19,6 +19,7 @@ from psycopg.pq import TransactionStatus
 
 from bot import errors
 from bot.contracts.environment import Clock, Log
+from bot.contracts.leadership import Leadership
 from bot.disk_reserve import DiskReserve
 from bot.journal import file, schema
 from bot.journal.connection import Connection
@@ -26,15 +27,6 @@ from bot.journal.database import Database, ReadOnly, close
 from bot.journal.sqlite import SqlJournal
 from bot.journal.view import JournalView
 
-_CONNECT: dict[str, Any] = {
-    "connect_timeout": 5,
-    # Where the network is cut, a call ends in seconds rather than hours.
-    "tcp_user_timeout": 10_000,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "application_name": "shipmate",
-}
 _SESSION = """
     SET client_min_messages = warning;
     SET synchronous_commit = on;
@@ -45,6 +37,11 @@ _SESSION = """
     SET tcp_keepalives_interval = 2;
     SET tcp_keepalives_count = 3"""
 _LOCK = "SELECT pg_advisory_lock(hashtext('shipmate'), hashtext(current_schema()))"
+LOCKED = """locktype = 'advisory' AND granted
+    AND classid = (hashtext('shipmate')::bigint & 4294967295)::oid
+    AND objid = (hashtext(current_schema())::bigint & 4294967295)::oid
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+"""The condition by which `pg_locks` has the session that writes."""
 _BUSY = {"55P03", "57014", "40001", "40P01"}
 """A lock or an answer took too long, or others were in the way: the session is well."""
 _TYPES = {"TEXT": 'TEXT COLLATE "C"', "REAL": "DOUBLE PRECISION", "BLOB": "BYTEA", "INTEGER": "BIGINT"}
@@ -54,7 +51,7 @@ _NUL = "\N{REPLACEMENT CHARACTER}"
 
 
 class PostgresJournal(SqlJournal):
-    """The journal in the schema that connections to `url` begin in, which is its own."""
+    """The journal in the schema that connections to `url` begin in, which is its own. Only the leader of `leadership` opens it."""
 
     def __init__(
         self,
@@ -64,8 +61,11 @@ class PostgresJournal(SqlJournal):
         log: Log,
         busy_seconds: float = 5.0,
         reserve: DiskReserve | None = None,
+        leadership: Leadership | None = None,
     ) -> None:
-        base = PostgresDatabase(url, clock=clock, log=log, busy_seconds=busy_seconds, reserve=reserve)
+        base = PostgresDatabase(
+            url, clock=clock, log=log, busy_seconds=busy_seconds, reserve=reserve, leadership=leadership
+        )
         super().__init__(base, clock=clock, log=log)
 
 
@@ -73,10 +73,18 @@ class PostgresDatabase(Database):
     """The journal's tables in PostgreSQL."""
 
     def __init__(
-        self, url: str, *, clock: Clock, log: Log, busy_seconds: float, reserve: DiskReserve | None
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        log: Log,
+        busy_seconds: float = 5.0,
+        reserve: DiskReserve | None = None,
+        leadership: Leadership | None = None,
     ) -> None:
         super().__init__("postgresql", clock=clock, log=log, reserve=reserve)
         self._url = url
+        self._leadership = leadership
         self._busy_seconds = busy_seconds
         self._uncommitted = False
 
@@ -97,7 +105,13 @@ class PostgresDatabase(Database):
         return False  # what this disk has in reserve is none of the server's
 
     def _connect(self) -> Connection:
-        return connect(self._url, self._busy_seconds)
+        db = connect(self._url, self._busy_seconds)
+        lead = self._leadership
+        # Whoever took over has ended the session before this one, and holds the lock as long as it writes.
+        if lead is not None and _first(db, "SELECT epoch FROM cluster_leader") != lead.epoch:
+            close(db)
+            raise errors.StorageError("another process leads")
+        return db
 
     def _connect_to_read(self) -> Connection:
         db = PostgresConnection(self._url)
@@ -111,16 +125,26 @@ class ReadOnlyPostgres(ReadOnly, PostgresDatabase):
 
 def view(url: str, *, clock: Clock, log: Log) -> JournalView:
     """The journal beside the process that has it."""
-    base = ReadOnlyPostgres(url, clock=clock, log=log, busy_seconds=5.0, reserve=None)
+    base = ReadOnlyPostgres(url, clock=clock, log=log)
     return JournalView(base, clock=clock, log=log)
 
 
 class PostgresConnection:
     """A session of psycopg as `connection.Connection`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, seconds: int = 5) -> None:
+        """`seconds` is for how long a network may be silent, about."""
         with _as_sqlite():
-            self._db = psycopg.connect(url, autocommit=True, **_CONNECT)
+            self._db = psycopg.connect(
+                url,
+                autocommit=True,
+                application_name="shipmate",
+                connect_timeout=seconds,
+                tcp_user_timeout=1_000 * seconds,
+                keepalives_idle=seconds,
+                keepalives_interval=1,
+                keepalives_count=3,
+            )
         self.total_changes = 0
 
     @property

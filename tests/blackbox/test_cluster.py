@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import postgres
-from tests.blackbox.conftest import World
+from tests.blackbox.conftest import Process, World, eventually
 
 pytestmark = pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
 SECRET = "geheim-und-lang"  # it is part of an address; the server asks for none
@@ -72,3 +79,131 @@ async def test_a_turn_that_was_killed_goes_on_from_the_database(clustered: World
     )
     assert not (world.root / ".ship" / "journal.db").exists()
     assert SECRET.encode() not in world.everything_on_disk()
+
+
+FIRST_CHAT = 5_000
+_ANSWER = re.compile(r"answer (\d+)")
+
+
+class Two:
+    """Two processes on one database, and people who have written to the bot."""
+
+    def __init__(self, world: World, second: Process, chats: int, messages: int) -> None:
+        self.world, self.second, self.chats, self.messages = world, second, chats, messages
+
+    async def start(self) -> None:
+        await self.world.start()
+        await self.second.start(wait=False)
+        await eventually(lambda: any(line.startswith("standby: ") for line in self.second.lines))
+
+    def talk(self) -> None:
+        """Everybody says all that they have to say at once."""
+        for number in range(1, self.messages + 1):
+            for chat in range(self.chats):
+                self.world.telegram.say(f"message {number}", chat_id=FIRST_CHAT + chat)
+
+    def answers(self) -> list[list[tuple[int, bool]]]:
+        """By chat, the messages that are answered, and whether each answer says that it may stand there twice."""
+        texts = [self.world.texts(FIRST_CHAT + chat) for chat in range(self.chats)]
+        return [
+            [
+                (int(found[1]), not text.startswith("answer"))
+                for text in chat
+                if (found := _ANSWER.search(text))
+            ]
+            for chat in texts
+        ]
+
+    async def answered(self, share: float) -> None:
+        most = share * self.chats * self.messages
+        await self.world.telegram.until(
+            lambda: sum(len({number for number, _ in chat}) for chat in self.answers()) >= most, 300
+        )
+
+    async def taken_over(self) -> None:
+        await eventually(lambda: any(line.startswith("ready ") for line in self.second.lines))
+
+    def check(self) -> None:
+        """Each message has its answer, in order, and what stands there twice says so."""
+        for chat in self.answers():
+            assert list(dict.fromkeys(number for number, _ in chat)) == list(range(1, self.messages + 1)), (
+                chat
+            )
+            assert max(Counter(number for number, marked in chat if not marked).values()) == 1, chat
+
+
+@pytest.fixture(
+    params=[pytest.param((20, 3), id="short"), pytest.param((200, 5), id="long", marks=pytest.mark.torture)]
+)
+async def two(request: pytest.FixtureRequest, clustered: World) -> AsyncIterator[Two]:
+    world = clustered
+    world.config["queue"] = {"mode": "followup"}
+    world.config["channels"]["telegram"]["allow"] = ["*"]
+    there = world.root / "second"
+    there.mkdir()
+
+    async def answer(body: Any) -> str:
+        said = [
+            found
+            for message in body["messages"]
+            for found in re.findall(r"message (\d+)", str(message["content"]))
+        ]
+        await asyncio.sleep(0.2)  # a model takes its time
+        return f"answer {said[-1]}"
+
+    world.model.script(answer)
+    second = Process(there, world.process.env)
+    made = Two(world, second, *request.param)
+    (there / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
+    yield made
+    if second.running:
+        await second.kill()
+
+
+async def test_a_standby_takes_over_from_one_that_was_killed(two: Two) -> None:
+    await two.start()
+    two.talk()
+    await two.answered(0.5)
+    await two.world.process.kill()
+    await two.answered(1.0)
+    await two.taken_over()
+    two.check()
+    code, told = await shipmate(two.world, "doctor")
+    assert "leads" in told, (code, told)
+
+
+async def test_one_that_was_frozen_sends_nothing_more_and_ends(two: Two) -> None:
+    await two.start()
+    two.talk()
+    await two.answered(0.5)
+    frozen = two.world.process
+    os.kill(frozen.pid, signal.SIGSTOP)
+    try:
+        await two.taken_over()
+        await two.answered(1.0)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(frozen.pid, signal.SIGCONT)
+    assert await frozen.ended() == 75
+    assert "leads now" in frozen.stderr
+    two.check()
+
+
+async def test_a_process_that_is_stopped_hands_over_at_once(two: Two) -> None:
+    await two.start()
+    two.talk()
+    await two.answered(0.5)
+    assert await two.world.process.stop() == 0
+    await two.answered(1.0)
+    two.check()
+
+
+async def test_nothing_is_lost_where_the_database_crashes(two: Two) -> None:
+    await two.start()
+    two.talk()
+    await two.answered(0.5)
+    server = postgres.shared()
+    await asyncio.to_thread(server.crash)
+    await asyncio.to_thread(server.start)
+    await two.answered(1.0)
+    two.check()

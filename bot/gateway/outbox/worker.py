@@ -20,6 +20,7 @@ from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal, Outbox
+from bot.contracts.leadership import Leadership
 from bot.contracts.outbound import (
     Address,
     LiveForm,
@@ -311,12 +312,14 @@ class OutboxWorker:
         closed_chats: ClosedChats,
         files: OutgoingFiles,
         alerts: asyncio.Queue[Alert],
+        leadership: Leadership,
         clock: Clock,
         ids: Ids,
         log: Log,
     ) -> None:
         self._channels = channels
         self._journal = journal
+        self._leadership = leadership
         self._archiver = archiver
         self.limits = limits
         self.closed_chats = closed_chats
@@ -821,6 +824,7 @@ class OutboxWorker:
         channel, message = self._channels[batch.to.channel], _message(batch.head, batch.to.target)
         words = [row for row in batch.rows if row.file is None]
         message = replace(message, ends=message.kind == "reply" and words == [batch.head])
+        await self._leadership.confirmed()
         try:
             if batch.head.file is not None:
                 message = replace(message, file=await self._files.load(batch.head.file))
@@ -1075,6 +1079,7 @@ class OutboxWorker:
         row = row.begin()
         await self._journal.put_outbox([row])
         message = _live(row, to.target, form)
+        await self._leadership.confirmed()
         try:
             sent = await _within(LIVE_SECONDS, self._channels[to.channel].send(message))
         except errors.DeliveryUncertain:
@@ -1096,6 +1101,7 @@ class OutboxWorker:
         if not self._journal.pending_writes:
             self._journal.post.update_outbox(row)
         message = _live(row, to.target, form)
+        await self._leadership.confirmed()
         try:
             await _within(LIVE_SECONDS, _shown(self._channels[to.channel], message, row.message_id))
         except errors.DeliveryThrottled as error:
@@ -1108,6 +1114,7 @@ class OutboxWorker:
         if not isinstance(channel, Drafts):
             return False
         message = Outbound(to.request_id, to.request_id, to.chat_key, to.target, words, "preview")
+        await self._leadership.confirmed()
         try:
             return await _within(LIVE_SECONDS, channel.draft(message))
         except errors.DeliveryFailed as error:
@@ -1154,6 +1161,7 @@ class OutboxWorker:
             return
         message = _message(row, row.target)
         for _ in range(AMENDS):
+            await self._leadership.confirmed()
             try:
                 await _within(LIVE_SECONDS, channel.edit(message, row.message_id))
             except errors.DeliveryThrottled as error:

@@ -12,6 +12,7 @@ from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import ANSWERED, Journal
+from bot.contracts.leadership import Alone
 from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway.builder import build_delivery
 from bot.gateway.live.message import NONE
@@ -76,6 +77,7 @@ class Desk:
                 limits=options.get("file_limits") or OutgoingLimits(),
             ),
             alerts=self.alerts,
+            leadership=Alone(),
             redact=options.get("redact", Redactor({SECRET})),
             clock=self.clock,
             ids=self.ids,

@@ -1,0 +1,34 @@
+"""The port for which of several processes on one journal is the active one."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Leadership(Protocol):
+    @property
+    def epoch(self) -> int:
+        """Grows with each process that begins to lead; 0 before this one does."""
+        ...
+
+    async def confirmed(self) -> None:
+        """Return while this process surely leads. Where that is not known it waits, and where another one leads it never returns:
+        nothing may leave then.
+        """
+        ...
+
+    def role(self) -> str:
+        """A few words for operators; "" where there is nothing to tell."""
+        ...
+
+
+class Alone:
+    """The only process that its journal can have."""
+
+    epoch = 0
+
+    async def confirmed(self) -> None:
+        pass
+
+    def role(self) -> str:
+        return ""

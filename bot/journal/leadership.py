@@ -1,0 +1,184 @@
+"""The lease by which one of many processes on a database is the active one.
+
+The leader counts a number up, on a thread and a connection of its own. A standby that sees the same number for `LEASE` seconds of
+its own clock, or a lease that was given back, takes the next epoch and ends the session by which the leader before writes. No two
+clocks are compared. A process counts itself as leader only as long as no other one can have taken its place: a frozen one that
+wakes up neither writes nor sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bot import errors
+from bot.contracts.environment import Clock, Log
+from bot.journal.connection import Connection
+from bot.journal.postgres import LOCKED, PostgresConnection
+
+BEAT = 0.5
+LEASE = 3.0
+MARGIN = 0.5
+"""Seconds by which a leader gives up before a standby takes over."""
+_TABLES = """
+    BEGIN;
+    SELECT pg_advisory_xact_lock(hashtext('shipmate tables'), hashtext(current_schema()));
+    CREATE TABLE IF NOT EXISTS cluster_leader
+        (id INTEGER PRIMARY KEY CHECK (id = 1), epoch BIGINT NOT NULL, holder TEXT NOT NULL, beats BIGINT NOT NULL);
+    INSERT INTO cluster_leader VALUES (1, 0, '', 0) ON CONFLICT DO NOTHING;
+    CREATE TABLE IF NOT EXISTS cluster_hosts (holder TEXT PRIMARY KEY, seen_at TIMESTAMPTZ NOT NULL);
+    COMMIT"""
+_SESSION = "SET client_min_messages = warning; SET statement_timeout = '2s'; SET synchronous_commit = on"
+_SEEN = """INSERT INTO cluster_hosts VALUES (?, clock_timestamp())
+    ON CONFLICT (holder) DO UPDATE SET seen_at = excluded.seen_at"""
+_BEAT = "UPDATE cluster_leader SET beats = beats + 1 WHERE epoch = ? AND holder = ?"
+_LEASE = "SELECT epoch, holder, beats FROM cluster_leader"
+_TAKE = """UPDATE cluster_leader SET epoch = epoch + 1, holder = ?, beats = beats + 1
+    WHERE epoch = ? AND holder = ? AND beats = ?"""
+_END = f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {LOCKED} AND pid <> pg_backend_pid()"  # noqa: S608
+_RELEASE = "UPDATE cluster_leader SET holder = '' WHERE epoch = ? AND holder = ?"
+_FORGET = "DELETE FROM cluster_hosts WHERE holder = ? OR seen_at < clock_timestamp() - INTERVAL '1 day'"
+_HOSTS = """SELECT h.holder, l.holder IS NOT NULL FROM cluster_hosts h LEFT JOIN cluster_leader l ON l.holder = h.holder
+    WHERE seen_at > clock_timestamp() - INTERVAL '6 s' ORDER BY l.holder IS NULL, h.holder"""
+
+
+class PostgresLeadership:
+    """`contracts.leadership.Leadership` by a row of the database that has the journal."""
+
+    def __init__(self, url: str, *, clock: Clock, log: Log, holder: str = "") -> None:
+        self._url = url
+        self._clock = clock
+        self._log = log
+        self.holder = holder or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self.epoch = 0
+        self.leader = ""
+        """Who led when that was last looked at."""
+        self.deposed = asyncio.Event()
+        """Set for good once another process leads in this one's place."""
+        self._leads = asyncio.Event()
+        self._until = 0.0
+        self._seen: tuple[int, str, int] | None = None
+        self._since = 0.0
+        self._trouble = ""
+        self._over = threading.Event()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
+
+    async def lead(self, stop: asyncio.Event, stands_by: Callable[[str], object]) -> bool:
+        """Return once this process leads; False where `stop` is set before. `stands_by` hears who leads meanwhile."""
+        self._thread.start()
+        waiting = [asyncio.create_task(one.wait()) for one in (self._leads, stop)]
+        done, _ = await asyncio.wait(waiting, timeout=2 * BEAT, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            stands_by(self.leader)
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for one in waiting:
+            one.cancel()
+        return self._leads.is_set() and not stop.is_set()
+
+    async def confirmed(self) -> None:
+        while self._clock.monotonic() >= self._until:
+            await self._clock.sleep(0.05)
+
+    def role(self) -> str:
+        if self.deposed.is_set():
+            return f"{self.leader} leads in its place"
+        return f"leader, epoch {self.epoch}" if self.epoch else f"standby; {self.leader or 'nobody'} leads"
+
+    async def close(self) -> None:
+        """Give the lease back, once nothing is written any more."""
+        self._over.set()
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join)
+
+    # Everything below runs on the thread.
+
+    def _run(self) -> None:
+        db: PostgresConnection | None = None
+        while not self._over.is_set() and not self.deposed.is_set():
+            try:
+                db = db or self._connected()
+                self._beat(db)
+                self._trouble = ""
+            except sqlite3.Error as error:
+                self._lost(error)
+                with contextlib.suppress(sqlite3.Error):
+                    if db is not None:
+                        db.close()
+                db = None
+            self._over.wait(BEAT)
+        if db is not None:
+            with contextlib.suppress(sqlite3.Error), contextlib.closing(db):
+                db.execute(_RELEASE, (self.epoch, self.holder))
+                db.execute(_FORGET, (self.holder,))
+        self._until = 0.0
+
+    def _connected(self) -> PostgresConnection:
+        db = PostgresConnection(self._url, seconds=2)
+        db.execute(_SESSION)
+        db.execute(_TABLES)
+        return db
+
+    def _lost(self, error: Exception) -> None:
+        # What a standby saw before says nothing of what went on meanwhile.
+        self._seen = None
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            self._log.write("cluster", f"the lease cannot be looked at: {error}", level="warn")
+
+    def _beat(self, db: Connection) -> None:
+        db.execute(_SEEN, (self.holder,))
+        if not self.epoch:
+            self._look(db)
+            return
+        asked = self._clock.monotonic()
+        if db.execute(_BEAT, (self.epoch, self.holder)).rowcount:
+            self._until = asked + LEASE - MARGIN
+            return
+        self._until = 0.0
+        _, self.leader, _ = db.execute(_LEASE).fetchone()
+        self._log.write(
+            "cluster", "another process leads now; this one ends", level="error", leader=self.leader
+        )
+        self._loop.call_soon_threadsafe(self.deposed.set)
+        self._over.set()
+
+    def _look(self, db: Connection) -> None:
+        asked, found = self._clock.monotonic(), db.execute(_LEASE).fetchone()
+        epoch, self.leader, _ = found
+        if found != self._seen:
+            self._seen, self._since = found, asked
+        if self.leader and asked - self._since < LEASE:
+            return
+        if not db.execute(_TAKE, (self.holder, *(epoch, self.leader, found[2]))).rowcount:
+            return
+        db.execute(_END)
+        self._log.write("cluster", "this process leads now", epoch=epoch + 1, before=self.leader)
+        self.epoch, self.leader, self._until = epoch + 1, self.holder, asked + LEASE - MARGIN
+        self._loop.call_soon_threadsafe(self._leads.set)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One process that was seen a moment ago."""
+
+    holder: str
+    leads: bool
+
+
+def hosts(url: str) -> Sequence[Host]:
+    """The processes on a database, the one that leads first. Raises `errors.StorageError`."""
+    try:
+        with contextlib.closing(PostgresConnection(url)) as db:
+            if db.execute("SELECT to_regclass('cluster_hosts')").fetchone() == (None,):
+                return ()
+            return [Host(*row) for row in db.execute(_HOSTS).fetchall()]
+    except sqlite3.Error as error:
+        raise errors.StorageError(f"the database cannot be used: {error}") from error

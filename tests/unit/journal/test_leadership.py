@@ -1,0 +1,99 @@
+"""One of several processes on a database leads, and one that was taken for dead does nothing any more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from bot import errors
+from bot.system import SystemClock
+from bot.testing.log import MemoryLog
+from tests import postgres
+from tests.contracts.journal_rig import inbound
+
+pytestmark = pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
+
+if postgres.programs() is not None:
+    from bot.journal.leadership import PostgresLeadership, hosts
+    from bot.journal.postgres import PostgresJournal
+
+Candidate = Callable[[str], "PostgresLeadership"]
+
+
+@pytest.fixture
+def url() -> str:
+    return postgres.shared().journal()
+
+
+@pytest.fixture
+async def candidate(url: str) -> AsyncIterator[Candidate]:
+    made: list[PostgresLeadership] = []
+
+    def make(name: str) -> PostgresLeadership:
+        made.append(PostgresLeadership(url, clock=SystemClock(), log=MemoryLog(), holder=name))
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.close()
+
+
+async def leads(one: PostgresLeadership) -> None:
+    async with asyncio.timeout(20):
+        assert await one.lead(asyncio.Event(), lambda _: None)
+
+
+async def test_one_leads_and_the_next_one_does_once_it_gives_the_lease_back(
+    candidate: Candidate, url: str
+) -> None:
+    first, second, heard = candidate("a"), candidate("b"), asyncio.Queue[str]()
+    await leads(first)
+    waiting = asyncio.create_task(second.lead(asyncio.Event(), heard.put_nowait))
+    assert await asyncio.wait_for(heard.get(), 20) == "a"
+    assert [(one.holder, one.leads) for one in hosts(url)] == [("a", True), ("b", False)]
+    assert (first.role(), second.role()) == ("leader, epoch 1", "standby; a leads")
+    await first.close()
+    assert await asyncio.wait_for(waiting, 20)
+    assert (second.role(), second.epoch) == ("leader, epoch 2", 2)
+
+
+async def test_a_standby_that_is_stopped_ends(candidate: Candidate) -> None:
+    await leads(candidate("a"))
+    stop = asyncio.Event()
+    assert not await candidate("b").lead(stop, lambda _: stop.set())
+
+
+async def test_one_whose_number_stands_still_is_followed_and_can_neither_write_nor_send(
+    candidate: Candidate, url: str
+) -> None:
+    frozen, clock, log = candidate("a"), SystemClock(), MemoryLog()
+    await leads(frozen)
+    before = PostgresJournal(url, clock=clock, log=log, busy_seconds=0.05, leadership=frozen)
+    assert await before.receive(inbound(1))
+    # It counts no more, as a frozen process, and holds the lease.
+    await frozen.close()
+    await asyncio.to_thread(postgres.lease, url, "a")
+    after = candidate("b")
+    await leads(after)
+    journal = PostgresJournal(url, clock=clock, log=log, leadership=after)
+    assert await journal.receive(inbound(2))
+    with pytest.raises(errors.StorageError):
+        await before.receive(inbound(3))
+    await journal.close()
+    with pytest.raises(errors.StorageError, match="another process leads"):
+        await before.receive(inbound(3))
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(frozen.confirmed(), 0.2)
+        pytest.fail("it would have sent")
+    await before.close()
+
+
+async def test_one_that_finds_another_one_in_its_place_is_deposed(candidate: Candidate, url: str) -> None:
+    first = candidate("a")
+    await leads(first)
+    await asyncio.to_thread(postgres.lease, url, "b")
+    await asyncio.wait_for(first.deposed.wait(), 20)
+    assert first.role() == "b leads in its place"
