@@ -16,6 +16,8 @@ Choice = Literal["once", "chat", "always", "deny", "admit", "later", "again", "r
 """An answer to a question about an approval, and its button. `admit` and `later` are those about a person; `again` stands below
 the notice of a failure and tries its turn again, `renew` below an answer whose question was edited since.
 """
+LASTING: tuple[Scope, ...] = ("chat", "always")
+"""The scopes of an approval that holds for later calls too."""
 CHOICES: tuple[Choice, ...] = ("once", "chat", "always", "deny")
 """The answers about a call that operators may give."""
 SECONDS = 30 * 60.0
@@ -68,7 +70,7 @@ class Verdict:
     @property
     def lasts(self) -> bool:
         """True if it approves later calls too."""
-        return self.ended == "approved" and self.scope != "once"
+        return self.ended == "approved" and self.scope in LASTING
 
     def covers(self, chat_key: ChatKey, *, asked_in: ChatKey) -> bool:
         """True if it approves the same call in this chat; it was given in that chat."""

@@ -20,6 +20,12 @@ InboxState = Literal["queued", "in_turn"] | FinalState
 TurnEnd = Literal["done", "failed", "stopped", "withdrawn"]
 TurnState = Literal["running", "suspended", "stopping"] | TurnEnd
 StepKind = Literal["model", "tool"]
+OPEN_INBOX: tuple[InboxState, ...] = ("queued", "in_turn")
+"""The states of an inbound that has not ended."""
+INBOX_FAILURE: FinalState = "dead"
+"""The end of an inbound that somebody may have to look at for longer."""
+OPEN_TURN: tuple[TurnState, ...] = ("running", "suspended", "stopping")
+"""The states of a turn that has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ class InboxStatus:
     @property
     def open(self) -> bool:
         """True until it has ended."""
-        return self.state in {"queued", "in_turn"}
+        return self.state in OPEN_INBOX
 
     def join(self, turn_id: str) -> Self:
         """A turn has it, from its beginning or from now on. What was part of another turn is no part of that any more."""
@@ -142,7 +148,7 @@ class TurnStatus:
     @property
     def open(self) -> bool:
         """True until it has ended."""
-        return self.state in {"running", "suspended", "stopping"}
+        return self.state in OPEN_TURN
 
     def run(self) -> Self:
         """It begins again, or goes on after it was suspended."""

@@ -117,6 +117,10 @@ _NEXT: Mapping[OutboxState, frozenset[OutboxState]] = {
     "failed": frozenset(),
     "unknown": frozenset(),
 }
+OPEN_OUTBOX: tuple[OutboxState, ...] = ("ready", "sending")
+"""The states of a row that may still go out."""
+OUTBOX_FAILURES: tuple[OutboxState, ...] = ("unknown", "failed")
+"""The ends of a row that somebody may have to look at for longer."""
 OutboxReason = errors.DeliveryCode | Literal["stopped", "not shown", "not found"]
 
 
@@ -185,7 +189,7 @@ class OutboxRow:
 
     @property
     def open(self) -> bool:
-        return self.state in {"ready", "sending"}
+        return self.state in OPEN_OUTBOX
 
     @property
     def deferred(self) -> bool:

@@ -7,10 +7,10 @@ from dataclasses import fields
 from typing import Any
 
 from bot import errors, text
-from bot.contracts.approvals import Approval, ApprovalRecord, Ended, Scope, Verdict, lasting
+from bot.contracts.approvals import LASTING, Approval, ApprovalRecord, Ended, Scope, Verdict, lasting
 from bot.contracts.identity import ChatKey
 from bot.journal.connection import Connection
-from bot.journal.table import JournalTable, Moves, dumps, held, loads
+from bot.journal.table import JournalTable, Moves, dumps, held, loads, states
 
 _ASK = """INSERT INTO approvals (id, request_id, call_id, chat_key, fingerprint, asked, asked_at)
     VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (request_id, call_id, fingerprint) DO NOTHING"""
@@ -24,9 +24,7 @@ _DECIDED = f"{_FIELDS} WHERE asked_at >= ? AND decided_at >= ? ORDER BY +rowid"
 _LONGEST = 7 * 86_400.0
 """Seconds for which a question may wait: the table has an index of when it was asked, and what is older is swept."""
 # Of one call there may be thousands that were allowed once.
-_LASTING = (
-    f"{_FIELDS} WHERE fingerprint = ? AND ended = 'approved' AND scope IN ('chat', 'always') ORDER BY +rowid"
-)
+_LASTING = f"{_FIELDS} WHERE fingerprint = ? AND ended = 'approved' AND scope IN ({states(*LASTING)}) ORDER BY +rowid"
 
 _NAMES = tuple(field.name for field in fields(Approval))
 _Row = tuple[str, str, float, Ended | None, str | None, Scope | None, float | None]
@@ -55,7 +53,7 @@ class SqlApprovals(JournalTable):
 
     def settle(self, name: str, verdict: Verdict) -> Coroutine[Any, Any, bool]:
         now = self._clock.now()
-        moves = _ApprovalMoves({name: lambda record: record.settle(verdict, now)}, now)
+        moves = ApprovalMoves({name: lambda record: record.settle(verdict, now)}, now)
         return held(self._writer.run(lambda db: not moves.make(db)))
 
     async def approval(self, name: str) -> ApprovalRecord | None:
@@ -72,7 +70,7 @@ class SqlApprovals(JournalTable):
         return lasting(_records(await self._rows(_LASTING, (fingerprint,))), chat_key)
 
 
-class _ApprovalMoves(Moves[ApprovalRecord]):
+class ApprovalMoves(Moves[ApprovalRecord]):
     """Transitions of approvals."""
 
     def _read(self, db: Connection, name: str) -> ApprovalRecord | None:

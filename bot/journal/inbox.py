@@ -17,6 +17,7 @@ from bot import errors, text
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import LISTENING, Inbound, Listening
 from bot.contracts.journal import (
+    OPEN_INBOX,
     InboxEnd,
     InboxRecord,
     InboxStatus,
@@ -28,7 +29,7 @@ from bot.contracts.journal import (
 from bot.contracts.outbound import OutboxRow
 from bot.journal import outbox
 from bot.journal.connection import Connection
-from bot.journal.table import JournalTable, Moves, clean, done, dumps, held, illegal, loads, read_key
+from bot.journal.table import JournalTable, Moves, clean, done, dumps, held, illegal, loads, read_key, states
 
 _RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload)
     VALUES (?, ?, ?, ?, ?, ?, 'queued', ?)"""
@@ -41,13 +42,13 @@ _MOVE = "UPDATE inbox SET state = ?, turn_id = ?, merged_into = ?, detail = ?, c
 _AMEND = "UPDATE inbox SET payload = ?, message_id = ?, user_id = ?, changed_at = ? WHERE request_id = ?"
 _RECORD = """SELECT request_id, payload, received_at, changed_at, state, turn_id, merged_into, detail
     FROM inbox"""
-_UNFINISHED = """SELECT inbox.request_id, inbox.payload, inbox.received_at, inbox.changed_at, inbox.state, inbox.turn_id,
+_UNFINISHED = f"""SELECT inbox.request_id, inbox.payload, inbox.received_at, inbox.changed_at, inbox.state, inbox.turn_id,
         inbox.merged_into, inbox.detail, turns.state, other.request_id, other.payload, other.received_at,
         other.changed_at, other.state, other.turn_id, other.merged_into, other.detail
     FROM inbox LEFT JOIN turns ON turns.id = inbox.turn_id
     LEFT JOIN inbox AS other ON other.chat_key = inbox.chat_key AND other.message_id = inbox.message_id
         AND other.rowid <> inbox.rowid
-    WHERE inbox.rowid IN (SELECT rowid FROM inbox WHERE state IN ('queued', 'in_turn')
+    WHERE inbox.rowid IN (SELECT rowid FROM inbox WHERE state IN ({states(*OPEN_INBOX)})
         AND rowid > coalesce((SELECT rowid FROM inbox WHERE request_id = ?), -1)
         ORDER BY rowid LIMIT ?)
     ORDER BY inbox.rowid"""
@@ -74,7 +75,7 @@ class InboxWrites(JournalTable):
     def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Future[None]:
         now = self._clock.now()
         row = clean((turn_id, str(chat_key), now))
-        begin, join = _TurnMoves({turn_id: TurnStatus.run}, now), _joins(turn_id, members, now)
+        begin, join = TurnMoves({turn_id: TurnStatus.run}, now), _joins(turn_id, members, now)
 
         def work(db: Connection) -> errors.IllegalTransition | None:
             db.execute(_PUT_TURN, row)
@@ -86,13 +87,13 @@ class InboxWrites(JournalTable):
         return self._make(_joins(turn_id, members, self._clock.now()))
 
     def suspend_turn(self, turn_id: str) -> Future[None]:
-        return self._make(_TurnMoves({turn_id: TurnStatus.suspend}, self._clock.now()))
+        return self._make(TurnMoves({turn_id: TurnStatus.suspend}, self._clock.now()))
 
     def resume_turn(self, turn_id: str) -> Future[None]:
-        return self._make(_TurnMoves({turn_id: TurnStatus.run}, self._clock.now()))
+        return self._make(TurnMoves({turn_id: TurnStatus.run}, self._clock.now()))
 
     def stop_turn(self, turn_id: str) -> Future[None]:
-        return self._make(_TurnMoves({turn_id: TurnStatus.stop}, self._clock.now(), where_begun=True))
+        return self._make(TurnMoves({turn_id: TurnStatus.stop}, self._clock.now(), where_begun=True))
 
     def _make(self, moves: Moves[Any]) -> Future[None]:
         return self._writer.run(lambda db: illegal(moves.make(db)), hurry=False)
@@ -104,14 +105,14 @@ class InboxWrites(JournalTable):
         members: Mapping[str, InboxEnd],
         say: Sequence[OutboxRow] = (),
     ) -> Future[None]:
-        return self._end(_TurnMoves({turn_id: _ends(state)}, self._clock.now()), members, say)
+        return self._end(TurnMoves({turn_id: _ends(state)}, self._clock.now()), members, say)
 
     def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> Future[None]:
-        turn = _TurnMoves({request_id: _ends_open(end.of_turn)}, self._clock.now(), where_begun=True)
+        turn = TurnMoves({request_id: _ends_open(end.of_turn)}, self._clock.now(), where_begun=True)
         return self._end(turn, {request_id: end}, say)
 
     def _end(
-        self, turn: _TurnMoves, members: Mapping[str, InboxEnd], say: Sequence[OutboxRow]
+        self, turn: TurnMoves, members: Mapping[str, InboxEnd], say: Sequence[OutboxRow]
     ) -> Future[None]:
         """End a turn and inbounds. What cannot follow keeps nothing else from being written."""
         now = self._clock.now()
@@ -255,7 +256,7 @@ class SqlInbox(InboxWrites):
             for request_id, payload in rows:
                 db.execute(_KEEP_DEAD_LETTER, ("journal", request_id, payload, "its row cannot be read", now))
                 _InboxMoves({request_id: partial(InboxStatus.end, end=_UNREADABLE)}, now).make(db)
-                _TurnMoves({request_id: _ends_open("failed")}, now, where_begun=True).make(db)
+                TurnMoves({request_id: _ends_open("failed")}, now, where_begun=True).make(db)
 
         if not rows:
             return False
@@ -273,7 +274,7 @@ class SqlInbox(InboxWrites):
         return True
 
 
-class _TurnMoves(Moves[TurnStatus]):
+class TurnMoves(Moves[TurnStatus]):
     """Transitions of turns."""
 
     def _read(self, db: Connection, name: str) -> TurnStatus | None:
@@ -294,7 +295,7 @@ class _InboxMoves(Moves[InboxStatus]):
     def _write(self, db: Connection, name: str, before: InboxStatus, after: InboxStatus) -> None:
         db.execute(_MOVE, (after.state, after.turn_id, after.merged_into, after.detail, self._now, name))
         if after.turn_id != before.turn_id and before.turn_id is not None:
-            _TurnMoves({before.turn_id: _ends_open("done")}, self._now, where_begun=True).make(db)
+            TurnMoves({before.turn_id: _ends_open("done")}, self._now, where_begun=True).make(db)
 
 
 def _joins(turn_id: str, members: Sequence[str], now: float) -> _InboxMoves:

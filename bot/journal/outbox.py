@@ -10,9 +10,10 @@ from typing import Any
 from bot import text
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey
-from bot.contracts.outbound import OutboxRow, StoredFile
+from bot.contracts.journal import OPEN_INBOX
+from bot.contracts.outbound import OPEN_OUTBOX, OutboxRow, StoredFile
 from bot.journal.connection import Connection
-from bot.journal.table import JournalTable, Moves, clean, done, dumps, illegal, loads, read_key
+from bot.journal.table import JournalTable, Moves, clean, done, dumps, illegal, loads, read_key, states
 from bot.words import DEFAULT
 
 PUT = """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces,
@@ -25,11 +26,11 @@ _RECORD = """SELECT id, request_id, chat_key, target, text, kind, state, message
 _ONE = f"{_RECORD} WHERE id = ?"
 _STANDING = f"{_RECORD} WHERE request_id = ? AND message_id = ?"
 _DELIVERIES = f"{_RECORD} WHERE request_id = ? ORDER BY rowid"
-_AT_WORK = "SELECT request_id FROM inbox WHERE state IN ('queued', 'in_turn')"
+AT_WORK = f"SELECT request_id FROM inbox WHERE state IN ({states(*OPEN_INBOX)})"
 _UNDELIVERED = (
-    f"{_RECORD} WHERE state IN ('ready', 'sending') AND request_id NOT IN ({_AT_WORK}) ORDER BY rowid"
+    f"{_RECORD} WHERE state IN ({states(*OPEN_OUTBOX)}) AND request_id NOT IN ({AT_WORK}) ORDER BY rowid"
 )
-_WITH_FILES = f"{_RECORD} WHERE state IN ('ready', 'sending') AND file IS NOT NULL ORDER BY rowid"
+_WITH_FILES = f"{_RECORD} WHERE state IN ({states(*OPEN_OUTBOX)}) AND file IS NOT NULL ORDER BY rowid"
 # By `rowid` alone SQLite would look through the whole table in that order.
 _UNTOLD = f"{_RECORD} WHERE untold = 1 ORDER BY +rowid"
 _SHOWN = "SELECT request_id FROM outbox WHERE state = 'sent' AND kind = 'reply' AND chat_key = ?"
@@ -76,11 +77,11 @@ class OutboxWrites(JournalTable):
         return self._writer.run(work, undo=undo)
 
     def update_outbox(self, row: OutboxRow) -> Future[None]:
-        moves = _OutboxMoves({row.id: lambda before: before.update(row)}, self._clock.now())
+        moves = OutboxMoves({row.id: lambda before: before.update(row)}, self._clock.now())
         return self._writer.run(lambda db: illegal(moves.make(db)))
 
 
-class _OutboxMoves(Moves[OutboxRow]):
+class OutboxMoves(Moves[OutboxRow]):
     """Transitions of rows."""
 
     def _read(self, db: Connection, name: str) -> OutboxRow | None:

@@ -14,7 +14,9 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import LineRow
+from bot.contracts.outbound import OPEN_OUTBOX
 from bot.journal import file
+from bot.journal.table import states
 
 BUSY_SECONDS = 5.0
 _OF_REQUEST = "request_id IN (SELECT name FROM requests)"
@@ -68,7 +70,7 @@ def rows(
     with _opened(path, write=False) as db:
         facts = _named(db, person, requests, chats)
         for table, condition in _TABLES.items():
-            found = db.execute(f"SELECT * FROM {table} WHERE {condition}", facts)  # noqa: S608 - names of our own
+            found = db.execute(f"SELECT * FROM {table} WHERE {condition}", facts)
             names = [column[0] for column in found.description]
             for row in found.fetchall():
                 yield table, dict(zip(names, row, strict=True))
@@ -94,7 +96,7 @@ def erase(
         facts = _named(db, person, requests, chats)
         db.execute("BEGIN IMMEDIATE")
         count = sum(
-            db.execute(f"DELETE FROM {table} WHERE {_TABLES[table]}", facts).rowcount  # noqa: S608
+            db.execute(f"DELETE FROM {table} WHERE {_TABLES[table]}", facts).rowcount
             for table in _ERASED_IN_ORDER
         )
         db.executemany(
@@ -117,7 +119,7 @@ def outgoing_files(path: Path) -> set[str]:
     with _opened(path, write=False) as db:
         found = db.execute(
             "SELECT json_extract(file, '$.sha256') FROM outbox "
-            "WHERE state IN ('ready', 'sending') AND file IS NOT NULL AND json_valid(file)"
+            f"WHERE state IN ({states(*OPEN_OUTBOX)}) AND file IS NOT NULL AND json_valid(file)"
         ).fetchall()
     return {str(row[0]) for row in found}
 
@@ -155,7 +157,7 @@ def _named(
     """Put names where the conditions look for them; the other values that they need."""
     for table, names in (("requests", requests), ("chats_of", chats)):
         db.execute(f"CREATE TEMP TABLE {table} (name TEXT PRIMARY KEY) WITHOUT ROWID")
-        db.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?)", [(name,) for name in names])  # noqa: S608
+        db.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?)", [(name,) for name in names])
     return {
         "channel": person.channel,
         "user_id": person.user_id,

@@ -83,16 +83,16 @@ def _tables(db: sqlite3.Connection) -> dict[str, list[str]]:
 def _carried(old: sqlite3.Connection, db: sqlite3.Connection, table: str, columns: list[str]) -> int:
     named = ", ".join(columns)
     # Rows that do not fit (a state that is none) are damaged too.
-    insert = f"INSERT OR IGNORE INTO {table} ({named}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+    insert = f"INSERT OR IGNORE INTO {table} ({named}) VALUES ({', '.join('?' * len(columns))})"
     for row in _rows(old, table, named):
         db.execute(insert, row)
-    return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608
+    return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
 def _rows(old: sqlite3.Connection, table: str, named: str) -> Iterator[tuple[Any, ...]]:
-    select = f"SELECT {named} FROM {table}"  # noqa: S608 - names of our own
+    select = f"SELECT {named} FROM {table}"
     try:
-        old.execute(f"SELECT rowid FROM {table} LIMIT 0")  # noqa: S608
+        old.execute(f"SELECT rowid FROM {table} LIMIT 0")
     except sqlite3.OperationalError:
         yield from _from_both_ends(old, select)
         return

@@ -191,7 +191,7 @@ def outbox_rows(db: Connection) -> None:
         SELECT id, request_id, chat_key, target, text, kind,
             CASE state WHEN 'intent' THEN 'ready' WHEN 'uncertain' THEN 'unknown' ELSE state END, message_id,
             CASE WHEN detail IN ({reasons}) THEN detail END, repeat_of, not_before, attempts, untold, created_at, changed_at
-        FROM outbox ORDER BY rowid""")  # noqa: S608 - words of our own
+        FROM outbox ORDER BY rowid""")
     became = "SELECT id, message_id, substr(detail, 8) FROM outbox WHERE detail LIKE 'became %'"
     for preview, message_id, reply in db.execute(became).fetchall():
         change = db.execute("UPDATE outbox_rows SET replaces = ? WHERE id = ?", (message_id, reply))

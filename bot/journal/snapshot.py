@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from bot import errors
+from bot.contracts.approvals import ApprovalRecord, Verdict
+from bot.contracts.journal import OPEN_INBOX, OPEN_TURN
+from bot.contracts.outbound import OPEN_OUTBOX, OutboxRow
 from bot.journal import file
+from bot.journal.approvals import ApprovalMoves
+from bot.journal.inbox import TurnMoves
+from bot.journal.outbox import OutboxMoves
+from bot.journal.table import states
 
 BUSY_SECONDS = 5.0
-_LET_GO = (
-    "DELETE FROM inbox WHERE state IN ('queued', 'in_turn')",
-    "UPDATE turns SET state = 'stopped', ended_at = begun_at WHERE ended_at IS NULL",
-    "UPDATE approvals SET ended = 'stopped', decided_at = asked_at WHERE ended IS NULL",
-    # What was to be sent may have been: the platform is asked, or a repeat says that it is one.
-    "UPDATE outbox SET state = 'sending' WHERE state = 'ready'",
-    "INSERT OR REPLACE INTO lost VALUES (1, 'gone', NULL)",
-)
 
 
 def copy(path: Path, target: Path) -> None:
@@ -53,11 +54,29 @@ def take_up(path: Path, *, moved: bool) -> None:
         with closing(file.open_to_write(path, BUSY_SECONDS, _refuse)) as db:
             if not moved:
                 db.execute("BEGIN IMMEDIATE")
-                for statement in _LET_GO:
-                    db.execute(statement)
+                _let_go(db)
                 db.execute("COMMIT")
     except sqlite3.Error as error:
         raise errors.StorageError(f"the journal cannot be taken up: {error}") from error
+
+
+def _let_go(db: sqlite3.Connection) -> None:
+    """End what is open. Each thing ends at the time it has on file: there is no other one that is known to be later."""
+    db.execute(f"DELETE FROM inbox WHERE state IN ({states(*OPEN_INBOX)})")
+    for turn_id, begun_at in _open(db, "id, begun_at", "turns", OPEN_TURN):
+        TurnMoves({turn_id: lambda turn: turn.end("stopped")}, begun_at).make(db)
+    for name, asked_at in db.execute("SELECT id, asked_at FROM approvals WHERE ended IS NULL").fetchall():
+        stop = partial(ApprovalRecord.settle, verdict=Verdict("stopped"), at=asked_at)
+        ApprovalMoves({name: stop}, asked_at).make(db)
+    # What was to be sent may have been: the platform is asked, or a repeat says that it is one.
+    for name, changed_at in _open(db, "id, changed_at", "outbox", OPEN_OUTBOX):
+        OutboxMoves({name: OutboxRow.begin}, changed_at).make(db)
+    db.execute("INSERT OR REPLACE INTO lost VALUES (1, 'gone', NULL)")
+
+
+def _open(db: sqlite3.Connection, columns: str, table: str, names: Sequence[str]) -> list[tuple[str, float]]:
+    statement = f"SELECT {columns} FROM {table} WHERE state IN ({states(*names)})"
+    return db.execute(statement).fetchall()
 
 
 def _refuse(found: str) -> None:

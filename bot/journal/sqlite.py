@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from bot import errors, text
+from bot.contracts.approvals import LASTING
 from bot.contracts.environment import Clock, Log
-from bot.contracts.journal import Lost
+from bot.contracts.journal import INBOX_FAILURE, OPEN_INBOX, Lost
+from bot.contracts.outbound import OUTBOX_FAILURES
 from bot.disk_reserve import DiskReserve
 from bot.journal.approvals import SqlApprovals
 from bot.journal.connection import Connection
@@ -16,30 +18,30 @@ from bot.journal.database import Database, FileDatabase, Posting
 from bot.journal.inbox import InboxWrites, SqlInbox
 from bot.journal.leases import SqlLeases
 from bot.journal.lines import LineWrites, SqlLines
-from bot.journal.outbox import OutboxWrites, SqlOutbox
+from bot.journal.outbox import AT_WORK, OutboxWrites, SqlOutbox
 from bot.journal.schedule import SqlSchedule
 from bot.journal.steps import SqlSteps
-from bot.journal.table import held
+from bot.journal.table import held, states
 
 _AT_ONCE = 2_000
 
 # Of a turn that is not finished everything stays: resumed, it has to know what it did and what it sent.
 _SWEEPS = (
-    """DELETE FROM inbox WHERE request_id IN
-        (SELECT request_id FROM inbox WHERE state NOT IN ('queued', 'in_turn', 'dead') AND changed_at < ? LIMIT ?)""",
-    """DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
+    f"""DELETE FROM inbox WHERE request_id IN
+        (SELECT request_id FROM inbox WHERE state NOT IN ({states(*OPEN_INBOX, INBOX_FAILURE)}) AND changed_at < ? LIMIT ?)""",
+    f"""DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
         WHERE state = 'sent' AND changed_at < ? AND request_id NOT IN
-            (SELECT request_id FROM inbox WHERE state IN ('queued', 'in_turn')) LIMIT ?)""",
-    """DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE at < ? AND request_id NOT IN
-            (SELECT request_id FROM inbox WHERE state IN ('queued', 'in_turn')) LIMIT ?)""",
+            ({AT_WORK}) LIMIT ?)""",
+    f"""DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE at < ? AND request_id NOT IN
+            ({AT_WORK}) LIMIT ?)""",
 )
 # What went wrong may have to be looked at for longer.
 _SWEEPS_FAILED = (
-    """DELETE FROM inbox WHERE request_id IN
-        (SELECT request_id FROM inbox WHERE state = 'dead' AND changed_at < ? LIMIT ?)""",
-    """DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
-        WHERE state IN ('unknown', 'failed') AND changed_at < ? AND request_id NOT IN
-            (SELECT request_id FROM inbox WHERE state IN ('queued', 'in_turn')) LIMIT ?)""",
+    f"""DELETE FROM inbox WHERE request_id IN
+        (SELECT request_id FROM inbox WHERE state = '{INBOX_FAILURE}' AND changed_at < ? LIMIT ?)""",
+    f"""DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
+        WHERE state IN ({states(*OUTBOX_FAILURES)}) AND changed_at < ? AND request_id NOT IN
+            ({AT_WORK}) LIMIT ?)""",
     "DELETE FROM dead_letters WHERE rowid IN (SELECT rowid FROM dead_letters WHERE at < ? LIMIT ?)",
 )
 # After the inbox: of what is still there, the turn and the steps stay too.
@@ -49,8 +51,8 @@ _SWEEP_TURNS = """DELETE FROM turns WHERE id IN (SELECT id FROM turns WHERE begu
 _SWEEP_STEPS = """DELETE FROM steps WHERE rowid IN (SELECT rowid FROM steps WHERE began_at < ?
     AND request_id NOT IN (SELECT request_id FROM inbox) LIMIT ?)"""
 # What was allowed for a chat, or always, stays.
-_SWEEP_APPROVALS = """DELETE FROM approvals WHERE rowid IN (SELECT rowid FROM approvals
-    WHERE asked_at < ? AND (ended IS NULL OR ended <> 'approved' OR scope = 'once')
+_SWEEP_APPROVALS = f"""DELETE FROM approvals WHERE rowid IN (SELECT rowid FROM approvals
+    WHERE asked_at < ? AND (ended IS NULL OR ended <> 'approved' OR scope NOT IN ({states(*LASTING)}))
         AND request_id NOT IN (SELECT request_id FROM inbox) LIMIT ?)"""
 _PUT_ONCE = """INSERT INTO once VALUES (?, ?, ?)
     ON CONFLICT (key) DO UPDATE SET at = excluded.at, until = excluded.until"""

@@ -90,6 +90,11 @@ def illegal(troubles: Iterable[str]) -> errors.IllegalTransition | None:
     return errors.IllegalTransition(told) if told else None
 
 
+def states(*names: str) -> str:
+    """The names of states, as a list in a statement. An index that lists the same ones counts only in the same order."""
+    return ", ".join(f"'{name}'" for name in names)
+
+
 def clean(values: Sequence[object]) -> list[object]:
     """The values with every text free of what UTF-8 cannot carry."""
     return [text.clean(value) if isinstance(value, str) else value for value in values]

@@ -18,6 +18,7 @@ from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound, Listening
 from bot.contracts.journal import (
+    INBOX_FAILURE,
     FinalState,
     InboxEnd,
     InboxRecord,
@@ -31,7 +32,7 @@ from bot.contracts.journal import (
     TurnRecord,
     Unfinished,
 )
-from bot.contracts.outbound import OutboundKind, OutboxRow, OutboxState
+from bot.contracts.outbound import OUTBOX_FAILURES, OutboundKind, OutboxRow, OutboxState
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -564,10 +565,10 @@ class MemoryJournal:
     @at_once
     def sweep(self, before: float, *, failed: float | None = None) -> int:
         lost = before if failed is None else failed
-        ages = {"sent": before, "unknown": lost, "failed": lost}
+        ages = {"sent": before} | dict.fromkeys(OUTBOX_FAILURES, lost)
 
         def ended(row: InboxRecord) -> bool:
-            return not row.open and row.changed_at < (lost if row.state == "dead" else before)
+            return not row.open and row.changed_at < (lost if row.state == INBOX_FAILURE else before)
 
         def over(row: OutboxRow) -> bool:
             return row.changed_at < ages.get(row.state, 0) and not self._is_open(row.request_id)
