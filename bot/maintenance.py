@@ -17,6 +17,7 @@ from bot.llm.wrapper import WatchedModel
 from bot.rss_monitor import LOOK_EVERY, RssMonitor
 from bot.schedule import PeriodicJob
 from bot.system import JumpSafeClock
+from bot.words import sentence
 
 IDLE_SECONDS = 1_800.0
 TEND_SECONDS = 10.0
@@ -153,29 +154,24 @@ class MaintenanceJobs:
         if trouble := self._reserve.trouble:
             self._reports.begin(
                 "disk",
-                f"There is no room on the disk of .ship: {trouble}. I bring to its end what I have begun and take in "
-                "nothing new, so nothing is lost: the platforms bring it again. Make room; I go on by myself.",
+                sentence("operators.disk_full", cause=trouble),
             )
         else:
-            self._reports.end("disk", "The disk has room again. I take in messages as before.")
+            self._reports.end("disk", sentence("operators.disk_again"))
             self._report_low_space()
 
     def _report_low_space(self) -> None:
         space = self._reserve.space
         if space is None:
             return
+        figures = {"free": space.free / 2**30, "total": space.total / 2**30, "left": space.share}
         for share in LOW_DISK:
+            subject = f"disk {share:.0%}"
             if space.share < share:
-                self._reports.begin(
-                    f"disk {share:.0%}",
-                    f"Less than {share:.0%} of the disk of .ship is free: {space}. Make room before it is full: then "
-                    "I would take in nothing new.",
-                )
+                self._reports.begin(subject, sentence("operators.disk_low", share=share, **figures))
                 break
             if space.share >= share * WELL_AGAIN:
-                self._reports.end(
-                    f"disk {share:.0%}", f"More than {share:.0%} of the disk is free again: {space}."
-                )
+                self._reports.end(subject, sentence("operators.disk_low_again", share=share, **figures))
 
     async def probe(self) -> None:
         """Probe a journal in trouble, so that its recovery is seen without traffic."""
@@ -186,12 +182,10 @@ class MaintenanceJobs:
         if trouble := self._journal.health():
             self._reports.begin(
                 "journal",
-                f"The journal is in trouble: {trouble}. I take in nothing new until it works, so nothing is lost: "
-                "the platforms bring it again. Make room on the disk or mend it; I try every few seconds and go on "
-                "by myself.",
+                sentence("operators.journal", cause=trouble),
             )
         else:
-            self._reports.end("journal", "The journal can be written again. I take in messages as before.")
+            self._reports.end("journal", sentence("operators.journal_again"))
 
     async def ask(self) -> None:
         """Ask a model that was away, so that its return is seen without traffic."""
@@ -200,12 +194,10 @@ class MaintenanceJobs:
         if before and self._model.trouble:
             self._reports.begin(
                 "model",
-                f"The language model does not answer: {self._model.trouble}. People are told to try again later. "
-                "See whether the provider is up, whether the key holds and whether there is money on the account; "
-                "I ask again every half minute.",
+                sentence("operators.model", cause=self._model.trouble),
             )
         elif not self._model.trouble:
-            self._reports.end("model", "The language model answers again.")
+            self._reports.end("model", sentence("operators.model_again"))
 
     async def look_after_servers(self) -> None:
         """Report MCP servers that stay away longer than a restart takes."""
@@ -213,11 +205,10 @@ class MaintenanceJobs:
             if trouble:
                 self._reports.begin(
                     f"mcp {name}",
-                    f"The MCP server {name} is not running: {trouble}. Its tools cannot be called until then; I start it "
-                    "again every few minutes. `mcp.servers` of ship.json says how it is reached.",
+                    sentence("operators.server", name=name, cause=trouble),
                 )
             else:
-                self._reports.end(f"mcp {name}", f"The MCP server {name} runs again.")
+                self._reports.end(f"mcp {name}", sentence("operators.server_again", name=name))
 
     async def count_usage(self) -> None:
         """Add what the log has to the sums of usage."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bot.contracts.environment import Clock, Log
+from bot.words import Sentence, sentence
 
 SHRINK_ABOVE = 0.85
 """The share of the limit above which caches go."""
@@ -152,8 +153,8 @@ def one_heap() -> bool:
 class TroubleReporter(Protocol):
     """Receives spells of trouble (`bot.gateway.operations.alerts.OperatorAlerts`)."""
 
-    def begin(self, subject: str, words: str) -> bool: ...
-    def end(self, subject: str, words: str) -> bool: ...
+    def begin(self, subject: str, words: Sentence) -> bool: ...
+    def end(self, subject: str, words: Sentence) -> bool: ...
 
 
 class Cache(Protocol):
@@ -230,17 +231,14 @@ class RssMonitor:
         if full == self.full:
             return
         self.full = full
-        state = f"the process takes {self._words(self.used)} of {self.limit // _MB} MB (memory.limitMb)"
+        used, limit = self._words(self.used), f"{self.limit // _MB} MB"
+        state = f"the process takes {used} of {limit} (memory.limitMb)"
         if full:
             self._log.write("memory", f"{state}: files are refused", level="error")
-            self._reports.begin(
-                "memory",
-                f"Memory is short: {state}. I still answer text and refuse files until there is room. If it "
-                "stays, raise memory.limitMb or restart me; nothing that I have taken in is lost.",
-            )
+            self._reports.begin("memory", sentence("operators.memory", used=used, limit=limit))
         else:
             self._log.write("memory", f"{state}: files are taken again")
-            self._reports.end("memory", f"There is room again: {state}.")
+            self._reports.end("memory", sentence("operators.memory_again", used=used, limit=limit))
 
     @staticmethod
     def _words(used: int | None) -> str:

@@ -27,6 +27,7 @@ from bot.contracts.model import Usage
 from bot.contracts.transcript import Boundary, Maker
 from bot.telemetry import context
 from bot.telemetry.context import turn_scope
+from bot.words import sentence
 
 WAIT_SECONDS = 15.0
 """Seconds that a compaction waits for the memory that is being written, and a turn for a compaction."""
@@ -193,9 +194,12 @@ class Compactor:
             if opened and not isinstance(error, errors.BudgetSpent):
                 self._deps.operators.tell(
                     "the compaction of chats",
-                    f"The history of {self._chat_key} could not be compacted {compaction.FAILURES} times in a row "
-                    f"({type(error).__name__}: {error}). I wait ten minutes; until it succeeds, its turns cost more, and "
-                    "in the end its oldest turns go without a summary.",
+                    sentence(
+                        "operators.compaction",
+                        chat=self._chat_key,
+                        times=compaction.FAILURES,
+                        cause=f"{type(error).__name__}: {error}",
+                    ),
                 )
             return CompactResult("failed")
         self.breaker.succeeded()

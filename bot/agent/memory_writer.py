@@ -16,6 +16,7 @@ from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.history.memories import SavedMemory
+from bot.words import sentence
 
 FAILED = (errors.ShipmateError, MemoryInvalid)
 """The errors of a fork and of a memory's file."""
@@ -162,9 +163,12 @@ class MemoryWriter:
         if self._failures >= compaction.FAILURES and not isinstance(error, errors.BudgetSpent):
             self._deps.operators.tell(
                 "the memory of chats",
-                f"The memory of {self._chat_key} could not be written {self._failures} times in a row "
-                f"({type(error).__name__}: {error}). It is answered as before, but what leaves the model's view is not "
-                "remembered. I try again when as much is new once more.",
+                sentence(
+                    "operators.chat_memory",
+                    chat=self._chat_key,
+                    times=self._failures,
+                    cause=f"{type(error).__name__}: {error}",
+                ),
             )
 
     def _remember(self, kept: SavedMemory | None) -> None:

@@ -22,6 +22,7 @@ from bot.contracts.examination import Claim, Examination
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
+from bot.words import Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Intake(Protocol):
         """Put an event that cannot be read among the dead letters; what stands behind it goes on."""
         ...
 
-    def lacks(self, channel: str, right: str, words: str) -> None:
+    def lacks(self, channel: str, right: str, words: Sentence) -> None:
         """The platform has refused something for want of a right: operators are told in these `words`, once a day for each
         `right`, over restarts too.
         """
@@ -236,7 +237,7 @@ class Introduction:
     """
 
     words: str = ""
-    hindrance: str = ""
+    hindrance: Sentence | None = None
 
 
 @runtime_checkable

@@ -459,11 +459,13 @@ def _question(record: ApprovalRecord, first: Inbound) -> str:
     key = f"approval.reason_{asked.why}"
     # An earlier version kept a sentence.
     reason = say(key) if key in CATALOGUES[DEFAULT] else asked.why
-    task = say("approval.question_task", who=who, task=asked.task) if asked.task else ""
+    if asked.why.startswith("budget_"):
+        question = f"{say('approval.question_budget', who=who)} {say('approval.budget_scopes')}"
+    elif asked.task:
+        question = say("approval.question_task", who=who, task=asked.task)
+    else:
+        question = say("approval.question", who=who)
     because = say("approval.reason", reason=reason)
     rule = " " + say("approval.rule", rule=asked.rule) if asked.rule else ""
     may = say("approval.who_asker" if asked.granted else "approval.who_operators", count=minutes, who=who)
-    return (
-        f"{task or say('approval.question', who=who)}\n\n```\n{shown}\n```\n\n{because}{rule}\n{may} "
-        f"{say('approval.typed', id=short)}"
-    )
+    return f"{question}\n\n```\n{shown}\n```\n\n{because}{rule}\n{may} {say('approval.typed', id=short)}"

@@ -240,6 +240,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         raised=raised,
         journal=journal,
         delivery=delivery,
+        languages=languages,
         clock=clock,
         ids=ids,
         log=log,

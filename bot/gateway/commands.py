@@ -30,7 +30,7 @@ from bot.gateway.retries import Retries
 from bot.gateway.scheduler import Scheduler
 from bot.gateway.stops import Stops
 from bot.tools.permissions.display import named
-from bot.words import CATALOGUES, language_of, names, say, speaking, times, zone
+from bot.words import CATALOGUES, language_of, names, say, sentence, speaking, times, zone
 
 _MOST_BACK = 6
 """Digits of the number of turns; what is longer is an id."""
@@ -284,7 +284,7 @@ class Commands:
             by = f"{inbound.channel}:{inbound.user_id}"
             self._alerts.tell(
                 f"rights in {inbound.chat_key}",
-                f"{by} has added me to {inbound.chat_key}, and {introduction.hindrance}.",
+                sentence("operators.added", by=by, chat=inbound.chat_key, hindrance=introduction.hindrance),
             )
         return introduction.words
 

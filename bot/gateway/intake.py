@@ -26,6 +26,7 @@ from bot.gateway.participation import Participation
 from bot.gateway.router import InboundRouter
 from bot.gateway.scheduler import InFlight
 from bot.gateway.stops import Stops
+from bot.words import Sentence, sentence
 
 AT_ONCE = 1_000
 """Events that are taken in side by side; a channel that brings more waits with them."""
@@ -229,15 +230,13 @@ class GatewayIntake:
         )
         self._alerts.tell(
             f"dead letters of {channel}",
-            f"An event of {channel} could not be read and is among the dead letters: {reason} (event {key}). What "
-            "came after it goes on as usual. If there are more of this kind within the hour, `shipmate logs --level "
-            "error` shows them.",
+            sentence("operators.dead_letter", channel=channel, reason=reason, key=key),
         )
 
     async def overhears(self, chat: ChatKey) -> bool:
         return await self._participation.listening(chat) == "always"
 
-    def lacks(self, channel: str, right: str, words: str) -> None:
+    def lacks(self, channel: str, right: str, words: Sentence) -> None:
         self._alerts.tell(f"right of {channel}: {right}", words, every=DAY)
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:

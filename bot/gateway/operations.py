@@ -21,7 +21,7 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales
 from bot.gateway.operator_chats import OperatorChats
 from bot.gateway.outbox.worker import Alert
-from bot.words import say, speaking
+from bot.words import Sentence, say, sentence, speaking
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 EVERY = 3_600.0
@@ -50,6 +50,7 @@ class OperatorAlerts:
         raised: asyncio.Queue[Alert],
         journal: Journal,
         delivery: Delivery,
+        languages: Languages,
         clock: Clock,
         ids: Ids,
         log: Log,
@@ -57,6 +58,7 @@ class OperatorAlerts:
         self._raised = raised
         self._journal = journal
         self._delivery = delivery
+        self._languages = languages
         self._clock = clock
         self._ids = ids
         self._log = log
@@ -75,20 +77,20 @@ class OperatorAlerts:
             alert = await self._raised.get()
             self.tell(alert.subject, alert.words)
 
-    def tell(self, subject: str, words: str, *, every: float = EVERY) -> asyncio.Task[bool]:
+    def tell(self, subject: str, words: Sentence, *, every: float = EVERY) -> asyncio.Task[bool]:
         """Tell operators, where this subject was not reported within `every` seconds, over restarts too; the task says whether
         one was told.
         """
         return self._start(self._tell(subject, words, every))
 
-    def begin(self, subject: str, words: str) -> bool:
+    def begin(self, subject: str, words: Sentence) -> bool:
         """A spell of trouble begins; it is told once, however often this is called. True where it is a new one."""
         if subject in self._spells:
             return False
         self._spells[subject] = self.tell(subject, words)
         return True
 
-    def end(self, subject: str, words: str) -> bool:
+    def end(self, subject: str, words: Sentence) -> bool:
         """A spell is over; operators who were told of it are told of this too. False where there was none."""
         begun = self._spells.pop(subject, None)
         if begun is None:
@@ -120,10 +122,10 @@ class OperatorAlerts:
                 "error", f"a report to operators failed: {type(error).__name__}: {error}", level="error"
             )
 
-    async def _tell(self, subject: str, words: str, every: float) -> bool:
+    async def _tell(self, subject: str, words: Sentence, every: float) -> bool:
         return await self._due(subject, every) and await self._all(words)
 
-    async def _well(self, begun: asyncio.Task[bool], words: str) -> bool:
+    async def _well(self, begun: asyncio.Task[bool], words: Sentence) -> bool:
         await asyncio.wait([begun])
         told = not begun.cancelled() and begun.exception() is None and begun.result()
         return told and await self._all(words)
@@ -140,14 +142,16 @@ class OperatorAlerts:
             self._told.setdefault(subject, now + every)
             return due
 
-    async def _all(self, words: str) -> bool:
-        told = await asyncio.gather(*(self._one(to, words) for to in self._chats.addresses(self._ids.ulid())))
+    async def _all(self, words: Sentence) -> bool:
+        people = self._chats.people(self._ids.ulid())
+        told = await asyncio.gather(*(self._one(operator, to, words) for operator, to in people))
         return any(told)
 
-    async def _one(self, to: Address, words: str) -> bool:
+    async def _one(self, operator: UserRef, to: Address, words: Sentence) -> bool:
         try:
             async with asyncio.timeout(TELL_SECONDS):
-                await self._delivery.send(to, words, kind="notice")
+                with speaking(self._languages.known(operator)):
+                    await self._delivery.send(to, str(words), kind="notice")
         except (TimeoutError, errors.DeliveryFailed) as error:
             cause = str(error) or f"no answer within {TELL_SECONDS:g} s"
             self._log.write(
@@ -181,7 +185,7 @@ class _Seen:
     sign: float | None = None
     open: bool = False
     since: float | None = None
-    trouble: str = ""
+    trouble: Sentence | None = None
     told: bool = False
     pause: float = FIRST_PAUSE
     heal_at: float = 0.0
@@ -266,19 +270,13 @@ class ChannelWatchdog:
         if seen.told and seen.since is not None:
             minutes = (now - seen.since) / 60
             self._log.write("channel", f"{name} is well again", channel=name, healings=seen.healings)
-            self._reports.end(name, f"{name} is connected again, after {minutes:.0f} minutes.")
+            self._reports.end(name, sentence("operators.channel_again", channel=name, count=round(minutes)))
         seen.since, seen.told, seen.healings = None, False, 0
         seen.pause, seen.heal_at = FIRST_PAUSE, 0.0
 
     def _tell(self, name: str, seen: _Seen) -> None:
         self._log.write("channel", f"{name} is in trouble: {seen.trouble}", level="error", channel=name)
-        self._reports.begin(
-            name,
-            f"{name} is in trouble: {seen.trouble}. I keep making new connections by myself and write again when "
-            "it works; nothing that I have taken in is lost. If it lasts, see whether this machine reaches the "
-            f"network, whether another process uses the same token, and whether the token still holds (/readyz and "
-            f"`shipmate logs --level warn` tell more about {name}).",
-        )
+        self._reports.begin(name, sentence("operators.channel", channel=name, cause=seen.trouble))
 
     def _heal(self, name: str, seen: _Seen, now: float) -> None:
         seen.healings += 1
@@ -304,14 +302,14 @@ class ChannelWatchdog:
             await channel.heal()
 
 
-def _trouble(health: Health, silence: float | None) -> str:
-    """The trouble of a channel, for operators; "" where there is none."""
+def _trouble(health: Health, silence: float | None) -> Sentence | None:
+    """The trouble of a channel, for operators; None where there is none."""
     why = f" ({health.detail})" if health.detail else ""
     if not health.connected:
-        return f"it is not connected{why}"
+        return sentence("operators.disconnected", why=why)
     if silence is not None:
-        return f"nothing has been heard from it for {silence:.0f} s{why}"
-    return health.detail
+        return sentence("operators.silent", seconds=round(silence), why=why)
+    return sentence("operators.hindered", detail=health.detail) if health.detail else None
 
 
 RECENT = 24 * 3600.0
@@ -320,7 +318,6 @@ NEW = 3600.0
 """Seconds for which a loss that nobody suffers from is told to operators."""
 LINES = 100
 """The last lines of a chat that are looked at."""
-_FOUND = {"damaged": "was damaged", "gone": "was gone or had come from a backup"}
 
 
 class Losses:
@@ -364,11 +361,7 @@ class Losses:
         if found is None:
             return  # nothing was ever said here
         if found or self._clock.now() - lost.at < NEW:
-            self._reports.tell(
-                "journal lost",
-                f"The journal {_FOUND[lost.what]} at the start. What can be read of it goes on; whose last message may be lost "
-                "is told to send it again. Planned jobs and decisions may be missing: see `shipmate logs`.",
-            )
+            self._reports.tell("journal lost", sentence(f"operators.journal_{lost.what}"))
         for to, person, said in found:
             self._log.write(
                 "storage", "a message may be lost; its person is told", level="error", chat_key=to.chat_key

@@ -21,7 +21,7 @@ from bot.gateway.attachments import FileReader, unread
 from bot.gateway.conversation import Turn
 from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.message_versions import original, outdated
-from bot.words import say
+from bot.words import say, sentence
 
 CONTEXT_SECONDS = 20.0
 """The time for a platform to show the earlier messages of a thread; after that the turn begins without them."""
@@ -151,7 +151,7 @@ class Reading:
             elif isinstance(error, errors.ChannelRefused):
                 self._alerts.tell(
                     f"history of {inbound.channel}",
-                    f"I cannot see what was said before I am mentioned on {inbound.channel}: {error}. I answer without it.",
+                    sentence("operators.unseen", channel=inbound.channel, cause=error),
                 )
         return self._cleaner.admitted(inbound, earlier)
 

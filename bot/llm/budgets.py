@@ -21,6 +21,7 @@ from bot.llm.prices import PriceTable
 from bot.llm.wrapper import ModelWrapper, aclosing
 from bot.telemetry import context
 from bot.telemetry.context import Running
+from bot.words import sentence
 
 WARN_AT = 0.8
 """The share of a budget at which operators hear of it."""
@@ -36,7 +37,6 @@ _RULES: Mapping[Scope, str] = {
     "chat": "budgets.perChatUsdPerDay",
     "person": "budgets.perUserUsdPerDay",
 }
-_WHOSE: Mapping[Scope, str] = {"chat": "this chat", "person": "this person"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class BudgetedModel(ModelWrapper):
         for account in self._accounts(running):
             if account not in self._warned and self._spending.usd(account) >= self._warnings[account.scope]:
                 self._warned = {one for one in self._warned if one.day == account.day} | {account}
-                self._tell(account, "")
+                self._tell(account)
 
     async def _admit(self, account: Account, running: Running, purpose: str) -> None:
         """Return where the call may be made all the same."""
@@ -191,7 +191,7 @@ class BudgetedModel(ModelWrapper):
         elif verdict.ended == "expired":
             self._unanswered[account] = self._clock.now() + UNHEARD
         elif verdict.ended in {"nobody", "unattended"}:
-            self._tell(account, " and is not answered any more")
+            self._tell(account, spent=True)
         return False
 
     def _question(self, account: Account, running: Running, chat_key: ChatKey, request_id: str) -> Approval:
@@ -203,11 +203,8 @@ class BudgetedModel(ModelWrapper):
             chat_key=chat_key,
             tool="this turn",
             fingerprint=hashlib.sha256(told.encode()).hexdigest(),
-            shown=(
-                f"Go on, though {_WHOSE[account.scope]} has cost {self._spent(account)} today.\n"
-                "Once is for this turn; for the chat, or always, until 00:00 UTC."
-            ),
-            why=f"the budget of {_WHOSE[account.scope]} for today is spent",
+            shown=self._spent(account, " / "),
+            why=f"budget_{account.scope}",
             rule=_RULES[account.scope],
             channel=None if person is None else person.channel,
             user_id=None if person is None else person.user_id,
@@ -215,14 +212,21 @@ class BudgetedModel(ModelWrapper):
             lasting=True,
         )
 
-    def _spent(self, account: Account) -> str:
-        return f"${self._spending.usd(account):.2f} of ${self._limits[account.scope]:.2f}"
+    def _spent(self, account: Account, of: str = " of ") -> str:
+        return f"${self._spending.usd(account):.2f}{of}${self._limits[account.scope]:.2f}"
 
-    def _tell(self, account: Account, more: str) -> None:
+    def _tell(self, account: Account, *, spent: bool = False) -> None:
+        """Tell operators that an account has come to its share, or that it is not answered any more."""
+        told = f"budget_{account.scope}_spent" if spent else f"budget_{account.scope}"
         self._operators.tell(
-            f"budget {account.scope} {account.name}{more}",
-            f"The {account.scope} {account.name} has cost {self._spent(account)} today{more} ({_RULES[account.scope]}). "
-            f"`shipmate stats --by {account.scope}` says more.",
+            f"{told} {account.name}",
+            sentence(
+                f"operators.{told}",
+                name=account.name,
+                spent=f"${self._spending.usd(account):.2f}",
+                limit=f"${self._limits[account.scope]:.2f}",
+                rule=_RULES[account.scope],
+            ),
         )
 
 

@@ -11,6 +11,7 @@ from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
+from bot.words import Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,8 @@ class RecordingIntake:
         self.dead_letters.append(DeadLetter(channel, key, raw, reason))
         await self._tell()
 
-    def lacks(self, _channel: str, right: str, words: str) -> None:
-        self.lacking[right] = words
+    def lacks(self, _channel: str, right: str, words: Sentence) -> None:
+        self.lacking[right] = str(words)
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         return self.lines[chat_key][-limit:] if limit > 0 else []

@@ -1,7 +1,7 @@
 """Words: the sentences that people in a chat read, one catalogue (`<code>.toml`) a language.
 
 `say` speaks the language of the running task, which `speaking` sets. What is written down (a row of the outbox, say) is
-said once and kept as it was said.
+said once and kept as it was said. `sentence` is for what several people read, each in their language.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,22 @@ def say(key: str, /, **values: object) -> str:
     if not isinstance(sentence, str):
         sentence = sentence["one"] if values["count"] == 1 and "one" in sentence else sentence[_PLURAL]
     return sentence.format(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence that is said later: as text, it is in the language of the task that makes it one. Its values may be sentences."""
+
+    key: str
+    values: Mapping[str, object]
+
+    def __str__(self) -> str:
+        return say(self.key, **self.values)
+
+
+def sentence(key: str, /, **values: object) -> Sentence:
+    """What `say` would say, for whoever reads it."""
+    return Sentence(key, values)
 
 
 def names(section: str) -> tuple[str, ...]:

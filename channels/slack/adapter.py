@@ -25,7 +25,7 @@ from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
 from bot.contracts.recall import MembershipAnswer
 from bot.text import clean
-from bot.words import say
+from bot.words import Sentence, say, sentence
 from channels.slack import address, buttons, download, events, failures, members, render, task_cards
 from channels.slack import inbound as incoming
 from channels.slack.dead_letters import skeleton
@@ -133,7 +133,7 @@ class SlackChannel:
             self._client.proxy = None
         return self._client
 
-    def _lacks(self, right: str, words: str) -> None:
+    def _lacks(self, right: str, words: Sentence) -> None:
         if self._intake is not None:
             self._intake.lacks(self.name, right, words)
 
@@ -368,9 +368,8 @@ class SlackChannel:
         missing = sorted(_READS - self._scopes) if self._scopes else []
         if not missing:
             return Introduction(words)
-        lacks = f"the Slack app lacks {' and '.join(missing)}"
         deaf = say("slack.deaf", scopes=say("slack.and").join(missing))
-        return Introduction(f"{words} {deaf}", f"cannot read what is said there: {lacks}")
+        return Introduction(f"{words} {deaf}", sentence("operators.deaf_slack", scopes=", ".join(missing)))
 
     # Out
 

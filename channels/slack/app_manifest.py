@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-SCOPES = {
-    "app_mentions:read": "hear mentions",
-    "assistant:write": "show the stop button and titles",
-    "channels:history": "hear and read channels",
-    "channels:read": "know who is in a channel",
-    "chat:write": "answer",
-    "commands": "take /shipmate",
-    "files:read": "read files that people send",
-    "files:write": "send files",
-    "groups:history": "hear and read private channels",
-    "groups:read": "know who is in a private channel",
-    "im:history": "hear and read direct messages",
-    "im:read": "know whose direct messages they are",
-    "mpim:history": "hear and read group messages",
-    "mpim:read": "know who is in a group message",
-    "reactions:write": "mark a message as seen",
-    "users:read": "know names and time zones",
-}
-"""Each right that Shipmate uses, with what it is for."""
+SCOPES = (
+    "app_mentions:read",
+    "assistant:write",
+    "channels:history",
+    "channels:read",
+    "chat:write",
+    "commands",
+    "files:read",
+    "files:write",
+    "groups:history",
+    "groups:read",
+    "im:history",
+    "im:read",
+    "mpim:history",
+    "mpim:read",
+    "reactions:write",
+    "users:read",
+)
+"""Each right that Shipmate uses; the catalogues have what for (`rights.…`)."""
 EVENTS = (
     "agent_session_stopped",
     "app_mention",

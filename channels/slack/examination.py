@@ -6,6 +6,7 @@ import re
 
 from bot import errors
 from bot.contracts.examination import Examination, Finding
+from bot.words import say
 from channels.examination import ApiAnswer, ask
 from channels.slack.app_manifest import SCOPES
 from channels.slack.settings import SlackSettings
@@ -60,7 +61,7 @@ def _of_bot_token(answer: ApiAnswer) -> tuple[Finding, ...]:
         return (found, Finding("slack scopes", "warn", "Slack does not say which there are", "try again"))
     missing = sorted({*SCOPES} - {scope.strip() for scope in given.split(",")})
     if missing:
-        lacks = ", ".join(f"{scope} (to {SCOPES[scope]})" for scope in missing)
+        lacks = ", ".join(f"{scope} (to {say(f'rights.{scope}')})" for scope in missing)
         remedy = f"add them in {page}, {_INSTALL}"
         return (found, Finding("slack scopes", "wrong", f"missing: {lacks}", remedy))
     return (found, Finding("slack scopes", "ok", f"all {len(SCOPES)}"))

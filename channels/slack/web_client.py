@@ -9,17 +9,17 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
+from bot.words import Sentence, sentence
 from channels.slack.app_manifest import SCOPES
 
 STOPPED = "agent_session_stopped"
 _UNHEARD = f"missing_{STOPPED}_event_subscription"
-_PAGES = "of the app at https://api.slack.com/apps"
 
 
 class WebClient(AsyncWebClient):
     """`lacks` hears of each right that was missing: its name, and words for operators."""
 
-    def __init__(self, *, lacks: Callable[[str, str], None], **options: Any) -> None:
+    def __init__(self, *, lacks: Callable[[str, Sentence], None], **options: Any) -> None:
         super().__init__(**options)
         self._lacks = lacks
 
@@ -31,14 +31,8 @@ class WebClient(AsyncWebClient):
                 self._lacks(scope, lacking(scope))
             raise
         if answer.get("warning") == _UNHEARD:
-            self._lacks(STOPPED, UNHEARD)
+            self._lacks(STOPPED, sentence("operators.unstoppable", event=STOPPED))
         return answer
-
-
-UNHEARD = (
-    f"On Slack the stop button does nothing: the app has not subscribed to the event {STOPPED}. Add it in "
-    f'"Event Subscriptions" {_PAGES}, then install the app again.'
-)
 
 
 def missing_scopes(error: SlackApiError) -> list[str]:
@@ -50,10 +44,7 @@ def missing_scopes(error: SlackApiError) -> list[str]:
     return sorted({scope.strip()[:60] for scope in needed} - {scope.strip() for scope in provided} - {""})
 
 
-def lacking(scope: str) -> str:
+def lacking(scope: str) -> Sentence:
     """The sentence about a missing scope for operators."""
-    what = f"I cannot {SCOPES[scope]}" if scope in SCOPES else "something was refused"
-    return (
-        f'On Slack {what}: the app lacks the scope {scope}. Add it in "OAuth & Permissions" {_PAGES}, then install the '
-        "app again."
-    )
+    what = sentence(f"rights.{scope if scope in SCOPES else 'unknown'}")
+    return sentence("operators.lacks_scope", what=what, scope=scope)

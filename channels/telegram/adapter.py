@@ -20,7 +20,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from bot.contracts.recall import MembershipAnswer
-from bot.words import CATALOGUES, DEFAULT, names, say, speaking
+from bot.words import CATALOGUES, DEFAULT, names, say, sentence, speaking
 from channels import approval_buttons
 from channels.telegram import address, bot_api, download, members, render
 from channels.telegram.group_migrations import GroupMigrations
@@ -47,8 +47,6 @@ GROUP_MENU = ("help", "new", "stop", "forget", "jobs", "listen", "language", "st
 """The commands that the window of a group offers."""
 MENU = tuple(name for name in names("help") if name not in {"allow", "block", "listen"})
 """Those of a private chat: all but those of operators and groups."""
-NO_RIGHT = "In the Telegram group {chat} I may not write, so nobody there gets an answer: give me the right to send messages."
-"""For operators."""
 _OF_TEXT = frozenset({"text", "entities", "link_preview_options"})
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
 
@@ -145,12 +143,12 @@ class TelegramChannel:
         bot = self._bot
         if bot is None or len(self.same_chat(inbound.chat_id)) > 1:
             return Introduction()  # a supergroup goes on as the group that it was
-        name, hears, why = bot.username, bool(bot.can_read_all_group_messages), ""
+        name, hears, why = bot.username, bool(bot.can_read_all_group_messages), None
         try:
             me = await bot.get_chat_member(_chat(inbound.target), bot.id)
             hears = hears or me.status == "administrator"
             if isinstance(me, ChatMemberRestricted) and not me.can_send_messages:
-                why = "the group does not let me write there: give me the right to send messages"
+                why = sentence("operators.mute_there")
         except (TelegramError, *bot_api.GARBLED) as exc:
             self._around.log.write(
                 "channel",
@@ -353,7 +351,7 @@ class TelegramChannel:
         failure = bot_api.delivery_error(exc)
         if bot_api.lacks_right(exc) and self._intake is not None:
             chat = target["chat_id"]
-            self._intake.lacks(self.name, f"write in {chat}", NO_RIGHT.format(chat=chat))
+            self._intake.lacks(self.name, f"write in {chat}", sentence("operators.mute_telegram", chat=chat))
         if isinstance(exc, bot_api.TooManyRequests):
             now = self._around.clock.monotonic()
             self._frozen = {chat: until for chat, until in self._frozen.items() if until > now}

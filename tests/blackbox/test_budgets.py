@@ -46,8 +46,8 @@ async def test_a_budget_that_is_spent_waits_for_an_operator_over_a_kill(world: W
     world.telegram.say("two")
     await world.telegram.until(lambda: question(world) > 0)
     words = world.telegram.chats[OPERATOR].messages[question(world)]["text"]
-    assert "the budget of this person for today is spent" in words
-    assert "of $0.10 today" in words
+    assert "today's budget of this person is spent" in words
+    assert "/ $0.10" in words
     assert len(world.model.requests) == asked
     await world.sent()
     await world.process.kill()

@@ -274,7 +274,7 @@ async def test_a_send_that_fails_is_told_to_the_model_and_to_operators(world: Wo
     await world.telegram.until(lambda: len(world.texts()) == 2)
     alert, answer = sorted(world.texts())
     assert (alert.partition(":")[0], answer) == (
-        "An answer could not be delivered by telegram",
+        "⚠️ I couldn't deliver an answer on telegram",
         "Here in plain text.",
     )
     assert world.model.bodies[-1]["messages"][-1]["content"][0]["is_error"] is True

@@ -83,7 +83,7 @@ async def test_each_is_answered_or_told_and_so_are_operators(
     await eventually(lambda: all(world.texts(person) for person in (*PEOPLE, OPERATOR)))
     await world.sent()
     (told,) = world.texts(OPERATOR)
-    assert told.startswith("The journal was ")
+    assert told.startswith("⚠️ The journal was ")
     for person in PEOPLE[2:]:
         assert world.texts(person) in (["The answer."], [WORDS])
     for person in PEOPLE[:2]:

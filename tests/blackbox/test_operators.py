@@ -182,7 +182,7 @@ async def test_added_to_a_chat_it_says_once_how_it_is_spoken_to_over_a_kill_too(
     assert world.slack.replies(ROOM)[0].text.endswith("the Slack app lacks groups:history.")
     (told,) = world.slack.replies(f"D{ANN[1:]}")
     assert told.text.startswith(
-        f"slack:{ANN} has added me to slack:chat:{ROOM}, and cannot read what is said there"
+        f"slack:{ANN} has added me to slack:chat:{ROOM}, but I can't read what is said there"
     )
     await world.sent()
     await world.process.kill()

@@ -29,6 +29,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
 from bot.testing.model import ScriptedModel
+from bot.words import Sentence
 
 HOUR = 3_600.0
 
@@ -40,21 +41,21 @@ class Told:
         self.told: list[tuple[str, str]] = []
         self.open: set[str] = set()
 
-    def tell(self, subject: str, words: str) -> None:
-        self.told.append((subject, words))
+    def tell(self, subject: str, words: Sentence) -> None:
+        self.told.append((subject, str(words)))
 
-    def begin(self, subject: str, words: str) -> bool:
+    def begin(self, subject: str, words: Sentence) -> bool:
         if subject in self.open:
             return False
         self.open.add(subject)
-        self.told.append((subject, words))
+        self.told.append((subject, str(words)))
         return True
 
-    def end(self, subject: str, words: str) -> bool:
+    def end(self, subject: str, words: Sentence) -> bool:
         if subject not in self.open:
             return False
         self.open.remove(subject)
-        self.told.append((subject, words))
+        self.told.append((subject, str(words)))
         return True
 
 
@@ -280,7 +281,7 @@ async def test_a_journal_in_trouble_is_probed_and_both_ends_of_the_spell_are_tol
     for _ in range(2):
         await house.do(chores, "see whether the journal writes")
     assert [words for _, words in house.told.told[1:]] == [
-        "The journal can be written again. I take in messages as before."
+        "✅ I can write my journal again, and take in messages as before."
     ]
 
 
@@ -305,7 +306,7 @@ async def test_a_disk_that_is_full_is_told_once_and_what_waited_goes_on_once_it_
     for _ in range(2):
         await house.do(chores, look)
     assert [words for _, words in house.told.told[1:]] == [
-        "The disk has room again. I take in messages as before."
+        "✅ The disk has room again. I take in messages as before."
     ]
     assert house.resumed == 1
 
@@ -327,15 +328,15 @@ async def test_operators_are_told_of_a_disk_with_little_room_at_ten_and_at_two_p
 
     assert await free(0.11) == []
     (low,) = await free(0.09)
-    assert low.startswith("Less than 10% of the disk of .ship is free: 92.2 of 1,024.0 GB are free (9%).")
+    assert low.startswith("⚠️ Less than 10% of the disk of .ship is free: 92.2 of 1,024.0 GB (9%).")
     assert await free(0.11) == [], "it comes and goes at the edge"
     (lower,) = await free(0.01)
-    assert lower.startswith("Less than 2% of the disk")
-    assert await free(0.05) == ["More than 2% of the disk is free again: 51.2 of 1,024.0 GB are free (5%)."]
+    assert lower.startswith("⚠️ Less than 2% of the disk")
+    assert await free(0.05) == ["✅ More than 2% of the disk is free again: 51.2 of 1,024.0 GB (5%)."]
     (well,) = await free(0.5)
-    assert well.startswith("More than 10% of the disk is free again")
+    assert well.startswith("✅ More than 10% of the disk is free again")
     (at_once,) = await free(0.01)
-    assert at_once.startswith("Less than 2%"), "one notice, not two"
+    assert at_once.startswith("⚠️ Less than 2%"), "one notice, not two"
 
 
 async def test_a_model_that_stays_away_is_asked_again_and_told_of_once(
@@ -359,7 +360,7 @@ async def test_a_model_that_stays_away_is_asked_again_and_told_of_once(
     assert (subject, "no route to host" in words) == ("model", True)
     failure = None
     await house.do(chores, "see whether the model is back")
-    assert house.told.told[1] == ("model", "The language model answers again.")
+    assert house.told.told[1] == ("model", "✅ The language model answers again.")
 
 
 async def test_a_server_that_stays_away_is_told_of_once_and_so_is_its_return(house: House) -> None:
@@ -369,8 +370,8 @@ async def test_a_server_that_stays_away_is_told_of_once_and_so_is_its_return(hou
         await house.do(chores, "look after MCP servers")
     subjects = [subject for subject, _ in house.told.told]
     assert subjects == ["mcp files", "mcp files"]
-    assert "files is not running: it ended" in house.told.told[0][1]
-    assert "runs again" in house.told.told[1][1]
+    assert "files isn't running: it ended" in house.told.told[0][1]
+    assert "is running again" in house.told.told[1][1]
 
 
 async def test_idle_chats_are_written_before_they_are_put_away(house: House) -> None:

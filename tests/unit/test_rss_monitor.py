@@ -19,6 +19,7 @@ from bot import rss_monitor
 from bot.rss_monitor import GarbageCollector, RssMonitor
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
+from bot.words import Sentence
 
 MB = 1024 * 1024
 
@@ -27,12 +28,12 @@ class Told:
     def __init__(self) -> None:
         self.spells: list[tuple[str, str, str]] = []
 
-    def begin(self, subject: str, words: str) -> bool:
-        self.spells.append(("begin", subject, words))
+    def begin(self, subject: str, words: Sentence) -> bool:
+        self.spells.append(("begin", subject, str(words)))
         return True
 
-    def end(self, subject: str, words: str) -> bool:
-        self.spells.append(("end", subject, words))
+    def end(self, subject: str, words: Sentence) -> bool:
+        self.spells.append(("end", subject, str(words)))
         return True
 
 
@@ -105,7 +106,7 @@ async def test_above_the_limit_it_is_full_until_there_is_room_and_operators_hear
         assert machine.monitor.full
     (spell,) = machine.told.spells
     assert spell[:2] == ("begin", "memory")
-    assert "101 MB of 100 MB (memory.limitMb)" in spell[2]
+    assert "101 MB of 100 MB" in spell[2]
     await machine.look(101 - 2)
     assert not machine.monitor.full
     assert [spell[:2] for spell in machine.told.spells] == [("begin", "memory"), ("end", "memory")]

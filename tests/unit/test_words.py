@@ -47,12 +47,16 @@ def test_menus_and_descriptions_fit_their_platforms(code: str) -> None:
 
 
 def said() -> Iterator[tuple[str, ast.Call]]:
-    """Each call of `say` in the code, with its file."""
+    """Each call of `say` and `sentence` in the code, with its file."""
     for path in sorted((*(ROOT / "bot").rglob("*.py"), *(ROOT / "channels").rglob("*.py"))):
         source = path.read_text("utf-8")
-        if re.search(r"^from bot\.words import .*\bsay\b", source, re.MULTILINE):
+        if re.search(r"^from bot\.words import .*\b(?:say|sentence)\b", source, re.MULTILINE):
             for node in ast.walk(gates.parsed(source)):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "say":
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Name)
+                    and node.func.id in {"say", "sentence"}
+                ):
                     yield path.relative_to(ROOT).as_posix(), node
 
 

@@ -35,7 +35,7 @@ from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.outbox.rate_limit import MAX_WAIT, UNSAID, RateLimiter
 from bot.system import JumpSafeClock
 from bot.telemetry.context import turn_scope
-from bot.words import language, say, speaking, zone
+from bot.words import Sentence, language, say, sentence, speaking, zone
 
 
 def repeated(row: OutboxRow) -> str:
@@ -189,7 +189,7 @@ class Alert:
     """Trouble that operators should hear of. There is one alert an hour of each `subject`."""
 
     subject: str
-    words: str
+    words: Sentence
 
 
 T = TypeVar("T")
@@ -1056,8 +1056,7 @@ class OutboxWorker:
             self._alerts.put_nowait(
                 Alert(
                     f"deliveries of {channel}",
-                    f"An answer could not be delivered by {channel}: {error}. `shipmate logs --request "
-                    f"{row.request_id}` shows its path. Others within the hour are in the log alone.",
+                    sentence("operators.delivery", channel=channel, cause=error, request=row.request_id),
                 )
             )
 

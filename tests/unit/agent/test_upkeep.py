@@ -23,6 +23,7 @@ from bot.history.memories import Memories, SavedMemory
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from bot.tools.permissions import taint
+from bot.words import Sentence
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.keeping import MEMORY, SUMMARY, Answers
 
@@ -214,8 +215,8 @@ class Operators:
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
 
-    def tell(self, subject: str, words: str) -> None:
-        self.told.append((subject, words))
+    def tell(self, subject: str, words: Sentence) -> None:
+        self.told.append((subject, str(words)))
 
 
 async def test_a_budget_that_is_spent_is_no_failure_that_operators_hear_of(

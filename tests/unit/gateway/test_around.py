@@ -120,7 +120,7 @@ async def test_a_history_that_the_platform_refuses_is_told_to_operators_once_and
         await bench.clock.advance(FIRST_REST)
     await until(lambda: "1" in [one.chat_key.chat_id for one in bench.tele.sent])
     assert [one.text for one in bench.tele.sent if one.chat_key.chat_id == "1"] == [
-        "I cannot see what was said before I am mentioned on tele: missing_scope. I answer without it."
+        "⚠️ On tele I can't see what was said before somebody mentions me: missing_scope. I answer without it."
     ]
     assert bench.tele.texts.count("re: so?") == 2
 

@@ -192,7 +192,7 @@ async def test_operators_hear_of_an_event_that_could_not_be_read(tmp_path: Path)
     await bench.intake.keep_dead_letter("tele", "tele:update:42", '{"私": "secret words"}', "no chat")
     (words,) = await bench.tele.until(1)
     assert bench.tele.sent[0].chat_key == ChatKey.parse("tele:chat:1")
-    assert "An event of tele" in words
-    assert "no chat (event tele:update:42)" in words
+    assert "an event of tele" in words
+    assert "no chat. It is among the dead letters (event tele:update:42)" in words
     assert "secret words" not in words
     await bench.close()

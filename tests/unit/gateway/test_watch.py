@@ -10,15 +10,22 @@ import pytest
 
 from bot import errors
 from bot.contracts.channel import Health
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.journal import SpokenLanguage
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import operations
+from bot.gateway.languages import Languages
 from bot.gateway.operations import EVERY, LOOK_EVERY, PATIENCE, ChannelWatchdog, OperatorAlerts
 from bot.gateway.operator_chats import OperatorChats
 from bot.journal.sqlite import SqliteJournal
+from bot.words import Sentence, sentence
 from tests.unit.gateway.conftest import Bench, FakeChannel, manifest
 
 SILENCE = 90.0
+
+
+def words(said: str) -> Sentence:
+    return sentence("operators.hindered", detail=said)
 
 
 class Frail(FakeChannel):
@@ -69,6 +76,7 @@ class Ward:
         self.bench.channels.update(channels)
         self.bench.manifests.update(manifests)
         self.operators = {"tele:1", "chat:2", "local:3", "off:4"}
+        self.languages = Languages(self.bench.journal, self.bench.tasks, self.bench.log)
         self.reports = self.new_reports()
         self.watch = ChannelWatchdog(
             channels, manifests, self.reports, clock=self.bench.clock, log=self.bench.log
@@ -83,6 +91,7 @@ class Ward:
             raised=asyncio.Queue(),
             journal=self.bench.journal,
             delivery=self.bench.delivery,
+            languages=self.languages,
             clock=self.bench.clock,
             ids=self.bench.ids,
             log=self.bench.log,
@@ -134,8 +143,8 @@ async def test_a_channel_that_stays_away_is_healed_with_growing_pauses_and_told_
     pauses = [round(later - one) for one, later in zip(ward.tele.heals, ward.tele.heals[1:], strict=False)]
     assert PATIENCE <= ward.tele.heals[0] <= PATIENCE + LOOK_EVERY
     assert pauses == [30, 60, 120, 240, 300]
-    (words,) = ward.told
-    assert "tele is in trouble: it is not connected (断线了 🔌)" in words
+    (told,) = ward.told
+    assert "tele doesn't work: it is not connected (断线了 🔌)" in told
     assert ward.chat.sent[0].chat_key == ChatKey.parse("chat:chat:D2")
     assert ward.tele.texts == ward.told  # a channel that cannot hear may still be able to send
     (line,) = ward.bench.log.at("error")
@@ -147,7 +156,7 @@ async def test_the_end_of_a_spell_is_told_once_to_those_who_know_of_it(ward: War
     await ward.wait(119)
     ward.tele.hear()
     await ward.live(60)
-    assert ward.told[1:] == ["tele is connected again, after 2 minutes."]
+    assert ward.told[1:] == ["✅ tele is connected again, after 2 minutes."]
     assert [e.message for e in ward.bench.log.of("channel")][-1] == "tele is well again"
 
 
@@ -169,7 +178,7 @@ async def test_a_restart_does_not_tell_the_same_again(ward: Ward) -> None:
     ward.tele.break_off()
     await ward.wait(60)
     ward.reports = ward.new_reports()
-    ward.reports.begin("tele", "again")
+    ward.reports.begin("tele", words("again"))
     await ward.wait(0)
     assert len(ward.told) == 1
 
@@ -241,7 +250,7 @@ async def test_while_one_healing_runs_no_other_begins(ward: Ward) -> None:
 
 async def test_an_operator_without_a_way_is_logged_and_the_others_hear_of_it(ward: Ward) -> None:
     ward.tele.failures = [errors.TargetGone("blocked")]
-    assert await ward.reports.tell("subject", "words")
+    assert await ward.reports.tell("subject", words("words"))
     assert ward.told == ["words"]
     untold = [
         line for line in ward.bench.log.of("delivery") if line.message == "an operator could not be told"
@@ -249,10 +258,18 @@ async def test_an_operator_without_a_way_is_logged_and_the_others_hear_of_it(war
     assert [str(line.chat_key) for line in untold] == ["tele:chat:1"]
 
 
+async def test_each_operator_is_told_in_their_language(ward: Ward) -> None:
+    await ward.bench.journal.speak(UserRef("chat", "2"), SpokenLanguage("zh", chosen=True))
+    await ward.languages.load()
+    assert await ward.reports.tell("subject", sentence("operators.model_again"))
+    assert ward.told == ["✅ 语言模型又能回答了。"]
+    assert ward.tele.texts == ["✅ The language model answers again."]
+
+
 async def test_who_becomes_an_operator_while_it_runs_is_told_too(ward: Ward) -> None:
     ward.operators.remove("chat:2")
     ward.operators.add("chat:9")
-    assert await ward.reports.tell("subject", "words")
+    assert await ward.reports.tell("subject", words("words"))
     assert [one.chat_key.chat_id for one in ward.chat.sent] == ["D9"]
 
 
@@ -265,7 +282,7 @@ async def test_a_channel_that_hangs_is_given_up(ward: Ward, monkeypatch: pytest.
     monkeypatch.setattr("bot.gateway.outbox.worker.GRACE_SECONDS", 0.01)
     for channel in (ward.tele, ward.chat):
         monkeypatch.setattr(channel, "send", hangs)
-    assert not await ward.reports.tell("subject", "words")
+    assert not await ward.reports.tell("subject", words("words"))
     untold = [
         line for line in ward.bench.log.of("delivery") if line.message == "an operator could not be told"
     ]
@@ -278,15 +295,15 @@ async def test_reports_need_no_journal(ward: Ward, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(SqliteJournal, "once", broken)
     ward.running.cancel()
-    assert ward.reports.begin("journal", "the journal cannot be written")
-    assert not ward.reports.begin("journal", "the journal cannot be written")
+    assert ward.reports.begin("journal", words("the journal cannot be written"))
+    assert not ward.reports.begin("journal", words("the journal cannot be written"))
     await ward.wait(0)
-    assert ward.reports.end("journal", "it can again")
-    assert not ward.reports.end("journal", "it can again")
+    assert ward.reports.end("journal", words("it can again"))
+    assert not ward.reports.end("journal", words("it can again"))
     await ward.wait(0)
-    assert not await ward.reports.tell("journal", "once more")
+    assert not await ward.reports.tell("journal", words("once more"))
     await ward.wait(EVERY)
-    assert await ward.reports.tell("journal", "an hour later")
+    assert await ward.reports.tell("journal", words("an hour later"))
     assert ward.told == ["the journal cannot be written", "it can again", "an hour later"]
 
 
@@ -299,20 +316,20 @@ async def test_a_journal_that_says_nothing_holds_no_report_up(
 
     monkeypatch.setattr(SqliteJournal, "once", hangs)
     monkeypatch.setattr(operations, "ASK_SECONDS", 0.01)
-    assert await ward.reports.tell("journal", "words")
+    assert await ward.reports.tell("journal", words("words"))
 
 
 async def test_a_flood_of_reports_is_cut_and_a_report_that_breaks_is_logged(
     ward: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tasks = [ward.reports.tell(f"subject {number}", "words") for number in range(operations.MOST + 50)]
+    tasks = [ward.reports.tell(f"subject {number}", words("words")) for number in range(operations.MOST + 50)]
     assert sum([await task for task in tasks]) == operations.MOST
 
     async def broken(*_: object, **__: object) -> list[Sent]:
         raise ValueError("nobody foresaw this")
 
     monkeypatch.setattr(ward.bench.delivery, "send", broken)
-    task = ward.reports.tell("a subject", "words")
+    task = ward.reports.tell("a subject", words("words"))
     await asyncio.wait([task])
     await asyncio.sleep(0)
     assert "a report to operators failed: ValueError" in ward.bench.log.at("error")[-1].message
@@ -331,4 +348,4 @@ async def test_time_in_which_the_process_stood_still_is_no_silence_of_a_platform
     assert ward.told == []
     for _ in range(4):
         await ward.wait(LOOK_EVERY)
-    assert ward.told[0].startswith("tele is in trouble: nothing has been heard from it")
+    assert ward.told[0].startswith("⚠️ tele doesn't work: nothing has been heard from it")

@@ -15,7 +15,7 @@ from bot.llm.log import usage_object
 from bot.llm.prices import PriceTable
 from bot.telemetry import turn_scope
 from bot.testing.clock import FakeClock
-from bot.words import speaking
+from bot.words import Sentence, speaking
 from tests.unit.llm.asking import ScriptedModel, ask, user
 
 REPLY = ModelReply(content=[{"type": "text", "text": "hi"}], stop_reason="end_turn")
@@ -52,7 +52,7 @@ class Desk:
             raise errors.StorageError("no room")
         return self.verdicts.pop(0)
 
-    def tell(self, subject: str, words: str) -> None:
+    def tell(self, subject: str, words: Sentence) -> None:
         self.told.append(f"{subject}: {words}")
 
     async def call(
@@ -87,7 +87,7 @@ async def test_up_to_its_budget_a_chat_is_answered_and_operators_hear_of_four_fi
     (told,) = desk.told
     assert "The chat slack:chat:C1 has cost $4.00 of $5.00 today (budgets.perChatUsdPerDay)" in told
     (asked,) = desk.asked
-    assert "this chat has cost $5.00 of $5.00" in asked.shown
+    assert (asked.why, asked.shown) == ("budget_chat", "$5.00 / $5.00")
     assert (asked.rule, asked.granted, asked.user_id) == ("budgets.perChatUsdPerDay", False, "U1")
 
 
@@ -154,7 +154,7 @@ async def test_what_runs_beside_turns_is_left_out_and_nobody_is_asked(purpose: s
 async def test_operators_who_cannot_be_asked_are_told(ended: Any) -> None:
     desk = Desk([Verdict(ended)], spent=2.0)
     assert not await desk.call()
-    assert "has cost $2.00 of $2.00 today and is not answered any more" in desk.told[-1]
+    assert "has cost $2.00 of $2.00 today and gets no more answers" in desk.told[-1]
 
 
 async def test_a_question_that_cannot_be_written_is_a_no() -> None:

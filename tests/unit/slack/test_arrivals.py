@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bot.contracts.channel import Introduces, Introduction
+from bot.words import sentence
 
 
 async def test_who_brought_it_and_where_is_known_and_others_that_join_are_no_business(stage: Any) -> None:
@@ -42,7 +43,7 @@ async def test_it_says_how_it_is_spoken_to(stage: Any) -> None:
     assert isinstance(stage.slack, Introduces)
     introduction = await stage.slack.introduce(added)
     assert introduction.words.startswith("Hello! Mention me (@Shipmate), and I answer in a thread")
-    assert introduction.hindrance == ""
+    assert introduction.hindrance is None
 
 
 @pytest.mark.parametrize("scopes", [{"channels:history"}, {"channels:history", "groups:history"}])
@@ -54,4 +55,4 @@ async def test_it_says_which_rights_it_lacks(idle: Any, scopes: set[str]) -> Non
     introduction: Introduction = await idle.slack.introduce(added)
     lacks = f"the Slack app lacks {' and '.join(sorted(scopes))}"
     assert introduction.words.endswith(f" Without a mention I hear nothing: {lacks}.")
-    assert introduction.hindrance == f"cannot read what is said there: {lacks}"
+    assert introduction.hindrance == sentence("operators.deaf_slack", scopes=", ".join(sorted(scopes)))

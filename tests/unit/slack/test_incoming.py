@@ -492,8 +492,8 @@ async def test_a_thread_that_cannot_be_read_says_why(stage: Any) -> None:
     with pytest.raises(errors.RightMissing, match="missing_scope"):
         await stage.slack.context(message)
     assert stage.intake.lacking == {
-        "channels:history": "On Slack I cannot hear and read channels: the app lacks the scope channels:history. Add it in "
-        '"OAuth & Permissions" of the app at https://api.slack.com/apps, then install the app again.'
+        "channels:history": "⚠️ On Slack I can't hear and read channels: the app lacks the scope channels:history. Add it under "
+        "“OAuth & Permissions” of the app at https://api.slack.com/apps, then install the app again."
     }
     stage.server.api.scopes.add("channels:history")
     stage.server.limit("conversations.replies")

@@ -8,6 +8,7 @@ import pytest
 
 from bot.contracts.channel import Introduces, Introduction
 from bot.testing.telegram import refusal
+from bot.words import sentence
 from tests.unit.telegram.bed import GROUP, Bed
 
 
@@ -27,7 +28,7 @@ async def test_who_brought_it_and_where_is_known(bed: Bed) -> None:
         "Hello! Mention me (@shipmate_bot), reply to a message of mine or use a command"
     )
     assert "privacy mode" in found.words
-    assert found.hindrance == ""
+    assert found.hindrance is None
 
 
 @pytest.mark.parametrize(
@@ -53,14 +54,12 @@ async def test_a_restricted_member_that_is_inside_has_arrived(bed: Bed) -> None:
     bed.server.add_bot(GROUP, by=7, status="restricted", is_member=True, can_send_messages=True)
     found = await introduction(bed)
     assert found.words
-    assert found.hindrance == ""
+    assert found.hindrance is None
 
 
 async def test_where_it_may_not_write_operators_are_told_and_nothing_is_said(bed: Bed) -> None:
     bed.server.add_bot(GROUP, by=7, status="restricted", is_member=True, can_send_messages=False)
-    assert await introduction(bed) == Introduction(
-        hindrance="the group does not let me write there: give me the right to send messages"
-    )
+    assert await introduction(bed) == Introduction(hindrance=sentence("operators.mute_there"))
 
 
 async def test_an_administrator_sees_everything(bed: Bed) -> None:
