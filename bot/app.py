@@ -12,7 +12,7 @@ import importlib.util
 import os
 import platform
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from bot.lifecycle import Environment, Gateway, Say, serving
 from bot.llm.budgets import Spending
 from bot.optional_imports import import_without
 from bot.telemetry import JsonlLog, LogRedactor, bridged
+from bot.words import DEFAULT, language_of, speaking
 
 Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractContextManager[None]]
 
@@ -246,12 +247,20 @@ async def chat(root: Path) -> int:
     client = importlib.import_module(f"{discovery.PACKAGE}.console.client")
     home = root / config.HOME
     if await asyncio.to_thread(instance.is_held, home):
-        return int(await client.converse(home, stdin=sys.stdin, stdout=sys.stdout))
+        with speaking(terminal_language(os.environ)):
+            return int(await client.converse(home, stdin=sys.stdin, stdout=sys.stdout))
     stop = asyncio.Event()
     async with _started(root, _complain, stop, only=frozenset({"console"})) as gateway:
         if gateway.settings.llm.provider == "demo":
             _complain(f"the built-in demo model is answering ({gateway.settings.llm.provider_reason})")
-        return int(await client.converse(home, stdin=sys.stdin, stdout=sys.stdout))
+        with speaking(terminal_language(os.environ)):
+            return int(await client.converse(home, stdin=sys.stdin, stdout=sys.stdout))
+
+
+def terminal_language(environment: Mapping[str, str]) -> str:
+    """The language of a terminal, by the variables of its locale."""
+    found = (environment.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
+    return language_of(next(filter(None, found), None)) or DEFAULT
 
 
 def link(root: Path) -> str:

@@ -240,7 +240,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         raised=raised,
         journal=journal,
         delivery=delivery,
-        languages=languages,
+        locales=locales,
         clock=clock,
         ids=ids,
         log=log,

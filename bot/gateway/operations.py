@@ -50,7 +50,7 @@ class OperatorAlerts:
         raised: asyncio.Queue[Alert],
         journal: Journal,
         delivery: Delivery,
-        languages: Languages,
+        locales: Locales,
         clock: Clock,
         ids: Ids,
         log: Log,
@@ -58,7 +58,7 @@ class OperatorAlerts:
         self._raised = raised
         self._journal = journal
         self._delivery = delivery
-        self._languages = languages
+        self._locales = locales
         self._clock = clock
         self._ids = ids
         self._log = log
@@ -150,7 +150,7 @@ class OperatorAlerts:
     async def _one(self, operator: UserRef, to: Address, words: Sentence) -> bool:
         try:
             async with asyncio.timeout(TELL_SECONDS):
-                with speaking(self._languages.known(operator)):
+                with speaking(*self._locales.known(operator)):
                     await self._delivery.send(to, str(words), kind="notice")
         except (TimeoutError, errors.DeliveryFailed) as error:
             cause = str(error) or f"no answer within {TELL_SECONDS:g} s"

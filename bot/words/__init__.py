@@ -6,6 +6,7 @@ said once and kept as it was said. `sentence` is for what several people read, e
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -95,6 +96,20 @@ def speaking(code: str, zone: str | None = None) -> Iterator[None]:
     finally:
         _zone.reset(where)
         _language.reset(language)
+
+
+def best_language(accepted: str) -> str | None:
+    """The catalogue that fits a header `Accept-Language` best, English where none does; None where it names no language."""
+    wanted = list[tuple[float, str]]()
+    for one in accepted.split(","):
+        tag, _, quality = one.partition(";")
+        match = re.fullmatch(r"\s*q=([01](?:\.\d{0,3})?)\s*", quality) if quality else None
+        if tag.strip() and (match is not None or not quality):
+            wanted.append((float(match[1]) if match is not None else 1.0, tag.strip()))
+    if not wanted:
+        return None
+    by_quality = sorted((one for one in wanted if one[0] > 0), key=lambda one: -one[0])
+    return next((code for _, tag in by_quality if (code := language_of(tag))), DEFAULT)
 
 
 def language_of(tag: str | None) -> str | None:

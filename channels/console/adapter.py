@@ -1,6 +1,6 @@
 """The gateway's side of the console: JSON lines over a Unix socket.
 
-    terminal → gateway   {"hello": {"chat": "local"}}   {"id": "…", "text": "…"}   {"ping": 1}
+    terminal → gateway   {"hello": {"chat": "local", "language": "en"}}   {"id": "…", "text": "…"}   {"ping": 1}
     gateway → terminal   {"ok": true, "id": "…", "taken": true}   {"error": "a sentence", "id": "…"}
                          {"message": {"id": "…", "kind": "reply", "text": "…"}}
                          {"working": true}   {"pong": 1}
@@ -24,6 +24,7 @@ from bot import errors, text
 from bot.contracts.channel import ChannelDeps, Health, Intake
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
+from bot.words import DEFAULT, language_of, say, speaking
 from channels.console import socket_file
 from channels.console.settings import KEYS, NAME
 from channels.local import CHAT_ID, command
@@ -141,11 +142,11 @@ class ConsoleChannel:
             if _user_of(writer) in {None, os.getuid()}:
                 await self._session(reader, writer)
             else:
-                _write(writer, {"error": "This terminal is for the user who started Shipmate."})
+                _write(writer, {"error": say("console.not_yours")})
         except ConnectionError:
             pass  # The terminal went away; what is sent to its chat waits for the next one.
         except ValueError:
-            _write(writer, {"error": "That message is too long."})
+            _write(writer, {"error": say("console.too_long")})
         finally:
             for chat in self._chats.values():
                 if writer in chat.terminals:
@@ -154,7 +155,7 @@ class ConsoleChannel:
             del self._sessions[task]
 
     async def _session(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        chat_id = ""
+        chat_id, language = "", None
         while line := await reader.readline():
             said = _parse(line)
             if said is None:
@@ -163,10 +164,11 @@ class ConsoleChannel:
                 _write(writer, {"pong": said["ping"]})
             elif "hello" in said:
                 chat_id = self._hello(said["hello"], writer) or chat_id
+                language = _language(said["hello"])
             elif not chat_id:
                 _write(writer, {"error": "Say hello first."})
             else:
-                _write(writer, await self._take(chat_id, said))
+                _write(writer, await self._take(chat_id, language, said))
 
     def _hello(self, hello: Any, writer: asyncio.StreamWriter) -> str:
         chat_id = hello.get("chat", "local") if isinstance(hello, dict) else None
@@ -183,15 +185,15 @@ class ConsoleChannel:
             _write(writer, {"working": True})
         return chat_id
 
-    async def _take(self, chat_id: str, said: dict[str, Any]) -> dict[str, Any]:
+    async def _take(self, chat_id: str, language: str | None, said: dict[str, Any]) -> dict[str, Any]:
         """Hand one message to the intake; the answer for the terminal."""
         key, words = said.get("id"), said.get("text")
         if not isinstance(key, str) or CHAT_ID.fullmatch(key) is None or not isinstance(words, str):
             return {"error": "A message needs an id and a text."}
         if not words.strip():
-            return {"error": "The message is empty.", "id": key}
+            return _refusal("local.empty", key, language)
         if self._paused or self._intake is None:
-            return {"error": "Shipmate is shutting down and takes no new messages.", "id": key}
+            return _refusal("local.closing", key, language)
         words = text.clean(words)
         inbound = Inbound(
             channel=self.name,
@@ -205,11 +207,13 @@ class ConsoleChannel:
             text=words,
             command=command(words),
             message_id=key,
+            language=language,
         )
         try:
             taken = await self._intake.accept(inbound)
         except errors.StorageError as failure:
-            return {"error": failure.person, "id": key}
+            with speaking(language or DEFAULT):
+                return {"error": failure.person, "id": key}
         return {"ok": True, "id": key, "taken": taken}
 
     # -- chats -----------------------------------------------------------------------------------------------
@@ -237,6 +241,17 @@ def _user_of(writer: asyncio.StreamWriter) -> int | None:
         socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
     )
     return int(struct.unpack("3i", peer)[1])
+
+
+def _language(hello: Any) -> str | None:
+    """The language of a terminal that says hello; None where it names none."""
+    tag = hello.get("language") if isinstance(hello, dict) else None
+    return language_of(tag) if isinstance(tag, str) else None
+
+
+def _refusal(sentence: str, key: str, language: str | None) -> dict[str, Any]:
+    with speaking(language or DEFAULT):
+        return {"error": say(sentence), "id": key}
 
 
 def _write(writer: asyncio.StreamWriter, line: dict[str, Any]) -> None:

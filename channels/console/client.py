@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 from bot import text
 from bot.invocation import command
+from bot.words import language, say
 from channels.console import socket_file
 
 PROMPT = "› "
@@ -113,7 +114,7 @@ async def converse(
         path = await asyncio.to_thread(socket_file.socket_path, home)
         reader, writer = await asyncio.open_unix_connection(path, limit=_LINE)
     except OSError:
-        screen.say(f"Shipmate is not running here. Start it with: {command('run', home.parent)}")
+        screen.say(say("console.not_running", command=command("run", home.parent)))
         return 1
     talk = _Conversation(writer, screen, quiet)
     try:
@@ -133,7 +134,7 @@ class _Conversation:
         self._interrupts = 0
 
     async def run(self, reader: asyncio.StreamReader, stdin: TextIO, chat_id: str) -> int:
-        self._write({"hello": {"chat": chat_id}})
+        self._write({"hello": {"chat": chat_id, "language": language()}})
         listening = asyncio.create_task(self._listen(reader))
         typing = asyncio.create_task(self._type(stdin))
         loop = asyncio.get_running_loop()
@@ -149,7 +150,7 @@ class _Conversation:
             typing.cancel()
             await asyncio.gather(listening, typing, return_exceptions=True)
         if gone:
-            self._screen.say("Shipmate has stopped.")
+            self._screen.say(say("console.gone"))
         self._screen.leave()
         return int(gone or self._failed)
 
@@ -158,7 +159,7 @@ class _Conversation:
         if self._interrupts > 1:
             typing.cancel()
             return
-        self._screen.say("Stopping. Press Ctrl-C again to leave.")
+        self._screen.say(say("console.stopping"))
         self._post("/stop")
 
     # -- what the person says --------------------------------------------------------------------------------
@@ -171,7 +172,7 @@ class _Conversation:
             if not line.strip():
                 continue
             if len(line.encode("utf-8", "replace")) > _LONGEST:
-                self._refused("That message is too long.")
+                self._refused(say("console.too_long"))
                 continue
             before = self._messages
             confirmed = self._post(line)

@@ -366,7 +366,7 @@ class TelegramChannel:
                 self._intake.lacks(
                     self.name,
                     f"send files in {chat}",
-                    f"In the Telegram group {chat} I may not send files: give me the right to send them.",
+                    sentence("operators.fileless_telegram", chat=chat),
                 )
             return errors.FileRefused(f"Telegram: {exc}", forbidden=True)
         failure = self._undelivered(exc, target)

@@ -11,14 +11,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+from string import Template
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from aiohttp import web
 
 from bot import errors, text
+from bot.contracts.approvals import CHOICES as ANSWERS
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import ChannelDeps, Intake
+from bot.words import CATALOGUES, DEFAULT, best_language, names, say, speaking
 from channels.web import state
 from channels.web.guard import Guard, LoginThrottle, Visitor
 from channels.web.live_chats import STREAMS, BrowserStream, LiveChats, WebMessage, event
@@ -36,6 +39,8 @@ _VISITOR = web.RequestKey("visitor", Visitor)
 _SENTENCE = web.ResponseKey("sentence", str)
 """In an answer that says to a person what is wrong."""
 _FOLDER = Path(__file__).parent / "page"
+_KEY = re.compile(r"`([^`]+)`")
+"""What stands on a key or is typed, in a sentence of the page."""
 _TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",
@@ -54,26 +59,14 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Server": "Shipmate",
 }
-_SENTENCES = {
-    404: "There is nothing here.",
-    405: "That cannot be done here.",
-    413: "That message is too large: the most is 1 MB.",
-}
-
-NOT_YOURS = (
-    "This page is for the user who started Shipmate. A link that works once opens it for others: Shipmate prints one when "
-    "it starts, and `shipmate link` prints a new one."
-)
-OPENED = "This link was opened before, or it is too old. `shipmate link` prints a new one."
-
+_KEYS = {404: "web.nothing", 405: "web.not_so", 413: "web.too_large"}
 _PAGE = (
-    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    '<!doctype html><html lang="{}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     '<title>Shipmate</title><link rel="stylesheet" href="/style.css"><main><p>{}</p></main></html>'
 )
-_GO_ON = '<a href="">Go on</a>'
 
-Take = Callable[[str, str, str], Awaitable[bool]]
-"""Hands chat, key and text of a message to the gateway."""
+Take = Callable[[str, str, str, str | None], Awaitable[bool]]
+"""Hands chat, key and text of a message to the gateway, and the language of the browser."""
 
 
 class WebRoutes:
@@ -99,6 +92,21 @@ class WebRoutes:
             path.name: (path.read_bytes(), _TYPES[path.suffix])
             for path in sorted(_FOLDER.iterdir())
             if path.suffix in _TYPES
+        }
+        self._spoken = {code: self._in_language(code) for code in CATALOGUES}
+
+    def _in_language(self, code: str) -> dict[str, tuple[bytes, str]]:
+        """The files of the page that have words in them."""
+        with speaking(code):
+            words = {name: say(f"page.{name}") for name in names("page")}
+            labels = {choice: say(f"buttons.{choice}") for choice in (*ANSWERS, "again")}
+        page, kind = self._files["index.html"]
+        marked = {name: _KEY.sub(r"<kbd>\1</kbd>", escape(said)) for name, said in words.items()}
+        html = Template(page.decode("utf-8")).substitute(marked, language=code)
+        script = f"export const words = {json.dumps(words | labels)};\n"
+        return {
+            "index.html": (html.encode("utf-8"), kind),
+            "words.js": (script.encode("ascii"), _TYPES[".js"]),
         }
 
     def refuse_messages(self) -> None:
@@ -129,7 +137,7 @@ class WebRoutes:
     ) -> web.StreamResponse:
         response = await self._answer(request, handler)
         if _navigates(request) and (sentence := response.get(_SENTENCE)):
-            told = web.Response(text=_PAGE.format(escape(sentence)), content_type="text/html")
+            told = web.Response(text=_page(request, escape(sentence)), content_type="text/html")
             told.set_status(response.status)
             return told
         return response
@@ -138,7 +146,7 @@ class WebRoutes:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         if not self._guard.knows_host(request):
-            return _error(403, "This address is not one of mine.")
+            return _refusal(request, 403, "web.not_mine")
         request[_VISITOR] = await self._guard.visitor(request)
         for look in (self._refused, self._led):
             if (instead := look(request)) is not None:
@@ -146,9 +154,9 @@ class WebRoutes:
         try:
             response = await handler(request)
         except errors.StorageError as failure:
-            return _error(503, failure.person, {"Retry-After": "5"})
+            return _unwritten(request, failure)
         except web.HTTPException as failure:
-            return _error(failure.status, _SENTENCES.get(failure.status, "That request cannot be read."))
+            return _refusal(request, failure.status, _KEYS.get(failure.status, "web.unreadable"))
         if not response.prepared:
             self._welcome(request, response)
         return response
@@ -162,8 +170,8 @@ class WebRoutes:
         if request[_VISITOR].admitted or request.path.startswith("/open/"):
             return None
         if not self._guard.wants_token:
-            return _error(403, NOT_YOURS)
-        return _error(401, "Log in first.") if api else None
+            return _refusal(request, 403, "web.not_yours")
+        return _refusal(request, 401, "web.log_in_first") if api else None
 
     def _led(self, request: web.Request) -> web.Response | None:
         """A redirect to the better address, or to the same once more so that the cookie is kept; None where neither is
@@ -173,7 +181,9 @@ class WebRoutes:
         if request.method == "GET" and (better := self._guard.better(request, visitor)) is not None:
             return web.Response(status=303, headers={"Location": better})
         if visitor.fresh and request.path.startswith(("/open/", "/move/")) and _from_elsewhere(request):
-            return web.Response(text=_PAGE.format(_GO_ON), content_type="text/html", headers={"Refresh": "0"})
+            with speaking(_language(request) or DEFAULT):
+                link = f'<a href="">{escape(say("web.go_on"))}</a>'
+            return web.Response(text=_page(request, link), content_type="text/html", headers={"Refresh": "0"})
         return None
 
     def _welcome(self, request: web.Request, response: web.StreamResponse) -> None:
@@ -191,7 +201,8 @@ class WebRoutes:
     # -- the page --------------------------------------------------------------------------------------------
 
     async def _file(self, request: web.Request) -> web.Response:
-        found = self._files.get(request.match_info.get("name", "index.html"))
+        name = request.match_info.get("name", "index.html")
+        found = self._spoken[_language(request) or DEFAULT].get(name) or self._files.get(name)
         if found is None:
             raise web.HTTPNotFound
         return web.Response(body=found[0], content_type=found[1], charset="utf-8")
@@ -199,10 +210,10 @@ class WebRoutes:
     async def _open(self, request: web.Request) -> web.Response:
         """A link that works once makes this browser an operator's. Its key is gone from the address at once."""
         if "Sec-Purpose" in request.headers:
-            return _error(503, "This link is not opened ahead of time.")
+            return _refusal(request, 503, "web.ahead")
         visitor = request[_VISITOR]
         if not await asyncio.to_thread(state.redeem, self._around.home, request.match_info["key"]):
-            return _error(410, OPENED)
+            return _refusal(request, 410, "web.opened")
         await self._around.appoint(NAME, visitor.user)
         room = self._chats.room(visitor.user)
         room.tell(event("reload", {}))
@@ -229,7 +240,7 @@ class WebRoutes:
         await self._throttle.turn(address, lambda: request.transport is not None)
         if not isinstance(token, str) or not self._guard.fits(token):
             self._throttle.failed(address)
-            return _error(401, "That is not the token.")
+            return _refusal(request, 401, "web.wrong_token")
         response = web.Response(status=204)
         self._guard.give_cookie(request, response, request[_VISITOR])
         return response
@@ -249,13 +260,13 @@ class WebRoutes:
             return _error(400, "A message needs a text and a clientId of 1 to 64 letters, digits, _ and -.")
         words = text.clean(words)
         if not words.strip():
-            return _error(400, "The message is empty.")
+            return _refusal(request, 400, "local.empty")
         if not self._takes:
-            return _error(503, "Shipmate is shutting down and takes no new messages.", {"Retry-After": "5"})
+            return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
         try:
-            taken = await self._take(request[_VISITOR].user, key, words)
+            taken = await self._take(request[_VISITOR].user, key, words, _language(request))
         except errors.StorageError as failure:
-            return _error(503, failure.person, {"Retry-After": "5"})
+            return _unwritten(request, failure)
         return web.json_response({"id": key, "taken": taken}, status=202)
 
     async def _sent_file(self, request: web.Request) -> web.Response:
@@ -273,7 +284,7 @@ class WebRoutes:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         chat: str = request[_VISITOR].user
         if self._places[chat] >= STREAMS or self._places.total() >= self._most:
-            return _error(503, "Too many pages are open.", {"Retry-After": "30"})
+            return _refusal(request, 503, "web.too_many", {"Retry-After": "30"})
         self._places[chat] += (
             1  # Before anything is awaited: a thousand that come at once share the places too.
         )
@@ -381,6 +392,28 @@ def _from_elsewhere(request: web.Request) -> bool:
     now would replace its own; a page of ours that asks once more gets the real one.
     """
     return _navigates(request) and request.headers.get("Sec-Fetch-Site") != "same-origin"
+
+
+def _language(request: web.Request) -> str | None:
+    """The language that a browser likes best of those that have a catalogue; None where it names no language."""
+    return best_language(request.headers.get("Accept-Language", ""))
+
+
+def _page(request: web.Request, html: str) -> str:
+    return _PAGE.format(_language(request) or DEFAULT, html)
+
+
+def _refusal(
+    request: web.Request, status: int, key: str, headers: dict[str, str] | None = None
+) -> web.Response:
+    """An answer that says to a person what is wrong, by the key of a sentence."""
+    with speaking(_language(request) or DEFAULT):
+        return _error(status, say(key), headers)
+
+
+def _unwritten(request: web.Request, failure: errors.StorageError) -> web.Response:
+    with speaking(_language(request) or DEFAULT):
+        return _error(503, failure.person, {"Retry-After": "5"})
 
 
 def _error(status: int, sentence: str, headers: dict[str, str] | None = None) -> web.Response:

@@ -272,7 +272,7 @@ async def test_a_send_that_fails_is_told_to_the_model_and_to_operators(world: Wo
     world.telegram.fail("sendMessage", status=400, body=body)
     world.telegram.say("hello")
     await world.telegram.until(lambda: len(world.texts()) == 2)
-    alert, answer = sorted(world.texts())
+    answer, alert = sorted(world.texts())
     assert (alert.partition(":")[0], answer) == (
         "⚠️ I couldn't deliver an answer on telegram",
         "Here in plain text.",

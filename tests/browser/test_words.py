@@ -87,7 +87,7 @@ async def test_a_wrong_token_is_told_and_the_right_one_opens_the_page(desk: Desk
         await browser.type("#token", wrong)
         await browser.press("#login-form button")
         await browser.until(
-            "return document.getElementById('login-error').textContent === 'That is not the token.'"
+            "return document.getElementById('login-error').textContent === \"That's not the token.\""
         )
         await browser.run("document.getElementById('token').value = ''")
     await desk.picture(browser, "wrong")

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.words import CATALOGUES, DEFAULT, language, language_of, names, say, speaking
+from bot.app import terminal_language
+from bot.words import CATALOGUES, DEFAULT, best_language, language, language_of, names, say, speaking
 from tests import gates
 
 ROOT = Path(__file__).parents[2]
@@ -163,3 +164,35 @@ def test_what_the_model_is_told_of_an_error_is_english_whatever_is_spoken() -> N
         error = errors.StorageError("disk")
         assert "文件" in error.person
         assert error.for_model == "I can't read or write my files right now. Please try again later."
+
+
+@pytest.mark.parametrize(
+    ("accepted", "code"),
+    [
+        ("zh-CN,zh;q=0.9,en;q=0.8", "zh"),
+        ("en-GB, zh", "en"),
+        ("fr;q=0.9, zh;q=0.2, en;q=0.3", "en"),
+        ("zh;q=0, en;q=0.1", "en"),
+        ("fr", "en"),
+        ("*", "en"),
+        ("zh;q=x", None),
+        (" , ", None),
+        ("", None),
+    ],
+)
+def test_a_browser_names_its_languages_in_its_order(accepted: str, code: str | None) -> None:
+    assert best_language(accepted) == code
+
+
+@pytest.mark.parametrize(
+    ("environment", "code"),
+    [
+        ({"LANG": "zh_CN.UTF-8"}, "zh"),
+        ({"LANG": "zh_CN.UTF-8", "LC_ALL": "C"}, "en"),
+        ({"LANG": "en_US.UTF-8", "LC_MESSAGES": "zh_TW"}, "zh"),
+        ({"LC_ALL": "", "LANG": "zh"}, "zh"),
+        ({}, "en"),
+    ],
+)
+def test_a_terminal_names_its_language_by_its_locale(environment: dict[str, str], code: str) -> None:
+    assert terminal_language(environment) == code

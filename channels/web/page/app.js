@@ -1,4 +1,5 @@
 import { build, patch } from "/nodes.js";
+import { words as said } from "/words.js";
 
 const $ = (id) => document.getElementById(id);
 const list = $("messages");
@@ -31,7 +32,7 @@ function bubble(message) {
   time.textContent = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   meta.append(time);
   item.append(body, meta);
-  if (finished(message) && navigator.clipboard) meta.append(button("Copy", "copy"));
+  if (finished(message) && navigator.clipboard) meta.append(button(said.copy, "copy"));
   if (message.approval) item.append(choices(message.approval, message.choices));
   texts.set(message.id, message.text);
   return item;
@@ -61,26 +62,26 @@ function button(words, name) {
 }
 
 async function copy(pressed) {
-  const said = texts.get(pressed.closest("li").dataset.id);
-  pressed.textContent = await navigator.clipboard.writeText(said).then(() => "Copied", () => "Not copied");
+  const whole = texts.get(pressed.closest("li").dataset.id);
+  pressed.textContent = await navigator.clipboard.writeText(whole).then(() => said.copied, () => said.not_copied);
   await wait(2);
-  pressed.textContent = "Copy";
+  pressed.textContent = said.copy;
 }
 
 /** Buttons for what waits for an approval; each says a command, so that whoever presses is judged like whoever writes. */
 function choices(name, allowed) {
   const row = document.createElement("div");
   row.className = "choices";
-  if (!allowed.length) row.textContent = "Only an operator can decide this. The link that Shipmate prints makes this browser an operator's.";
-  for (const [choice, label, command] of [
-    ["once", "Allow once", `/approve ${name} once`],
-    ["deny", "Deny", `/deny ${name}`],
-    ["chat", "Allow in this chat", `/approve ${name} chat`],
-    ["always", "Always", `/approve ${name} always`],
-    ["again", "Try again", `/retry ${name}`],
+  if (!allowed.length) row.textContent = said.operators_only;
+  for (const [choice, command] of [
+    ["once", `/approve ${name} once`],
+    ["deny", `/deny ${name}`],
+    ["chat", `/approve ${name} chat`],
+    ["always", `/approve ${name} always`],
+    ["again", `/retry ${name}`],
   ]) {
     if (!allowed.includes(choice)) continue;
-    const press = button(label, "choice");
+    const press = button(said[choice], "choice");
     press.addEventListener("click", () => {
       row.remove();
       text.focus();
@@ -134,7 +135,7 @@ function dayOf(name) {
   const year = day.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
   const item = document.createElement("li");
   item.className = "day";
-  item.textContent = ["Today", "Yesterday"][ago]
+  item.textContent = [said.today, said.yesterday][ago]
     ?? day.toLocaleDateString([], { weekday: "long", day: "numeric", month: "long", ...year });
   return item;
 }
@@ -178,11 +179,11 @@ function showHistory(messages) {
 function mark(item, state, again) {
   item.classList.toggle("pending", state === "pending");
   const meta = item.querySelector(".meta");
-  if (state === "pending") meta.textContent = "sending…";
+  if (state === "pending") meta.textContent = said.sending;
   if (state !== "failed") return;
-  const retry = button("Send again", "again");
+  const retry = button(said.send_again, "again");
   retry.addEventListener("click", again);
-  meta.replaceChildren("Not sent. ", retry);
+  meta.replaceChildren(`${said.not_sent} `, retry);
 }
 
 function connection(state, words) {
@@ -265,7 +266,7 @@ let stream;
 function listen() {
   stream?.close();
   stream = new EventSource("/api/events");
-  stream.addEventListener("open", () => connection("open", "Connected"));
+  stream.addEventListener("open", () => connection("open", said.connected));
   stream.addEventListener("history", (event) => showHistory(JSON.parse(event.data).messages));
   stream.addEventListener("message", (event) => {
     const message = JSON.parse(event.data);
@@ -278,7 +279,7 @@ function listen() {
     follow(() => { $("working").hidden = !JSON.parse(event.data).working; });
   });
   stream.addEventListener("error", () => {
-    connection("lost", "Connection lost. Trying again…");
+    connection("lost", said.lost);
     $("working").hidden = true;
     // A browser tries again by itself unless the server answered with an error.
     if (stream.readyState === EventSource.CLOSED) wait(3).then(begin);
@@ -289,7 +290,7 @@ async function begin() {
   const answer = await fetch("/api/info").catch(() => null);
   if (answer?.status === 401) { logIn(); return; }
   if (!answer?.ok) {
-    connection("lost", "Connection lost. Trying again…");
+    connection("lost", said.lost);
     await wait(3);
     begin();
     return;
@@ -305,7 +306,7 @@ async function begin() {
 // -- the token -----------------------------------------------------------------------------------------------
 
 function logIn() {
-  connection("waiting", "Not logged in");
+  connection("waiting", said.logged_out);
   if (!$("login").open) $("login").showModal();
 }
 
@@ -320,8 +321,8 @@ $("login-form").addEventListener("submit", async (event) => {
     begin();
     return;
   }
-  const said = await answer?.json().catch(() => null);
-  $("login-error").textContent = said?.error ?? "Shipmate cannot be reached.";
+  const told = await answer?.json().catch(() => null);
+  $("login-error").textContent = told?.error ?? said.unreachable;
 });
 
 grow();

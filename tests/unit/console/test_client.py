@@ -14,6 +14,7 @@ from bot import errors
 from bot.contracts.channel import Channel
 from bot.contracts.identity import ChatKey
 from bot.testing.intake import RecordingIntake
+from bot.words import speaking
 from channels.console import client
 from channels.console.manifest import MANIFEST
 from channels.console.settings import ConsoleSettings
@@ -161,9 +162,7 @@ async def test_a_message_too_long_for_the_line_is_refused_before_it_is_sent(
 async def test_without_a_gateway_it_says_how_to_start_one(home: Path) -> None:
     out = io.StringIO()
     assert await client.converse(home, stdin=io.StringIO("hi\n"), stdout=out) == 1
-    assert (
-        out.getvalue() == f"Shipmate is not running here. Start it with: shipmate run --dir {home.parent}\n"
-    )
+    assert out.getvalue() == f"Shipmate isn't running here. Start it with: shipmate run --dir {home.parent}\n"
 
 
 async def test_when_the_gateway_goes_it_says_so(
@@ -261,3 +260,17 @@ async def test_characters_cut_between_two_reads_stay_whole() -> None:
         os.close(write)
         assert await first == "日本"
         assert [line async for line in found] == ["語"]
+
+
+async def test_it_speaks_the_language_of_the_terminal_and_names_it_to_the_gateway(
+    channel: Channel, intake: RecordingIntake, home: Path
+) -> None:
+    with speaking("zh"):
+        talking = asyncio.create_task(
+            client.converse(home, stdin=io.StringIO("hi\n"), stdout=(out := io.StringIO()))
+        )
+    await intake.offers(1)
+    assert intake.accepted[0].language == "zh"
+    await channel.stop()
+    assert await talking == 1
+    assert out.getvalue() == "Shipmate 已停止。\n"

@@ -11,10 +11,10 @@ import pytest
 from bot import errors
 from bot.contracts.channel import Health
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.journal import SpokenLanguage
+from bot.contracts.journal import Locale
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import operations
-from bot.gateway.languages import Languages
+from bot.gateway.locales import Locales
 from bot.gateway.operations import EVERY, LOOK_EVERY, PATIENCE, ChannelWatchdog, OperatorAlerts
 from bot.gateway.operator_chats import OperatorChats
 from bot.journal.sqlite import SqliteJournal
@@ -76,7 +76,7 @@ class Ward:
         self.bench.channels.update(channels)
         self.bench.manifests.update(manifests)
         self.operators = {"tele:1", "chat:2", "local:3", "off:4"}
-        self.languages = Languages(self.bench.journal, self.bench.tasks, self.bench.log)
+        self.locales = Locales(self.bench.journal, self.bench.tasks, self.bench.log)
         self.reports = self.new_reports()
         self.watch = ChannelWatchdog(
             channels, manifests, self.reports, clock=self.bench.clock, log=self.bench.log
@@ -91,7 +91,7 @@ class Ward:
             raised=asyncio.Queue(),
             journal=self.bench.journal,
             delivery=self.bench.delivery,
-            languages=self.languages,
+            locales=self.locales,
             clock=self.bench.clock,
             ids=self.bench.ids,
             log=self.bench.log,
@@ -259,8 +259,8 @@ async def test_an_operator_without_a_way_is_logged_and_the_others_hear_of_it(war
 
 
 async def test_each_operator_is_told_in_their_language(ward: Ward) -> None:
-    await ward.bench.journal.speak(UserRef("chat", "2"), SpokenLanguage("zh", chosen=True))
-    await ward.languages.load()
+    await ward.bench.journal.put_locale(UserRef("chat", "2"), Locale(language="zh", language_chosen=True))
+    await ward.locales.load()
     assert await ward.reports.tell("subject", sentence("operators.model_again"))
     assert ward.told == ["✅ 语言模型又能回答了。"]
     assert ward.tele.texts == ["✅ The language model answers again."]

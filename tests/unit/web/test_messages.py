@@ -19,6 +19,7 @@ from bot.contracts.inbound import Command
 from bot.contracts.recall import KnowsMembers, MembershipAnswer
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
+from bot.words import speaking
 from channels.web import live_chats
 from tests.contracts.channel_contract import notice, reply
 from tests.contracts.web_rig import Browser
@@ -415,3 +416,22 @@ async def test_a_browser_has_its_own_chat_and_no_other(channel: Channel) -> None
     assert await channel.chats_of("aa", keys, direct=True) == MembershipAnswer([ChatKey.parse("web:chat:aa")])
     assert await channel.chats_of("aa", keys, direct=False) == MembershipAnswer([])
     assert await channel.chats_of("../aa", keys, direct=True) == MembershipAnswer([])
+
+
+async def test_a_browser_is_answered_in_the_language_that_it_likes_best(
+    browser: Browser, intake: RecordingIntake, channel: Channel
+) -> None:
+    chinese = {"Accept-Language": "fr, en;q=0.5, zh-CN;q=0.9"}
+    said = {"text": "x", "clientId": "m1"}
+    assert (await browser.post("/api/messages", said, headers=chinese))[0] == 202
+    assert (await browser.post("/api/messages", said | {"clientId": "m2"}))[0] == 202
+    assert [inbound.language for inbound in intake.accepted] == ["zh", None]
+    empty = await browser.post("/api/messages", said | {"text": " "}, headers=chinese)
+    assert empty == (400, {"error": "消息是空的。"})
+    intake.failure = errors.StorageError("disk")
+    refused = await browser.post("/api/messages", said | {"clientId": "m3"}, headers=chinese)
+    with speaking("zh"):
+        assert refused == (503, {"error": errors.StorageError().person})
+    await channel.pause()
+    closing = await browser.post("/api/messages", said | {"clientId": "m4"}, headers=chinese)
+    assert closing == (503, {"error": "我正在关闭，不再接收新消息。"})

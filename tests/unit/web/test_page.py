@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+from html import escape
 from pathlib import Path
 
 import pytest
 
 import channels.web
+from bot.words import names, say, speaking
 from channels.web import markdown
 from tests.contracts.web_rig import Browser
 
@@ -21,6 +24,7 @@ SCRIPTS = sorted(PAGE.glob("*.js"))
         ("/", "text/html"),
         ("/app.js", "text/javascript"),
         ("/nodes.js", "text/javascript"),
+        ("/words.js", "text/javascript"),
         ("/style.css", "text/css"),
         ("/icon.svg", "image/svg+xml"),
     ],
@@ -35,7 +39,7 @@ async def test_everything_the_page_asks_for_is_there(browser: Browser) -> None:
     wanted = re.findall(r'(?:src|href)="(/[^"]*)"', html)
     for script in SCRIPTS:
         wanted += re.findall(r'from "(/[^"]+)"', script.read_text(encoding="utf-8"))
-    assert {"/app.js", "/nodes.js", "/style.css", "/icon.svg"} == set(wanted)
+    assert {"/app.js", "/nodes.js", "/words.js", "/style.css", "/icon.svg"} == set(wanted)
     for path in wanted:
         async with browser.http.get(browser.url + path) as answer:
             assert answer.status == 200
@@ -69,3 +73,35 @@ def test_the_page_makes_no_images_and_no_unsafe_links() -> None:
     tags = re.findall(r"new Set\(\[(.*?)\]\)", text)
     known = set(re.findall(r'"(\w+)"', " ".join(tags)))
     assert {*markdown.TAGS.values(), "h3", "h4", "h5", "h6", "pre", "code", "hr", "br"} == known
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code", "label"),
+    [("", "en", "Write a message"), ("fr, zh-TW;q=0.5", "zh", "输入消息"), ("de", "en", "Write a message")],
+)
+async def test_the_page_is_in_the_language_of_the_browser(
+    browser: Browser, wanted: str, code: str, label: str
+) -> None:
+    how = {"Accept-Language": wanted}
+    async with browser.http.get(browser.url, headers=how) as answer:
+        html = await answer.text()
+    assert f'<html lang="{code}">' in html
+    assert f'placeholder="{label}"' in html
+    assert "<kbd>/help</kbd>" in html
+    assert "${" not in html
+    async with browser.http.get(f"{browser.url}/words.js", headers=how) as answer:
+        _, _, words = (await answer.text()).partition(" = ")
+    with speaking(code):
+        assert json.loads(words.rstrip(";\n"))["deny"] == say("buttons.deny")
+    away = {"Host": "elsewhere.example", "Sec-Fetch-Dest": "document", "Accept-Language": wanted}
+    async with browser.http.get(browser.url, headers=away) as answer:
+        page = await answer.text()
+    with speaking(code):
+        assert f'<html lang="{code}">' in page
+        assert escape(say("web.not_mine")) in page
+
+
+def test_the_page_uses_each_of_its_sentences_and_no_other() -> None:
+    html, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("index.html", "app.js"))
+    used = {*re.findall(r"\$\{(\w+)\}", html), *re.findall(r"\bsaid\.(\w+)", script)} - {"language"}
+    assert used == {*names("page")}

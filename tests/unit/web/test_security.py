@@ -67,7 +67,7 @@ def test_a_token_that_can_be_guessed_is_a_finding(token: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/api/info", "/api/events"])
 async def test_a_foreign_host_name_is_refused(browser: Browser, host: str, path: str) -> None:
     status, body = await browser.get(path, headers={"Host": host})
-    assert (status, body) == (403, {"error": "This address is not one of mine."})
+    assert (status, body) == (403, {"error": "This address isn't one of mine."})
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1", "[::1]", "[::1]:3000"])
@@ -210,7 +210,7 @@ async def test_behind_tls_the_cookie_stays_there(tmp_path: Path, intake: Recordi
     [{"token": "wrong"}, {"token": TOKEN + "x"}, {"token": None}, {}, {"token": "\ud800"}, {"token": ""}],
 )
 async def test_a_wrong_token_admits_nobody(stranger: Browser, body: dict[str, Any]) -> None:
-    assert await stranger.post("/login", body) == (401, {"error": "That is not the token."})
+    assert await stranger.post("/login", body) == (401, {"error": "That's not the token."})
     assert (await stranger.get("/api/info"))[0] == 401
 
 
