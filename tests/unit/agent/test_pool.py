@@ -179,11 +179,19 @@ async def test_an_evicted_conversation_goes_without_a_collection(bench: Bench) -
         await say(bench, 0)
         await say(bench, 1)  # what writes for all chats knows the last turn alone
         await bench.pool.flush()
-        runtime = weakref.ref(bench.pool.runtime(ChatKey("telegram", "0")))
-        store = weakref.ref(bench.pool.runtime(ChatKey("telegram", "0")).store)
+        loop = asyncio.get_running_loop()
+        gone = asyncio.Queue[str]()
+
+        def watch(one: object) -> weakref.ref[object]:
+            # The last to hold it may be a thread.
+            return weakref.ref(one, lambda _: loop.call_soon_threadsafe(gone.put_nowait, "gone"))
+
+        kept = bench.pool.runtime(ChatKey("telegram", "0"))
+        watched = [watch(kept.store), watch(kept)]
+        del kept
         assert bench.pool.evict(-1) == 2
-        for _ in range(1_000):  # what wrote of the last turn comes to its end
-            await asyncio.sleep(0)
-        assert (runtime(), store()) == (None, None)
+        async with asyncio.timeout(90):  # what wrote of the last turn comes to its end
+            for _ in watched:
+                await gone.get()
     finally:
         gc.enable()
