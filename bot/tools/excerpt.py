@@ -6,9 +6,7 @@ text, room and artifact give the same bytes.
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bot import text
@@ -20,6 +18,7 @@ TOKEN = 33
 ROOM = 2_500 * TOKEN
 """Weight of one result in the view at the most."""
 _ASCII, _OTHER, _WIDE = 10, 20, TOKEN
+_NARROW, _NOT_WIDE = re.compile("[\x00-\x7f]+"), re.compile("[\x80-\u2e7f]+")
 _HEAD = 0.6
 """The part of the room that the head gets."""
 _NOTE = re.compile(
@@ -30,7 +29,11 @@ _NOTE = re.compile(
 
 def weight(words: str) -> int:
     """The weight of a text."""
-    return len(words) * _ASCII if words.isascii() else sum(_weights(words))
+    if words.isascii():
+        return len(words) * _ASCII
+    rest = _NARROW.sub("", words)
+    wide = len(_NOT_WIDE.sub("", rest))
+    return (len(words) - len(rest)) * _ASCII + (len(rest) - wide) * _OTHER + wide * _WIDE
 
 
 def over(words: str, room: int) -> bool:
@@ -109,7 +112,7 @@ def read(content: str, artifact: str | None = None) -> Excerpt | None:
 def _cut(head: str, tail: str, rest: int, old: Excerpt) -> Excerpt:
     """Head and tail cut until they weigh `rest` together."""
     first = text.border(head, fitting(head, int(rest * _HEAD)))
-    behind = _count(reversed(tail[-max(1, max(0, rest) // _ASCII) :]), rest - weight(head[:first]))
+    behind = _count(tail[-max(1, max(0, rest) // _ASCII) :][::-1], rest - weight(head[:first]))
     last = text.border_after(tail, len(tail) - behind)
     gone = head[first:] + tail[:last]
     return Excerpt(
@@ -117,10 +120,14 @@ def _cut(head: str, tail: str, rest: int, old: Excerpt) -> Excerpt:
     )
 
 
-def _count(characters: Iterable[str], room: int) -> int:
+def _count(words: str, room: int) -> int:
     """The number of leading characters that fit into `room`."""
-    return sum(1 for _ in itertools.takewhile(room.__ge__, itertools.accumulate(_weights(characters))))
-
-
-def _weights(characters: Iterable[str]) -> Iterator[int]:
-    return (_ASCII if char < "\x80" else _OTHER if char < "\u2e80" else _WIDE for char in characters)
+    fit, end = 0, len(words)
+    while fit < end:
+        middle = (fit + end + 1) // 2
+        more = weight(words[fit:middle])
+        if more <= room:
+            fit, room = middle, room - more
+        else:
+            end = middle - 1
+    return fit
