@@ -1,16 +1,18 @@
 """`pytest --workers 3` runs the tests in three workers, forked off one process that has imported and collected everything.
 
-Collecting with coverage takes more than half a minute of CPU, a fork takes milliseconds. A worker that is free takes the next
-test; its reports go to the one process that prints and counts them.
+Collecting with coverage takes half a minute of CPU, a fork takes milliseconds. A worker that is free takes the next test, with
+all of a module that is marked `together`: what is made once for a module would be made in each worker. Its reports go to the
+one process that prints and counts them.
 """
 
 from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import multiprocessing
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from typing import Any, TypeVar
@@ -47,6 +49,12 @@ setattr(sys, FRAMES, without_collecting(getattr(sys, FRAMES)))
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--workers", type=int, default=1, metavar="NUM", help="run the tests in NUM forked processes"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "together: one worker runs the whole module, which makes something large once"
     )
 
 
@@ -143,7 +151,7 @@ def _work(session: pytest.Session, turn: Any, out: Connection, name: str) -> Non
     assert capture is not None
     capture.stop_global_capturing()
     capture.start_global_capturing()
-    taken = _taken(turn, session.items)
+    taken = _taken(turn, portions(session.items))
     item = next(taken, None)
     while item is not None:
         following = next(taken, None)
@@ -159,12 +167,26 @@ def _work(session: pytest.Session, turn: Any, out: Connection, name: str) -> Non
         out.send(("end", ""))
 
 
-def _taken(turn: Any, items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """The next test that nobody has taken, until there is none."""
+def _taken(turn: Any, left: Sequence[Sequence[pytest.Item]]) -> Iterator[pytest.Item]:
+    """The next tests that nobody has taken, until there are none."""
     while True:
         with turn.get_lock():
             at = turn.value
             turn.value += 1
-        if at >= len(items):
+        if at >= len(left):
             return
-        yield items[at]
+        yield from left[at]
+
+
+def portions(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
+    """The tests in order, each by itself, but those of a module that is marked `together`."""
+    return [
+        portion
+        for together, group in itertools.groupby(items, _together)
+        for portion in ([list(group)] if together else [[one] for one in group])
+    ]
+
+
+def _together(item: pytest.Item) -> str:
+    """The module of a test that is marked so; nothing of another one."""
+    return item.nodeid.partition("::")[0] if item.get_closest_marker("together") else ""

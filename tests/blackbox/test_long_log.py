@@ -13,6 +13,8 @@ import pytest
 
 from tests.bench.bills import DAYS, request_id
 
+pytestmark = pytest.mark.together
+
 LINES = 1_000_000
 STATS = 0.3
 MOST = 0.5

@@ -21,6 +21,20 @@ def test_one(number, folder):
     (folder / str(number)).touch(exist_ok=False)
     assert number != 3
 """
+SHARED = """
+import os, pytest
+
+pytestmark = pytest.mark.together
+
+@pytest.fixture(scope="module")
+def made(pytestconfig):
+    with (pytestconfig.rootpath / "made").open("a") as file:
+        print(os.getpid(), file=file)
+
+@pytest.mark.parametrize("number", range(9))
+def test_one(number, made):
+    pass
+"""
 DEADLY = """
 def test_last():
     os._exit(7)
@@ -61,6 +75,13 @@ def test_every_test_runs_once_and_what_fails_is_shown(tmp_path: Path) -> None:
     assert "test_it.py::test_one[3]" in out
     assert "Captured stdout call" in out
     assert out.count("\nsaid ") == 1
+
+
+def test_a_module_whose_tests_stay_together_makes_its_own_once(tmp_path: Path) -> None:
+    code, out = run(tmp_path, SHARED)
+    assert code == 0, out
+    assert "9 passed" in out
+    assert len((tmp_path / "made").read_text().splitlines()) == 1
 
 
 def test_a_worker_that_dies_fails_the_run_and_its_test_is_named(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import pytest
 from bot.journal import file, schema
 from tests.unit.journal.damage import CHECKPOINTED, Left, boot, killed
 
+pytestmark = pytest.mark.together
+
 FRAME = 24 + 4096
 SEED = 3
 
