@@ -1,0 +1,48 @@
+"""`.ci/run` with a `make` that carries out nothing: what fails in any part fails the whole, and every part is shown."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CODE = Path(__file__).parents[2]
+PARTS = ("test", "check", "wheel", "browser")
+MAKE = """#!/bin/sh
+echo "said by $1"
+[ "$1" != "$FAILS" ]
+"""
+
+
+def run(folder: Path, fails: str = "") -> subprocess.CompletedProcess[str]:
+    (folder / ".ci").mkdir()
+    shutil.copy(CODE / ".ci" / "run", folder / ".ci")
+    (folder / "make").write_text(MAKE, encoding="utf-8")
+    (folder / "make").chmod(0o755)
+    env = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "FAILS": fails, "TMPDIR": str(folder)}
+    return subprocess.run([folder / ".ci" / "run"], env=env, capture_output=True, text=True, check=False)
+
+
+def test_all_parts_are_carried_out_and_shown_one_after_another(tmp_path: Path) -> None:
+    done = run(tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = [line for line in done.stdout.splitlines() if line.startswith("said")]
+    assert said == [f"said by {part}" for part in (".venv/.dev", *PARTS)]
+    assert {one.name for one in tmp_path.iterdir()} == {".ci", "make"}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_fails_in_one_part_fails_the_whole_after_all_were_shown(tmp_path: Path, part: str) -> None:
+    done = run(tmp_path, part)
+    assert done.returncode == 1
+    assert done.stderr == f"failed: {part}\n"
+    assert all(f"said by {one}\n" in done.stdout for one in PARTS)
+
+
+def test_nothing_is_tried_where_the_tools_cannot_be_set_up(tmp_path: Path) -> None:
+    done = run(tmp_path, ".venv/.dev")
+    assert done.returncode
+    assert done.stdout == "said by .venv/.dev\n"
