@@ -44,7 +44,7 @@ NEWER = [folder for folder in CORPUS if folder.parent == NEWEST]
 
 
 @pytest.mark.parametrize(
-    "folder", [*one_in(2, OLDER), *NEWER], ids=lambda folder: f"{folder.parent.name}-{folder.name}"
+    "folder", [*one_in(5, OLDER), *NEWER], ids=lambda folder: f"{folder.parent.name}-{folder.name}"
 )
 async def test_unfinished_work_that_another_version_left_is_finished(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
