@@ -16,7 +16,7 @@ from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce, instructions, said_by_servers, user_message
 from bot.agent.partial import Partial
 from bot.agent.reply import TrackedReply
-from bot.agent.steps import INTERRUPTED, StepLog, known_results, shown, silent_answer
+from bot.agent.steps import INTERRUPTED, StepLog, known_results, made, shown, silent_answer
 from bot.agent.view_changes import Reason, ViewChanges
 from bot.context import blocks, estimate, prompt, replay
 from bot.context.store import Entry, RunningTurn
@@ -57,6 +57,8 @@ class ActiveTurn:
         self.reply = TrackedReply.of(request, declared.ledger)
         self.touched: list[Path] = []
         """Paths of the project that tools have used since the last step."""
+        self.made: list[Json] = []
+        """Reports of the files that its tools have made."""
         self.owed = ""
         """Words of a stopped turn that nobody has seen yet; "" if none."""
         self.view_changes = declared
@@ -89,6 +91,7 @@ class ActiveTurn:
         self._running = cut_off
         self._resumed = True
         self._recorded = recorded
+        self.made = made(recorded)
         self._ledger.rewind(self._entries[-1].uuid)
         if self.reply is not None:
             self.reply.resume(self.request.begun, cut_off, recorded)

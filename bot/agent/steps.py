@@ -14,6 +14,7 @@ from bot.contracts.model import ModelReply
 from bot.contracts.provenance import NOBODYS, ORIGIN
 from bot.llm.log import spent
 from bot.tools.builtin.chat_send import UNCERTAIN, ChatSend, delivered_words, partly_delivered_words
+from bot.tools.dispatch import MADE
 
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
 WRITTEN = "written"
@@ -148,7 +149,12 @@ def written(recorded: Iterable[StepRecord]) -> set[str]:
 
 def shown(result: Json) -> Json:
     """A result as the model gets it."""
-    return {key: value for key, value in result.items() if key != WRITTEN}
+    return {key: value for key, value in result.items() if key not in {WRITTEN, MADE}}
+
+
+def made(recorded: Iterable[StepRecord]) -> list[Json]:
+    """The files that recorded calls have made."""
+    return [one for step in recorded for one in (step.result or {}).get(MADE, ())]
 
 
 def _said(call: Json, begun: Sequence[PriorReply]) -> Json:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
-
-from aiohttp.web import FileField
 
 from bot.contracts.base import Json
 
@@ -114,6 +113,15 @@ def bad(description: str) -> Refused:
     return Refused(400, f"Bad Request: {description}")
 
 
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file that came with a call."""
+
+    filename: str
+    content_type: str
+    data: bytes
+
+
 class Args:
     """Parameters of one call, whichever way they were sent: every value may be native or JSON in a string."""
 
@@ -156,12 +164,12 @@ class Args:
             raise bad(f"can't parse {name}: object expected")
         return value
 
-    def upload(self, name: str) -> FileField:
+    def upload(self, name: str) -> Upload:
         """A file that came with the call, with a name that people can read."""
         value = self._values.get(name)
         attached = value.removeprefix("attach://") if isinstance(value, str) else ""
         found = self._values.get(attached, value)
-        if not isinstance(found, FileField):
+        if not isinstance(found, Upload):
             raise bad(f"there is no {name} in the request")
         if not found.filename or re.search(r'["\\/\r\n]|%[0-9A-F]{2}', found.filename):
             raise bad("wrong file name")

@@ -266,7 +266,7 @@ class Service(Loopback):
         chat = self._chat_of(args)
         self._check_rights(chat, "can_send_documents", "documents")
         upload = args.upload("document")
-        data = upload.file.read()
+        data = upload.data
         if len(data) > UPLOAD_LIMIT:
             raise rules.Refused(413, "Request Entity Too Large")
         if not data:
@@ -445,7 +445,13 @@ async def _params(request: web.Request) -> dict[str, Any]:
         if not isinstance(body, dict):
             raise ValueError("an object is expected")
         return params | body
-    return params | dict(await request.post())
+    for name, value in (await request.post()).items():
+        if isinstance(value, web.FileField):
+            with value.file:
+                params[name] = rules.Upload(value.filename, value.content_type, value.file.read())
+        else:
+            params[name] = value
+    return params
 
 
 def _refused(refused: rules.Refused) -> web.Response:

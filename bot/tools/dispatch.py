@@ -37,6 +37,8 @@ UNRECORDED = (
     "This was not run: it cannot be written down now that it begins, and without that a crash could make it run "
     "twice. Tell the person, or try again later."
 )
+MADE = "made"
+"""In the record of a call: the files that it has made. The model is not told."""
 LOG_PREVIEW = 4_000  # characters
 _SIDE_BY_SIDE: frozenset[Effect] = frozenset({"read", "delegate"})
 _MESSAGE: frozenset[Effect] = frozenset({"message"})
@@ -156,8 +158,9 @@ class Dispatcher:
             await recorder.started(call, wait=effects != _MESSAGE)
         except errors.StorageError as error:
             return self._not_run(call, error)
-        result = await self._one(call, cut, sizing)
-        recorder.finished(call, result)
+        with context.collect_made() as made:
+            result = await self._one(call, cut, sizing)
+        recorder.finished(call, result | {MADE: made} if made else result)
         return result
 
     def _not_run(self, call: Json, error: errors.StorageError) -> Json:

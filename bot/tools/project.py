@@ -126,6 +126,11 @@ class Project:
                 raise
             return handle
 
+    def stat(self, place: ProjectPath) -> os.stat_result:
+        """The state of what stands at a place, a link's own. Raises OSError."""
+        with self.parent(place) as (folder, name), _told(str(place)):
+            return os.stat(name, dir_fd=folder, follow_symlinks=False)
+
     def read(self, place: ProjectPath, most: int) -> bytes:
         """The first bytes of a file, `most` of them. Raises as `open` does."""
         with os.fdopen(self.open(place), "rb") as file:

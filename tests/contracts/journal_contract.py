@@ -24,7 +24,7 @@ from bot.contracts.journal import (
     TurnEnd,
     TurnState,
 )
-from bot.contracts.outbound import OutboxState
+from bot.contracts.outbound import OutboxState, StoredFile
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_approvals import ApprovalsContract
 from tests.contracts.journal_records import RecordsContract
@@ -228,6 +228,18 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         assert [row.id for row in await journal.untold()] == [first.id]
         await journal.update_outbox(replace(first, untold=False))
         assert await journal.untold() == []
+
+    async def test_a_row_has_its_file_until_it_is_swept(self, journal: Journal) -> None:
+        file = StoredFile("数据.csv", "text/csv", 12, "a" * 64, "out/数据.csv")
+        row = replace(outbound(1, text=""), file=file)
+        await journal.put_outbox([row, outbound(2)])
+        journal = await self.restart(journal)
+        (found,) = await journal.with_files()
+        assert (found.id, found.file) == (row.id, file)
+        await sent_as(journal, replace(row, state="sent", message_id="m1"))
+        assert await journal.with_files() == []
+        found, other = await journal.deliveries(row.request_id)
+        assert (found.file, other.file) == (file, None)
 
     async def test_rows_keep_their_order_and_go_to_what_became_of_them(self, journal: Journal) -> None:
         hello = outbound(2, text="שלום 👋")

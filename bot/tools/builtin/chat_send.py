@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import mimetypes
+import os
 from collections.abc import Sequence
 from typing import ClassVar
 
 from pydantic import Field, ValidationError
 
 from bot import errors
+from bot.contracts.agent import Reply
 from bot.contracts.base import Json
+from bot.contracts.outbound import OutgoingFile, Sent
 from bot.contracts.tools import Effect, ToolInput
 from bot.tools import context
+from bot.tools.made_files import is_made
+from bot.tools.project import Project, stamp
 from bot.tools.registry import ToolPorts
 
 UNFOUNDED = (
@@ -19,11 +26,23 @@ UNFOUNDED = (
 )
 
 
+NOT_MADE = (
+    "Not delivered: {path} is no file that you have made while answering this message, or something else was at work at the "
+    "same time, or it has changed since. Make it now, with write_file or a command, and send again; or say where it is."
+)
+BYTES = 50_000_000
+"""Bytes of all files of one message."""
+MOST_FILES = 10
 UNCERTAIN = "The platform did not confirm the message; it may have arrived. Do not send it again."
 
 
 class ChatSendInput(ToolInput):
     text: str = Field(description="The whole message, in Markdown.")
+    attachments: list[str] = Field(
+        default=[],
+        max_length=MOST_FILES,
+        description="Paths of files to send along. You must have made them while answering this message.",
+    )
     more: bool = Field(
         default=False,
         description="Only for word on the way to the answer: your turn goes on, and another message has to follow.",
@@ -44,6 +63,9 @@ class ChatSend:
     timeout_seconds = 300.0  # a throttled platform may ask to wait
     ages = False
 
+    def __init__(self, project: Project) -> None:
+        self._project = project
+
     async def run(self, args: ChatSendInput) -> str:
         reply = context.current().reply
         if reply is None:
@@ -53,7 +75,7 @@ class ChatSend:
         if not args.text.strip():
             raise errors.ToolError("The text is empty, so nothing was sent. Send the message itself.")
         try:
-            sent = await reply.send(args.text, context.call_id() or None)
+            sent = await self._sent(reply, args)
         except errors.DeliveryThrottled as error:
             raise errors.ToolError("Not delivered: the platform limits how fast I may send.") from error
         except errors.DeliveryUncertain as error:
@@ -72,6 +94,45 @@ class ChatSend:
         except errors.DeliveryFailed as error:
             raise errors.ToolError("Not delivered: the platform refused the message.") from error
         return delivered_words([part.message_id for part in sent])
+
+    async def _sent(self, reply: Reply, args: ChatSendInput) -> list[Sent]:
+        files = await asyncio.to_thread(self._files, args.attachments) if args.attachments else []
+        try:
+            return await reply.send(args.text, context.call_id() or None, files)
+        except errors.FileRefused as error:
+            raise errors.ToolError(
+                f"Not delivered: {error}. Send again without that file, or with another one."
+            ) from error
+        except errors.FilesMissing as error:
+            raise errors.ToolError(
+                f"The text is delivered. The chat did not take {', '.join(error.names)}, and was told so: do not send "
+                "this again."
+            ) from error
+
+    def _files(self, paths: Sequence[str]) -> list[OutgoingFile]:
+        """The files at these paths, each read whole and once. Raises `errors.ToolError` and OSError."""
+        made, files, left = context.current().made, [], BYTES
+        for path in dict.fromkeys(paths):
+            place = self._project.place(path)
+            with os.fdopen(self._project.open(place), "rb") as file:
+                before = os.fstat(file.fileno())
+                # Another name of a file, which a link gives it, may lead to one that is hidden.
+                if before.st_nlink != 1 or not is_made(made, place, before):
+                    raise errors.ToolError(NOT_MADE.format(path=path))
+                data = file.read(left + 1)
+                if stamp(os.fstat(file.fileno())) != stamp(before):
+                    raise errors.ToolError(
+                        f"Not delivered: {path} is being changed. Send again once it is whole."
+                    )
+            left -= len(data)
+            if left < 0:
+                raise errors.ToolError(
+                    f"Not delivered: together the files have more than {BYTES:,} bytes. Send fewer, or pack them."
+                )
+            name = place.parts[-1]
+            kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+            files.append(OutgoingFile(name, kind, data, str(place)))
+        return files
 
 
 def promises_more(arguments: Json) -> bool:
@@ -97,5 +158,5 @@ def delivered_words(ids: Sequence[str]) -> str:
     return f"Delivered{parts} (message id {', '.join(ids)})."
 
 
-def build(_: ToolPorts) -> ChatSend:
-    return ChatSend()
+def build(ports: ToolPorts) -> ChatSend:
+    return ChatSend(ports.project)

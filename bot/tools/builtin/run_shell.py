@@ -10,9 +10,10 @@ from pydantic import Field
 
 from bot import errors
 from bot.contracts.tools import Effect, ToolInput
-from bot.tools import context, processes
+from bot.tools import context, made_files, processes
 from bot.tools.file_provenance import FileProvenance, provenance_in_view
 from bot.tools.isolation import Isolation, described
+from bot.tools.made_files import MadeFiles
 from bot.tools.permissions import taint
 from bot.tools.registry import ToolPorts
 
@@ -33,8 +34,9 @@ class RunShell:
     timeout_seconds = LONGEST + 30.0
     ages = True
 
-    def __init__(self, isolation: Isolation, origins: FileProvenance) -> None:
+    def __init__(self, isolation: Isolation, origins: FileProvenance, made: MadeFiles) -> None:
         self._isolation = isolation
+        self._made = made
         self._origins = origins
         outside: frozenset[Effect] = frozenset({"network"})
         self.effects: frozenset[Effect] = frozenset({"run", "write"})
@@ -65,8 +67,12 @@ class RunShell:
         async with contextlib.AsyncExitStack() as after:
             await asyncio.to_thread(self._origins.begin, name, written, channel)
             after.push_async_callback(asyncio.to_thread, self._origins.end, name, written, channel)
-            return await self._isolation.run(command, seconds)
+            try:
+                with self._made.at_work(context.request_id()) as alone:
+                    return await self._isolation.run(command, seconds)
+            finally:
+                made_files.report_ran(alone)
 
 
 def build(ports: ToolPorts) -> RunShell:
-    return RunShell(ports.isolation or Isolation(ports.project.root), ports.whose())
+    return RunShell(ports.isolation or Isolation(ports.project.root), ports.whose(), ports.made)

@@ -22,6 +22,7 @@ from bot.tools.builtin import run_shell
 from bot.tools.command_limits import CommandLimits
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation, PathMasks
+from bot.tools.made_files import MadeFiles
 from bot.tools.registry import ToolPorts
 
 if TYPE_CHECKING:
@@ -76,7 +77,11 @@ class Desk:
         tool = run_shell.build(
             cast(
                 "ToolPorts",
-                SimpleNamespace(isolation=self.isolation, whose=lambda: FileProvenance(self.isolation.root)),
+                SimpleNamespace(
+                    isolation=self.isolation,
+                    whose=lambda: FileProvenance(self.isolation.root),
+                    made=MadeFiles(),
+                ),
             )
         )
         (result,) = await self._bench.run([tool_use("run_shell", command=command, **more)], tool)

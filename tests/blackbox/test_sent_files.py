@@ -1,0 +1,158 @@
+"""Files that a turn makes and sends: they arrive whole, once, whatever becomes of the original and of the process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.testing.anthropic import KEY
+from bot.testing.anthropic_script import reply, text, tool_use
+from bot.words import say
+from tests.blackbox.conftest import ANN, World, eventually
+
+NAME, WORDS = "报告 📊.csv", "名称,数量\n苹果,3\nתפוח,4\n"
+UPLOAD = {"slack": "files.completeUploadExternal", "telegram": "sendDocument"}
+BEFORE = {"slack": "upload", "telegram": "sendDocument"}
+REPEATED = say("delivery.repeated")
+
+
+class Reader:
+    """A person on one platform who gets files."""
+
+    def __init__(self, world: World, channel: str) -> None:
+        self.world, self.channel = world, channel
+        self.server: Any = world.slack if channel == "slack" else world.telegram
+
+    async def ask(self, words: str) -> None:
+        if self.channel == "slack":
+            await self.server.say(words, channel="D0ANN", user=ANN)
+        else:
+            self.server.say(words)
+
+    def texts(self) -> list[str]:
+        if self.channel == "slack":
+            return [one.text for one in self.server.replies("D0ANN")]
+        return [one.text for one in self.server.visible()]
+
+    def files(self) -> list[tuple[str, bytes]]:
+        sent = self.server.sent_files("D0ANN") if self.channel == "slack" else self.server.documents()
+        return [(name, data) for name, _, data in sent]
+
+    async def gets(self, count: int = 1) -> list[tuple[str, bytes]]:
+        await self.server.until(lambda: len(self.files()) >= count, 60)
+        return self.files()
+
+
+@pytest.fixture(params=["slack", "telegram"])
+def reader(world: World, request: pytest.FixtureRequest) -> Reader:
+    world.only(request.param)
+    world.config["permissions"] = {"allow": ["write_file"]}
+    return Reader(world, request.param)
+
+
+def making(content: str = WORDS) -> Any:
+    """Writes a file, sends it, and says plainly what it was told where that failed."""
+
+    def script(body: Any) -> Any:
+        last = body["messages"][-1]["content"][-1]
+        if last["type"] != "tool_result":
+            return reply(tool_use("write_file", {"path": f"out/{NAME}", "content": content}))
+        if "written" in last["content"] or "replaced" in last["content"]:
+            return reply(tool_use("chat_send", {"text": "Here it is.", "attachments": [f"out/{NAME}"]}))
+        return reply(text(f"told: {last['content']}"))
+
+    return script
+
+
+async def settled(world: World) -> None:
+    """Nothing is kept for sending any more, and the turn has ended."""
+    folder = world.root / ".ship" / "outgoing"
+    await eventually(lambda: not (folder.is_dir() and list(folder.iterdir())))
+
+
+async def test_a_file_that_the_turn_has_made_arrives_below_the_words(world: World, reader: Reader) -> None:
+    await world.start()
+    world.model.script(making())
+    await reader.ask("make me a table")
+    assert await reader.gets() == [(NAME, WORDS.encode())]
+    assert reader.texts()[0] == "Here it is."
+    await world.turns(1)
+    line = next(line for line in world.archive() if line["role"] == "assistant")
+    assert line["text"] == f"Here it is.\n[file: {NAME}]"
+    assert len(world.model.bodies) == 2, "a delivered message ends the turn"
+    await settled(world)
+
+
+async def test_a_secret_does_not_leave_in_a_file(world: World, reader: Reader) -> None:
+    await world.start()
+    world.model.script(making(f"key = {KEY}"))
+    await reader.ask("show me the key")
+    assert await reader.gets() == [(NAME, b"key = [redacted]")]
+
+
+async def test_killed_while_the_platform_is_slow_the_file_arrives_as_it_was_meant(
+    world: World, reader: Reader
+) -> None:
+    """The process dies in the middle of sending, and the original is gone when it comes back."""
+    await world.start()
+    world.model.script(making())
+    reader.server.fail(BEFORE[reader.channel], action="hang")
+    await reader.ask("make me a table")
+    await reader.server.until(lambda: bool(reader.server.called(BEFORE[reader.channel])), 40)
+    await world.process.kill()
+    (world.root / "out" / NAME).unlink()
+    await world.start()
+    assert await reader.gets() == [(NAME, WORDS.encode())]
+    await settled(world)
+    marked = [words for words in reader.texts() if REPEATED in words]
+    assert len(marked) == (reader.channel == "telegram"), (
+        "where nobody can tell, a repeat says that it is one"
+    )
+
+
+async def test_killed_before_the_answer_comes_it_is_found_or_marked(world: World, reader: Reader) -> None:
+    await world.start()
+    world.model.script(making())
+    reader.server.fail(UPLOAD[reader.channel], action="late", seconds=30.0)
+    await reader.ask("make me a table")
+    await reader.gets()
+    await world.process.kill()
+    await world.start()
+    await settled(world)
+    found = 1 if reader.channel == "slack" else 2
+    assert reader.files() == [(NAME, WORDS.encode())] * found
+    assert sum(REPEATED in words for words in reader.texts()) == found - 1
+
+
+async def test_without_the_right_the_person_hears_it_once_and_so_do_operators(
+    world: World, reader: Reader
+) -> None:
+    if reader.channel == "slack":
+        reader.server.api.scopes.discard("files:write")
+    else:
+        chat = reader.server.chat(1001)
+        chat.members[reader.server.me["id"]] = "restricted"
+        chat.rights = {"can_send_messages": True}
+    await world.start()
+    world.model.script(making())
+    await reader.ask("make me a table")
+    words = say("delivery.file_forbidden", name=NAME)
+    await reader.server.until(lambda: words in reader.texts(), 40)
+    await world.turns(1)
+    assert reader.texts().count(words) == 1
+    assert reader.texts()[0] == "Here it is."
+    assert reader.files() == []
+    await settled(world)
+
+
+async def test_an_address_that_has_expired_is_asked_for_anew(world: World) -> None:
+    world.only("slack")
+    world.config["permissions"] = {"allow": ["write_file"]}
+    reader = Reader(world, "slack")
+    reader.server.fail("upload", status=410)
+    await world.start()
+    world.model.script(making())
+    await reader.ask("make me a table")
+    assert await reader.gets() == [(NAME, WORDS.encode())]
+    assert len(reader.server.called("files.getUploadURLExternal")) == 2
