@@ -12,9 +12,11 @@ from bot.contracts.identity import ChatKey
 
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
 Scope = Literal["once", "chat", "always"]
-Choice = Literal["once", "chat", "always", "deny", "admit", "later", "again", "renew"]
+Choice = Literal[
+    "once", "chat", "always", "deny", "admit", "later", "again", "renew", "what", "remind", "weekly"
+]
 """An answer to a question about an approval, and its button. `admit` and `later` are those about a person; `again` stands below
-the notice of a failure and tries its turn again, `renew` below an answer whose question was edited since.
+the notice of a failure and tries its turn again, `renew` below an answer whose question was edited since. `EXAMPLES` stand below a greeting, and are words to say.
 """
 LASTING: tuple[Scope, ...] = ("chat", "always")
 """The scopes of an approval that holds for later calls too."""
@@ -22,6 +24,8 @@ CHOICES: tuple[Choice, ...] = ("once", "chat", "always", "deny")
 """The answers about a call that operators may give."""
 SECONDS = 30 * 60.0
 """A call waits so long for a decision, over restarts too."""
+EXAMPLES: tuple[Choice, ...] = ("what", "remind", "weekly")
+"""Examples of what can be asked for: tapped, each is a message of the person (`start.…` of a catalogue)."""
 ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
 
 

@@ -42,6 +42,14 @@ TITLE = 60
 """Characters of the title of a conversation."""
 
 
+@dataclass(frozen=True, slots=True)
+class HomeSection:
+    """A part of a person's home, with lines of plain text."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
 class Intake(Protocol):
     """The door of the gateway, as channels see it."""
 
@@ -72,6 +80,12 @@ class Intake(Protocol):
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         """The newest `limit` lines of one conversation, in time order."""
+        ...
+
+    async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
+        """The home of the person of an inbound that nobody takes in: what the bot does for them, their jobs and settings. A
+        stranger reads that they have to be let in, and no more. Raises `errors.StorageError`.
+        """
         ...
 
     async def questions(self, channel: str, chat_key: ChatKey, user_id: str) -> list[OpenQuestion]:
@@ -387,6 +401,8 @@ class Manifest:
     """None where messages cannot be changed; else its channel is an `Edits`."""
     whispers: bool = False
     """True if it can show a message of a group to one person alone (`contracts.outbound.ONLY_TO`)."""
+    examples: bool = False
+    """True if it can offer examples to tap, in direct chats (`contracts.approvals.EXAMPLES`)."""
     files: bool = False
     """True if its channel is a `Files`."""
     silence: float | None = None

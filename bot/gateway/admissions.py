@@ -8,7 +8,14 @@ from dataclasses import replace
 from typing import Protocol
 
 from bot import errors
-from bot.contracts.approvals import ABOUT_A_PERSON, Approval, ApprovalRecord, QuestionButtons, Verdict
+from bot.contracts.approvals import (
+    ABOUT_A_PERSON,
+    EXAMPLES,
+    Approval,
+    ApprovalRecord,
+    QuestionButtons,
+    Verdict,
+)
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Clock, Log
 from bot.contracts.inbound import Inbound
@@ -198,7 +205,10 @@ class AdmissionService:
         with speaking(*self._locales.of(asked.inbound)):
             if verdict.ended == "approved":
                 target = {name: value for name, value in to.target.items() if name not in {ONLY_TO, ABOUT}}
-                await self._delivery.owe(replace(to, target=target), say("strangers.admitted"), "admitted")
+                buttons = examples(asked.inbound, self._manifests)
+                await self._delivery.owe(
+                    replace(to, target=target), say("strangers.admitted"), "admitted", buttons
+                )
             elif verdict.ended == "expired" and (to.chat_type != "group" or self._whispers(to.channel)):
                 await self._delivery.owe(to, say("strangers.gave_way"), "expired")
 
@@ -249,6 +259,12 @@ class AdmissionService:
             decision=decision,
             by=verdict.by,
         )
+
+
+def examples(inbound: Inbound, manifests: Mapping[str, Manifest]) -> QuestionButtons | None:
+    """Examples to tap below a greeting, where the channel of its chat can offer them."""
+    offered = inbound.chat_type == "direct" and manifests[inbound.channel].examples
+    return QuestionButtons("", EXAMPLES) if offered else None
 
 
 def told(record: ApprovalRecord, verdict: Verdict) -> str:

@@ -28,6 +28,7 @@ from bot.gateway.conversation import MODES
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner
 from bot.gateway.heard_messages import HeardMessages
+from bot.gateway.home import HomePages
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.jobs.due import DueJobs, JobLimits
@@ -443,6 +444,16 @@ def build_gateway(
         delivery=delivery,
         participation=participation,
         heard=heard,
+        homes=HomePages(
+            name=settings.name,
+            agent=agent,
+            access=access,
+            approvals=journal,
+            jobs=jobs,
+            locales=services.locales,
+            scheduler=scheduler,
+            clock=clock,
+        ),
         router=router,
         stops=stops,
         in_flight=in_flight,

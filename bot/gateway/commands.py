@@ -16,7 +16,7 @@ from bot.contracts.environment import Clock
 from bot.contracts.inbound import LISTENING, Inbound
 from bot.contracts.operators import OperatorNotices
 from bot.gateway.access import Access
-from bot.gateway.admissions import AdmissionService
+from bot.gateway.admissions import AdmissionService, examples
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.conversation import HANDLED
 from bot.gateway.effects import Ending
@@ -261,6 +261,8 @@ class Commands:
             return Ending(HANDLED)
         if inbound.kind == "added":
             return Ending(HANDLED, await self._introduce(inbound))
+        if inbound.command is not None and inbound.command.name == "start":
+            return Ending(HANDLED, self._hello(inbound), examples(inbound, self._manifests))
         return Ending(HANDLED, await self.run(inbound))
 
     async def run(self, inbound: Inbound) -> str:
@@ -292,7 +294,11 @@ class Commands:
         return self._manifests[inbound.channel].command_prefix
 
     async def _start(self, inbound: Inbound) -> str:
-        return say("commands.hello", name=self._name, prefix=self._prefix(inbound))
+        return self._hello(inbound)
+
+    def _hello(self, inbound: Inbound) -> str:
+        hello = say("commands.hello", name=self._name, prefix=self._prefix(inbound))
+        return f"{hello}\n\n{say('start.tap')}" if examples(inbound, self._manifests) else hello
 
     async def _help(self, inbound: Inbound) -> str:
         prefix = self._prefix(inbound)

@@ -61,6 +61,7 @@ class Ending:
 
     end: InboxEnd
     say: str = ""
+    buttons: QuestionButtons | None = None
 
 
 @dataclass(slots=True)
@@ -241,7 +242,7 @@ class EffectRunner:
         else:
             await self._archive.archived(inbound)
             record = partial(self._journal.post.finish, inbound.request_id, ending.end)
-            await self._delivery.conclude(Address.of(inbound), ending.say, record)
+            await self._delivery.conclude(Address.of(inbound), ending.say, record, ending.buttons)
 
     async def fail(self, turn: Turn) -> None:
         """End a turn that failed in a way that nobody foresaw: its person hears of it, and it is not tried again."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 from bot import errors
 from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
+from bot.contracts.channel import HomeSection
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -19,6 +20,7 @@ from bot.gateway.approvals import ApprovalService
 from bot.gateway.commands import ALIASES, OF_CONVERSATION
 from bot.gateway.delivery import Delivery
 from bot.gateway.heard_messages import HeardMessages
+from bot.gateway.home import HomePages
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.message_versions import on_file, withdrawn
 from bot.gateway.operations import DAY, OperatorAlerts
@@ -52,6 +54,7 @@ class GatewayIntake:
         delivery: Delivery,
         participation: Participation,
         heard: HeardMessages,
+        homes: HomePages,
         router: InboundRouter,
         stops: Stops,
         in_flight: InFlight,
@@ -68,6 +71,7 @@ class GatewayIntake:
         self._cleaner = cleaner
         self._participation = participation
         self._heard = heard
+        self._homes = homes
         self._router = router
         self._stops = stops
         self._in_flight = in_flight
@@ -241,6 +245,9 @@ class GatewayIntake:
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         return await self._archive.recent(chat_key, limit)
+
+    async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
+        return await self._homes.page(opened)
 
     async def questions(self, channel: str, chat_key: ChatKey, user_id: str) -> list[OpenQuestion]:
         return await self._approvals.open_in(chat_key, f"{channel}:{user_id}")

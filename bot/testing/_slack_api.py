@@ -21,6 +21,8 @@ EDIT_LIMIT = 4_000
 UPLOAD_SECONDS = 60.0
 """For so long the address of an upload takes bytes."""
 MOST_LOADING = 10
+MOST_HOME_BLOCKS = 100
+_HOME_TEXTS = {"header": ("plain_text", 150), "section": ("mrkdwn", 3_000)}
 MOST_ELEMENTS, MOST_LABEL, MOST_VALUE = 5, 75, 2_000
 SESSION_STATUSES = frozenset({"active", "processing", "suspended", "closed"})
 
@@ -83,6 +85,7 @@ class WebApi:
             "assistant.threads.setTitle": self._set_title,
             "reactions.add": self._react,
             "files.info": self._file,
+            "views.publish": self._publish,
             "files.getUploadURLExternal": self._begin_upload,
             "files.completeUploadExternal": self._complete_upload,
         }
@@ -474,6 +477,18 @@ class WebApi:
         # The message comes a moment later in Slack: the answer does not name it.
         return {"files": [{"id": one["id"], "title": one["title"]} for one in shared]}
 
+    async def _publish(self, params: Json) -> Json:
+        user, view = params.get("user_id"), _object(params.get("view"), "invalid_arguments")
+        if user not in self.world.users:
+            raise ApiError("user_not_found")
+        if not isinstance(view, dict) or view.get("type") != "home":
+            raise ApiError("invalid_arguments")
+        blocks = view.get("blocks")
+        if not isinstance(blocks, list) or len(blocks) > MOST_HOME_BLOCKS or not all(map(_fits_home, blocks)):
+            raise ApiError("invalid_blocks")
+        self.world.homes[str(user)] = view
+        return {"view": view}
+
     async def _react(self, params: Json) -> Json:
         room = self.world.room(params.get("channel"))
         post, name = room.find(params.get("timestamp")), params.get("name")
@@ -503,6 +518,13 @@ def _check_plans(blocks: list[Json]) -> None:
                 raise ApiError("invalid_blocks")
         if len({task["task_id"] for task in tasks}) < len(tasks):
             raise ApiError("invalid_blocks")
+
+
+def _fits_home(block: Json) -> bool:
+    """Headers and sections with a text of their kind and length."""
+    kind, most = _HOME_TEXTS.get(str(block.get("type")), ("", 0))
+    words = block.get("text") or {}
+    return bool(words.get("type") == kind and 0 < len(str(words.get("text", ""))) <= most)
 
 
 def _check_thumbs(blocks: list[Json]) -> None:

@@ -126,6 +126,8 @@ class World:
         self.subscriptions: set[str] = set()
         self.sessions: dict[tuple[str, str], str] = {}
         self.titles: dict[tuple[str, str], str] = {}
+        self.homes: dict[str, Json] = {}
+        """The view in the home of each person who has seen one."""
         self.alone: list[tuple[str, str, str]] = []
         """What one person saw alone: conversation, person, text."""
         self._statuses: dict[tuple[str, str], tuple[str, float]] = {}

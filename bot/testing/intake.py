@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
+from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.words import Sentence
@@ -80,6 +81,9 @@ class RecordingIntake:
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         return self.lines[chat_key][-limit:] if limit > 0 else []
+
+    async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
+        return (HomeSection("Home", (f"of {opened.user_id}, {opened.language}, {opened.zone}",)),)
 
     async def questions(self, _channel: str, chat_key: ChatKey, _user_id: str) -> list[OpenQuestion]:
         return self.open[chat_key]

@@ -36,6 +36,7 @@ from bot.testing._slack_world import ApiError, Post, Room, RoomKind, Tally, Worl
 BOT_TOKEN, APP_TOKEN = "xoxb-1-loopback", "xapp-1-loopback"
 _STOPPED = "agent_session_stopped"
 _JOINED = "member_joined_channel"
+_OPENED = "app_home_opened"
 SUBSCRIPTIONS = frozenset(slack_scopes.EVENTS)
 PING_SECONDS = 10.0
 MOST_ANSWERS = 5
@@ -262,6 +263,17 @@ class SlackServer(Filed):
         stopped = self.api.streams.stop_all(channel, self.world.rooms[channel].thread(thread_ts))
         event = {"channel": channel, "thread_ts": thread_ts, "user": user, "streaming_message_ts": stopped}
         return await self.push(event | {"type": _STOPPED, "event_ts": self.world.stamp()})
+
+    async def open_home(self, user: str, *, tab: Literal["home", "messages"] = "home") -> None:
+        """Open a tab of the app."""
+        if _OPENED in self.subscriptions:
+            event = {"user": user, "channel": f"D{user[1:]}", "tab": tab}
+            await self.push({"type": _OPENED, "event_ts": self.world.stamp()} | event)
+
+    def home_of(self, user: str) -> str:
+        """What a person reads in the app's home; "" where nothing was published."""
+        blocks = self.world.homes.get(user, {}).get("blocks", ())
+        return "\n".join(block["text"]["text"] for block in blocks)
 
     async def command(self, text: str, *, channel: str, user: str, command: str = "/shipmate") -> Delivery:
         """Use a slash command; the caller may wait for `Delivery.acked`."""

@@ -31,6 +31,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "files.info": ("files:read",),
     "reactions.add": ("reactions:write",),
     "users.info": ("users:read",),
+    "views.publish": (),
 }
 BY_KIND: Mapping[str, Mapping[str, str]] = {
     "conversations.history": HISTORY,
@@ -41,6 +42,7 @@ BY_KIND: Mapping[str, Mapping[str, str]] = {
 """Methods that need the scope of the kind of each conversation that they are about."""
 EVENTS: Mapping[str, Mapping[str, str] | str] = {
     "agent_session_stopped": "assistant:write",
+    "app_home_opened": {},
     "app_mention": "app_mentions:read",
     "member_joined_channel": {"channel": "channels:read", "group": "groups:read"},
     "message.channels": "channels:history",

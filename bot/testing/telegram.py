@@ -151,6 +151,13 @@ class TelegramServer(Service):
             },
         )
 
+    def tap(self, message_id: int, words: str, *, chat_id: int = 1001) -> Json:
+        """A person taps a key that came with a message: they say its words; the update. Raises `ValueError` where there is none."""
+        markup = self.chats[chat_id].messages[message_id].get("reply_markup", {})
+        if words not in [key["text"] for row in markup.get("keyboard", ()) for key in row]:
+            raise ValueError("there is no such key")
+        return self.say(words, chat_id=chat_id)
+
     def react(self, message_id: int, *emoji: str, chat_id: int = 1001, user_id: int | None = None) -> Json:
         """A person has these reactions below a message from now on; the update, which only bots get that ask for it, and in groups
         only administrators.

@@ -272,6 +272,12 @@ def _check_nesting(outer: Json, inner: Json) -> None:
 
 def checked_keyboard(markup: Json) -> Json:
     """The buttons below a message, each with something to send back when it is pressed."""
+    if isinstance(keys := markup.get("keyboard"), list):
+        if not all(
+            isinstance(row, list) and all(str(key.get("text", "")).strip() for key in row) for row in keys
+        ):
+            raise bad("can't parse keyboard button")
+        return markup
     rows = markup.get("inline_keyboard")
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
         raise bad("can't parse reply keyboard markup JSON object")

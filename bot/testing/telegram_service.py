@@ -62,7 +62,7 @@ class Service(Loopback):
         self.limits = limits
         self.updates = world.Updates(self.clock)
         self.commands: dict[tuple[str, str], list[Json]] = {}
-        """The menus, by the type of their scope and by language ("" for all others)."""
+        """The menus, by the type of their scope (`chat 1001` of one chat) and by language ("" for all others)."""
         self.descriptions: dict[tuple[str, str], str] = {}
         """`description` and `short_description`, by language."""
         self.webhook = ""
@@ -382,6 +382,11 @@ class Service(Loopback):
                 raise rules.bad("BOT_COMMAND_INVALID")
         scope = args.mapping("scope") or {"type": "default"}
         language = self._language(args)
+        if scope.get("type") == "chat":
+            if scope.get("chat_id") not in self.chats:
+                raise rules.bad("chat not found")
+            self.commands[f"chat {scope['chat_id']}", language] = commands
+            return True
         if scope.get("type") not in rules.SCOPES:
             raise rules.bad("can't parse BotCommandScope: unsupported type specified")
         self.commands[scope["type"], language] = commands

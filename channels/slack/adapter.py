@@ -26,10 +26,11 @@ from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
 from bot.contracts.recall import MembershipAnswer
 from bot.text import clean
 from bot.words import Sentence, say, sentence
-from channels.slack import address, buttons, download, events, failures, members, render, task_cards
+from channels.slack import address, buttons, download, events, failures, home, members, render, task_cards
 from channels.slack import inbound as incoming
 from channels.slack.dead_letters import skeleton
 from channels.slack.duplicate_mentions import DuplicateMentions
+from channels.slack.home import HomeTab
 from channels.slack.mentions import Names
 from channels.slack.response_urls import ResponseUrls
 from channels.slack.settings import LOOPBACK, SlackSettings
@@ -81,6 +82,7 @@ class SlackChannel:
         self._call_seconds = call_seconds * outside.pace
         self._ping_seconds = ping_seconds * outside.pace
         self._names = UserNames(outside.log, outside.clock)
+        self._home = HomeTab(self._names, outside.log)
         self._in_order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._session: aiohttp.ClientSession | None = None
         self._client: AsyncWebClient | None = None
@@ -192,6 +194,7 @@ class SlackChannel:
 
     async def stop(self) -> None:
         await self.pause()
+        await self._home.close()
         await self._names.close()
         await self._signs.close()
         if self._session is not None:
@@ -222,6 +225,8 @@ class SlackChannel:
     async def _taken(self, body: Json) -> None:
         mentioned: dict[str, None] = {}
         try:
+            if self._opened(body):
+                return
             message = self._read(body, mentioned.setdefault)
         except incoming.Unreadable as error:
             await self._keep_dead_letter(body, str(error))
@@ -246,6 +251,13 @@ class SlackChannel:
         named = message.model_copy(update=known)
         if await self._accepted(named, intake) and message.kind == "stop" and not message.from_bot:
             self._signs.settle(client, message.target["channel"], message.target["thread_ts"])
+
+    def _opened(self, body: Json) -> bool:
+        """True for the event of somebody who has opened the app's home."""
+        opened = home.read(body, self._me, self._outside.clock.now()) if self._me is not None else None
+        if opened is not None and self._intake is not None and self._client is not None:
+            self._home.open(opened, self._intake, self._client)
+        return opened is not None
 
     async def _accepted(self, message: Inbound, intake: Intake) -> bool:
         """True if the intake took the message, or the part of it that its earlier mention lacked."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from bot.contracts.approvals import EXAMPLES
+from bot.words import say
+
 SCOPES = (
     "app_mentions:read",
     "assistant:write",
@@ -25,6 +28,7 @@ SCOPES = (
 """Each right that Shipmate uses; the catalogues have what for (`rights.…`)."""
 EVENTS = (
     "agent_session_stopped",
+    "app_home_opened",
     "app_mention",
     "member_joined_channel",
     "message.channels",
@@ -46,13 +50,16 @@ def app_manifest(name: str) -> dict[str, Any]:
             "bot_user": {"display_name": title, "always_online": True},
             # Without a writable messages tab, Slack drops direct messages without a word.
             "app_home": {
-                "home_tab_enabled": False,
+                "home_tab_enabled": True,
                 "messages_tab_enabled": True,
                 "messages_tab_read_only_enabled": False,
             },
             "agent_view": {
                 "agent_description": "Answers questions and does tasks, in direct messages and in channels.",
-                "suggested_prompts": [{"title": "What can you do?", "message": "What can you do for me?"}],
+                # Tapped, each is a message of the person.
+                "suggested_prompts": [
+                    {"title": words, "message": words} for words in (say(f"start.{one}") for one in EXAMPLES)
+                ],
             },
             "slash_commands": [
                 {

@@ -6,7 +6,8 @@ from bot.contracts.environment import Log
 
 MOST_TYPES = 100
 
-HANDLED = frozenset({"agent_session_stopped", "app_mention", "member_joined_channel", "message"})
+HOME = "app_home_opened"
+HANDLED = frozenset({HOME, "agent_session_stopped", "app_mention", "member_joined_channel", "message"})
 
 MESSAGES = frozenset({"file_share", "thread_broadcast", "me_message", "bot_message"})
 """Subtypes of `message` that are messages."""

@@ -195,7 +195,7 @@ def read_event(body: Json, me: BotIdentity, names: Names = mentions.nobody) -> I
     event, event_id = parsed.event, parsed.event_id
     head = parse(_Head, event)
     subtype = head.subtype
-    if head.type not in events.HANDLED:
+    if head.type not in events.HANDLED or head.type == events.HOME:
         return None
     if head.type in _SIGNALS:
         return _SIGNALS[head.type](event, event_id, me)

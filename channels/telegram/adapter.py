@@ -8,11 +8,17 @@ import re
 import zlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
-from telegram import BotCommand, BotCommandScopeAllGroupChats, ChatMemberRestricted
+from telegram import (
+    BotCommand,
+    BotCommandScope,
+    BotCommandScopeAllGroupChats,
+    BotCommandScopeChat,
+    ChatMemberRestricted,
+)
 from telegram.error import BadRequest, ChatMigrated, EndPointNotFound, InvalidToken, TelegramError
 
 from bot import errors, text
-from bot.contracts.approvals import QuestionButtons
+from bot.contracts.approvals import EXAMPLES, QuestionButtons
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
 from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction
@@ -47,6 +53,8 @@ GROUP_MENU = ("help", "new", "stop", "forget", "jobs", "listen", "language", "st
 """The commands that the window of a group offers."""
 MENU = tuple(name for name in names("help") if name not in {"allow", "block", "listen"})
 """Those of a private chat: all but those of operators and groups."""
+OPERATORS_MENU = tuple(name for name in names("help") if name != "listen")
+"""Those of an operator's private chat."""
 _OF_TEXT = frozenset({"text", "entities", "link_preview_options"})
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
 
@@ -307,7 +315,8 @@ class TelegramChannel:
     ) -> Sent:
         content = _content(place, shown) | {
             "message_thread_id": _thread(place),
-            "reply_markup": _keyboard(message.buttons, message.language),
+            "reply_markup": _keyboard(message.buttons, message.language)
+            or _examples(message.buttons, message.language),
         }
         if message.kind == "progress":
             content["disable_notification"] = True  # the answer makes the sound
@@ -386,13 +395,11 @@ class TelegramChannel:
                 None if code == DEFAULT else code
             )  # what has no language is for all that have none of their own
             with speaking(code):
-                alone, together = (
-                    [BotCommand(name, say(f"help.{name}")) for name in menu] for menu in (MENU, GROUP_MENU)
-                )
                 about, description = say("telegram.about"), say("telegram.description")
             try:
-                await bot.set_my_commands(alone, language_code=told)
-                await bot.set_my_commands(together, scope=BotCommandScopeAllGroupChats(), language_code=told)
+                await bot.set_my_commands(_commands(MENU, code), language_code=told)
+                together = BotCommandScopeAllGroupChats()
+                await bot.set_my_commands(_commands(GROUP_MENU, code), scope=together, language_code=told)
                 await bot.set_my_short_description(about, language_code=told)
                 await bot.set_my_description(description, language_code=told)
             except TelegramError as exc:
@@ -403,6 +410,30 @@ class TelegramChannel:
                     channel="telegram",
                 )
                 return
+        for operator in sorted(self._around.operators):
+            channel, _, user = operator.partition(":")
+            if channel == self.name:
+                await self._offer_operators_menu(bot, int(user))
+
+    async def _offer_operators_menu(self, bot: bot_api.Bot, user: int) -> None:
+        """Put the commands of operators into the menu of one. Telegram refuses it for who has never written to the bot."""
+        scope: BotCommandScope = BotCommandScopeChat(user)
+        try:
+            for code in CATALOGUES:
+                told = None if code == DEFAULT else code
+                await bot.set_my_commands(_commands(OPERATORS_MENU, code), scope=scope, language_code=told)
+        except TelegramError as exc:
+            self._around.log.write(
+                "channel",
+                f"Telegram did not take the menu of an operator ({_named(exc)})",
+                level="debug",
+                channel="telegram",
+            )
+
+
+def _commands(menu: Sequence[str], code: str) -> list[BotCommand]:
+    with speaking(code):
+        return [BotCommand(name, say(f"help.{name}")) for name in menu]
 
 
 def _fitting(part: str, *, measured: bool) -> list[str]:
@@ -452,6 +483,14 @@ def _keyboard(buttons: QuestionButtons | None, language: str) -> Json | None:
         for row in _ROWS
     ]
     return {"inline_keyboard": [row for row in rows if row]} if offered else None
+
+
+def _examples(buttons: QuestionButtons | None, language: str) -> Json | None:
+    """Keys in the place of the keyboard, until one of them is tapped: its words are then a message of the person."""
+    shown = [one for one in EXAMPLES if buttons is not None and one in buttons.choices]
+    with speaking(language):
+        rows = [[{"text": say(f"start.{one}")}] for one in shown]
+    return {"keyboard": rows, "one_time_keyboard": True, "resize_keyboard": True} if rows else None
 
 
 def _chat(target: Mapping[str, str]) -> int:

@@ -47,6 +47,7 @@ MANIFEST = Manifest(
     total=Pace(burst=30, every=1 / 30),
     # An edit costs what a message costs.
     edits=EditPace({"direct": 1.5, "group": 4.5}),
+    examples=True,
     files=True,
     # For Telegram Passport and for httpx's command line: 12 MB.
     unused=frozenset({"cryptography", "pygments", "rich"}),

@@ -9,7 +9,7 @@ import re
 
 from bot.testing.anthropic_script import error
 from bot.words import say, speaking
-from tests.blackbox.conftest import ANN, PERSON, World
+from tests.blackbox.conftest import ANN, BOB, PERSON, World
 
 DIRECT = "D0ANN"
 with speaking("zh"):
@@ -123,3 +123,34 @@ async def test_on_slack_the_zone_of_the_profile_counts_until_somebody_chooses(wo
     assert (await command(world, "timezone tokyo"))[-1].endswith(" JST there.")
     assert "Asia/Tokyo" in (await command(world, "timezone"))[-1]
     assert "Asia/Kolkata" in (await command(world, "timezone auto"))[-1]
+
+
+async def test_an_example_below_the_greeting_is_tapped_and_is_a_message_of_the_person(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    world.telegram.chat(PERSON)
+    await world.start()
+    await asked(world, "/start", "Hi, I'm ")
+    hello = max(world.telegram.chats[PERSON].messages)
+    world.telegram.tap(hello, say("start.what"), chat_id=PERSON)
+    await world.model.until(lambda: bool(world.model.bodies))
+    assert world.model.bodies[0]["messages"][-1]["content"][-1]["text"] == say("start.what")
+    await world.turns(1)
+    menu = [one["command"] for one in world.telegram.commands[f"chat {PERSON}", ""]]
+    assert "allow" in menu
+
+
+async def test_the_home_in_slack_is_the_persons_own_and_a_stranger_reads_that_they_have_to_be_let_in(
+    world: World,
+) -> None:
+    world.only("slack")
+    world.slack.world.users[ANN] |= {"tz": "Asia/Kolkata", "locale": "zh-CN"}
+    await world.start()
+    await world.slack.open_home(ANN)
+    await world.slack.until(lambda: bool(world.slack.home_of(ANN)))
+    with speaking("zh"):
+        assert say("home.no_jobs") in world.slack.home_of(ANN)
+    assert "Asia/Kolkata" in world.slack.home_of(ANN)
+    await world.slack.open_home(BOB)
+    await world.slack.until(lambda: bool(world.slack.home_of(BOB)))
+    assert world.slack.home_of(BOB) == f"shipmate\n• {say('strangers.hello')}"

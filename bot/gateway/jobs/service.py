@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from bot import errors, text
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Clock, Ids, Log, Redact
+from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.jobs import JobList, JobRequest, KnowsZones
 from bot.contracts.provenance import Provenance, Taint
@@ -154,6 +155,12 @@ class JobService:
         async with self._book.lock:
             found = await self._named(inbound, words[1])
             return found if isinstance(found, str) else await verb(inbound, found)
+
+    async def of_person(self, person: UserRef) -> list[str]:
+        """A line for each job of a person, in whichever chat. Raises `errors.StorageError`."""
+        async with self._book.lock:
+            await self._book.read()
+            return [_line(job, _shown) for job in self._book.all() if job.person == person]
 
     async def forget(self, made_by: frozenset[str]) -> None:
         """Take back the jobs that these turns have made. Raises `errors.StorageError`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,14 @@ class Bed:
         self.folder = folder
         self.channel = self.build()
 
-    def build(self, *, patience: float = 20.0, **changes: Any) -> TelegramChannel:
+    def build(
+        self, *, patience: float = 20.0, operators: Collection[str] = (), **changes: Any
+    ) -> TelegramChannel:
         """Another channel for the same bot; `changes` are settings."""
         given = {"bot_token": self.server.token, "base_url": self.server.url, **changes}
-        around = ChannelDeps(self.clock, self.log, random.Random(1), self.folder, self.folder)
+        around = ChannelDeps(
+            self.clock, self.log, random.Random(1), self.folder, self.folder, operators=operators
+        )
         return TelegramChannel(TelegramSettings(**given), around, patience=patience)
 
     async def until(self, condition: Callable[[], bool]) -> None:

@@ -82,6 +82,20 @@ async def test_menus_and_descriptions_are_there_in_each_language(bed: Bed) -> No
     assert "/help" in bed.server.descriptions["description", "zh"]
 
 
+async def test_an_operator_sees_the_commands_of_operators_in_their_own_chat_and_nobody_else(
+    idle: Bed,
+) -> None:
+    idle.server.chat(7)
+    operators = ["telegram:7", "telegram:8", "slack:U1"]
+    idle.channel = idle.build(operators=operators)
+    await idle.channel.start(idle.intake)
+    assert {scope for scope, _ in idle.server.commands} == {"default", "all_group_chats", "chat 7"}
+    menu = [one["command"] for one in idle.server.commands["chat 7", "zh"]]
+    assert {"allow", "block", "new"} <= set(menu)
+    assert "listen" not in menu
+    assert not {"allow", "block"} & {one["command"] for one in idle.server.commands["default", ""]}
+
+
 async def test_the_channel_works_without_its_menu(idle: Bed) -> None:
     idle.server.fail("setMyCommands", **refusal(400, "Bad Request: BOT_COMMAND_INVALID"))
     await idle.channel.start(idle.intake)
