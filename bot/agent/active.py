@@ -71,7 +71,7 @@ class ActiveTurn:
         self._recorded: Sequence[StepRecord] = ()
         self._late: list[Inbound] = []
         self._call: asyncio.Future[None] | None = None
-        self._anew = request.anew
+        self._pending_input = request.pending_input
 
     async def begin(self, news: Mapping[str, str] = prompt.NO_NEWS) -> None:
         """Write the user's message, and what else belongs to it from the beginning, such as the surroundings that have
@@ -245,22 +245,22 @@ class ActiveTurn:
         self._late += self.request.arrivals.take_more()
         await self.take_late()
 
-    def ask_anew(self) -> None:
+    def restart_model_call(self) -> None:
         """Give up the model call that runs, if any: its person has added something to the question."""
-        self._anew = True
+        self._pending_input = True
         if self._call is not None:
             self._call.cancel()
 
-    async def added(self, *, anew: bool) -> None:
-        """Take up what its person has added, where the question is put `anew`: it is on file before the model is asked."""
-        if self._anew and anew:
-            self._anew = False
+    async def added(self, *, restartable: bool) -> None:
+        """Take up what its person has added, where its model call is `restartable`: it is on file before the model is asked."""
+        if self._pending_input and restartable:
+            self._pending_input = False
             await self.take_more()
             await self.request.arrivals.joined()
 
-    async def heard(self, listening: Coroutine[Any, Any, None], *, anew: bool) -> bool:
-        """Listen to a model call; False where it was given up (`anew` says that it may be)."""
-        if not anew:
+    async def heard(self, listening: Coroutine[Any, Any, None], *, restartable: bool) -> bool:
+        """Listen to a model call; False where it was given up (`restartable` says that it may be)."""
+        if not restartable:
             await listening
             return True
         call = self._call = asyncio.ensure_future(listening)

@@ -72,7 +72,7 @@ async def ask(
     tries = _Tries(continuation.max_tokens)
     await turn.compactor.before_asking(turn.shown())
     while True:
-        await turn.added(anew=not continuation.goes_on)
+        await turn.added(restartable=not continuation.goes_on)
         request = view.render(
             model=deps.models.name,
             max_tokens=tries.max_tokens,
@@ -164,7 +164,7 @@ async def _answer(
                 reply = event
 
     try:
-        if not await turn.heard(listen(), anew=not continuation.goes_on):
+        if not await turn.heard(listen(), restartable=not continuation.goes_on):
             if chat is not None and heard.speaks:
                 chat.preview(str)
             turn.steps.failed("begun anew")

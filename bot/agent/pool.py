@@ -158,9 +158,9 @@ class AgentPool:
             self._forget(chat_key)
         return change
 
-    async def ask_anew(self, chat_key: ChatKey) -> bool:
+    async def restart_model_call(self, chat_key: ChatKey) -> bool:
         runtime = self._runtimes.get(chat_key)
-        return runtime is not None and runtime.ask_anew()
+        return runtime is not None and runtime.restart_model_call()
 
     async def last_turn(self, chat_key: ChatKey) -> LastTurn | None:
         with self._lend(chat_key) as runtime:

@@ -121,11 +121,11 @@ class AgentRuntime:
         self._task.cancel()
         return True
 
-    def ask_anew(self) -> bool:
-        """As `contracts.agent.Agent.ask_anew`."""
+    def restart_model_call(self) -> bool:
+        """As `contracts.agent.Agent.restart_model_call`."""
         if self._active is None or self._stopping:
             return False
-        self._active.ask_anew()
+        self._active.restart_model_call()
         return True
 
     async def reset(self) -> int:

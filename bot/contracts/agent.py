@@ -110,7 +110,7 @@ class TurnRequest:
     begun: tuple[PriorReply, ...] = ()
     """Replies that this turn began before a crash cut it off, in order."""
     arrivals: Arrivals = NoArrivals()  # noqa: RUF009 - it keeps nothing
-    anew: bool = False
+    pending_input: bool = False
     """Something waits that is part of the question: it is taken before the model is asked."""
     stopped: bool = False
     """It was stopped, and a crash came before it was closed: it is closed now, and says what it still owes."""
@@ -241,7 +241,7 @@ class Agent(Protocol):
         """
         ...
 
-    async def ask_anew(self, chat_key: ChatKey) -> bool:
+    async def restart_model_call(self, chat_key: ChatKey) -> bool:
         """Give up the model call of the running turn of a chat, take up what its person has added, and ask again; False where
         no turn runs. Where no call runs just now, the next one has it.
         """

@@ -150,7 +150,7 @@ class OpenQuestion:
     buttons: QuestionButtons
 
 
-class ApprovalBook(Protocol):
+class ApprovalStore(Protocol):
     """Approval requests and their verdicts, kept across restarts."""
 
     async def ask(self, name: str, asked: Approval) -> ApprovalRecord:

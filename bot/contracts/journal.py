@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol, Self
 
 from bot import errors
-from bot.contracts.approvals import ApprovalBook
+from bot.contracts.approvals import ApprovalStore
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound, Listening
@@ -461,7 +461,7 @@ class Leases(Protocol):
     async def release(self, name: str, holder: str) -> None: ...
 
 
-class Journal(Inbox, Steps, Outbox, Schedule, Leases, ApprovalBook, Protocol):
+class Journal(Inbox, Steps, Outbox, Schedule, Leases, ApprovalStore, Protocol):
     """All of it, in one store. Every call returns once the change is on disk, or raises `StorageError`; changes
     reach the disk in the order of the calls (not in that of awaiting them).
     """

@@ -13,8 +13,8 @@ from bot.contracts.approvals import (
     CHOICES,
     SECONDS,
     Approval,
-    ApprovalBook,
     ApprovalRecord,
+    ApprovalStore,
     Choice,
     OpenQuestion,
     QuestionButtons,
@@ -85,7 +85,7 @@ class ApprovalService:
         log: Log,
     ) -> None:
         self._suspension = suspension
-        self._book: ApprovalBook = journal
+        self._store: ApprovalStore = journal
         self._journal = journal
         self._delivery = delivery
         self._operators = operators
@@ -111,7 +111,7 @@ class ApprovalService:
     async def _decided(self, asked: Approval) -> Verdict:
         if (
             asked.lasting
-            and (given := await self._book.lasting(asked.fingerprint, asked.chat_key)) is not None
+            and (given := await self._store.lasting(asked.fingerprint, asked.chat_key)) is not None
             # What somebody allowed who is no operator holds for those who might allow it themselves.
             and (asked.granted or given.scope == "always" or given.by in self._operators)
         ):
@@ -122,7 +122,7 @@ class ApprovalService:
         if turn.first.due is not None:
             return Verdict("unattended")
         self._asked.add(asked.request_id)
-        record = await self._book.ask(self._ids.ulid(), asked)
+        record = await self._store.ask(self._ids.ulid(), asked)
         if record.verdict is not None:
             # Decided before a restart, which may have come before the question said so.
             await self._end_copies(record)
@@ -159,9 +159,9 @@ class ApprovalService:
 
     async def _end(self, name: str, verdict: Verdict) -> Verdict:
         """Record how it ended, unless somebody was quicker: then that is how."""
-        if await self._book.settle(name, verdict):
+        if await self._store.settle(name, verdict):
             return verdict
-        record = await self._book.approval(name)
+        record = await self._store.approval(name)
         return record.verdict if record is not None and record.verdict is not None else verdict
 
     async def _show(self, waiting: _Waiting) -> None:
@@ -260,7 +260,7 @@ class ApprovalService:
         said so. Raises nothing.
         """
         try:
-            for record in await self._book.decided_since(self._clock.now() - RECENT):
+            for record in await self._store.decided_since(self._clock.now() - RECENT):
                 await self._end_copies(record)
         except errors.StorageError as error:
             self._log.write("error", "what was decided cannot be read", level="error", cause=str(error))
@@ -268,7 +268,7 @@ class ApprovalService:
     async def open_in(self, chat_key: ChatKey, person: str) -> list[OpenQuestion]:
         """The open questions of a chat, as a person (`channel:id`) sees them who opens it now. Raises `errors.StorageError`."""
         now, found = self._clock.now(), []
-        for record in await self._book.open_approvals():
+        for record in await self._store.open_approvals():
             if record.asked.chat_key != chat_key or record.expires_at <= now or record.asked.admits:
                 continue
             for row in await self._journal.deliveries(record.id):
@@ -313,9 +313,9 @@ class ApprovalService:
         if request_id not in self._asked and not begun:
             return
         self._asked.discard(request_id)
-        for record in await self._book.open_approvals():
+        for record in await self._store.open_approvals():
             if record.asked.request_id == request_id:
-                await self._book.settle(record.id, Verdict("stopped"))
+                await self._store.settle(record.id, Verdict("stopped"))
                 if (waiting := self._waiting.get(record.id)) is not None:
                     waiting.decided(Verdict("stopped"))
                 else:
@@ -353,7 +353,7 @@ class ApprovalService:
         if record.asked.admits:
             settled = await self._admissions.press(record, verdict)
             return letting_in.told(record, verdict) if settled else say("approval.unknown")
-        if not await self._book.settle(record.id, verdict):
+        if not await self._store.settle(record.id, verdict):
             return say("approval.unknown")
         self._note(record, inbound, ended, scope=scope)
         if (waiting := self._waiting.get(record.id)) is not None:
@@ -364,7 +364,7 @@ class ApprovalService:
 
     async def _told_before(self, inbound: Inbound, name: str, verdict: Verdict) -> str:
         """Return the answer to a press that has decided before a kill; "" where it has not."""
-        record = await self._book.approval(name.upper()) if name else None
+        record = await self._store.approval(name.upper()) if name else None
         press = await self._journal.inbound(inbound.request_id)
         if record is None or record.verdict is None or record.decided_at is None or press is None:
             return ""
@@ -377,7 +377,7 @@ class ApprovalService:
     async def _named(self, inbound: Inbound, name: str) -> ApprovalRecord | str:
         """The approval that is meant: by name, or the only one of this chat, or of its threads; else what to say."""
         now = self._clock.now()
-        waiting = await self._book.open_approvals()
+        waiting = await self._store.open_approvals()
         records = [one for one in waiting if one.expires_at > now]
         wanted = name.upper()
         if wanted:

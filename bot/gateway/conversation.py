@@ -18,9 +18,9 @@ from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.journal import STOPPED, WITHDRAWN, InboxEnd, InboxRecord
 from bot.gateway.message_versions import (
-    belongs,
-    follows,
-    joins,
+    can_coalesce,
+    can_join_running_turn,
+    is_follow_up,
     merged,
     outdated,
     plain,
@@ -35,7 +35,7 @@ HANDLED = InboxEnd("handled")
 OUTDATED = InboxEnd("handled", "outdated")
 CAME_TOO_LATE = InboxEnd("handled", "came too late")
 UNKNOWN_MESSAGE = InboxEnd("handled", "came before its message")
-MOST_ANEW = 2
+MOST_RESTARTS = 2
 """Model calls of one turn that are given up so that a further message is part of the question."""
 LONGEST_BURST = 5
 """A burst is this many times the quiet that ends it at most: then its turn begins although its person still writes."""
@@ -124,7 +124,7 @@ class Turn:
     """Sentences for its person, below its next answer."""
     acted: bool = False
     """People have seen something of its answer, or a tool with effects has run."""
-    anew: int = 0
+    restarts: int = 0
     """The number of times that its question was put anew."""
 
     @property
@@ -142,10 +142,10 @@ class Turn:
         return tuple(one for one in self.all if one.request_id not in self.withdrawn)
 
     @property
-    def may_ask_anew(self) -> bool:
+    def may_restart_model_call(self) -> bool:
         """True while the agent has it, nobody has seen anything of its answer, and nothing was done for it."""
         free = not (self.acted or self.stopped or self.suspended or self.plan.begun)
-        return self.phase is TurnPhase.ASKED and free and self.anew < MOST_ANEW
+        return self.phase is TurnPhase.ASKED and free and self.restarts < MOST_RESTARTS
 
     @property
     def over(self) -> bool:
@@ -313,7 +313,7 @@ class StopTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class AskAnew:
+class RestartModelCall:
     """The person of a turn has added something before anybody saw an answer: the model is asked anew, with all of it."""
 
     turn: Turn
@@ -351,7 +351,7 @@ class LookUp:
     records: Sequence[InboxRecord] = ()
 
 
-Effect = Close | Amend | StopTurn | AskAnew | CancelWait | Answer | WakeAt | LookUp
+Effect = Close | Amend | StopTurn | RestartModelCall | CancelWait | Answer | WakeAt | LookUp
 
 
 # ------------------------------------------------------------ the chat
@@ -488,7 +488,7 @@ class Conversation:
         match event:
             case Asked():
                 turn.reach(TurnPhase.ASKED)
-                return [AskAnew(turn)] if self._joining(turn) and not turn.stopped else []
+                return [RestartModelCall(turn)] if self._joining(turn) and not turn.stopped else []
             case Acted():
                 turn.acted = True
             case Suspended(waits_for):
@@ -532,7 +532,9 @@ class Conversation:
         if turn is None or turn.stopped or turn.over:
             return []
         asked = turn.phase is TurnPhase.ASKED
-        wanted, may = (joins, self._mode.steers) if asked else (belongs, self._mode.collects)
+        wanted, may = (
+            (can_join_running_turn, self._mode.steers) if asked else (can_coalesce, self._mode.collects)
+        )
         if not may or (turn.plan.begun and not asked):
             return []
         more = self._take_next(turn.first.person, lambda other: wanted(other, turn.first))
@@ -552,7 +554,11 @@ class Conversation:
         going_on = self._bursts.get(who)
         if going_on is not None and going_on.number == burst and not going_on.past:
             effects.append(WakeAt(going_on.until))
-        if event.taken_in is None and self._running is not None and follows(inbound, self._running.first):
+        if (
+            event.taken_in is None
+            and self._running is not None
+            and is_follow_up(inbound, self._running.first)
+        ):
             effects += self._added(self._running, inbound)
         return effects
 
@@ -568,16 +574,16 @@ class Conversation:
             return [Answer(turn, inbound)]
         if self._mode.interrupts and turn.phase is TurnPhase.ASKED:
             effects += _stopping(turn)
-        if turn.may_ask_anew and inbound in self._joining(turn):
-            turn.anew += 1
-            effects.append(AskAnew(turn))
+        if turn.may_restart_model_call and inbound in self._joining(turn):
+            turn.restarts += 1
+            effects.append(RestartModelCall(turn))
         return effects
 
     def _joining(self, turn: Turn) -> list[Inbound]:
         """Messages that the turn would take up, once the agent has it."""
         if not self._mode.steers:
             return []
-        return self._next(turn.first.person, lambda other: joins(other, turn.first))
+        return self._next(turn.first.person, lambda other: can_join_running_turn(other, turn.first))
 
     def _burst(self, who: UserRef, number: int, *, now: float, past: float | None, held: bool) -> int:
         """The number of the burst that a message belongs to. What is not `held` ends the burst before it."""
@@ -678,7 +684,7 @@ class Conversation:
 
     def _together(self, first: _Waiting, other: _Waiting) -> bool:
         merged = self._mode.collects or other.burst == first.burst
-        return merged and belongs(other.inbound, first.inbound)
+        return merged and can_coalesce(other.inbound, first.inbound)
 
     def _take(self, wanted: Callable[[Inbound], bool]) -> list[Inbound]:
         """Take every wanted inbound out of the queue."""

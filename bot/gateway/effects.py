@@ -23,7 +23,6 @@ from bot.gateway.conversation import (
     UNKNOWN_MESSAGE,
     Amend,
     Answer,
-    AskAnew,
     CancelWait,
     Close,
     Delete,
@@ -32,6 +31,7 @@ from bot.gateway.conversation import (
     Ended,
     LookUp,
     Message,
+    RestartModelCall,
     StopTurn,
     Turn,
     TurnPhase,
@@ -69,7 +69,7 @@ class Begun:
     """Effects that count already; `EffectRunner.finish` does the rest of the work."""
 
     stops: list[Turn] = field(default_factory=list)
-    anew: list[Turn] = field(default_factory=list)
+    restarts: list[Turn] = field(default_factory=list)
     closes: list[Close] = field(default_factory=list)
     amending: list[Awaitable[object]] = field(default_factory=list)
     look_up: LookUp | None = None
@@ -112,7 +112,7 @@ class EffectRunner:
     def queue(self, inbound: Inbound, taken_in: float | None = None) -> None:
         """Queue an inbound in its chat. It may answer what a turn waits for, or interrupt it. `taken_in` as in `Message`."""
         begun = self.apply(Message(inbound, taken_in))
-        if begun.stops or begun.anew:
+        if begun.stops or begun.restarts:
             self._tasks.start(self.finish(begun))
 
     def change(self, change: Inbound, records: Sequence[InboxRecord]) -> Begun:
@@ -137,8 +137,8 @@ class EffectRunner:
                 case Amend(inbound, edit):
                     # On its way before its turn can begin: after a crash the rows tell that the turn had these words.
                     begun.amending.append(self._journal.post.amend(inbound, [edit.request_id]))
-                case StopTurn(turn) | AskAnew(turn):
-                    (begun.anew if isinstance(effect, AskAnew) else begun.stops).append(turn)
+                case StopTurn(turn) | RestartModelCall(turn):
+                    (begun.restarts if isinstance(effect, RestartModelCall) else begun.stops).append(turn)
                 case Close():
                     begun.closes.append(effect)
                 case LookUp(change, records) if (taken_in := _in_time(change, records)) is not None:
@@ -156,8 +156,8 @@ class EffectRunner:
         """End turns, then close what is closed, in order and once it is in the archive; whether anything was ended."""
         # What runs must not wait until all that waited is on file.
         ended = [await self.stop(turn) for turn in begun.stops]
-        for turn in begun.anew:
-            await self._agent.ask_anew(turn.first.chat_key)
+        for turn in begun.restarts:
+            await self._agent.restart_model_call(turn.first.chat_key)
         for amending in begun.amending:
             await amending
         if begun.look_up is not None:

@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 from bot.gateway import office_text
 from bot.gateway.office_text import NoText
 from bot.gateway.pictures import is_picture
-from bot.gateway.sounds import MARK, sound_type
 from bot.tools import text_encoding
 
-__all__ = ["Decoder", "NoText"]
+__all__ = ["Decoder", "NoText", "sound_type"]
 
 _MARK = 16
-"""Bytes by which a picture is known."""
+"""Bytes by which a picture or a recording is known."""
 LOOKED_AT = 65_536
 """Bytes by which a file is told: its first piece."""
 _PDF = b"%PDF-"
@@ -56,7 +55,7 @@ class Decoder:
     @property
     def sound(self) -> str | None:
         """The MIME type of the recording that it is; None where it is none, or is not to be heard."""
-        return sound_type(bytes(self._bytes[:MARK])) if self._spoken else None
+        return sound_type(bytes(self._bytes[:_MARK])) if self._spoken else None
 
     @property
     def data(self) -> bytes:
@@ -222,3 +221,18 @@ _ENCODINGS: Mapping[str, Callable[[str], float]] = {
     "cp1252": _western,
 }
 """Of two that fit as well, the first."""
+
+
+def sound_type(head: bytes) -> str | None:
+    """The MIME type of the recording that begins with these bytes; None where it is none."""
+    if head.startswith(b"OggS"):
+        return "audio/ogg"
+    if head[4:8] == b"ftyp":
+        return "audio/mp4"
+    if head.startswith(b"ID3") or (head[:1] == b"\xff" and head[1:2] >= b"\xe0"):
+        return "audio/mpeg"
+    if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
+        return "audio/wav"
+    if head.startswith(b"\x1a\x45\xdf\xa3"):
+        return "audio/webm"
+    return "audio/flac" if head.startswith(b"fLaC") else None

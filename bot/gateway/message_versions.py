@@ -16,7 +16,7 @@ def plain(inbound: Inbound) -> bool:
     return inbound.kind == "message" and inbound.command is None and inbound.due is None
 
 
-def follows(other: Inbound, running: Inbound) -> bool:
+def is_follow_up(other: Inbound, running: Inbound) -> bool:
     """True where it adds to what runs in its chat: words of the person who caused that. One conversation is one place,
     though each message of a direct chat in Slack may open a thread: the answer to all is where the first one's is. A job
     that is due is a turn of its own, and so is what is answered in the place of another answer.
@@ -26,19 +26,19 @@ def follows(other: Inbound, running: Inbound) -> bool:
     return other.kind in {"message", "edit"} and other.command is None and other.person == running.person
 
 
-def belongs(other: Inbound, first: Inbound) -> bool:
+def can_coalesce(other: Inbound, first: Inbound) -> bool:
     """True where two messages may be one turn from its beginning."""
-    return plain(other) and plain(first) and follows(other, first)
+    return plain(other) and plain(first) and is_follow_up(other, first)
 
 
-def joins(other: Inbound, running: Inbound) -> bool:
+def can_join_running_turn(other: Inbound, running: Inbound) -> bool:
     """True where a waiting message, or the new words of an earlier one, may join a running turn. Files that hold no text
     are told of below an answer of their own.
     """
     files = other.attachments
     if files and (other.kind != "message" or not all(map(may_be_read, files))):
         return False
-    return follows(other, running) and bool(files or other.says)
+    return is_follow_up(other, running) and bool(files or other.says)
 
 
 def same_message(one: Inbound, other: Inbound) -> bool:

@@ -284,7 +284,7 @@ class TurnRunner:
                 turn.below.clear()  # it stands below what they were sent
             elif not says and not stopped:
                 return _unanswered(turn, "\n".join(turn.below))
-            anew = bool(self._scheduler.apply(first.chat_key, Asked()))
+            pending_input = bool(self._scheduler.apply(first.chat_key, Asked()))
             request = TurnRequest(
                 first.request_id,
                 first.chat_key,
@@ -295,7 +295,7 @@ class TurnRunner:
                 ),
                 also=tuple(one for one in turn.left if one is not first),
                 arrivals=arrivals,
-                anew=anew,
+                pending_input=pending_input,
                 begun=begun,
                 stopped=stopped,
             )

@@ -31,7 +31,7 @@ _Row = tuple[str, str, float, Ended | None, str | None, Scope | None, float | No
 
 
 class SqlApprovals(JournalTable):
-    """`contracts.approvals.ApprovalBook`."""
+    """`contracts.approvals.ApprovalStore`."""
 
     def ask(self, name: str, asked: Approval) -> Coroutine[Any, Any, ApprovalRecord]:
         values = (

@@ -42,7 +42,7 @@ _BEAT = "UPDATE cluster_leader SET beats = beats + 1 WHERE epoch = ? AND holder 
 _LEASE = "SELECT epoch, holder, beats FROM cluster_leader"
 _TAKE = """UPDATE cluster_leader SET epoch = epoch + 1, holder = ?, beats = beats + 1
     WHERE epoch = ? AND holder = ? AND beats = ?"""
-_END = f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {LOCKED} AND pid <> pg_backend_pid()"  # noqa: S608
+_END = f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {LOCKED} AND pid <> pg_backend_pid()"
 _RELEASE = "UPDATE cluster_leader SET holder = '' WHERE epoch = ? AND holder = ?"
 _FORGET = "DELETE FROM cluster_hosts WHERE holder = ? OR seen_at < clock_timestamp() - INTERVAL '1 day'"
 _HOSTS = """SELECT h.holder, l.holder IS NOT NULL FROM cluster_hosts h LEFT JOIN cluster_leader l ON l.holder = h.holder

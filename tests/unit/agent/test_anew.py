@@ -47,7 +47,7 @@ class Adding(NoArrivals):
     async def add(self, words: str) -> Inbound:
         inbound = self.bench.inbound(words)
         self.waiting.append(inbound)
-        assert await self.bench.pool.ask_anew(KEY)
+        assert await self.bench.pool.restart_model_call(KEY)
         return inbound
 
 
@@ -84,7 +84,7 @@ async def test_the_call_is_given_up_and_the_next_one_has_both(bench: Bench, addi
 
 
 async def test_where_no_call_runs_the_next_one_has_it(bench: Bench, adding: Adding) -> None:
-    assert not await bench.pool.ask_anew(KEY)
+    assert not await bench.pool.restart_model_call(KEY)
     began, go_on = asyncio.Event(), asyncio.Event()
 
     async def preparing(*_: Any) -> None:

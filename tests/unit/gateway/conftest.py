@@ -190,7 +190,7 @@ class FakeAgent:
         self.reachable = True
         self.branch = SessionChange("unknown")
         self.last_said: str | None = None
-        self.anew: list[ChatKey] = []
+        self.restarts: list[ChatKey] = []
         self.adding: dict[ChatKey, asyncio.Event] = {}
         self.takes = False
         """Whether it takes up what is added where it is asked anew; `questions` are what it is asked then."""
@@ -216,7 +216,7 @@ class FakeAgent:
         self.began.set()
         if request.stopped:
             return TurnOutcome("stopped")
-        if request.anew and self.takes:
+        if request.pending_input and self.takes:
             request = await self._asked_anew(request)
         if self.hold is not None:
             request = await self._held(request, self.hold)
@@ -258,8 +258,8 @@ class FakeAgent:
         task.cancel()
         return True
 
-    async def ask_anew(self, chat_key: ChatKey) -> bool:
-        self.anew.append(chat_key)
+    async def restart_model_call(self, chat_key: ChatKey) -> bool:
+        self.restarts.append(chat_key)
         if chat_key in self.adding:
             self.adding[chat_key].set()
         return chat_key in self.running

@@ -48,7 +48,7 @@ class Scripted:
         self.gate.set()
         self.running: dict[ChatKey, asyncio.Task[TurnOutcome]] = {}
         self.stopping: set[ChatKey] = set()
-        self.anew: dict[ChatKey, asyncio.Event] = {}
+        self.restarts: dict[ChatKey, asyncio.Event] = {}
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
         assert request.chat_key not in self.running
@@ -79,7 +79,7 @@ class Scripted:
         sources += [one.request_id for one in first if one.request_id not in sources]
         more: list[Inbound] = []
         while not self.gate.is_set():
-            added = self.anew[request.chat_key] = asyncio.Event()
+            added = self.restarts[request.chat_key] = asyncio.Event()
             either = [asyncio.ensure_future(one.wait()) for one in (self.gate, added)]
             try:
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -119,9 +119,9 @@ class Scripted:
         self.stopping.add(chat_key)
         return self.running[chat_key].cancel()
 
-    async def ask_anew(self, chat_key: ChatKey) -> bool:
-        if chat_key in self.anew:
-            self.anew[chat_key].set()
+    async def restart_model_call(self, chat_key: ChatKey) -> bool:
+        if chat_key in self.restarts:
+            self.restarts[chat_key].set()
         return chat_key in self.running
 
     async def reset(self, chat_key: ChatKey) -> int:

@@ -16,7 +16,6 @@ from bot.gateway.conversation import (
     Acted,
     Amend,
     Answer,
-    AskAnew,
     Asked,
     CancelWait,
     Close,
@@ -31,6 +30,7 @@ from bot.gateway.conversation import (
     LookUp,
     Message,
     Over,
+    RestartModelCall,
     Resumed,
     Stop,
     StopTurn,
@@ -1088,7 +1088,7 @@ def shown(effect: Effect) -> str:  # noqa: PLR0911 - one line a kind
             return f"amend {said(inbound)}"
         case StopTurn(turn):
             return f"stop {turn.first.request_id}"
-        case AskAnew(turn):
+        case RestartModelCall(turn):
             return f"ask anew for {turn.first.request_id}"
         case CancelWait(turn):
             return f"cancel wait of {turn.first.request_id}"

@@ -17,10 +17,9 @@ from bot.contracts.journal import ANSWERED, InboxRecord
 from bot.gateway.conversation import (
     LONGEST_BURST,
     MODES,
-    MOST_ANEW,
+    MOST_RESTARTS,
     Acted,
     Amend,
-    AskAnew,
     Asked,
     CancelWait,
     Close,
@@ -35,6 +34,7 @@ from bot.gateway.conversation import (
     LookUp,
     Message,
     Over,
+    RestartModelCall,
     Resumed,
     Stop,
     StopTurn,
@@ -83,7 +83,7 @@ class Chat:
     waits_for: str = ""
     suspended: bool = False
     acted: bool = False
-    anew: int = 0
+    restarts: int = 0
     people: list[str] = field(default_factory=list)
     lasts: dict[str, tuple[int, float, float]] = field(default_factory=dict)
 
@@ -135,7 +135,7 @@ class Chat:
         for one in self.turn:
             one.state = "in turn"
         self.phase, self.stopped, self.waits_for, self.begun = "started", False, "", False
-        self.suspended, self.acted, self.anew = False, False, 0
+        self.suspended, self.acted, self.restarts = False, False, 0
         self.tidy()
 
     def next(self) -> list[Said]:
@@ -258,9 +258,9 @@ class Conversing(RuleBasedStateMachine):
                 plain.waits_for = ""
         plain.wait(one)
         mine = plain.turn and plain.phase == "asked" and one.who == plain.turn[0].who
-        free = not (plain.acted or plain.suspended or plain.begun) and plain.anew < MOST_ANEW
+        free = not (plain.acted or plain.suspended or plain.begun) and plain.restarts < MOST_RESTARTS
         if mine and free and not answers and one in plain.next():
-            plain.anew += 1
+            plain.restarts += 1
             expected.append(f"ask anew for {plain.turn[0].name}")
         return expected
 
@@ -490,7 +490,7 @@ def shown(effect: Effect) -> str:  # noqa: PLR0911 - one line a kind
             return f"amend {inbound.request_id}"
         case StopTurn(turn):
             return f"stop {turn.first.request_id}"
-        case AskAnew(turn):
+        case RestartModelCall(turn):
             return f"ask anew for {turn.first.request_id}"
         case CancelWait(turn):
             return f"cancel {turn.first.request_id}"

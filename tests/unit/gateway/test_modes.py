@@ -86,8 +86,8 @@ async def test_quick_messages_are_one_question_and_after_two_more_it_is_put_no_m
         assert {one.turn_id for one in records if one is not None} == {question.request_id}
     await freed(bench)
     assert bench.tele.texts == ["re: one + two + 三", "re: four"]
-    assert [one.anew for one in bench.agent.requests] == [False, False]
-    assert len(bench.agent.anew) == 2
+    assert [one.pending_input for one in bench.agent.requests] == [False, False]
+    assert len(bench.agent.restarts) == 2
     assert await bench.journal.unfinished() == []
     await bench.close()
 
@@ -110,7 +110,7 @@ async def test_once_something_was_seen_or_done_the_question_stays_as_it_is(tmp_p
     bench.agent.requests[0].arrivals.acted()
     await bench.say("two")
     await freed(bench)
-    assert (bench.agent.anew, bench.tele.texts) == ([], ["re: one", "re: two"])
+    assert (bench.agent.restarts, bench.tele.texts) == ([], ["re: one", "re: two"])
     bench.agent.requests[0].arrivals.acted()  # its turn is over
     bench.agent.began.clear()
     await busy(bench)
@@ -119,7 +119,7 @@ async def test_once_something_was_seen_or_done_the_question_stays_as_it_is(tmp_p
     await reply.send("seen")
     await bench.say("four")
     await freed(bench)
-    assert bench.agent.anew == []
+    assert bench.agent.restarts == []
     assert bench.tele.texts[2:] == ["seen", "re: one", "re: four"]
     await bench.close()
 
@@ -157,7 +157,7 @@ async def test_what_comes_while_a_turn_reads_is_part_of_the_question(tmp_path: P
     go_on.set()
     await bench.idle()
     assert bench.tele.texts == ["re: one + zwei"]
-    assert [one.anew for one in bench.agent.requests] == [True]
+    assert [one.pending_input for one in bench.agent.requests] == [True]
     await bench.close()
 
 
