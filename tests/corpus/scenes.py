@@ -345,6 +345,21 @@ async def outbox_put_off(stage: Stage) -> None:
     await stage.kill()
 
 
+@scene(
+    shown={PERSON: ["the table", ""]},
+    model=0,
+    settings={"permissions": {"allow": ["write_file"]}},
+    then=[{"still": {str(PERSON): []}}, {"pass": 600}],
+)
+async def outbox_file_put_off(stage: Stage) -> None:
+    """An answer and the file below it wait for Telegram; the file's bytes are kept, and a file has no words."""
+    await stage.start()
+    stage.telegram.limit("sendMessage", 600, times=100)
+    stage.telegram.say("make a table 表", chat_id=PERSON)
+    await stage.until("SELECT state FROM inbox", "answered")
+    await stage.kill()
+
+
 @scene(shown={PERSON: [*answers(ONE), *[again(ONE)] * 2]}, model=0)
 async def outbox_repeat_unknown(stage: Stage) -> None:
     """An answer's send was lost, and that of its repeat too: nobody can tell whether either arrived, and both did."""
