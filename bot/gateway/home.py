@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.contracts.agent import Agent
-from bot.contracts.approvals import ApprovalBook
+from bot.contracts.approvals import ApprovalStore
 from bot.contracts.channel import HomeSection
 from bot.contracts.environment import Clock
 from bot.contracts.identity import UserRef
@@ -27,7 +27,7 @@ class HomePages:
         name: str,
         agent: Agent,
         access: Access,
-        approvals: ApprovalBook,
+        approvals: ApprovalStore,
         jobs: JobService,
         locales: Locales,
         scheduler: Scheduler,

@@ -98,9 +98,6 @@ class Streams:
         """The names of all chats that have a file."""
         return self._archives.chats()
 
-    def main_size(self, name: str) -> int:
-        return self._disk.size(self._archives.main(name))
-
     @contextmanager
     def open(self, name: str) -> Iterator[Stream]:
         """Raises OSError."""
