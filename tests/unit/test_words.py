@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import string
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -196,3 +200,59 @@ def test_a_browser_names_its_languages_in_its_order(accepted: str, code: str | N
 )
 def test_a_terminal_names_its_language_by_its_locale(environment: dict[str, str], code: str) -> None:
     assert terminal_language(environment) == code
+
+
+ASKED = re.compile(
+    r"(?:receipt|stats|sessions|operators|rights|whoami|jobs)\."
+    r"|commands\.(?:compacted_figures|model_\w+|no_id|whoami_\w+)|approval\.(?:typed|which)|strangers\.question"
+    r"|page\.(?:wants_)?token|web\.wrong_token"
+)
+"""Sentences that tell who asked for it, and operators, what others need not know."""
+HIDDEN = re.compile(
+    r"\b(?:JSON|UTC|ULID|tokens?)\b|\{(?:id|key|request)\}|[0-9A-HJKMNP-TV-Z]{26}", re.IGNORECASE
+)
+
+
+@pytest.mark.parametrize("code", CATALOGUES)
+def test_every_sentence_is_whole_with_its_values_and_hides_what_nobody_asked_for(code: str) -> None:
+    wrong = list[str]()
+    for key, told in CATALOGUES[code].items():
+        for count, form in enumerate(forms(told), 1):
+            parsed = [(name, spec) for _, name, spec, _ in string.Formatter().parse(form) if name]
+            # A number where the form says how it is written, else a mark.
+            given: dict[str, Any] = {name: 7 if spec else f"<{name}>" for name, spec in parsed}
+            if not isinstance(told, str):
+                given["count"] = 1 if count == 1 and "one" in told else 2
+            with speaking(code):
+                words = say(key, **given)
+            marks = [one for one in given.values() if isinstance(one, str)]
+            if not words.strip() or not all(mark in words for mark in marks) or set("{}") & set(words):
+                wrong.append(f"{key}: {words}")
+            if not ASKED.match(key) and HIDDEN.search(form):
+                wrong.append(f"{key}: {form}")
+    assert wrong == []
+
+
+SPEAKS = """
+from bot.words import CATALOGUES, language_of, say, speaking
+with speaking(language_of("fr-CA")):
+    print(" ".join(CATALOGUES), say("language.name"), say("status.working", count=1), say("status.working", count=2))
+    print(say("stop.nothing"))
+"""
+
+
+def test_a_third_language_is_one_file_and_what_it_lacks_is_english(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "bot/words", tmp_path / "bot/words")
+    shutil.copy(ROOT / "bot/__init__.py", tmp_path / "bot")
+    (tmp_path / "bot/words/fr.toml").write_text(
+        '[language]\nname = "Français"\n[status]\nworking = { one = "Un message", other = "{count} messages" }\n',
+        "utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", SPEAKS],
+        cwd=tmp_path,
+        env={"PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.decode() == f"en fr zh Français Un message 2 messages\n{say('stop.nothing')}\n"

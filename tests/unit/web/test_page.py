@@ -6,12 +6,18 @@ import json
 import re
 from html import escape
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 import channels.web
-from bot.words import names, say, speaking
+from bot.testing.clock import FakeClock
+from bot.testing.intake import RecordingIntake
+from bot.words import CATALOGUES, Catalogue, names, say, speaking
 from channels.web import markdown
+from channels.web.manifest import MANIFEST
+from channels.web.settings import WebSettings
+from tests.contracts.channel_contract import surroundings
 from tests.contracts.web_rig import Browser
 
 PAGE = Path(channels.web.__file__).parent / "page"
@@ -105,3 +111,20 @@ def test_the_page_uses_each_of_its_sentences_and_no_other() -> None:
     html, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("index.html", "app.js"))
     used = {*re.findall(r"\$\{(\w+)\}", html), *re.findall(r"\bsaid\.(\w+)", script)} - {"language"}
     assert used == {*names("page")}
+
+
+async def test_a_language_that_has_a_file_is_spoken_by_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(cast("dict[str, Catalogue]", CATALOGUES), "fr", {"page.write": "Écris"})
+    channel = MANIFEST.build(WebSettings(port=0), surroundings(tmp_path, FakeClock()))
+    await channel.start(RecordingIntake())
+    async with (
+        Browser(channel) as browser,
+        browser.http.get(browser.url, headers={"Accept-Language": "fr"}) as answer,
+    ):
+        html = await answer.text()
+    await channel.stop()
+    assert '<html lang="fr">' in html
+    assert 'placeholder="Écris"' in html
+    assert say("page.hello") in html
