@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -71,6 +72,20 @@ async def test_the_zone_is_the_one_asked_for_else_the_platforms_else_the_one_nam
     assert await zone(timezone="Asia/Tokyo") == "Asia/Tokyo (as asked for)"
     rig.restart()
     assert await zone() == "America/Lima (as the person has chosen)"
+
+
+async def test_a_job_keeps_to_the_clocks_that_its_person_has_chosen_when_those_change(rig: Rig) -> None:
+    rig.clock.jump(datetime(2027, 3, 27, 6, tzinfo=UTC).timestamp() - rig.clock.now())
+    spoken = await rig.locales.choose_zone(rig.inbound(), "Europe/Berlin")
+    await rig.plan("0 9 * * *")
+    assert "Sat 2027-03-27T09:00+01:00, then Sun 2027-03-28T09:00+02:00" in rig.said
+    told = list[str]()
+    for _ in range(2):
+        with speaking(*spoken):
+            told.append((await command(rig)).partition(", next ")[2].partition(", for")[0])
+        await rig.passes(86_400)
+    assert told == ["Sat 27 Mar 2027, 09:00 CET", "Sun 28 Mar 2027, 09:00 CEST"]
+    assert [datetime.fromtimestamp(one, UTC).hour for one in rig.times] == [8, 7]
 
 
 async def test_people_are_told_times_on_their_own_clocks_and_the_model_on_those_of_the_job(rig: Rig) -> None:
