@@ -29,7 +29,7 @@ async def test_where_all_is_well_each_part_says_so_and_nothing_is_taken_in(world
     world.telegram.say("waits for the gateway")
     found = await doctor(world, 0)
     assert {one["verdict"] for one in found.values()} <= {"ok", "warn"}
-    assert found["slack scopes"]["found"] == "all 15"
+    assert found["slack scopes"]["found"] == "all 16"
     assert found["slack botToken"]["verdict"] == found["slack appToken"]["verdict"] == "ok"
     assert "in the workspace Example" in found["slack botToken"]["found"]
     assert found["telegram botToken"]["found"].startswith("@")

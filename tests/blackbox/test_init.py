@@ -120,7 +120,7 @@ async def test_a_bot_for_a_team_is_set_up_in_one_go_and_its_operator_is_who_ran_
     await terminal.answer("Keep them all the same", "n")
     await terminal.answer("SLACK_BOT_TOKEN", BOT_TOKEN)
     await terminal.answer("SLACK_APP_TOKEN", APP_TOKEN)
-    await terminal.until("slack scopes: all 15")
+    await terminal.until("slack scopes: all 16")
     await terminal.answer("Connect telegram", "y")
     await terminal.answer("TELEGRAM_BOT_TOKEN", telegram_service.TEST_TOKEN)
     code = (await terminal.until(r"start=(operator-\w+) and press Start"))[1]

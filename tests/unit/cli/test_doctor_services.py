@@ -39,7 +39,7 @@ async def found(services: Services, code: int) -> dict[str, dict[str, str]]:
 async def test_what_is_well_says_so(services: Services) -> None:
     services.config["operators"] = ["telegram:1001"]
     lines = await found(services, 0)
-    assert lines["slack scopes"]["found"] == "all 15"
+    assert lines["slack scopes"]["found"] == "all 16"
     assert lines["telegram botToken"]["found"].startswith("@")
     assert lines["model key"]["found"] == "the provider takes it"
     assert "1,000,000 tokens" in lines["llm.model"]["found"]

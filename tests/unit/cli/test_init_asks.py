@@ -75,7 +75,7 @@ async def test_each_credential_is_tried_and_asked_again_until_it_holds(
     assert person.answers == []
     assert "The provider refuses it" in done.out
     assert "botToken and appToken are swapped" in done.out
-    assert "slack scopes: all 15" in done.out
+    assert "slack scopes: all 16" in done.out
     assert "You are telegram:1001, an operator." in done.out
     assert not any(one in done.out for one in (KEY, BOT_TOKEN, APP_TOKEN, telegram_service.TEST_TOKEN))
     env = (services.root / ".env").read_text(encoding="utf-8")
