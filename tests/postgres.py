@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,6 @@ class Postgres:
         _remove_old(folder)
         self.home = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=folder))
         self._durable = durable
-        self._made = False
         self._server: subprocess.Popen[bytes] | None = None
         self._as: dict[str, Any] = {}
         if os.getuid() == 0:
@@ -93,9 +93,7 @@ class Postgres:
         """The address of a journal as a new one is. Its tables stay: to make them takes longer than most tests."""
         from bot.journal.postgres import connect
 
-        if not self._made:
-            self._made = True
-            connect(self.url()).close()
+        connect(self.url()).close()
         with psycopg.connect(self.url(), autocommit=True) as db:
             tables = [
                 one for (one,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
@@ -155,11 +153,11 @@ def lease(url: str, holder: str) -> None:
 
 
 def _remove_old(folder: Path) -> None:
-    """What servers have left whose tests were killed."""
+    """Remove what servers have left whose tests were killed. One that was begun a moment ago may have no process at times."""
     for home in folder.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError, ValueError):
             pid = int((home / "data/postmaster.pid").read_text().split()[0])
-            if not Path(f"/proc/{pid}").exists():
+            if time.time() - home.stat().st_mtime > 3_600 and not Path(f"/proc/{pid}").exists():
                 shutil.rmtree(home, ignore_errors=True)
 
 

@@ -23,6 +23,7 @@ from bot.cli import (
     index,
     logs,
     memory,
+    migrate,
     person,
     replay,
     setup,
@@ -67,6 +68,7 @@ app.command()(setup.check)
 app.command()(doctor.doctor)
 app.command()(backup.backup)
 app.command()(backup.restore)
+app.command()(migrate.migrate)
 app.command()(person.export)
 app.command()(person.erase)
 app.command()(logs.logs)

@@ -222,7 +222,7 @@ def migrate(db: Connection) -> None:
         )
     if version is None:
         db.execute(
-            "CREATE FUNCTION instr(text, text) RETURNS integer IMMUTABLE LANGUAGE sql AS 'SELECT strpos($1, $2)'"
+            "CREATE OR REPLACE FUNCTION instr(text, text) RETURNS integer IMMUTABLE LANGUAGE sql AS 'SELECT strpos($1, $2)'"
         )
         for statement in schema.statements():
             db.execute(statement)
@@ -267,14 +267,15 @@ def _described(statement: str) -> str:
 def _values(parameters: Any) -> Any:
     """None where there are none: then psycopg leaves the statement as it is."""
     if isinstance(parameters, Mapping):
-        return {name: _value(value) for name, value in parameters.items()}
-    return [_value(value) for value in parameters] or None
+        return {name: value(one) for name, one in parameters.items()}
+    return [value(one) for one in parameters] or None
 
 
-def _value(value: object) -> object:
-    if isinstance(value, bool):
-        return int(value)
-    return value.replace("\0", _NUL) if isinstance(value, str) and "\0" in value else value
+def value(given: object) -> object:
+    """A value as PostgreSQL has it."""
+    if isinstance(given, bool):
+        return int(given)
+    return given.replace("\0", _NUL) if isinstance(given, str) and "\0" in given else given
 
 
 @contextlib.contextmanager

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import cache
 
 from bot import errors
@@ -514,9 +515,33 @@ def _described(db: Connection) -> Described:
     return {name: (what, of, " ".join(words.split())) for name, what, of, words in rows}
 
 
-def statements() -> list[str]:
-    """What makes the tables and indexes of the newest version, in SQLite's words."""
-    return [words for _, _, words in _made(len(MIGRATIONS)).values() if words]
+def statements(version: int = 0) -> list[str]:
+    """What makes the tables and indexes of a version, of the newest one by default, in SQLite's words."""
+    return [words for _, _, words in _made(version or len(MIGRATIONS)).values() if words]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The columns of a table, and by which of them its rows are in order; `rowid` is the order in which they came."""
+
+    columns: tuple[str, ...]
+    order: tuple[str, ...]
+
+
+@cache
+def tables() -> Mapping[str, Table]:
+    """The tables of the newest version, by their names."""
+    found = dict[str, Table]()
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        for step in MIGRATIONS:
+            step(db)
+        for name, (what, _, words) in _described(db).items():
+            if what == "table":
+                columns = db.execute(f"PRAGMA table_info({name})").fetchall()
+                keyed = "WITHOUT ROWID" in words or "INTEGER PRIMARY KEY" in words
+                keys = tuple(column[1] for column in columns if column[5]) if keyed else ("rowid",)
+                found[name] = Table(tuple(column[1] for column in columns), keys)
+    return found
 
 
 def migrate(db: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> int:

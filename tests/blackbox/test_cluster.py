@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from bot.gateway.live.message import GOES_ON
 from tests import postgres
 from tests.blackbox.conftest import Process, World, eventually
 
@@ -81,6 +82,30 @@ async def test_a_turn_that_was_killed_goes_on_from_the_database(clustered: World
     assert SECRET.encode() not in world.everything_on_disk()
 
 
+async def test_the_journal_moves_to_the_database_and_back(clustered: World) -> None:
+    world, url = clustered, clustered.process.env["DATABASE_URL"]
+    engine = world.config.pop("engine")
+
+    async def answered(number: int) -> None:
+        await world.start()
+        world.telegram.say(f"message {number}")
+        await world.telegram.until(lambda: len(world.texts()) == number)
+        await world.turns(number)
+        assert await world.process.stop() == 0
+
+    await answered(1)
+    code, told = await shipmate(world, "migrate", "--to", url)
+    assert (code, "The same on both sides" in told) == (0, True), told
+    world.config["engine"] = engine
+    await answered(2)
+    code, told = await shipmate(world, "migrate", "--to", "embedded")
+    assert (code, "The same on both sides" in told) == (0, True), told
+    del world.config["engine"]
+    await answered(3)
+    assert SECRET not in told
+    assert [line for line in world.log() if line["level"] == "error"] == []
+
+
 FIRST_CHAT = 5_000
 _ANSWER = re.compile(r"answer (\d+)")
 
@@ -102,16 +127,20 @@ class Two:
             for chat in range(self.chats):
                 self.world.telegram.say(f"message {number}", chat_id=FIRST_CHAT + chat)
 
+    def texts(self) -> list[list[str]]:
+        return [self.world.texts(FIRST_CHAT + chat) for chat in range(self.chats)]
+
     def answers(self) -> list[list[tuple[int, bool]]]:
-        """By chat, the messages that are answered, and whether each answer says that it may stand there twice."""
-        texts = [self.world.texts(FIRST_CHAT + chat) for chat in range(self.chats)]
+        """By chat, the messages that are answered, and whether each answer says that it may stand there twice, or that it was cut
+        off while it was written.
+        """
         return [
             [
-                (int(found[1]), not text.startswith("answer"))
+                (int(found[1]), text.endswith(GOES_ON) or not text.startswith("answer"))
                 for text in chat
                 if (found := _ANSWER.search(text))
             ]
-            for chat in texts
+            for chat in self.texts()
         ]
 
     async def answered(self, share: float) -> None:
@@ -129,7 +158,7 @@ class Two:
             assert list(dict.fromkeys(number for number, _ in chat)) == list(range(1, self.messages + 1)), (
                 chat
             )
-            assert max(Counter(number for number, marked in chat if not marked).values()) == 1, chat
+            assert max(Counter(number for number, marked in chat if not marked).values()) == 1, self.texts()
 
 
 @pytest.fixture(

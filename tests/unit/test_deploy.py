@@ -145,3 +145,13 @@ def test_the_unit_is_below_three_in_the_eyes_of_systemd() -> None:
     if found is None:
         pytest.skip(f"systemd-analyze cannot judge a unit here: {done.stderr.strip()[:200]}")
     assert float(found[1]) < 3.0
+
+
+def test_the_processes_of_a_cluster_are_as_the_one_alone_and_share_nothing_but_the_database() -> None:
+    document = yaml.safe_load((DEPLOY / "compose.cluster.yaml").read_text(encoding="utf-8"))
+    services = document["services"]
+    alone = [one for name, one in services.items() if name != "database"]
+    assert [one["extends"] for one in alone] == 2 * [{"file": "compose.yaml", "service": "shipmate"}]
+    folders = {one["volumes"][0].partition(":")[0] for one in alone}
+    assert len(folders) == 2
+    assert document["volumes"].keys() == {"database", *folders}
