@@ -24,9 +24,9 @@ from bot.contracts.outbound import ABOUT, ONLY_TO, Address
 from bot.gateway.access import Access, Memberships
 from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales
-from bot.gateway.operator_chats import OperatorChats, QuestionCopies
+from bot.gateway.operator_chats import OperatorChats, Outcome, QuestionCopies
 from bot.tools.permissions.display import named
-from bot.words import say, speaking, times
+from bot.words import paragraph, say, speaking, times
 
 EVERY = 24 * 3600.0
 """Seconds in which a stranger asks at most once, and in which operators get `MOST` requests at most."""
@@ -135,7 +135,7 @@ class AdmissionService:
             asked = await self._asked(inbound)
         if inbound.chat_type == "group" and not self._whispers(inbound.channel):
             return ""  # all of the group would read it
-        return " ".join([say("strangers.hello"), *([say("strangers.asked")] if asked else [])])
+        return paragraph(say("strangers.hello"), *([say("strangers.asked")] if asked else []))
 
     async def _asked(self, inbound: Inbound) -> bool:
         """Write to operators where they have not had too many requests; True if there is one to write to."""
@@ -197,7 +197,7 @@ class AdmissionService:
         """Show operators how a request ended, and tell the person who is let in where they asked; again, it changes nothing."""
         if self._waiting is not None:
             self._waiting.pop(record.id, None)
-        self._copies.close(record.id, ended)
+        self._copies.close(record.id, lambda verdict, at: Outcome(ended(verdict, at)))
         asked = await self._journal.inbound(record.id)
         if asked is None:
             return

@@ -33,10 +33,10 @@ from bot.gateway.admissions import AdmissionService
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales, Spoken
-from bot.gateway.operator_chats import OperatorChats, QuestionCopies
+from bot.gateway.operator_chats import OperatorChats, Outcome, QuestionCopies
 from bot.gateway.scheduler import TurnSuspension
 from bot.tools.permissions.display import named
-from bot.words import CATALOGUES, DEFAULT, say, speaking, times
+from bot.words import CATALOGUES, DEFAULT, paragraph, say, speaking, times
 from bot.words import language as language_now
 from bot.words import zone as zone_now
 
@@ -246,7 +246,12 @@ class ApprovalService:
 
     def _close(self, name: str) -> None:
         """Show everywhere how it ended, now or before. Nobody waits for that."""
-        self._copies.close(name, _ended)
+
+        def outcome(verdict: Verdict, at: float) -> Outcome:
+            over = _asked(), say("approval.typed", id=name[-SHORT:])
+            return Outcome(_ended(verdict, at), over)
+
+        self._copies.close(name, outcome)
 
     async def _end_copies(self, record: ApprovalRecord) -> None:
         """The same of what is decided on file, and what goes with it."""
@@ -443,10 +448,13 @@ def _ended(verdict: Verdict, now: float) -> str:
 
 def _waits(record: ApprovalRecord) -> str:
     """The question as those read it who may not answer it."""
-    task, minutes = record.asked.task, int(SECONDS // 60)
-    return (
-        say("approval.waits_task", task=task, count=minutes) if task else say("approval.waits", count=minutes)
-    )
+    task = record.asked.task
+    words = say("approval.waits_task", task=task) if task else say("approval.waits")
+    return f"{words}\n{_asked()}"
+
+
+def _asked() -> str:
+    return say("approval.asked", count=int(SECONDS // 60))
 
 
 def _question(record: ApprovalRecord, first: Inbound) -> str:
@@ -460,12 +468,13 @@ def _question(record: ApprovalRecord, first: Inbound) -> str:
     # An earlier version kept a sentence.
     reason = say(key) if key in CATALOGUES[DEFAULT] else asked.why
     if asked.why.startswith("budget_"):
-        question = f"{say('approval.question_budget', who=who)} {say('approval.budget_scopes')}"
+        question = paragraph(say("approval.question_budget", who=who), say("approval.budget_scopes"))
     elif asked.task:
         question = say("approval.question_task", who=who, task=asked.task)
     else:
         question = say("approval.question", who=who)
-    because = say("approval.reason", reason=reason)
-    rule = " " + say("approval.rule", rule=asked.rule) if asked.rule else ""
+    rule = [say("approval.rule", rule=asked.rule)] if asked.rule else []
+    because = paragraph(say("approval.reason", reason=reason), *rule)
     may = say("approval.who_asker" if asked.granted else "approval.who_operators", count=minutes, who=who)
-    return f"{question}\n\n```\n{shown}\n```\n\n{because}{rule}\n{may} {say('approval.typed', id=short)}"
+    answer = paragraph(may, say("approval.typed", id=short))
+    return f"{question}\n\n```\n{shown}\n```\n\n{because}\n{answer}"

@@ -30,7 +30,7 @@ from bot.gateway.retries import Retries
 from bot.gateway.scheduler import Scheduler
 from bot.gateway.stops import Stops
 from bot.tools.permissions.display import named
-from bot.words import CATALOGUES, language_of, names, say, sentence, speaking, times, zone
+from bot.words import CATALOGUES, language_of, names, paragraph, say, sentence, speaking, times, zone
 
 _MOST_BACK = 6
 """Digits of the number of turns; what is longer is an id."""
@@ -55,7 +55,7 @@ class Branches:
         change = await self._agent.resume(inbound.chat_key, asked)
         prefix, shown = self._manifests[inbound.channel].command_prefix, text.preview(asked, 40)
         if change.outcome == "done":
-            return " ".join([say("sessions.back", id=change.id, prefix=prefix), *_way_back(change, prefix)])
+            return paragraph(say("sessions.back", id=change.id, prefix=prefix), *_way_back(change, prefix))
         if change.outcome == "here":
             return say("sessions.here", id=shown)
         if change.outcome == "ambiguous":
@@ -357,7 +357,8 @@ class Commands:
         if not self._access.is_operator(inbound.channel, inbound.user_id):
             return words
         before, after = done.tokens_before, done.tokens_after
-        return f"{words} {say('commands.compacted_figures', count=count, before=before, after=after)}"
+        figures = say("commands.compacted_figures", count=count, before=before, after=after)
+        return paragraph(words, figures)
 
     async def _stats(self, inbound: Inbound) -> str:
         details = self._access.is_operator(inbound.channel, inbound.user_id)
@@ -501,7 +502,7 @@ def _answering(info: ModelInfo) -> str:
     costs = say("commands.model_price_unknown")
     if price is not None:
         costs = say("commands.model_price", read=price[0], written=price[1])
-    return " ".join([say("commands.model_answers", model=info.model), chosen, reads, costs])
+    return paragraph(say("commands.model_answers", model=info.model), chosen, reads, costs)
 
 
 def told(stats: ChatStats, *, details: bool) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from weakref import WeakValueDictionary
 
 from bot import errors
 from bot.contracts.approvals import QuestionButtons, Verdict
@@ -47,6 +48,19 @@ class OperatorChats:
                 )
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a question, as people read it. `over` are sentences that held only while it waited, each at the end of a line."""
+
+    words: str
+    over: tuple[str, ...] = ()
+
+    def without_over(self, question: str) -> str:
+        """A question, or a part of one, without those lines; a part that has no other stays as it is."""
+        lines = [line for line in question.split("\n") if not line.endswith(self.over)]
+        return "\n".join(lines) or question
+
+
 class QuestionCopies:
     """The messages that show a question, by the name of its approval. Each ends as the outcome, without buttons."""
 
@@ -55,26 +69,30 @@ class QuestionCopies:
         self._delivery = delivery
         self._log = log
         self._closing: set[asyncio.Task[None]] = set()
+        self._ending: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def close(self, name: str, words: Callable[[Verdict, float], str]) -> None:
-        """Show everywhere how a question ended, in `words` of its verdict and the time of that as they are on file: said
+    def close(self, name: str, outcome: Callable[[Verdict, float], Outcome]) -> None:
+        """Show everywhere how a question ended, in the `outcome` of its verdict and the time of that as they are on file: said
         again, they are the same, and change nothing. What is on its way ends so once it is there. Nobody waits for that.
         """
-        closing = asyncio.create_task(self._close(name, words))
+        closing = asyncio.create_task(self._close(name, outcome))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
-    async def _close(self, name: str, words: Callable[[Verdict, float], str]) -> None:
+    async def _close(self, name: str, outcome: Callable[[Verdict, float], Outcome]) -> None:
         outbox = self._delivery.outbox
         await outbox.load()
+        # Asked for twice at once, the second finds on file what the first has changed.
+        ending = self._ending.setdefault(name, asyncio.Lock())
         while True:
             on_its_way = outbox.on_its_way(name)
-            await self._end(name, words)
+            async with ending:
+                await self._end(name, outcome)
             if not on_its_way:
                 return
             await asyncio.gather(*(batch.gone.wait() for batch in on_its_way))
 
-    async def _end(self, name: str, words: Callable[[Verdict, float], str]) -> None:
+    async def _end(self, name: str, outcome: Callable[[Verdict, float], Outcome]) -> None:
         """End the copies that are in their chats."""
         try:
             record = await self._journal.approval(name)
@@ -84,24 +102,25 @@ class QuestionCopies:
             return
         if record is None or record.verdict is None or record.decided_at is None:
             return
-        ended = partial(words, record.verdict, record.decided_at)
+        ended = partial(outcome, record.verdict, record.decided_at)
         chats: dict[ChatKey, list[OutboxRow]] = {}
         for row in rows:
             chats.setdefault(row.chat_key, []).append(row)
         done = [parts for parts in chats.values() if not any(row.open for row in parts)]
         await asyncio.gather(*(self._amend(copy, ended) for parts in done for copy in _copies(parts)))
 
-    async def _amend(self, copy: Sequence[OutboxRow], words: Callable[[], str]) -> None:
+    async def _amend(self, copy: Sequence[OutboxRow], outcome: Callable[[], Outcome]) -> None:
         """End one copy in its language, its last part last: where that says how it ended, nothing is left to do."""
         with speaking(copy[-1].language, copy[-1].zone):
-            ended = words()
-        if copy[-1].text.endswith(ended):
+            ended = outcome()
+        if copy[-1].text.endswith(ended.words):
             return
         looked_for = [
             await self._delivery.outbox.look_for(row) if row.state == "unknown" else row for row in copy
         ]
-        parts = [row for row in looked_for if row.message_id is not None]
-        last = [replace(row, text=f"{row.text}\n\n{ended}") for row in parts[-1:]]
+        there = [row for row in looked_for if row.message_id is not None]
+        parts = [replace(row, text=ended.without_over(row.text)) for row in there]
+        last = [replace(row, text=f"{row.text}\n\n{ended.words}") for row in parts[-1:]]
         for row in (*parts[:-1], *last):
             await self._delivery.amend(replace(row, buttons=DECIDED))
 

@@ -26,7 +26,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from bot.contracts.recall import MembershipAnswer
-from bot.words import CATALOGUES, DEFAULT, names, say, sentence, speaking
+from bot.words import CATALOGUES, DEFAULT, names, paragraph, say, sentence, speaking
 from channels import approval_buttons
 from channels.telegram import address, bot_api, download, members, render
 from channels.telegram.group_migrations import GroupMigrations
@@ -40,6 +40,8 @@ CAPTION = 512
 """Characters below a file."""
 TOLD = 200
 """UTF-16 code units of the answer to a press."""
+GLANCE = 80
+"""Characters that are read in passing."""
 _ROWS = (("once", "deny"), ("chat", "always"), ("admit", "later"), ("again",), ("renew",))
 """Buttons below a message, row by row."""
 MEASURED = 32_768
@@ -164,7 +166,7 @@ class TelegramChannel:
                 level="warn",
                 channel="telegram",
             )
-        words = " ".join([say("telegram.hello", name=name), *([] if hears else [say("telegram.deaf")])])
+        words = paragraph(say("telegram.hello", name=name), *([] if hears else [say("telegram.deaf")]))
         return Introduction("" if why else words, why)
 
     def same_chat(self, chat_id: str) -> frozenset[str]:
@@ -345,7 +347,9 @@ class TelegramChannel:
             raise errors.DeliveryFailed("an answer to a button needs a text")
         words, *_ = text.split(render.without_markup(message.text).text, TOLD, text.utf16_len)
         try:
-            await bot.answer_callback_query(message.target["press"], words, show_alert=True)
+            # What is short passes over the chat; a window that has to be closed is for what takes longer to read.
+            alert = len(words) > GLANCE
+            await bot.answer_callback_query(message.target["press"], words, show_alert=alert)
         except TelegramError as exc:
             raise self._undelivered(exc, message.target) from None
         return Sent(f"press:{message.target['press']}")

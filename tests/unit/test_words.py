@@ -16,7 +16,17 @@ import pytest
 
 from bot import errors
 from bot.app import terminal_language
-from bot.words import CATALOGUES, DEFAULT, best_language, language, language_of, names, say, speaking
+from bot.words import (
+    CATALOGUES,
+    DEFAULT,
+    best_language,
+    language,
+    language_of,
+    names,
+    paragraph,
+    say,
+    speaking,
+)
 from tests import gates
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +59,12 @@ def test_menus_and_descriptions_fit_their_platforms(code: str) -> None:
         assert len(say("telegram.about")) <= 120
         assert len(say("telegram.description")) <= 512
         assert all(len(say(f"buttons.{name}")) <= 75 for name in names("buttons"))
+
+
+def test_sentences_stand_behind_each_other_as_their_language_writes_them() -> None:
+    assert paragraph("One.", "Two.") == "One. Two."
+    with speaking("zh"):
+        assert paragraph("一。", "二。") == "一。二。"
 
 
 def said() -> Iterator[tuple[str, ast.Call]]:

@@ -102,6 +102,7 @@ async def test_every_copy_ends_as_its_outcome_without_buttons(desk: Copies, end:
     await until(lambda: len(desk.edits) == PLACES)
     assert desk.outcomes() == {outcome}
     assert {one.buttons and one.buttons.choices for one in desk.edits} == {()}
+    assert all("Without buttons" not in one.text and "I've asked" not in one.text for one in desk.edits)
     assert {one.chat_key.chat_id for one in desk.edits} == {"-100", "1", "2"}
     await desk.idle()
 
@@ -195,6 +196,19 @@ async def test_what_says_how_it_ended_is_not_changed_again(desk: Copies) -> None
     assert len(desk.edits) == PLACES
 
 
+async def test_closed_twice_at_once_each_copy_is_changed_once(desk: Copies) -> None:
+    name = await desk.shown()
+    desk.editing.clear()
+    await approved(desk, name)
+    await desk.press("deny", name)
+    await desk.idle()
+    desk.editing.set()
+    await until(lambda: len(desk.edits) >= PLACES)
+    await desk.approvals.recover()
+    await desk.idle()
+    assert len(desk.edits) == PLACES
+
+
 async def test_a_press_on_a_copy_that_does_not_say_how_it_ended_makes_it_say_so(desk: Copies) -> None:
     name = await desk.shown()
     desk.editing.clear()
@@ -227,10 +241,10 @@ async def test_of_a_direct_chat_no_address_is_shown(desk: Copies) -> None:
 @pytest.mark.parametrize(
     ("task", "words"),
     [
-        ("", "For this I need a yes from an operator. I have asked, and wait for 30 minutes."),
+        ("", "For this I need a yes from an operator.\nI've asked, and wait for up to 30 minutes."),
         (
             "look",
-            "For the task “look” I need a yes from an operator. I have asked, and wait for 30 minutes.",
+            "For the task “look” I need a yes from an operator.\nI've asked, and wait for up to 30 minutes.",
         ),
     ],
 )

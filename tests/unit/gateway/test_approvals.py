@@ -35,7 +35,7 @@ async def test_an_operator_allows_what_the_chat_was_shown(desk: Desk) -> None:
     (question,) = desk.tele.sent
     assert question.kind == "notice"
     assert question.text.startswith("77 wants me to run this. May I?")
-    assert "Asked because it needs a yes. Rule: ask run_shell." in question.text
+    assert "Asked because no rule allows it. Rule: ask run_shell." in question.text
     assert "command: make \\u0060\\u0060\\u0060 x" in question.text
     await desk.press("approve", name[-6:].lower())
     await desk.idle()

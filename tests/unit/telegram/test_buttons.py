@@ -58,6 +58,12 @@ async def test_a_press_is_a_command_of_whoever_pressed(bed: Bed) -> None:
     (call,) = bed.server.called("answerCallbackQuery")
     assert call.params["show_alert"] in {True, "true"}
     assert call.params["text"].startswith("Approved.")
+    bed.server.press(number, f"deny {NAME}", chat_id=GROUP, user_id=55)
+    again = await bed.taken(2)
+    await bed.channel.send(message("Denied.", dict(again.target)))
+    assert bed.server.called("answerCallbackQuery")[1].params.get("show_alert", False) in {False, "false"}, (
+        "what is short needs no window"
+    )
     assert len(bed.server.visible(GROUP)) == 1, "nobody else reads it"
 
 
