@@ -45,7 +45,7 @@ _zone: ContextVar[str] = ContextVar("zone", default=UTC)
 
 def say(key: str, /, **values: object) -> str:
     """A sentence in the language of the running task."""
-    sentence = CATALOGUES[_language.get()].get(key, CATALOGUES[DEFAULT][key])
+    sentence = CATALOGUES[_language.get()].get(key) or CATALOGUES[DEFAULT][key]
     if not isinstance(sentence, str):
         sentence = sentence["one"] if values["count"] == 1 and "one" in sentence else sentence[_PLURAL]
     return sentence.format(**values)
@@ -69,7 +69,10 @@ def sentence(key: str, /, **values: object) -> Sentence:
 
 def paragraph(*said: str) -> str:
     """Sentences one after the other, as the language of the running task writes them."""
-    return say("language.between").join(said)
+    whole, *rest = said
+    for one in rest:
+        whole = say("language.between", before=whole, after=one)
+    return whole
 
 
 def names(section: str) -> tuple[str, ...]:
