@@ -158,7 +158,7 @@ async def test_people_look_at_jobs_and_take_them_back(world: World) -> None:
     world.telegram.say("/jobs")
     await world.telegram.until(lambda: len(world.texts()) == 2)
     line = world.texts()[1]
-    assert "cron 0 9 * * 1-5 (UTC), next" in line
+    assert "Mon–Fri at 09:00 (UTC), next" in line
     assert line.endswith(WORDS)
     world.telegram.say(f"/jobs cancel {line[:6]}")
     await world.telegram.until(lambda: len(world.texts()) == 3)

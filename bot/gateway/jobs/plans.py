@@ -24,7 +24,7 @@ from cronsim import CronSim, CronSimError
 from bot import errors, text
 from bot.contracts.base import Frozen
 from bot.gateway.jobs import zones
-from bot.words import times
+from bot.words import say, times
 
 NAMED = {
     "@yearly": "0 0 1 1 *",
@@ -115,6 +115,8 @@ FARTHEST = 10 * 366 * 86_400.0
 """Seconds into the future that can be planned."""
 LONGEST_EVERY = 366 * 86_400
 _UNITS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_MOST_TIMES = 4
+"""Times of day that are listed in the words of a plan."""
 _EVERY = re.compile(r"every ([1-9][0-9]{0,5}) ?(m|h|d|w)[a-z]*", re.IGNORECASE | re.ASCII)
 _CRON = re.compile(r"\S+(?: \S+){2,}")
 """More words than a time has: an expression with too few or too many fields is told so."""
@@ -189,6 +191,45 @@ class Plan(Frozen):
         if self.kind == "once":
             return "once"
         return f"cron {self.said}" if self.kind == "cron" else f"every {self.said}"
+
+
+def in_words(plan: Plan) -> str:
+    """The plan as people read it; a cron expression that is more than days and times of day stands as it is."""
+    if plan.kind == "once":
+        return say("plan.once")
+    if plan.kind == "every":
+        unit = plan.said[-1]
+        return say(f"plan.every_{unit}", count=int(plan.said[:-1]))
+    found = CronSim(Cron.read(plan.said).expression, datetime(2024, 1, 1))  # noqa: DTZ001 - what clocks show, in any zone
+    minute, names = min(found.minutes), say("time.weekdays").split()
+    days = _weekdays(found)
+    return say(
+        f"plan.{_kind(plan.said, found)}",
+        minute=minute,
+        time=", ".join(f"{hour:02}:{minute:02}" for hour in sorted(found.hours)),
+        days=", ".join(names[day] for day in days),
+        day=min(found.days),
+        expression=plan.said,
+    )
+
+
+def _weekdays(found: CronSim) -> list[int]:
+    """The days of the week from Monday, 0: to `cronsim` Sunday is 0 and 7. A day of a certain week of its month is none."""
+    return sorted({(day - 1) % 7 for day in found.weekdays if isinstance(day, int)})
+
+
+def _kind(said: str, found: CronSim) -> str:
+    """The name of the sentence of a cron expression (`plan.…`); `cron` where no other tells all of it."""
+    _, hour, day, month, weekday = Cron.read(said).expression.split()
+    if month != "*" or len(found.minutes) > 1 or "#" in weekday or "l" in f"{day}{weekday}":
+        return "cron"
+    if hour == day == weekday == "*":
+        return "hourly"
+    if len(found.hours) > _MOST_TIMES or not (day == "*" or (day.isdecimal() and weekday == "*")):
+        return "cron"
+    if day != "*" or weekday == "*":
+        return "daily" if day == "*" else "monthly"
+    return "workdays" if _weekdays(found) == [*range(5)] else "weekly"
 
 
 def read(when: str, *, zone: str, now: float, least: float) -> Plan:

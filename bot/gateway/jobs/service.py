@@ -290,7 +290,7 @@ def _line(job: ScheduledJob, when: Callable[[ScheduledJob, float], str]) -> str:
     return say(
         "jobs.line",
         id=job.id,
-        plan=job.plan.told(),
+        plan=job.plan.told() if when is _exact else plans.in_words(job.plan),
         zone=job.plan.zone,
         state=state,
         who=text.preview(who, 60),

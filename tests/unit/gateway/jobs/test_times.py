@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.gateway.jobs import plans, zones
 from bot.gateway.jobs.plans import Cron, Plan
-from bot.words import times
+from bot.words import speaking, times
 from tests.shares import one_in
 
 ZONES = (
@@ -327,3 +327,28 @@ def test_what_cannot_be_planned_is_answered_with_what_can(words: str, told: str)
 def test_a_zone_that_nobody_knows_is_none(name: str) -> None:
     with pytest.raises(ValueError, match="no time zone"):
         times.zone(name)
+
+
+@pytest.mark.parametrize(
+    ("when", "english", "chinese"),
+    [
+        ("every 30m", "every 30 minutes", "每 30 分钟"),
+        ("every 1d", "every day", "每 1 天"),
+        ("0 9 * * 1-5", "Mon–Fri at 09:00", "周一至周五 09:00"),
+        ("30 8,17 * * *", "every day at 08:30, 17:30", "每天 08:30, 17:30"),
+        ("0 9 * * sun", "Sun at 09:00", "每逢周日 09:00"),
+        ("0 9 * * 7,1", "Mon, Sun at 09:00", "每逢周一, 周日 09:00"),
+        ("0 7 1 * *", "on day 1 of every month at 07:00", "每月 1 日 07:00"),
+        ("@daily", "every day at 00:00", "每天 00:00"),
+        ("5 * * * *", "every hour at minute 5", "每小时的第 5 分"),
+        ("*/20 9 * * *", "cron */20 9 * * *", "cron */20 9 * * *"),
+        ("0 9 1 * 1", "cron 0 9 1 * 1", "cron 0 9 1 * 1"),
+        ("0 9 * 2 *", "cron 0 9 * 2 *", "cron 0 9 * 2 *"),
+        ("2027-03-01T09:00", "once", "一次"),
+    ],
+)
+def test_people_read_a_plan_in_words(when: str, english: str, chinese: str) -> None:
+    plan = plans.read(when, zone="UTC", now=datetime(2027, 1, 1, tzinfo=UTC).timestamp(), least=60)
+    for code, words in (("en", english), ("zh", chinese)):
+        with speaking(code):
+            assert plans.in_words(plan) == words
