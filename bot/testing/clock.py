@@ -35,7 +35,12 @@ class FakeClock:
     @property
     def sleeping(self) -> int:
         """How many sleepers wait."""
-        return sum(not future.done() for _, _, future in self._sleepers)
+        return len(self.wakes)
+
+    @property
+    def wakes(self) -> list[float]:
+        """The monotonic times at which sleepers wake."""
+        return [due for due, _, future in self._sleepers if not future.done()]
 
     def jump(self, seconds: float) -> None:
         """Move the time of day alone, as when a machine's clock is set."""

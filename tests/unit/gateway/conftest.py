@@ -406,7 +406,7 @@ class Bench:
         self.commands, self.removals, self.due_jobs = gateway.commands, gateway.removals, gateway.due_jobs
         self.files = gateway.files
         self._started = False
-        self._count = itertools.count(1)
+        self.numbers = itertools.count(1)
 
     def sources(self) -> dict[str, str]:
         """There are no MCP servers."""
@@ -420,7 +420,7 @@ class Bench:
         return sum([await self.gateway.backlog.open(name) for name in names or self.channels])
 
     def inbound(self, words: str = "hello", **more: Any) -> Inbound:
-        number = next(self._count)
+        number = next(self.numbers)
         said: dict[str, Any] = {
             "channel": "tele",
             "chat_id": "77",

@@ -30,9 +30,9 @@ class Desk(Bench):
         self.name = "f1"
         self.task = ""
         self.ran: list[Verdict] = []
-        self.agent.converse = self._ask  # type: ignore[method-assign]
+        self.agent.converse = self.ask_people  # type: ignore[method-assign]
 
-    async def _ask(self, request: TurnRequest) -> TurnOutcome:
+    async def ask_people(self, request: TurnRequest) -> TurnOutcome:
         assert request.inbound is not None
         assert request.reply is not None
         if request.stopped:

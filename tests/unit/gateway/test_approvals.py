@@ -355,7 +355,7 @@ async def test_of_several_the_name_is_asked_for(desk: Desk) -> None:
 async def test_in_a_chat_one_question_is_asked_at_a_time_and_one_place_is_lent(tmp_path: Path) -> None:
     desk = Desk(tmp_path, max_concurrent=1)
     await desk.open()
-    ask = desk._ask
+    ask = desk.ask_people
 
     async def twice(request: TurnRequest) -> TurnOutcome:
         desk.name = "f1"

@@ -26,7 +26,7 @@ async def test_a_restart_finds_what_waits_and_asks_only_once(tmp_path: Path, pre
     await desk.close()
     assert not desk.ran
     again = Desk(tmp_path)
-    again._count = itertools.count(100)
+    again.numbers = itertools.count(100)
     if pressed == "before":
         assert await again.journal.settle(name, Verdict("approved", "tele:1"))
     await again.open()
@@ -57,7 +57,7 @@ async def test_a_question_that_a_restart_cut_off_is_asked_again_where_it_was_not
     await first.close()
 
     second = Desk(tmp_path)
-    second._count = itertools.count(100)
+    second.numbers = itertools.count(100)
     await second.open()
     async with asyncio.timeout(90):
         await second.tele.until(1)
@@ -74,7 +74,7 @@ async def test_its_time_goes_on_over_a_restart(tmp_path: Path) -> None:
     name = await desk.asked()
     await desk.close()
     again = Desk(tmp_path)
-    again._count = itertools.count(100)
+    again.numbers = itertools.count(100)
     again.clock.jump(approvals.SECONDS + 1)
     await again.open()
     await again.press("approve", name)

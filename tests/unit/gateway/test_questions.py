@@ -25,7 +25,7 @@ class Asks(Desk):
         super().__init__(root, **options)
         self.answers: list[Answer] = []
 
-    async def _ask(self, request: TurnRequest) -> TurnOutcome:
+    async def ask_people(self, request: TurnRequest) -> TurnOutcome:
         assert request.reply is not None
         assert request.inbound is not None
         if request.inbound.text != "work":
@@ -110,7 +110,7 @@ async def test_an_answer_interrupts_nothing(tmp_path: Path) -> None:
 
 async def test_half_an_hour_ends_it(asks: Asks) -> None:
     await asks.begun()
-    await until(lambda: any(due >= SECONDS for due, _, one in asks.clock._sleepers if not one.done()))
+    await until(lambda: any(due >= SECONDS for due in asks.clock.wakes))
     await asks.clock.advance(SECONDS + 1)
     await asks.idle()
     assert asks.answers == [Answer("expired")]

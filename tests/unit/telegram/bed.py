@@ -61,7 +61,7 @@ class Bed:
     async def wake(self) -> float:
         """Let the channel sleep until its time has come, and not a moment longer; how long that was."""
         await self.pausing()
-        due = min(due for due, _, future in self.clock._sleepers if not future.done())
+        due = min(self.clock.wakes)
         slept = due - self.clock.monotonic()
         await self.clock.advance(slept)
         return slept
