@@ -156,8 +156,9 @@ def _remove_old(folder: Path) -> None:
     """Remove what servers have left whose tests were killed. One that was begun a moment ago may have no process at times."""
     for home in folder.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError, ValueError):
-            pid = int((home / "data/postmaster.pid").read_text().split()[0])
-            if time.time() - home.stat().st_mtime > 3_600 and not Path(f"/proc/{pid}").exists():
+            note = home / "data/postmaster.pid"
+            runs = note.exists() and Path(f"/proc/{int(note.read_text().split()[0])}").exists()
+            if not runs and time.time() - home.stat().st_mtime > 3_600:
                 shutil.rmtree(home, ignore_errors=True)
 
 
