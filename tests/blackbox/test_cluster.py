@@ -218,6 +218,7 @@ async def test_one_that_was_frozen_sends_nothing_more_and_ends(two: Two) -> None
     two.check()
 
 
+@pytest.mark.torture
 async def test_a_process_that_is_stopped_hands_over_at_once(two: Two) -> None:
     await two.start()
     two.talk()
@@ -227,6 +228,7 @@ async def test_a_process_that_is_stopped_hands_over_at_once(two: Two) -> None:
     two.check()
 
 
+@pytest.mark.torture
 async def test_nothing_is_lost_where_the_database_crashes(two: Two) -> None:
     await two.start()
     two.talk()
