@@ -40,12 +40,18 @@ CORPUS = sorted(path.parent for path in JOURNALS.glob("*/*/journal.sql"))
 OLDER = [folder for folder in CORPUS if folder.parent != NEWEST]
 FIRST = list({folder.parent.name: folder for folder in reversed(CORPUS)}.values())
 """One of each version."""
+STATES = sorted({folder.name for folder in OLDER})
+SHARE = [
+    case
+    for at, name in enumerate(STATES)
+    for same in [[folder for folder in OLDER if folder.name == name]]
+    for case in one_in(5, same[at % len(same) :] + same[: at % len(same)])
+]
+"""Of each state some versions, and others of the next one."""
 NEWER = [folder for folder in CORPUS if folder.parent == NEWEST]
 
 
-@pytest.mark.parametrize(
-    "folder", [*one_in(5, OLDER), *NEWER], ids=lambda folder: f"{folder.parent.name}-{folder.name}"
-)
+@pytest.mark.parametrize("folder", [*SHARE, *NEWER], ids=lambda folder: f"{folder.parent.name}-{folder.name}")
 async def test_unfinished_work_that_another_version_left_is_finished(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
