@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -119,7 +120,14 @@ class Browser:
         await self._ask("POST", f"/element/{await self._element(selector)}/click")
 
     async def type(self, selector: str, words: str) -> None:
-        await self._ask("POST", f"/element/{await self._element(selector)}/value", {"text": words})
+        element = await self._element(selector)
+        # ChromeDriver has keys for the first plane of Unicode alone; other characters come as from an input method.
+        for first, run in itertools.groupby(words, lambda character: character <= "\uffff"):
+            if first:
+                await self._ask("POST", f"/element/{element}/value", {"text": "".join(run)})
+            else:
+                inserts = {"cmd": "Input.insertText", "params": {"text": "".join(run)}}
+                await self._ask("POST", "/goog/cdp/execute", inserts)
 
     async def _element(self, selector: str) -> str:
         found = await self._ask("POST", "/element", {"using": "css selector", "value": selector})
