@@ -23,6 +23,7 @@ from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
+from bot.tools.made_files import MadeFiles
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts
 from bot.vetting import Vetting
@@ -47,7 +48,8 @@ class Desk:
     def restart(self) -> None:
         clock = FakeClock()
         self.origins = FileProvenance(self.root, self.record, frozenset({"slack:U7"}))
-        given = {"project": Project(self.root), "clock": clock, "isolation": self.isolation}
+        given: dict[str, Any] = {"project": Project(self.root), "clock": clock, "isolation": self.isolation}
+        given["made"] = MadeFiles()
         given |= {
             "whose": staticmethod(lambda: self.origins),
             "vetted": staticmethod(lambda: Vetting(self.root)),
