@@ -189,6 +189,7 @@ async def two(request: pytest.FixtureRequest, clustered: World) -> AsyncIterator
         await second.kill()
 
 
+@pytest.mark.torture
 async def test_a_standby_takes_over_from_one_that_was_killed(two: Two) -> None:
     await two.start()
     two.talk()
@@ -201,6 +202,7 @@ async def test_a_standby_takes_over_from_one_that_was_killed(two: Two) -> None:
     assert "leads" in told, (code, told)
 
 
+@pytest.mark.torture
 async def test_one_that_was_frozen_sends_nothing_more_and_ends(two: Two) -> None:
     await two.start()
     two.talk()
