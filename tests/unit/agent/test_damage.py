@@ -65,6 +65,7 @@ async def conversation(bench: Bench, provider: Provider) -> list[bytes]:
     return file_of(bench).read_bytes().splitlines(keepends=True)
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("lost", one_in(3, range(14)))
 async def test_a_lost_line_never_makes_a_request_that_is_refused(
     bench: Bench, provider: Provider, lost: int
@@ -74,6 +75,7 @@ async def test_a_lost_line_never_makes_a_request_that_is_refused(
     await damaged(bench, provider, [*lines[:lost], *lines[lost + 1 :]])
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("seed", one_in(3, range(30)))
 async def test_whatever_lines_are_lost_doubled_or_moved_the_conversation_goes_on(
     bench: Bench, provider: Provider, seed: int
@@ -103,7 +105,6 @@ async def damaged(bench: Bench, provider: Provider, lines: list[bytes]) -> None:
         outcome = await bench.say(f"message {number}")
         assert outcome.status == "done", outcome
     assert not bench.log.of("repair"), "it was mended when it was loaded"
-    await bench.pool.flush()  # what follows a turn has its end before the two are compared
     live = history(bench)
     assert await after_restart(bench) == live
     bench.restart()
