@@ -112,9 +112,10 @@ class Ledger:
         """Load the effective part of the current session (`Transcript.read`), or all of it; the chain goes on from the last
         message of a finished turn.
         """
+        before = list(self._owed)  # they may reach the disk once it has been read, and before this goes on
         loaded = await self._transcript.read(self._chat_key, whole=whole, most=most)
         on_disk = {line.uuid for line in loaded.lines}
-        owed = list(self._owed)
+        owed = list({line.uuid: line for line in (*before, *self._owed)}.values())
         if loaded.base is not None:
             # What is owed from before a boundary that did arrive has arrived too.
             owed = owed[next((at for at, one in enumerate(owed) if one.uuid == loaded.base.uuid), 0) :]

@@ -65,7 +65,6 @@ async def conversation(bench: Bench, provider: Provider) -> list[bytes]:
     return file_of(bench).read_bytes().splitlines(keepends=True)
 
 
-@pytest.mark.torture
 @pytest.mark.parametrize("lost", one_in(3, range(14)))
 async def test_a_lost_line_never_makes_a_request_that_is_refused(
     bench: Bench, provider: Provider, lost: int
@@ -75,7 +74,6 @@ async def test_a_lost_line_never_makes_a_request_that_is_refused(
     await damaged(bench, provider, [*lines[:lost], *lines[lost + 1 :]])
 
 
-@pytest.mark.torture
 @pytest.mark.parametrize("seed", one_in(3, range(30)))
 async def test_whatever_lines_are_lost_doubled_or_moved_the_conversation_goes_on(
     bench: Bench, provider: Provider, seed: int

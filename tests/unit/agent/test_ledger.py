@@ -37,3 +37,21 @@ async def test_a_line_that_comes_while_others_are_written_is_on_file_after_a_flu
         "user",
         "assistant",
     ]
+
+
+async def test_a_line_that_reaches_the_disk_once_that_was_read_is_loaded(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deps = bench.deps
+    ledger = Ledger(KEY, deps.history.transcript, ids=deps.ids, clock=deps.clock, log=deps.log)
+    read = deps.history.transcript.read
+
+    async def early(*given: Any, **how: Any) -> Any:
+        found = await read(*given, **how)
+        assert await ledger.flush()
+        return found
+
+    monkeypatch.setattr(deps.history.transcript, "read", early)
+    ledger.add(TurnStart(), "R1")
+    said = ledger.add(Said(role="user", message={"role": "user", "content": "hi"}), "R1")
+    assert said in (await ledger.load()).lines
