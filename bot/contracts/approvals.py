@@ -57,7 +57,7 @@ class Approval:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What names the call: it is asked about once."""
+        """The name of the call; each is asked about once."""
         return (self.request_id, self.call_id, self.fingerprint)
 
 

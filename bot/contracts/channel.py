@@ -414,7 +414,7 @@ class Manifest:
     examine: Callable[[Any], Awaitable[Examination]] | None = None
     """Ask the platform about the tokens of these settings, for `shipmate doctor` and `init`; takes nothing in."""
     claim: Claim | None = None
-    """How `shipmate init` sees who is to be the operator."""
+    """Finds out for `shipmate init` who is to be the operator."""
     connect: Callable[[str], str] = lambda _: ""
     """Say how to get the tokens, for a bot of this name."""
     rules: str = ""

@@ -516,7 +516,7 @@ def _described(db: Connection) -> Described:
 
 
 def statements(version: int = 0) -> list[str]:
-    """What makes the tables and indexes of a version, of the newest one by default, in SQLite's words."""
+    """Statements in SQLite's words that make the tables and indexes of a version, by default the newest."""
     return [words for _, _, words in _made(version or len(MIGRATIONS)).values() if words]
 
 

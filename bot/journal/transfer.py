@@ -22,7 +22,7 @@ _BEFORE = frozenset({"lost", "probe"})
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What stands in a table on both sides, as its rows say in order."""
+    """The rows of a table, counted and hashed in order, on both sides."""
 
     table: str
     rows: int

@@ -54,7 +54,7 @@ class MadeFiles:
 
 
 def without(time: tuple[int, int], others: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What is left of a stretch of time where others are taken out of it."""
+    """The parts of a stretch of time that lie outside of others."""
     left = [time]
     for begun, ended in others:
         parts = [part for b, e in left for part in ((b, min(e, begun)), (max(b, ended), e))]

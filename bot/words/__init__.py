@@ -63,7 +63,7 @@ class Sentence:
 
 
 def sentence(key: str, /, **values: object) -> Sentence:
-    """What `say` would say, for whoever reads it."""
+    """A sentence that is said later, in the language of whoever reads it."""
     return Sentence(key, values)
 
 
