@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from bot.gateway.live.message import GOES_ON
 from tests import postgres
 from tests.blackbox.conftest import Process, World, eventually
 
@@ -131,12 +130,10 @@ class Two:
         return [self.world.texts(FIRST_CHAT + chat) for chat in range(self.chats)]
 
     def answers(self) -> list[list[tuple[int, bool]]]:
-        """By chat, the messages that are answered, and whether each answer says that it may stand there twice, or that it was cut
-        off while it was written.
-        """
+        """By chat, the messages that are answered, and whether each answer says that it may stand there twice."""
         return [
             [
-                (int(found[1]), text.endswith(GOES_ON) or not text.startswith("answer"))
+                (int(found[1]), not text.startswith("answer"))
                 for text in chat
                 if (found := _ANSWER.search(text))
             ]
