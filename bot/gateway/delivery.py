@@ -27,8 +27,9 @@ Kind = Literal["reply", "notice"]
 SIGN_SECONDS = 5.0
 SHORT = 2_000
 """Characters that are split where everything else runs: that takes a few milliseconds."""
-
-
+PIECE = 32_768
+"""Characters of a file that are searched for secrets at once."""
+LONGEST_SECRET = 8_192
 MISSED_CHARS = 60
 
 
@@ -183,10 +184,11 @@ class Delivery:
         parts = await self._parts(to, words, missed)
         if not parts:
             raise errors.DeliveryFailed("there is nothing to send: the text is blank")
+        # A preview that was taken is nobody's: what may be refused comes before it.
+        kept = await self.outbox.keep(files)
         replaces: Sequence[str] = () if place is None else (place,)
         if kind == "reply" and place is None:
             replaces = await self._previews.take(to, len(parts))
-        kept = [await self.outbox.keep(file) for file in files]
         batch = submit(parts, replaces=replaces, files=kept)
         begun([row.id for row in batch.rows])
         if missed:
@@ -219,7 +221,7 @@ class Delivery:
             raise errors.FileRefused(
                 f"{file.name} has {len(file.data):,} bytes, and a file that is sent has 1 to {most:,}"
             )
-        if await asyncio.to_thread(_holds_secret, file.data, self._redact):
+        if await _holds_secret(file.data, self._redact):
             raise errors.FileRefused(f"{file.name} holds a secret of this installation")
 
     async def amend(self, row: OutboxRow) -> None:
@@ -333,11 +335,16 @@ def _missed(lost: Iterable[OutboxRow]) -> str:
     return say("delivery.missed", which=", ".join(f"“{words}”" for words in said))
 
 
-def _holds_secret(data: bytes, redact: Redact) -> bool:
+async def _holds_secret(data: bytes, redact: Redact) -> bool:
     """True where our secrets stand in a file, as text in one of the usual encodings."""
     wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    words = data.decode("utf-16" if wide else "latin-1", "replace")
-    return redact(words) != words
+    words = await asyncio.to_thread(data.decode, "utf-16" if wide else "latin-1", "replace")
+    for begin in range(0, len(words), PIECE):
+        # A search holds the interpreter to its end: it goes piece by piece, and a secret that is cut stands whole in the next.
+        piece = words[begin : begin + PIECE + LONGEST_SECRET]
+        if await asyncio.to_thread(redact, piece) != piece:
+            return True
+    return False
 
 
 class ChatReply:

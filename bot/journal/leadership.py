@@ -17,6 +17,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bot import errors
 from bot.contracts.environment import Clock, Log
@@ -143,7 +144,7 @@ class PostgresLeadership:
             self._until = asked + LEASE - MARGIN
             return
         self._until = 0.0
-        _, self.leader, _ = db.execute(_LEASE).fetchone()
+        _, self.leader, _ = _lease(db)
         self._log.write(
             "cluster", "another process leads now; this one ends", level="error", leader=self.leader
         )
@@ -151,7 +152,7 @@ class PostgresLeadership:
         self._over.set()
 
     def _look(self, db: Connection) -> None:
-        asked, found = self._clock.monotonic(), db.execute(_LEASE).fetchone()
+        asked, found = self._clock.monotonic(), _lease(db)
         epoch, self.leader, _ = found
         if found != self._seen:
             self._seen, self._since = found, asked
@@ -163,6 +164,13 @@ class PostgresLeadership:
         self._log.write("cluster", "this process leads now", epoch=epoch + 1, before=self.leader)
         self.epoch, self.leader, self._until = epoch + 1, self.holder, asked + LEASE - MARGIN
         self._loop.call_soon_threadsafe(self._leads.set)
+
+
+def _lease(db: Connection) -> tuple[Any, ...]:
+    found = db.execute(_LEASE).fetchone()
+    if found is None:
+        raise sqlite3.OperationalError("the lease is gone")  # a new connection makes it anew
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

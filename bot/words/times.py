@@ -20,8 +20,12 @@ def zone(name: str) -> tzinfo:
 
 
 def local(moment: float) -> datetime:
-    """A moment (epoch seconds) on the clocks of the reader."""
-    return datetime.fromtimestamp(moment, zone(zone_now()))
+    """A moment (epoch seconds) on the clocks of the reader, on those of UTC where this machine does not know their zone."""
+    try:
+        clocks = zone(zone_now())
+    except ValueError:  # it was chosen on another machine, or its name has gone
+        clocks = UTC
+    return datetime.fromtimestamp(moment, clocks)
 
 
 def hour(moment: float) -> str:

@@ -50,3 +50,8 @@ def test_a_zone_outlives_another_language_and_ends_with_its_block() -> None:
             assert times.hour(WINTER) == "17:00 JST"
         assert times.hour(WINTER) == "17:00 JST"
     assert times.hour(WINTER) == "08:00 UTC"
+
+
+def test_where_a_machine_does_not_know_a_zone_the_time_is_that_of_utc() -> None:
+    with speaking("en", "Europe/Nowhere"):
+        assert times.hour(WINTER) == "08:00 UTC"

@@ -84,6 +84,11 @@ class OutgoingFiles:
             if use is not None:
                 self._uses[row.file.sha256].discard(use)
 
+    async def drop(self, stored: StoredFile, use: str) -> None:
+        """What was put gets no row."""
+        if self._end(stored.sha256, use):
+            await self._remove(stored.sha256)
+
     async def load(self, stored: StoredFile) -> OutgoingFile:
         """The file of a row, as it was put. Raises `errors.FileRefused` where it is gone or damaged."""
         try:

@@ -466,9 +466,20 @@ class OutboxWorker:
         """Bytes of a file that may be sent."""
         return self._files.limits.file
 
-    async def keep(self, file: OutgoingFile) -> tuple[StoredFile, str]:
-        """As `OutgoingFiles.put`: for `submit`, which has to follow."""
-        return await self._files.put(file)
+    async def keep(self, files: Sequence[OutgoingFile]) -> list[tuple[StoredFile, str]]:
+        """As `OutgoingFiles.put`, all of them or none: for `submit`, which has to follow."""
+        kept: list[tuple[StoredFile, str]] = []
+        whole = False
+        try:
+            for file in files:
+                put = await self._files.put(file)
+                kept.append(put)
+            whole = True
+        finally:
+            if not whole:
+                for stored, use in kept:
+                    await self._files.drop(stored, use)
+        return kept
 
     def conclude(
         self, to: Address, parts: Sequence[str], write: WriteRows, buttons: QuestionButtons | None = None

@@ -14,9 +14,11 @@ import pytest
 
 from bot import errors
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
+from bot.gateway.delivery import PIECE
 from bot.gateway.outbox import worker
 from bot.gateway.outbox.files import OutgoingLimits, shown_name
 from bot.system import SystemDisk
+from bot.telemetry import Redactor
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk
 from bot.words import say
@@ -196,6 +198,24 @@ async def test_what_must_not_leave_is_refused_before_anything_is_sent(
     await desk.close()
 
 
+async def test_a_large_file_is_searched_in_pieces_and_a_secret_between_two_is_found(tmp_path: Path) -> None:
+    looked, redact = list[int](), Redactor({SECRET})
+
+    def seen(words: str) -> str:
+        looked.append(len(words))
+        return redact(words)
+
+    desk = Desk(tmp_path, redact=seen)
+    await desk.asked()
+    await desk.delivery.send(TO, "here", files=[replace(TABLE, data=b"1,2\n" * 100_000)])
+    assert max(looked) < 50_000
+    for at in range(PIECE - len(SECRET), PIECE + 2, 7):
+        data = b"\n" * at + SECRET.encode() + b"\n" * PIECE
+        with pytest.raises(errors.FileRefused, match="holds a secret"):
+            await desk.delivery.send(TO, "here", files=[replace(TABLE, data=data)])
+    await desk.close()
+
+
 async def test_a_channel_without_files_refuses_them(tmp_path: Path) -> None:
     tele = FakeChannel("tele")
     del tele.largest_file
@@ -228,6 +248,17 @@ async def test_a_disk_that_is_full_refuses_the_file_and_nothing_is_sent(tmp_path
         await desk.delivery.send(TO, "here", files=[TABLE])
     await desk.delivery.send(TO, "here", files=[TABLE])
     assert shown(desk.tele.sent) == ["here", TABLE.name]
+    await desk.close()
+
+
+async def test_of_files_of_which_one_is_refused_none_is_kept(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, file_limits=OutgoingLimits(total=len(CHART.data) + 1))
+    await desk.asked()
+    with pytest.raises(errors.FileRefused, match="too many"):
+        await desk.delivery.send(TO, "here", files=[TABLE, CHART])
+    assert kept(tmp_path) == []
+    await desk.delivery.send(TO, "here", files=[CHART])
+    assert shown(desk.tele.sent) == ["here", CHART.name]
     await desk.close()
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(postgres.programs() is None, reason=postgres.MIS
 
 if postgres.programs() is not None:
     from bot.journal.leadership import PostgresLeadership, hosts
-    from bot.journal.postgres import PostgresJournal
+    from bot.journal.postgres import PostgresConnection, PostgresJournal
 
 Candidate = Callable[[str], "PostgresLeadership"]
 
@@ -97,3 +97,12 @@ async def test_one_that_finds_another_one_in_its_place_is_deposed(candidate: Can
     await asyncio.to_thread(postgres.lease, url, "b")
     await asyncio.wait_for(first.deposed.wait(), 20)
     assert first.role() == "b leads in its place"
+
+
+async def test_a_leader_whose_lease_is_gone_ends(candidate: Candidate, url: str) -> None:
+    first = candidate("a")
+    await leads(first)
+    with contextlib.closing(PostgresConnection(url)) as db:
+        db.execute("DELETE FROM cluster_leader")
+    await asyncio.wait_for(first.deposed.wait(), 20)
+    await leads(candidate("b"))
