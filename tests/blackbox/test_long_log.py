@@ -16,9 +16,9 @@ from tests.bench.bills import DAYS, request_id
 pytestmark = pytest.mark.together
 
 LINES = 1_000_000
-STATS = 0.3
-MOST = 0.5
-"""Seconds beside those of a process that only says its version."""
+STATS = 2.5
+MOST = 3.5
+"""Times the processor's seconds of a process that only says its version, in the same run: how fast a machine is changes by the hour."""
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +85,13 @@ def cpu(root: Path, *words: str, lines: int = 0) -> tuple[float, str]:
 def test_a_turn_of_any_day_is_traced_at_once(project: Path, day: int) -> None:
     (idle, _), (took, told) = cpu(project, "version"), cpu(project, "trace", request_id(day, 1))
     assert f"turn of day {day}" in told
-    assert took - idle < MOST
+    assert took < MOST * idle, took / idle
 
 
 def test_the_first_of_the_newest_lines_comes_at_once(project: Path) -> None:
     (idle, _), (took, told) = cpu(project, "version"), cpu(project, "logs", "-f", lines=1)
     assert "2027-01-30" in told
-    assert took - idle < MOST
+    assert took < MOST * idle, took / idle
 
 
 def test_each_view_of_what_was_spent_comes_at_once(project: Path) -> None:
@@ -100,4 +100,4 @@ def test_each_view_of_what_was_spent_comes_at_once(project: Path) -> None:
     for by in ("day", "person", "chat", "model"):
         took, told = cpu(project, "stats", "--by", by)
         assert "$" in told
-        assert took - idle < STATS, by
+        assert took < STATS * idle, (by, took / idle)
