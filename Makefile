@@ -100,9 +100,11 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.project
 	@touch $@
 
 # The second line shows what no test runs, and fails below a share that is only ever raised. What Python has compiled is kept
-# even where the environment says otherwise: a hundred processes are started, and each would compile everything again.
+# even where the environment says otherwise: a hundred processes are started, and each would compile everything again. The
+# threshold is never reached: on Python 3.11 slipcover takes its probes out in whatever thread reaches it, and raises there when
+# another thread imports meanwhile.
 test: $(VENV)/.dev
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m slipcover --json --out $(COVERED) -m pytest --workers 3 -m "not torture and not bench and not browser"
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m slipcover --threshold 1000000000 --json --out $(COVERED) -m pytest --workers 3 -m "not torture and not bench and not browser"
 	@$(BIN)/python -m slipcover --merge $(COVERED) --out $(COVERED) --fail-under 97
 
 browser: $(VENV)/.dev

@@ -15,6 +15,7 @@ import aiohttp
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 SECONDS = 20.0
+TRIES = 5
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -41,6 +42,19 @@ class Driver:
         self._http: aiohttp.ClientSession
 
     async def __aenter__(self) -> Self:
+        port = None
+        for _ in range(TRIES):
+            if port := await self._start():
+                break
+        assert port, "chromedriver does not start"
+        self._http = aiohttp.ClientSession(f"http://127.0.0.1:{port}")
+        return self
+
+    async def _start(self) -> int | None:
+        """The port of a driver that listens; None if it has ended instead.
+
+        It lets the system choose a port of IPv4, asks for the same one of IPv6, and ends where somebody has that one.
+        """
         assert DRIVER is not None
         self._process = await asyncio.create_subprocess_exec(
             DRIVER,
@@ -51,11 +65,11 @@ class Driver:
         )
         assert self._process.stdout is not None
         async with asyncio.timeout(SECONDS):
-            while b"successfully on port" not in (line := await self._process.stdout.readline()):
-                assert line, "chromedriver has ended"
-        port = int(line.rstrip(b".\r\n").rpartition(b" ")[2])
-        self._http = aiohttp.ClientSession(f"http://127.0.0.1:{port}")
-        return self
+            while line := await self._process.stdout.readline():
+                if b"successfully on port" in line:
+                    return int(line.rstrip(b".\r\n").rpartition(b" ")[2])
+        await self._process.communicate()
+        return None
 
     async def __aexit__(self, *_: object) -> None:
         for browser in self._browsers:
