@@ -393,6 +393,10 @@ class Outbox(OutboxWrites, Protocol):
         """Rows in the states ready and sending that have a file."""
         ...
 
+    async def claimed_ids(self, row: OutboxRow) -> frozenset[str]:
+        """The message ids of other rows of its chat, up to some that were written shortly before it."""
+        ...
+
     async def untold(self) -> list[OutboxRow]:
         """Messages that will not arrive, and whose chat has still to hear that, oldest first."""
         ...

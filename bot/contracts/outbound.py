@@ -75,6 +75,8 @@ class Outbound:
     """The language of the words that a channel adds, such as those on buttons."""
     meant_at: float = 0.0
     """The time from which on it can be in the chat, in epoch seconds."""
+    claimed: frozenset[str] = frozenset()
+    """The message ids that other rows of its chat have: where `Channel.find` goes by what is shown, it takes none of these."""
     file: OutgoingFile | None = None
     """The file that this message is, for a channel that is a `contracts.channel.SendsFiles`; its text is a caption, most often ""."""
 

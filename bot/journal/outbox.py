@@ -31,6 +31,13 @@ _UNDELIVERED = (
     f"{_RECORD} WHERE state IN ({states(*OPEN_OUTBOX)}) AND request_id NOT IN ({AT_WORK}) ORDER BY rowid"
 )
 _WITH_FILES = f"{_RECORD} WHERE state IN ({states(*OPEN_OUTBOX)}) AND file IS NOT NULL ORDER BY rowid"
+_BEFORE = 2_000
+"""Rows before one among which another may have a message that is like its own."""
+# The row itself is not there where the disk has refused it.
+_CLAIMED = f"""SELECT message_id FROM outbox
+    WHERE rowid > coalesce((SELECT rowid FROM outbox WHERE id = :id), (SELECT max(rowid) FROM outbox)) - {_BEFORE}
+    AND id <> :id AND message_id IS NOT NULL
+    AND (chat_key = :chat OR chat_key > :below AND chat_key < :behind)"""
 # By `rowid` alone SQLite would look through the whole table in that order.
 _UNTOLD = f"{_RECORD} WHERE untold = 1 ORDER BY +rowid"
 _SHOWN = "SELECT request_id FROM outbox WHERE state = 'sent' AND kind = 'reply' AND chat_key = ?"
@@ -102,6 +109,12 @@ class SqlOutbox(OutboxWrites):
 
     async def with_files(self) -> list[OutboxRow]:
         return _records(await self._rows(_WITH_FILES, ()))
+
+    async def claimed_ids(self, row: OutboxRow) -> frozenset[str]:
+        chat = text.clean(str(row.chat_key.chat))
+        values = {"id": text.clean(row.id), "chat": chat, "below": f"{chat}:", "behind": f"{chat};"}
+        rows = await self._base.read(lambda db: db.execute(_CLAIMED, values).fetchall())
+        return frozenset(message_id for (message_id,) in rows)
 
     async def untold(self) -> list[OutboxRow]:
         return _records(await self._rows(_UNTOLD, ()))

@@ -226,6 +226,9 @@ class FaultyJournal:
     def with_files(self) -> Coroutine[Any, Any, list[OutboxRow]]:
         return self._call("with_files", self._inner.with_files)
 
+    def claimed_ids(self, row: OutboxRow) -> Coroutine[Any, Any, frozenset[str]]:
+        return self._call("claimed_ids", lambda: self._inner.claimed_ids(row))
+
     def untold(self) -> Coroutine[Any, Any, list[OutboxRow]]:
         return self._call("untold", self._inner.untold)
 

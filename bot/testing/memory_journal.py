@@ -406,6 +406,12 @@ class MemoryJournal:
         return [row for row in self._outbox.values() if row.open and row.file is not None]
 
     @at_once
+    def claimed_ids(self, row: OutboxRow) -> frozenset[str]:
+        chat = _key(row.chat_key).chat
+        others = (one for one in self._outbox.values() if one.id != text.clean(row.id))
+        return frozenset(one.message_id for one in others if one.message_id and chat.contains(one.chat_key))
+
+    @at_once
     def untold(self) -> list[OutboxRow]:
         return [row for row in self._outbox.values() if row.untold]
 

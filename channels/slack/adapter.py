@@ -26,7 +26,18 @@ from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
 from bot.contracts.recall import MembershipAnswer
 from bot.text import clean
 from bot.words import Sentence, say, sentence
-from channels.slack import address, buttons, download, events, failures, home, members, render, task_cards
+from channels.slack import (
+    address,
+    buttons,
+    download,
+    events,
+    failures,
+    home,
+    members,
+    render,
+    task_cards,
+    uploads,
+)
 from channels.slack import inbound as incoming
 from channels.slack.dead_letters import skeleton
 from channels.slack.duplicate_mentions import DuplicateMentions
@@ -37,7 +48,6 @@ from channels.slack.settings import LOOPBACK, SlackSettings
 from channels.slack.socket_mode import EnvelopeHandler, EventAcknowledger, LibraryLog, SocketConnection
 from channels.slack.streams import Streams, begun_as
 from channels.slack.typing_indicator import TypingIndicator
-from channels.slack.uploads import Uploads
 from channels.slack.user_names import UserNames
 from channels.slack.web_client import WebClient
 
@@ -98,7 +108,6 @@ class SlackChannel:
         self._signs = TypingIndicator(outside.log)
         self._writer = task_cards.CardWriter(outside.log)
         self._streams = Streams(outside.clock, outside.log)
-        self._uploads = Uploads()
 
     # Coming and going
 
@@ -392,7 +401,7 @@ class SlackChannel:
         if self._client is None or self._session is None:
             raise errors.DeliveryFailed("Slack is not connected")
         if message.file is not None:
-            return await self._uploads.send(self._client, self._session, message, message.file)
+            return await uploads.send(self._client, self._session, message, message.file)
         return await self._send_text(self._client, message)
 
     async def _send_text(self, client: AsyncWebClient, message: Outbound) -> Sent:
@@ -524,7 +533,7 @@ class SlackChannel:
             for post in answer.get("messages") or ():
                 payload = (post.get("metadata") or {}).get("event_payload") or {}
                 if message.file is not None:
-                    found = self._is_mine(post) and self._uploads.is_in(post, message, message.file)
+                    found = self._is_mine(post) and uploads.is_in(post, message, message.file)
                 else:
                     found = payload.get("id") == message.id or self._is_stream_of(message, post)
                 if found:
@@ -541,7 +550,8 @@ class SlackChannel:
     def _is_stream_of(self, message: Outbound, post: Json) -> bool:
         mine = self._me is not None and post.get("bot_id") == self._me.bot
         known = self._streams.is_open(message.target["channel"], str(post["ts"]))
-        return message.kind == "preview" and mine and not known and begun_as(message, post)
+        begun = message.kind == "preview" and mine and not known and begun_as(message, post)
+        return begun and uploads.may_be(post, message)
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         thread_ts = target.get("thread_ts")

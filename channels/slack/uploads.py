@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 import aiohttp
@@ -17,8 +16,6 @@ SECONDS = 200.0
 """For the way of the bytes."""
 SKEW = 60.0
 """Seconds by which Slack's clock may be behind."""
-KNOWN = 500
-"""Files that are remembered as sent."""
 _TRY_AGAIN = frozenset({404, 408, 410, 429})
 """Answers of an address that is not good any more; another one may be."""
 
@@ -27,46 +24,44 @@ class _Broken(Exception):
     """The bytes did not get there; they may at another time."""
 
 
-class Uploads:
-    """The files of one bot. Slack lets a file have no mark of ours, so one whose outcome is unknown is found by its name, size and
-    time; it is not one of those that are known to have been sent.
-    """
-
-    def __init__(self) -> None:
-        self._known: deque[str] = deque(maxlen=KNOWN)
-
-    async def send(
-        self, client: AsyncWebClient, session: aiohttp.ClientSession, message: Outbound, file: OutgoingFile
-    ) -> Sent:
-        """Up to the last call nothing is shown: whatever fails before it surely did not arrive. Raises as `Channel.send`."""
-        try:
-            file_id = await _upload(client, session, file)
-        except _Broken as error:
-            raise errors.DeliveryThrottled(f"Slack did not take a file: {error}", retry_after=1.0) from None
-        except failures.CALL_ERRORS as error:
-            raise _not_shown(error) from None
-        try:
-            answer = await client.files_completeUploadExternal(
-                files=[{"id": file_id, "title": file.name}],
-                channel_id=message.target["channel"],
-                thread_ts=message.target.get("thread_ts"),
-                initial_comment=message.text.strip() or None,
-            )
-        except failures.CALL_ERRORS as error:
-            failure = failures.send_error(error)
-            raise (_refused(error) if type(failure) is errors.DeliveryFailed else failure) from None
-        self._known.append(file_id)
-        return Sent(message_id=_place(answer.get("files"), message.target["channel"]) or file_id)
-
-    def is_in(self, post: Json, message: Outbound, file: OutgoingFile) -> bool:
-        """True of a post of ours that shows this file, and no earlier one that is like it."""
-        carried = [one for one in post.get("files") or () if isinstance(one, dict)]
-        late_enough = float(post["ts"]) >= message.meant_at - SKEW
-        return late_enough and any(
-            (one.get("name"), one.get("size")) == (file.name, len(file.data))
-            and one.get("id") not in self._known
-            for one in carried
+async def send(
+    client: AsyncWebClient, session: aiohttp.ClientSession, message: Outbound, file: OutgoingFile
+) -> Sent:
+    """Up to the last call nothing is shown: whatever fails before it surely did not arrive. Raises as `Channel.send`."""
+    try:
+        file_id = await _upload(client, session, file)
+    except _Broken as error:
+        raise errors.DeliveryThrottled(f"Slack did not take a file: {error}", retry_after=1.0) from None
+    except failures.CALL_ERRORS as error:
+        raise _not_shown(error) from None
+    try:
+        answer = await client.files_completeUploadExternal(
+            files=[{"id": file_id, "title": file.name}],
+            channel_id=message.target["channel"],
+            thread_ts=message.target.get("thread_ts"),
+            initial_comment=message.text.strip() or None,
         )
+    except failures.CALL_ERRORS as error:
+        failure = failures.send_error(error)
+        raise (_refused(error) if type(failure) is errors.DeliveryFailed else failure) from None
+    return Sent(message_id=_place(answer.get("files"), message.target["channel"]) or file_id)
+
+
+def is_in(post: Json, message: Outbound, file: OutgoingFile) -> bool:
+    """True of a post of ours that shows this file. Slack lets a file have no mark of ours, so it is known by its name, size and
+    time; neither the post nor its file is one that another row has.
+    """
+    carried = [one for one in post.get("files") or () if isinstance(one, dict)]
+    return may_be(post, message) and any(
+        (one.get("name"), one.get("size")) == (file.name, len(file.data))
+        and one.get("id") not in message.claimed
+        for one in carried
+    )
+
+
+def may_be(post: Json, message: Outbound) -> bool:
+    """True where a post came late enough to be this message, and is that of no other row."""
+    return float(post["ts"]) >= message.meant_at - SKEW and str(post["ts"]) not in message.claimed
 
 
 async def _upload(client: AsyncWebClient, session: aiohttp.ClientSession, file: OutgoingFile) -> str:

@@ -23,10 +23,12 @@ class Reader:
     def __init__(self, world: World, channel: str) -> None:
         self.world, self.channel = world, channel
         self.server: Any = world.slack if channel == "slack" else world.telegram
+        self._thread: str | None = None
 
     async def ask(self, words: str) -> None:
         if self.channel == "slack":
-            await self.server.say(words, channel="D0ANN", user=ANN)
+            said = await self.server.say(words, channel="D0ANN", user=ANN, thread_ts=self._thread)
+            self._thread = self._thread or said
         else:
             self.server.say(words)
 
@@ -123,6 +125,23 @@ async def test_killed_before_the_answer_comes_it_is_found_or_marked(world: World
     found = 1 if reader.channel == "slack" else 2
     assert reader.files() == [(NAME, WORDS.encode())] * found
     assert sum(REPEATED in words for words in reader.texts()) == found - 1
+
+
+async def test_killed_while_the_same_file_goes_out_again_both_arrive(world: World, reader: Reader) -> None:
+    """What was delivered before is not taken for what the crash has lost."""
+    await world.start()
+    world.model.script(making())
+    await reader.ask("make me a table")
+    await reader.gets()
+    await world.turns(1)
+    await settled(world)
+    reader.server.fail(BEFORE[reader.channel], action="hang")
+    await reader.ask("once more, please")
+    await reader.server.until(lambda: len(reader.server.called(BEFORE[reader.channel])) == 2, 40)
+    await world.process.kill()
+    await world.start()
+    assert await reader.gets(2) == [(NAME, WORDS.encode())] * 2
+    await settled(world)
 
 
 async def test_without_the_right_the_person_hears_it_once_and_so_do_operators(

@@ -479,6 +479,18 @@ class RecordsContract(JournalRig):
             assert await journal.delivered_as(CHAT, unknown) is None
         assert await journal.delivered_as(ChatKey.parse("telegram:chat:9"), None) is None
 
+    async def test_the_messages_that_other_rows_of_a_chat_have_are_known(self, journal: Journal) -> None:
+        keys = ("slack:chat:C1", "slack:chat:C1:thread:1.2", "slack:chat:C11")
+        rows = [outbound(number, chat_key=keys[(number - 1) % 3]) for number in range(1, 8)]
+        await journal.put_outbox(rows)
+        for row in rows[:5]:
+            await sent_as(journal, replace(row, state="sent", message_id=f"m{row.id[-1]}"))
+        await journal.update_outbox(replace(rows[5], state="sending", message_id="m6"))
+        journal = await self.restart(journal)
+        assert await journal.claimed_ids(rows[6]) == {"m1", "m2", "m4", "m5"}
+        assert await journal.claimed_ids(rows[1]) == {"m1", "m4", "m5"}
+        assert await journal.claimed_ids(outbound(9, chat_key=keys[2])) == {"m3", "m6"}
+
     async def test_a_reply_is_found_by_who_was_answered_below_a_chat_and_above_a_thread(
         self, journal: Journal
     ) -> None:

@@ -218,6 +218,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
             *(_asking("about", "telegram:chat:5", name) for name in ("m1", "m2")),
             *(_asking("delivered_as", "telegram:chat:5", name) for name in (None, "a", "乙")),
             *(_asking("delivered_near", chat, "5", {"chat_id": "5"}, None) for chat in NEAR),
+            *(_asking("claimed_ids", outbound(1, chat_key=chat)) for chat in NEAR),
         )
 
 

@@ -872,7 +872,8 @@ class OutboxWorker:
         Raises `errors.DeliveryUncertain` where the platform cannot tell, `errors.DeliveryThrottled` where it will
         be able to, later.
         """
-        channel, message = self._channels[batch.to.channel], _message(batch.head, batch.to.target)
+        channel = self._channels[batch.to.channel]
+        message = await self._sought(batch.head, batch.to.target)
         if batch.head.file is not None:
             try:
                 message = replace(message, file=await self._files.load(batch.head.file))
@@ -886,6 +887,16 @@ class OutboxWorker:
             return False
         await self._to_its_end(batch, self._arrived(batch, found))
         return True
+
+    async def _sought(self, row: OutboxRow, target: Mapping[str, str]) -> Outbound:
+        """A row as a message that its channel is asked for. Raises `errors.DeliveryThrottled`."""
+        try:
+            claimed = await self._journal.claimed_ids(row)
+        except errors.StorageError as error:
+            raise errors.DeliveryThrottled(
+                f"the journal cannot be read: {error}", retry_after=RETRY_SECONDS
+            ) from None
+        return replace(_message(row, target), claimed=claimed)
 
     async def _arrived(self, batch: Batch, sent: Sent) -> None:
         row = batch.head.arrive(sent.message_id)
@@ -1137,7 +1148,8 @@ class OutboxWorker:
         and may stand in the chat as it is.
         """
         try:
-            found = await _within(LIVE_SECONDS, self._channels[to.channel].find(_message(row, to.target)))
+            message = await self._sought(row, to.target)
+            found = await _within(LIVE_SECONDS, self._channels[to.channel].find(message))
         except errors.DeliveryFailed:
             row = row.lose("uncertain")
         else:
@@ -1151,7 +1163,8 @@ class OutboxWorker:
         if channel is None or row.target is None:
             return row
         try:
-            found = await _within(LIVE_SECONDS, channel.find(_message(row, row.target)))
+            message = await self._sought(row, row.target)
+            found = await _within(LIVE_SECONDS, channel.find(message))
         except errors.DeliveryFailed:
             return row
         return row if found is None else replace(row, message_id=found.message_id)

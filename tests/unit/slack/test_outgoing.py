@@ -9,6 +9,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.approvals import QuestionButtons
+from bot.contracts.outbound import OutgoingFile
 from channels.slack import adapter
 from channels.slack.response_urls import MOST, ResponseUrls
 
@@ -44,6 +45,22 @@ async def test_the_longest_parts_fit(stage: Any, out: Any, asked: str) -> None:
     seen = stage.server.replies(stage.direct)
     assert len(seen) == len(parts) > 5
     assert all(len(message.text) <= 12_000 for message in seen)
+
+
+@pytest.mark.parametrize("named", ["by the file", "by the message"])
+async def test_a_file_that_another_row_has_is_not_taken_for_one_that_is_like_it(
+    stage: Any, out: Any, asked: str, named: str
+) -> None:
+    file = OutgoingFile("table.csv", "text/csv", b"1,2")
+    first = replace(out("", stage.direct, asked), id="OUT1", file=file)
+    place = (await stage.slack.send(first)).message_id
+    if named == "by the message":
+        place = stage.server.replies(stage.direct)[-1].ts
+    second = replace(first, id="OUT2", claimed=frozenset({place}))
+    again = stage.make()  # nothing is known in memory
+    await again.start(stage.intake)
+    assert await again.find(second) is None
+    assert (await again.find(replace(second, claimed=frozenset()))) is not None
 
 
 async def test_more_than_slack_takes_is_a_plain_failure(stage: Any, out: Any, asked: str) -> None:

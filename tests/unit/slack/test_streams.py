@@ -10,7 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.outbound import Card, Outbound
-from channels.slack import streams
+from channels.slack import streams, uploads
 from tests.shares import one_in
 
 STATES = [
@@ -204,6 +204,18 @@ async def test_a_stream_whose_beginning_was_lost_is_found_by_its_words(
     with pytest.raises(errors.DeliveryUncertain):
         await stage.slack.send(never)
     assert await stage.slack.find(never) is None
+
+
+async def test_a_stream_of_another_row_or_of_before_is_not_found_by_the_same_words(
+    stage: Any, live: Any
+) -> None:
+    before = await stage.slack.send(live(STATES[2]))
+    again = stage.make()  # to whom no stream is known
+    await again.start(stage.intake)
+    sought = replace(live(STATES[2]), id="OUT9")
+    assert await again.find(sought) == before
+    assert await again.find(replace(sought, claimed=frozenset({before.message_id}))) is None
+    assert await again.find(replace(sought, meant_at=float(before.message_id) + uploads.SKEW + 1)) is None
 
 
 async def test_after_a_restart_a_stream_is_ended_and_edited(
