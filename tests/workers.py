@@ -7,43 +7,17 @@ one process that prints and counts them.
 
 from __future__ import annotations
 
-import functools
-import gc
 import itertools
 import multiprocessing
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
-_T = TypeVar("_T")
-
 _FORK = multiprocessing.get_context("fork")
-
-
-def without_collecting(call: Callable[[], _T]) -> Callable[[], _T]:
-    """`call` in which no collection begins; one that is off stays off."""
-
-    @functools.wraps(call)
-    def quiet() -> _T:
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            return call()
-        finally:
-            if collects:
-                gc.enable()
-
-    return quiet
-
-
-# Coverage looks through the frames of all threads. Python before 3.11.9 holds the lock on its threads meanwhile, and a collection
-# that begins there waits for that lock for ever (python/cpython#106883).
-FRAMES = "_current_frames"
-setattr(sys, FRAMES, without_collecting(getattr(sys, FRAMES)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,29 @@ def test_nothing_is_tried_where_the_tools_cannot_be_set_up(tmp_path: Path) -> No
     done = run(tmp_path, ".venv/.dev")
     assert done.returncode
     assert done.stdout == "said by .venv/.dev\n"
+
+
+FRAMES_READ = """
+import sys
+
+read = []
+frames = sys._current_frames
+sys._current_frames = lambda: read.append(1) or frames()
+
+def one():
+    return 1
+
+for _ in range(1_000):
+    one()
+print(len(read))
+"""
+
+
+def test_coverage_reads_the_frames_of_no_thread_while_tests_run(tmp_path: Path) -> None:
+    """Where it takes its probes out it does: it hangs there at times, and raises in the thread that it stands in."""
+    makefile = (CODE / "Makefile").read_text()
+    threshold = re.findall(r"-m slipcover (--threshold \d+) .* -m pytest", makefile)
+    (tmp_path / "calls.py").write_text(FRAMES_READ)
+    command = [sys.executable, "-m", "slipcover", *threshold[0].split(), "--out", "coverage", "calls.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
 from pathlib import Path
-
-from tests.workers import FRAMES, without_collecting
 
 TESTS = """
 import os, pytest
@@ -88,15 +85,3 @@ def test_a_worker_that_dies_fails_the_run_and_its_test_is_named(tmp_path: Path) 
     code, out = run(tmp_path, TESTS + DEADLY)
     assert code == 1
     assert "a worker ended with 7 in test_it.py::test_last" in out
-
-
-def test_no_collection_begins_while_the_frames_of_all_threads_are_read() -> None:
-    assert getattr(sys, FRAMES).__wrapped__
-    assert not without_collecting(gc.isenabled)()
-    assert gc.isenabled()
-    gc.disable()
-    try:
-        without_collecting(gc.isenabled)()
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
