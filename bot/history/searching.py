@@ -7,6 +7,8 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +28,8 @@ LINGER = 0.1
 """Seconds after a line is written before it is indexed: others come with it as a rule."""
 SLICE = 200
 """Lines that are indexed at once while the gateway runs."""
+TOGETHER = 50
+"""Chats whose lines are indexed at once: many that spoke in the same moment, with a line or two each."""
 WAIT_BYTES = 1_000_000
 """Bytes of a chat that a search indexes before it looks. Where more is missing, only as much of the newest is looked at."""
 NEAR = 1
@@ -223,18 +227,24 @@ class SearchedArchive:
     async def _keep_up(self) -> None:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(LINGER)
+        together = TOGETHER
         while self._dirty:
-            name = next(iter(self._dirty))
-            del self._dirty[name]
+            names = list(islice(self._dirty, together))
+            for name in names:
+                del self._dirty[name]
             began = loop.time()
             try:
-                more = await self._on_thread(lambda name=name: self._opened().index.catch_up(name, SLICE))  # type: ignore[misc]
+                more = await self._on_thread(partial(self._take_in, names))
             except (sqlite3.Error, OSError) as error:
-                self._failed(error)
-                return
-            self._trouble = ""
-            if more:
-                self._dirty[name] = None
+                if len(names) == 1:
+                    self._failed(error)
+                    return
+                # One of them must not keep the others out.
+                together = 1
+                more = names
+            else:
+                self._trouble = ""
+            self._dirty |= dict.fromkeys(more)
             # Half of the time is for those who wait for the interpreter.
             await asyncio.sleep(loop.time() - began)
 
@@ -262,6 +272,9 @@ class SearchedArchive:
         if self._recall is None:
             self._recall = Recall.opened(self._path, self._folder, self._disk, reranker=self._reranker)
         return self._recall
+
+    def _take_in(self, names: Sequence[str]) -> Sequence[str]:
+        return self._opened().index.catch_up_together(names, SLICE)
 
     def _counted(self, named: Sequence[str] | None) -> dict[str, tuple[int, int | None]]:
         """Of the chats that are indexed to their ends, how many lines they have, and the time of the last one."""

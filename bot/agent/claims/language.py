@@ -43,8 +43,8 @@ class Language:
     """
 
     name: str
-    deed: Pattern
-    """Some word of each saying: a sentence without one is not read further."""
+    deed: re.Pattern[str]
+    """Some word of each saying, in small letters."""
     sayings: tuple[Saying, ...]
     before: Pattern
     around: Pattern
@@ -65,6 +65,10 @@ class Language:
     note: str
     """The note below a reply; `{claim}` is the sentence in question."""
 
+    def names_deed(self, words: str) -> bool:
+        """True if there is some word of a saying: what has none is not read further."""
+        return self.deed.search(words.lower()) is not None
+
 
 def loaded(name: str) -> bool:
     """True once the phrases of a language are compiled, which takes a tenth of a second."""
@@ -81,13 +85,15 @@ def language(name: str) -> Language:
         rest = {
             key: _compiled(value, words)
             for key, value in raw.items()
-            if key not in {"name", "note", "sayings"}
+            if key not in {"name", "note", "sayings", "deed"}
         }
         sayings = tuple(
             Saying(one["kind"], _compiled(one["pattern"], words), one.get("own", True))
             for one in raw["sayings"]
         )
-        _LOADED[name] = Language(name=raw["name"], note=raw["note"], sayings=sayings, **rest)
+        # Every reply is searched for it: small letters cost a quarter of either case.
+        deed = re.compile(_filled(raw["deed"], words))
+        _LOADED[name] = Language(name=raw["name"], note=raw["note"], sayings=sayings, deed=deed, **rest)
     return _LOADED[name]
 
 

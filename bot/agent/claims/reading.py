@@ -29,6 +29,9 @@ _MARKS = regex.compile(r"[*_~]{1,3}(?=\S)|(?<=\S)[*_~]{1,3}")
 _ITEM = regex.compile(r"^\s*(?:[-+*•]|\d{1,3}[.)]|#{1,6})\s+")
 _SENTENCES = regex.compile(r"(?<=[.!?…])\s+|(?<=[。！？；;])|\n+")
 _CLAUSES = regex.compile(r"[,，、;；:：–—]| but | however | aber | jedoch ")
+LATIN = ("english", "german")
+"""The languages of a text without any sign of another one."""
+_UNMARKED = str.maketrans({"*": None, "_": None, "~": None, "`": " "})
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
 _HAN = regex.compile(r"\p{Han}")
 _ASKS = regex.compile(r"[?？]\W*$")
@@ -52,12 +55,24 @@ class Claim:
 def claims(words: str, person: str = "") -> list[Claim]:
     """Return the claims in a reply to the words of a `person`, each kind once."""
     found: dict[Kind, Claim] = {}
-    person = _ends(person)
-    for sentence, shown in sentences(_ends(words)):
+    words, person = _ends(words), _ends(person)
+    if not _names_deed(words):
+        return []
+    for sentence, shown in sentences(words):
         for language in languages(sentence):
             for claim in _claimed(sentence, shown, language, person):
                 found.setdefault(claim.kind, claim)
     return list(found.values())
+
+
+def _names_deed(words: str) -> bool:
+    """False if no sentence can claim anything. One look at all of a text: most have no such word, and a look at each sentence costs
+    several times as much.
+    """
+    if _names(words) != LATIN:
+        return True
+    bare = words.translate(_UNMARKED)
+    return any(language.names_deed(bare) for language in languages(words))
 
 
 def admits(words: str) -> bool:
@@ -80,9 +95,11 @@ def languages(words: str) -> tuple[Language, ...]:
 
 
 def _names(words: str) -> tuple[str, ...]:
+    if words.isascii():
+        return LATIN
     if _KANA.search(words):
         return ("japanese",)
-    return ("chinese",) if _HAN.search(words) else ("english", "german")
+    return ("chinese",) if _HAN.search(words) else LATIN
 
 
 def sentences(words: str) -> Iterator[tuple[str, str]]:
@@ -105,7 +122,7 @@ def _named(code: regex.Match[str]) -> str:
 
 
 def _claimed(sentence: str, shown: str, language: Language, person: str) -> Iterator[Claim]:
-    if not language.deed.search(sentence) or _ASKS.search(sentence):
+    if not language.names_deed(sentence) or _ASKS.search(sentence):
         return
     for saying in language.sayings:
         match = saying.pattern.search(sentence)

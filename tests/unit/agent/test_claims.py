@@ -274,8 +274,14 @@ def test_each_saying_has_a_word_by_which_it_is_looked_for() -> None:
                 for saying in language.sayings:
                     if saying.pattern.search(sentence):
                         found += 1
-                        assert language.deed.search(sentence), (sentence, saying.pattern.pattern)
+                        assert language.names_deed(sentence), (sentence, saying.pattern.pattern)
     assert found > 150
+
+
+@pytest.mark.parametrize("words", ["I've de**leted** `notes.txt`.", "I've DELETED notes.txt."])
+def test_a_deed_that_is_marked_in_part_is_found(words: str) -> None:
+    (claim,) = reading.claims(words, "delete it")
+    assert claim.kind == "deleted"
 
 
 def test_a_verb_with_a_prefix_is_found_too() -> None:

@@ -118,6 +118,16 @@ async def test_pages_that_went_bad_under_a_running_index_are_given_up(desk: Desk
     assert any("the search index cannot be used" in entry.message for entry in desk.log.entries)
 
 
+async def test_many_chats_are_indexed_and_one_that_cannot_be_read_keeps_none_out(desk: Desk) -> None:
+    for number in range(120):
+        await desk.say(f"line {number}", ChatKey("web", f"{number}"))
+    (desk.folder / "web~zzz.jsonl").mkdir()
+    await desk.archive.caught_up()
+    await desk.archive.tend()
+    await desk.archive.caught_up()
+    assert desk.indexed() == 120
+
+
 async def test_an_index_is_rebuilt_beside_a_gateway_that_goes_on(desk: Desk) -> None:
     await desk.say("the red umbrella")
     assert await desk.find("umbrella") == ["the red umbrella"]
