@@ -20,7 +20,7 @@ from aiohttp import web
 from bot import errors, text
 from bot.contracts.approvals import CHOICES as ANSWERS
 from bot.contracts.archive import ArchiveLine
-from bot.contracts.channel import ChannelDeps, Intake
+from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.words import CATALOGUES, DEFAULT, best_language, names, say, speaking
 from channels.web import state
 from channels.web.guard import Guard, LoginThrottle, Visitor
@@ -32,6 +32,8 @@ from channels.web.settings import KEYS, NAME
 T = TypeVar("T")
 LARGEST = 1_000_000
 """Bytes of one request."""
+STALLED_SECONDS = 60.0
+"""After which a browser that takes nothing of a file is given up."""
 _EARLIER = 100
 """Lines of the archive that a page shows when it opens."""
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -269,17 +271,32 @@ class WebRoutes:
             return _unwritten(request, failure)
         return web.json_response({"id": key, "taken": taken}, status=202)
 
-    async def _sent_file(self, request: web.Request) -> web.Response:
-        """A file that this browser's chat was sent. It is saved, never shown: what is in it is nobody's page."""
+    async def _sent_file(self, request: web.Request) -> web.StreamResponse:
+        """A file that this browser's chat was sent. It is saved, never shown: what is in it is nobody's page. A piece is read once the
+        browser has taken the one before.
+        """
         key = KEYS.encode({"chat": request[_VISITOR].user})
-        found = await asyncio.to_thread(self._sent_files.read, key, request.match_info["id"])
+        found = await asyncio.to_thread(self._sent_files.open, key, request.match_info["id"])
         if found is None:
             raise web.HTTPNotFound
-        return web.Response(
-            body=found[1],
-            content_type="application/octet-stream",
-            headers={"Content-Disposition": f"attachment; filename*=UTF-8''{quote(found[0].name, safe='')}"},
-        )
+        sent, file = found
+        name = f"attachment; filename*=UTF-8''{quote(sent.name, safe='')}"
+        response = web.StreamResponse(headers={"Content-Disposition": name})
+        response.content_type, response.content_length = "application/octet-stream", sent.size
+        self._welcome(request, response)
+        try:
+            await response.prepare(request)
+            while request.method == "GET" and (piece := await asyncio.to_thread(file.read, FILE_PIECE)):
+                async with asyncio.timeout(STALLED_SECONDS):
+                    await response.write(piece)
+        except ConnectionError:
+            pass  # The browser went away.
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            file.close()
+        return response
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         chat: str = request[_VISITOR].user

@@ -4,13 +4,14 @@ bytes. Everything here blocks and raises OSError.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import OutgoingFile
@@ -60,22 +61,25 @@ class SentFiles:
 
     def find(self, chat: ChatKey, name: str) -> SentFile | None:
         """The file of a message; None where there is none, or none any more."""
-        return found[0] if (found := self._read(chat, name, whole=False)) is not None else None
+        if (found := self.open(chat, name)) is None:
+            return None
+        found[1].close()
+        return found[0]
 
-    def read(self, chat: ChatKey, name: str) -> tuple[SentFile, bytes] | None:
-        """The same with what it holds."""
-        return self._read(chat, name, whole=True)
-
-    def _read(self, chat: ChatKey, name: str, *, whole: bool) -> tuple[SentFile, bytes] | None:
+    def open(self, chat: ChatKey, name: str) -> tuple[SentFile, BinaryIO] | None:
+        """The same with what it holds, to be read; the caller closes that."""
         if (path := self._path(chat, name)) is None:
             return None
-        try:
-            with path.open("rb") as file:
+        with contextlib.ExitStack() as unless_whole:
+            try:
+                file = unless_whole.enter_context(path.open("rb"))
                 line = file.readline(4_096)
                 size = os.fstat(file.fileno()).st_size - len(line)
-                return SentFile(name, str(json.loads(line)["name"]), size), file.read() if whole else b""
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return None
+                found = SentFile(name, str(json.loads(line)["name"]), size)
+            except (FileNotFoundError, ValueError, KeyError, TypeError):
+                return None
+            unless_whole.pop_all()
+        return found, file
 
     def _path(self, chat: ChatKey, name: str) -> Path | None:
         """None where a name is no id."""
