@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass
 
@@ -42,7 +43,9 @@ class HttpTranscriber:
         form = aiohttp.FormData()
         form.add_field("model", self._endpoint.model)
         form.add_field("response_format", "json")
-        form.add_field("file", sound, filename=f"voice.{_SUFFIXES.get(type, 'bin')}", content_type=type)
+        # It goes in pieces; bytes would keep the loop.
+        voice = io.BytesIO(sound)
+        form.add_field("file", voice, filename=f"voice.{_SUFFIXES.get(type, 'bin')}", content_type=type)
         key = self._endpoint.key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import aiohttp
@@ -73,7 +74,7 @@ async def _upload(client: AsyncWebClient, session: aiohttp.ClientSession, file: 
     try:
         async with session.post(
             address,
-            data=file.data,
+            data=io.BytesIO(file.data),  # goes in pieces; bytes would keep the loop
             headers={"Content-Type": "application/octet-stream"},
             proxy=client.proxy,
             allow_redirects=False,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import logging
 import ssl
@@ -197,7 +198,9 @@ def _body(sent: RequestData | None) -> aiohttp.FormData | bytes | None:
     # The service takes the name of a file as it stands there; percent signs would be shown.
     form = aiohttp.FormData(sent.json_parameters, quote_fields=False)
     for name, (file_name, content, mime) in sent.multipart_data.items():
-        form.add_field(name, content, filename=file_name, content_type=mime)
+        # It goes in pieces; bytes would keep the loop.
+        data = io.BytesIO(content) if isinstance(content, bytes) else content
+        form.add_field(name, data, filename=file_name, content_type=mime)
     return form
 
 

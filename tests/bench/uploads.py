@@ -1,0 +1,48 @@
+"""Files sent to a server, with a watch on the event loop: `python -m tests.bench.uploads FILE ADDRESS`.
+
+Whatever keeps the loop for long goes into FILE, as `tests.bench.watched` tells it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import aiohttp
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.contracts.identity import ChatKey
+from bot.contracts.outbound import Outbound, OutgoingFile
+from bot.llm.transcription import Endpoint, HttpTranscriber
+from channels.slack import uploads
+from channels.telegram import bot_api
+from tests.bench.watched import Watch
+
+SIZE = 40_000_000
+
+
+async def send(address: str) -> None:
+    """Send the largest files in each way in which files are sent."""
+    file = OutgoingFile("table.csv", "text/csv", bytes(SIZE))
+    target = {"channel": "C1"}
+    message = Outbound("OUT1", "REQ1", ChatKey.parse("slack:chat:C1"), target, "", file=file)
+    async with aiohttp.ClientSession() as session:
+        client = AsyncWebClient("xoxb-1", base_url=f"{address}/api/", session=session)
+        await uploads.send(client, session, message, file)
+    bot = await asyncio.to_thread(bot_api.connect, "123456:token", address, 60.0)
+    await bot.initialize()
+    await bot.send_file({"chat_id": 1}, file)
+    await bot.shutdown()
+    await HttpTranscriber(Endpoint(address, "whisper")).transcribe(file.data, "audio/ogg")
+
+
+def main() -> None:
+    watch = Watch(Path(sys.argv[1]))
+    watch.ready = True
+    watch.start()
+    asyncio.run(send(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

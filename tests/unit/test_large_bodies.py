@@ -1,0 +1,95 @@
+"""Large bodies go out in pieces: encrypting one at once would keep the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import ipaddress
+import json
+import os
+import ssl
+import sys
+from collections import Counter
+from pathlib import Path
+
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tests.bench.uploads import SIZE
+
+LONGEST_MS = 50.0
+
+
+def certificate(folder: Path) -> Path:
+    """A certificate of this machine that signs itself, and its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])
+    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(dt.datetime(2000, 1, 1, tzinfo=dt.UTC))
+        .not_valid_after(dt.datetime(2200, 1, 1, tzinfo=dt.UTC))
+        .add_extension(here, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    file = folder / "loopback.pem"
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    file.write_bytes(made.public_bytes(serialization.Encoding.PEM) + secret)
+    return file
+
+
+class Service:
+    """Takes whatever is sent, and answers as the platforms and a transcription do."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.came: Counter[str] = Counter()
+
+    async def take(self, request: web.Request) -> web.Response:
+        what = request.path.rpartition("/")[2]
+        async for piece in request.content.iter_any():
+            self.came[what] += len(piece)
+        sent = {"message_id": 1, "date": 1, "chat": {"id": 1, "type": "private"}}
+        bot = {"id": 1, "is_bot": True, "first_name": "S", "username": "s"}
+        place = {"upload_url": f"{self.address}/upload", "file_id": "F1"}
+        return web.json_response({"ok": True, "text": "", "result": {**bot, **sent}, **place})
+
+
+async def test_no_upload_keeps_the_event_loop(tmp_path: Path) -> None:
+    """By processor time: how busy the machine is has no part in it."""
+    pem = certificate(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pem)
+    service = Service()
+    app = web.Application()
+    app.router.add_route("*", "/{any:.*}", service.take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    service.address = f"https://127.0.0.1:{runner.addresses[0][1]}"
+    told = tmp_path / "told.jsonl"
+    try:
+        sender = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.bench.uploads", str(told), service.address),
+            env={**os.environ, "SSL_CERT_FILE": str(pem)},
+        )
+        assert await sender.wait() == 0
+    finally:
+        await runner.cleanup()
+    assert {what for what, size in service.came.items() if size >= SIZE} == {
+        "upload",
+        "sendDocument",
+        "transcriptions",
+    }
+    long = [json.loads(line) for line in told.read_text().splitlines()] if told.exists() else []
+    assert [one for one in long if one["cpu"] > LONGEST_MS] == []
