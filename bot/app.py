@@ -24,17 +24,16 @@ from bot import (
     errors,
     hidden_paths,
     instance,
-    package,
     shutdown_signals,
     text,
 )
 from bot.composition import assemble, load_spending, standing_by
 from bot.contracts.channel import Invites, Manifest
 from bot.dashboard.metrics import LogMetrics
-from bot.invocation import command
+from bot.discovery import import_without
+from bot.invocation import command, version_of
 from bot.lifecycle import Environment, Gateway, Say, serving
 from bot.llm.budgets import Spending
-from bot.optional_imports import import_without
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.words import DEFAULT, language_of, speaking
 
@@ -94,7 +93,7 @@ async def _started(
         log.write(
             "start",
             "Shipmate starts",
-            version=package.version_of("shipmate"),
+            version=version_of("shipmate"),
             python=platform.python_version(),
             pid=os.getpid(),
             channels=names,

@@ -22,7 +22,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from bot import errors, instance, package
+from bot import errors, instance, invocation
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, OpenFile
 from bot.history import index, jsonl, pieces, rotation
@@ -104,7 +104,7 @@ def _facts(clock: Clock, *, running: bool) -> Json:
     return {
         "v": VERSION,
         "ts": int(clock.now() * 1000),
-        "shipmate": package.version_of("shipmate"),
+        "shipmate": invocation.version_of("shipmate"),
         "running": running,
     }
 

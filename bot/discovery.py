@@ -1,10 +1,15 @@
-"""Channels are found by name: every folder of `channels` with a `manifest.py`."""
+"""Channels are found by name, every folder of `channels` with a `manifest.py`, and imported without what their library would take
+along and nothing here uses.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import pkgutil
+import sys
+from collections.abc import Iterable, Iterator
 
 from bot import errors
 from bot.contracts.channel import Manifest
@@ -36,3 +41,25 @@ def manifests(package: str = PACKAGE) -> dict[str, Manifest]:
     if findings:
         raise errors.ConfigError(*findings)
     return found
+
+
+def import_without(module: str, unused: Iterable[str]) -> None:
+    """Import a module while `unused`, names of packages, count as not installed. Where it needs one of them after all, it is
+    imported as usual. No other thread may import any of them meanwhile.
+    """
+    with _absent(unused), contextlib.suppress(ImportError):
+        importlib.import_module(module)
+        return
+    importlib.import_module(module)
+
+
+@contextlib.contextmanager
+def _absent(names: Iterable[str]) -> Iterator[None]:
+    # None in `sys.modules` is the language's own way to say that a module cannot be imported.
+    absent = dict.fromkeys(name for name in names if name not in sys.modules)
+    sys.modules.update(absent)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]

@@ -1,10 +1,13 @@
-"""Says a command of Shipmate as a person can type it here: by a name that the shell finds, with the folder that it needs."""
+"""Says a command of Shipmate as a person can type it here, by a name that the shell finds, with the folder that it needs; and the
+versions of installed packages.
+"""
 
 from __future__ import annotations
 
 import shlex
 import shutil
 import sys
+from importlib import metadata
 from pathlib import Path
 
 
@@ -16,3 +19,11 @@ def command(words: str, root: Path) -> str:
     known = Path(name).name != "shipmate" or shutil.which("shipmate") is not None
     where = "" if root.resolve() == Path.cwd() else f" --dir {shlex.quote(str(root))}"
     return f"{'shipmate' if known else shlex.quote(name)} {words}{where}"
+
+
+def version_of(name: str) -> str:
+    """Version of an installed package, ours among them."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -16,10 +16,9 @@ from bot import errors
 from bot.agent import forks, reattach, view_changes
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
-from bot.agent.memory_writer import FAILED, MemoryWriter
+from bot.agent.memory_writer import FAILED, MemoryWriter, ends_within, give_up
 from bot.agent.view_changes import Reason, ViewChanges
-from bot.agent.waiting import ends_within, give_up
-from bot.context import compaction, memory, undo
+from bot.context import compaction, memory
 from bot.contracts.agent import CompactResult
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey, UserRef
@@ -132,7 +131,7 @@ class Compactor:
             return Boundary(dropped=tuple(over))
         keep = min(compaction.CUT_KEEPS, self._deps.limits.compaction.keep_tokens)
         more = compaction.covered(self._store.turns, self._border(keep), covers)
-        return self._change(more if len(more) > len(over) else over, known.markdown, undo.MEMORY)
+        return self._change(more if len(more) > len(over) else over, known.markdown, compaction.BY_MEMORY)
 
     async def compact(self, focus: str, stand_in: Sequence[Json] = ()) -> CompactResult:
         """Compact because a person asks for it; with a `focus`, by a summary that keeps it above all.
@@ -210,7 +209,7 @@ class Compactor:
         self._view_changes.apply(reason, change)
         await self._view_changes.ledger.flush()
         return CompactResult(
-            change.how or undo.MEMORY, len(change.dropped), before, self._view_changes.tokens()
+            change.how or compaction.BY_MEMORY, len(change.dropped), before, self._view_changes.tokens()
         )
 
     def _from_memory(self, dropped: Sequence[str]) -> Boundary | None:
@@ -222,7 +221,7 @@ class Compactor:
         part = self._tokens(self._messages(known))
         if part < ENOUGH * self._tokens(self._messages(dropped)):
             return None
-        return self._change(known, written.markdown, undo.MEMORY)
+        return self._change(known, written.markdown, compaction.BY_MEMORY)
 
     async def _from_summary(self, dropped: Sequence[str], focus: str, current: Sequence[Message]) -> Boundary:
         """The change in which a summary stands for it, which is the memory from now on."""

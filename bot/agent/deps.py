@@ -15,11 +15,10 @@ from bot.contracts.approvals import Approvals, Unattended
 from bot.contracts.archive import Archive
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Json
-from bot.contracts.environment import Clock, Ids, Log, Redact
+from bot.contracts.environment import Clock, Ids, Log, NoOperators, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import Steps
 from bot.contracts.model import Model, ModelReply, ModelRequest
-from bot.contracts.operators import NoOperators, OperatorNotices
 from bot.contracts.tasks import TaskEvents, Unwatched
 from bot.contracts.tools import Skills
 from bot.history.memories import Memories

@@ -9,20 +9,19 @@ from dataclasses import replace
 from typing import Any
 
 from bot import errors
-from bot.agent import showing, store_loader
+from bot.agent import showing, view_changes
 from bot.agent.active import ActiveTurn
 from bot.agent.compactor import Compactor
 from bot.agent.deletion_runner import DeletionRunner
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
 from bot.agent.ledger import Ledger
-from bot.agent.memory_writer import MemoryWriter
+from bot.agent.memory_writer import MemoryWriter, ends_within
 from bot.agent.overflow import HistoryCleared, TurnTooLarge
 from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
 from bot.agent.view_changes import ViewChanges
-from bot.agent.waiting import ends_within
-from bot.context import blocks, prompt, replay, undo
+from bot.context import blocks, compaction, prompt, replay
 from bot.context.assembly import Frozen
 from bot.context.store import AgentContextStore, RunningTurn
 from bot.contracts.agent import (
@@ -244,7 +243,7 @@ class AgentRuntime:
         if self.store.head is not None:
             await self._ledger.settled()
             lines = await self._deps.history.transcript.load(self.chat_key)
-            if undo.summed_up(turn, lines, self.memory.covers):
+            if compaction.summed_up(turn, lines, self.memory.covers):
                 raise errors.SummedUp
         entries = turn.entries
         await self.memory.undo([entry.uuid for entry in entries])
@@ -281,7 +280,7 @@ class AgentRuntime:
                     return
                 await self._adopt_archive(request)
             await self.memory.load()
-            lines = await store_loader.load_store(
+            lines = await view_changes.load_store(
                 self.view_changes, self._deps, known=bool(self.memory.markdown)
             )
             self._ended = replay.ended(lines)

@@ -1,4 +1,6 @@
-"""Changes of the model's view other than appending. Each begins an epoch: it is written to the transcript and logged."""
+"""Changes of the model's view other than appending. Each begins an epoch: it is written to the transcript and logged. `load_store`
+carries out those on file.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import ClassVar, Literal
 from bot.agent.deps import AgentDeps
 from bot.agent.ledger import Ledger
 from bot.agent.tally import Tally
-from bot.context import blocks, checkpoint, masking, memory
+from bot.context import blocks, checkpoint, masking, memory, replay
 from bot.context.store import AgentContextStore
 from bot.contracts.base import Json, Message
 from bot.contracts.transcript import (
@@ -23,10 +25,12 @@ from bot.contracts.transcript import (
     Meta,
     PrefixDigest,
     Said,
+    TranscriptLine,
     TurnEnd,
     TurnStart,
 )
 from bot.history import names
+from bot.history.reading import Loaded
 from bot.llm import body
 from bot.tools import excerpt
 
@@ -335,3 +339,43 @@ def pointer_of(words: str) -> masking.Pointer | None:
     if found is None or found.artifact is None:
         return None
     return masking.Pointer(found.artifact, found.lines)
+
+
+async def load_store(changes: ViewChanges, deps: AgentDeps, *, known: bool) -> Sequence[TranscriptLine]:
+    """Carry out the transcript: from the newest boundary on whose rest is there as it was; where there is none, the newest
+    turns, if the older ones would be cut at once; else all of it, as where a memory is `known`. Returns the lines.
+    """
+    # What the memory tells of a cut depends on all that goes.
+    most = deps.limits.max_messages if not known else None
+    loaded, mended = await _replayed(changes, most)
+    changes.take_up(changes.ledger.facts)
+    deps.models.choice.name = changes.ledger.facts.chosen_model or None
+    if mended:
+        changes.apply("repair", Boundary())
+        loaded, _ = await _replayed(changes, most)
+    elif loaded.short:
+        changes.within_cap(_rest_gone)
+    return loaded.lines
+
+
+async def _replayed(changes: ViewChanges, most: int | None) -> tuple[Loaded, int]:
+    """Fill the store from what is on file; how much of it had to be mended."""
+    store, ledger = changes.store, changes.ledger
+    store.reset()
+    loaded = await ledger.load(most=most)
+    base = None
+    if loaded.base is not None:
+        base = checkpoint.rebuilt(loaded.base, loaded.messages)
+        if base is None:
+            loaded = await ledger.load(whole=True)
+    mended = replay.replay(store, loaded.lines, base)
+    if loaded.short and (mended or not store.over_cap()):
+        store.reset()
+        loaded = await ledger.load(whole=True)
+        mended = replay.replay(store, loaded.lines)
+    return loaded, mended
+
+
+def _rest_gone(over: Sequence[str]) -> Boundary:
+    """These go, and all that stands before them."""
+    return Boundary(dropped=tuple(over), restored=True)

@@ -45,7 +45,7 @@ app = typer.Typer(
 
 def _show_version(value: bool) -> None:
     if value:
-        from bot.package import version_of
+        from bot.invocation import version_of
 
         say(f"shipmate {version_of('shipmate')}")
         raise typer.Exit
@@ -91,7 +91,7 @@ def version(root: Dir = Here, as_json: AsJson = False) -> None:
     del root
     from importlib.metadata import PackageNotFoundError, requires
 
-    from bot.package import version_of
+    from bot.invocation import version_of
 
     try:
         names = [line.split(";")[0].strip() for line in requires("shipmate") or () if "extra ==" not in line]

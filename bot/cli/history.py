@@ -99,7 +99,7 @@ def people(root: Path, chat_keys: Iterable[str]) -> dict[str, str]:
 
 
 async def _people(root: Path, chat_keys: Iterable[str]) -> dict[str, str]:
-    from bot.history.people import people_of
+    from bot.history.archive import people_of
 
     archive = _archive(root)
     try:

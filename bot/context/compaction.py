@@ -1,4 +1,4 @@
-"""Choosing what leaves the view when a history is compacted, and when a compaction is worth it."""
+"""Choosing what leaves the view when a history is compacted, when a compaction is worth it, and which turns its summary tells of."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from bot.context import blocks
 from bot.context.store import Entry, Turn, api_rounds
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock
+from bot.contracts.transcript import SAME, Boundary, Maker, TranscriptLine
 
 KEEP_TOKENS = 4_000
 CUT_KEEPS = 2_500
@@ -31,6 +32,10 @@ HALF_OPEN_AFTER = 600.0
 
 Size = Callable[[Sequence[Message]], float]
 """Estimated tokens of messages."""
+BY_MEMORY: Maker = "memory"
+"""The maker of a compaction (`Boundary.how`)."""
+UNDO = "undo"
+"""The reason of the boundary that takes a turn back. In earlier versions it could take a summary away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +179,14 @@ class Breaker:
 
     def succeeded(self) -> None:
         self._failures = 0
+
+
+def summed_up(turn: Turn, lines: Sequence[TranscriptLine], covers: str | None) -> bool:
+    """True if a summary may tell of this turn, by the lines of its session. The memory, where that took a summary's place,
+    knows what was said up to the entry that it `covers`.
+    """
+    own = {entry.uuid for entry in turn.entries}
+    first = next((at for at, line in enumerate(lines) if line.uuid in own), len(lines))
+    told = (line.event for line in lines[first:] if isinstance(line.event, Boundary))
+    made = (one for one in told if one.head is not SAME and not one.again and one.reason != UNDO)
+    return any(one.how != BY_MEMORY or covers in own for one in made)

@@ -1,4 +1,4 @@
-"""Ports of the process environment: clock, disk, ids, log, redaction."""
+"""Ports of the process environment: clock, disk, ids, log, redaction, notices to operators."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from bot.contracts.base import Frozen, Json, Level
 from bot.contracts.identity import ChatKey
+from bot.words import Sentence
 
 
 class LogLine(Frozen):
@@ -125,3 +126,18 @@ class Redact(Protocol):
     """Replaces every known secret in a text."""
 
     def __call__(self, value: str, /) -> str: ...
+
+
+class OperatorNotices(Protocol):
+    """Tells operators of trouble (`bot.gateway.operations.OperatorAlerts`). Never blocks, never raises."""
+
+    def tell(self, subject: str, words: Sentence) -> object:
+        """Tell operators, at most once an hour for each subject."""
+        ...
+
+
+class NoOperators:
+    """`OperatorNotices` where there is nobody to tell."""
+
+    def tell(self, subject: str, words: Sentence) -> None:
+        """Nobody hears of it: the log has it."""

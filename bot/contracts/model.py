@@ -1,4 +1,4 @@
-"""The port of the language model, whichever provider is behind it."""
+"""The ports of the language model and of the transcriber, whichever providers are behind them."""
 
 from __future__ import annotations
 
@@ -115,3 +115,11 @@ class Model(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Transcriber(Protocol):
+    """Writes down what is said in a recording."""
+
+    async def transcribe(self, sound: bytes, type: str) -> str:  # noqa: A002 - the MIME type, as everywhere
+        """The words of a recording of this MIME type; "" where nothing is said. Raises `errors.NotHeard`."""
+        ...

@@ -20,8 +20,7 @@ from bot.contracts.archive import Archive, HistoryQuery
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
 from bot.dashboard.metrics import Figures
-from bot.history.archive import ChatInfo
-from bot.history.people import people_of
+from bot.history.archive import ChatInfo, people_of
 from bot.history.trace import steps_of, total_of
 from bot.history.usage import By, Level, UsageSums, UsageTotals
 from bot.telemetry.log_reader import LineFilter, LogReader

@@ -22,7 +22,7 @@ from bot.contracts.channel import Channel, Files, Manifest
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.inbound import Attachment, Inbound, SeenFile, Shown
 from bot.contracts.journal import StepRecord, Steps
-from bot.contracts.transcription import Transcriber
+from bot.contracts.model import Transcriber
 from bot.gateway import pdf
 from bot.gateway.file_text import Decoder, NoText
 from bot.gateway.pictures import MOST_BYTES, SIDE, Picture, picture_of

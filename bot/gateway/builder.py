@@ -15,7 +15,7 @@ from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.journal import Journal
 from bot.contracts.leadership import Alone, Leadership
 from bot.contracts.memory_files import MemoryFiles
-from bot.contracts.transcription import Transcriber
+from bot.contracts.model import Transcriber
 from bot.gateway import admissions as letting_in
 from bot.gateway.access import Access, InboundCleaner, Lists, Memberships
 from bot.gateway.admissions import AdmissionService

@@ -12,9 +12,8 @@ from bot.access_list import PendingUser
 from bot.contracts.agent import Agent, ChatStats, ModelInfo, SessionChange, SessionInfo
 from bot.contracts.approvals import Verdict
 from bot.contracts.channel import Channel, Introduces, Manifest
-from bot.contracts.environment import Clock
+from bot.contracts.environment import Clock, OperatorNotices
 from bot.contracts.inbound import LISTENING, Inbound
-from bot.contracts.operators import OperatorNotices
 from bot.gateway.access import Access
 from bot.gateway.admissions import AdmissionService, examples
 from bot.gateway.approvals import ApprovalService

@@ -11,11 +11,10 @@ from bot import errors, text
 from bot.contracts.agent import Agent, LastTurn
 from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.channel import Channel
-from bot.contracts.environment import Clock, Log
+from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
 from bot.contracts.journal import Journal
-from bot.contracts.operators import OperatorNotices
 from bot.gateway.access import InboundCleaner
 from bot.gateway.attachments import FileReader, unread
 from bot.gateway.conversation import Turn

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from bot import errors, system
 from bot.batch import Batcher
-from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
+from bot.contracts.archive import Archive, ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.environment import Clock, Disk, Log, OpenFile
 from bot.contracts.identity import ChatKey
 from bot.history import jsonl, names, pieces, rotation
@@ -28,6 +28,10 @@ KEPT_BYTES = 16 * 1024 * 1024
 """Of lines that the disk refused; what comes on top is written at the next start where its row is in the journal, else lost (to the
 archive alone: the journal has what was said).
 """
+NAME_LINES = 20
+"""Lines of a chat that are looked at for names."""
+NAMES_SHOWN = 3
+"""Names of a chat that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,3 +384,19 @@ def _revisions_in(opened: OpenFile) -> Revisions:
         if file.size <= _AT_ONCE and not may_revise(file.read(0, file.size)):
             return Revisions()
         return revisions(read_line(raw) for raw in pieces.lines(file) if may_revise(raw))
+
+
+async def people_of(archive: Archive, chat_keys: Iterable[str]) -> dict[str, str]:
+    """The names of those who spoke last in each chat. Raises `errors.StorageError`."""
+    names = {}
+    for chat_key in chat_keys:
+        try:
+            key = ChatKey.parse(chat_key)
+        except errors.IdentityInvalid:
+            continue
+        page = await archive.search(key, HistoryQuery(limit=NAME_LINES, counted=False))
+        said = [str((line.meta or {}).get("username") or "") for line in reversed(page.lines)]
+        found = list(dict.fromkeys(name.replace(",", "") for name in said if name))
+        if found:
+            names[chat_key] = ", ".join(found[:NAMES_SHOWN])
+    return names

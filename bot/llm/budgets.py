@@ -12,10 +12,9 @@ from typing import Any, Literal
 
 from bot import errors
 from bot.contracts.approvals import Approval, Approvals
-from bot.contracts.environment import Clock
+from bot.contracts.environment import Clock, OperatorNotices
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
-from bot.contracts.operators import OperatorNotices
 from bot.llm.log import usage_of
 from bot.llm.prices import PriceTable
 from bot.llm.wrapper import ModelWrapper, aclosing

@@ -25,8 +25,8 @@ from bot.hidden_paths import is_hidden
 from bot.instruction_files import InstructionFileSet
 from bot.tools import confine, processes, seccomp
 from bot.tools.command_limits import CommandLimits, CommandUsage
+from bot.tools.permissions.patterns import literal_words
 from bot.tools.permissions.protected_code import CLOSED, ProtectedCode, protected_code
-from bot.tools.permissions.shell import literal_words
 from bot.vetting import NOT_VETTED, Vetting
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

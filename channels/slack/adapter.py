@@ -29,9 +29,9 @@ from bot.words import Sentence, say, sentence
 from channels.slack import (
     address,
     buttons,
-    download,
     events,
     failures,
+    files,
     home,
     members,
     render,
@@ -377,7 +377,7 @@ class SlackChannel:
         """As `contracts.channel.Files`."""
         if self._client is None or self._session is None:
             raise errors.FileUnreachable("Slack is not connected")
-        return download.fetch(self._client, self._session, attachment, most=most, patience=self._call_seconds)
+        return files.fetch(self._client, self._session, attachment, most=most, patience=self._call_seconds)
 
     def permalink(self, line: ArchiveLine) -> str | None:
         """As `contracts.recall.KnowsLinks`."""

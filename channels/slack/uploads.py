@@ -11,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
-from channels.slack import download, failures
+from channels.slack import failures, files
 
 SECONDS = 200.0
 """For the way of the bytes."""
@@ -68,7 +68,7 @@ def may_be(post: Json, message: Outbound) -> bool:
 async def _upload(client: AsyncWebClient, session: aiohttp.ClientSession, file: OutgoingFile) -> str:
     told = await client.files_getUploadURLExternal(filename=file.name, length=len(file.data))
     address, file_id = told.get("upload_url"), told.get("file_id")
-    own = download.hosts(str(client.base_url))
+    own = files.hosts(str(client.base_url))
     if not isinstance(address, str) or not isinstance(file_id, str) or not address.startswith(own):
         raise _Broken("it names no address of its own")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -11,7 +12,6 @@ from markdown_it.token import Token
 
 from bot import text
 from channels.markdown import parse
-from channels.telegram import table
 
 STYLES = {"em": "italic", "strong": "bold", "s": "strikethrough"}
 SPOILER = "spoiler"
@@ -22,6 +22,8 @@ RULE = "———"
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
 _LINK = re.compile(r"(?:https?|tg)://[^\s/?#]", re.IGNORECASE)
 _INVISIBLE = re.compile(r"[\s\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2800\ufeff\ufffc]+")
+WIDEST = 100
+"""Columns in cells; a wider table is not padded, since its lines would wrap anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +229,7 @@ class _Writer:
             elif token.type == "inline":
                 rows[-1].append(_words(token.children or ()))
         self._start_line(opening, indent=False)
-        self._pre(table.aligned(rows, sides))
+        self._pre(aligned(rows, sides))
 
     def _quote_open(self, token: Token) -> None:
         self._quotes += 1
@@ -367,3 +369,35 @@ def _around(entity: Entity, holes: Sequence[Entity]) -> list[Entity]:
             start = hole.end
     pieces.append(replace(entity, offset=start, length=entity.end - start))
     return pieces
+
+
+def aligned(rows: list[list[str]], sides: Sequence[str] = ()) -> str:
+    """Rows of cells (the first is the head) with their columns under each other, each at its side: `right`, `center`, or left."""
+    columns = max(map(len, rows))
+    rows = [row + [""] * (columns - len(row)) for row in rows]
+    widths = [max(width(row[at]) for row in rows) for at in range(columns)]
+    if sum(widths) + 3 * (columns - 1) > WIDEST:
+        widths = [0] * columns
+        rule: list[str] = []
+    else:
+        rule = ["-+-".join("-" * size for size in widths)]
+    at_sides = [*sides, *("" for _ in range(columns - len(sides)))][:columns]
+    lines = [" | ".join(map(_padded, row, widths, at_sides)) for row in rows]
+    return "\n".join(line.rstrip() for line in [lines[0], *rule, *lines[1:]])
+
+
+def width(cell: str) -> int:
+    """Cells of a terminal that a text takes."""
+    if cell.isascii():
+        return len(cell)
+    return sum(2 if _wide(shown) else 1 for shown in text.graphemes(cell))
+
+
+def _wide(shown: str) -> bool:
+    return unicodedata.east_asian_width(shown[0]) in {"W", "F"} or "\ufe0f" in shown
+
+
+def _padded(cell: str, size: int, side: str) -> str:
+    room = max(0, size - width(cell))
+    before = {"right": room, "center": room // 2}.get(side, 0)
+    return " " * before + cell + " " * (room - before)

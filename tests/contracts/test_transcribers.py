@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bot.contracts.transcription import Transcriber
+from bot.contracts.model import Transcriber
 from bot.llm.transcription import Endpoint, HttpTranscriber
 from bot.testing.transcription import FakeTranscriber, TranscriptionServer
 from tests.contracts.transcriber_contract import SAID, TranscriberContract

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot import errors
-from bot.contracts.transcription import Transcriber
+from bot.contracts.model import Transcriber
 
 SAID = {b"OggS one": "你好, what is 2 + 2? 🎉", b"OggS silence": ""}
 """Recordings, and what is said in each."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bot import discovery
-from bot.optional_imports import import_without
+from bot.discovery import import_without
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from bot import errors
 from bot.agent.continuing import ContinuationPolicy, joined
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import instructions, said_by_servers
-from bot.agent.subagents import limits, transcript, wording
+from bot.agent.subagents import limits, report, wording
 from bot.agent.subagents.history_loader import HistoryLoader
 from bot.agent.subagents.limits import Allowance, Halted, LimitReached, TaskLimits
 from bot.agent.subagents.report import Order, Report
@@ -383,7 +383,7 @@ class Child:
         head = f"Task “{order.label}” ({order.mode}) of the turn {order.request_id}"
         try:
             await deps.history.artifacts.put(
-                deps.redact(transcript.rendered(head, self._all)),
+                deps.redact(report.rendered(head, self._all)),
                 chat_key=order.chat_key,
                 request_id=order.request_id,
                 tool="task",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-from bot.tools.permissions import shell, urls
+from bot.tools.permissions import urls
 from bot.tools.permissions.globs import ANY_DEPTH, folded, glob, path_glob
 from bot.tools.permissions.grammar import RuleMalformed
 from bot.tools.permissions.paths import Parts, Paths, ResolvedPath
@@ -30,6 +30,8 @@ ARGUMENTS: Mapping[str, tuple[Kind, str]] = {
 }
 """The kind of value that a tool's pattern is compared with, and the argument it is taken from. A tree is a path with all below it."""
 ANYTHING = "*"
+LONGEST = 10_000
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")
 
 
 @dataclass(slots=True)
@@ -87,7 +89,7 @@ def _answer(*, holds: bool) -> Answer:
 
 def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
     words = pattern.split()
-    if shell.literal_words(pattern.replace("*", "x").replace("?", "x")) is None:
+    if literal_words(pattern.replace("*", "x").replace("?", "x")) is None:
         raise RuleMalformed(
             "a command without signs that a shell reads (quotes, ;, |, $, = before the command)",
             "write the command plainly; what has such signs in it is asked for",
@@ -97,7 +99,7 @@ def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
         matches = glob(whole)
 
         def judge(asked: JudgedCall) -> Answer:
-            plain = shell.literal_words(asked.words(name) or "")
+            plain = literal_words(asked.words(name) or "")
             return _answer(holds=plain is not None and matches(" ".join(plain)))
 
         return judge
@@ -110,7 +112,7 @@ def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
         command = asked.words(name)
         if command is None:
             return "no"
-        plain = shell.literal_words(command)
+        plain = literal_words(command)
         if plain is None:
             return "unclear"
         line = folded(" ".join(plain))
@@ -244,3 +246,19 @@ def _holds(forms: Sequence[Parts], bases: set[Parts], steps: _Steps) -> Answer:
 @lru_cache(maxsize=4_096)
 def _folded(parts: Parts) -> Parts:
     return tuple(map(folded, parts))
+
+
+def literal_words(command: str) -> tuple[str, ...] | None:
+    """The words of a command without any character that a shell would read as more than a letter; None for all
+    others. Only such a command can be judged by its text, and it is to be run from these words, without a shell.
+    """
+    if len(command) > LONGEST:
+        return None
+    words = tuple(word for word in command.split(" ") if word)
+    if not words or "=" in words[0] or not all(map(_is_plain, words)):
+        return None
+    return words
+
+
+def _is_plain(word: str) -> bool:
+    return all(sign in _PLAIN or (ord(sign) > 127 and sign.isalnum()) for sign in word)

@@ -7,7 +7,7 @@ without a declared epoch, and a new process fills the same store, from the newes
 
 from __future__ import annotations
 
-from bot.context import compaction, deletions, memory, undo
+from bot.context import compaction, deletions, memory
 from bot.contracts.base import Message
 from bot.contracts.transcript import SAME, Boundary, Same
 from bot.testing import anthropic_rules as rules
@@ -47,7 +47,7 @@ class History(Chat):
     def undo(self) -> None:
         if self.store.turns:
             turn = self.store.turns[-1]
-            if self.store.head is not None and undo.summed_up(turn, self.ledger.lines, None):
+            if self.store.head is not None and compaction.summed_up(turn, self.ledger.lines, None):
                 return
             self.view_changes.apply("undo", Boundary(dropped=tuple(entry.uuid for entry in turn.entries)))
 

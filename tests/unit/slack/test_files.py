@@ -13,7 +13,7 @@ from bot.contracts.channel import Files
 from bot.contracts.inbound import Attachment
 from bot.testing.clock import FakeClock
 from bot.testing.slack import SlackServer
-from channels.slack import download
+from channels.slack import files
 from tests.contracts.test_slack_channel import SlackRig
 
 DATA = "Zeile eins\nπ και 猫\n".encode() * 100
@@ -80,18 +80,18 @@ async def test_what_is_only_linked_is_not_asked_for_with_the_token(rig: SlackRig
     ],
 )
 def test_only_slacks_own_addresses_are_taken(address: str) -> None:
-    own = download.hosts("https://slack.com/api/")
+    own = files.hosts("https://slack.com/api/")
     assert not address.startswith(own)
     assert "https://files.slack.com/files-pri/T0-F0/download/a.txt".startswith(own)
 
 
 def test_the_hosts_follow_from_where_the_methods_are() -> None:
-    assert download.hosts("https://slack-gov.com/api/") == (
+    assert files.hosts("https://slack-gov.com/api/") == (
         "https://slack-gov.com/",
         "https://files.slack-gov.com/",
     )
-    assert download.hosts("http://127.0.0.1:99/api/") == ("http://127.0.0.1:99/",)
-    assert download.hosts("https://me:pass@proxy.test:8443/slack/") == (
+    assert files.hosts("http://127.0.0.1:99/api/") == ("http://127.0.0.1:99/",)
+    assert files.hosts("https://me:pass@proxy.test:8443/slack/") == (
         "https://proxy.test:8443/",
         "https://files.proxy.test/",
     )

@@ -25,9 +25,8 @@ from bot.tools.findings import mistakes
 from bot.tools.permissions.defaults import CORE
 from bot.tools.permissions.grammar import RuleMalformed
 from bot.tools.permissions.paths import Paths
-from bot.tools.permissions.patterns import ARGUMENTS
+from bot.tools.permissions.patterns import ARGUMENTS, literal_words
 from bot.tools.permissions.rules import Rules
-from bot.tools.permissions.shell import literal_words
 from bot.tools.permissions.subject import Call, PolicyContext, Subject, fingerprint
 from tests.shares import examples
 from tests.unit.tools.adversary import MEMBER, NOON, Adversary, plant
