@@ -17,6 +17,8 @@ from bot.descriptors import RESERVE
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux stops its monotonic clock while the machine is suspended, and has another one; elsewhere the monotonic one goes on."""
 _DRAWN = 64
 """Ids whose randomness is drawn at once: each system call may lose the interpreter to a thread."""
 
@@ -29,6 +31,9 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def boottime(self) -> float:
+        return time.clock_gettime(_BOOTTIME)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -85,7 +85,7 @@ class PostgresLeadership:
         return self._leads.is_set() and not stop.is_set()
 
     async def confirmed(self) -> None:
-        while self._clock.monotonic() >= self._until:
+        while self._clock.boottime() >= self._until:
             await self._clock.sleep(0.05)
 
     def role(self) -> str:
@@ -139,7 +139,7 @@ class PostgresLeadership:
         if not self.epoch:
             self._look(db)
             return
-        asked = self._clock.monotonic()
+        asked = self._clock.boottime()
         if db.execute(_BEAT, (self.epoch, self.holder)).rowcount:
             self._until = asked + LEASE - MARGIN
             return
@@ -152,7 +152,7 @@ class PostgresLeadership:
         self._over.set()
 
     def _look(self, db: Connection) -> None:
-        asked, found = self._clock.monotonic(), _lease(db)
+        asked, found = self._clock.boottime(), _lease(db)
         epoch, self.leader, _ = found
         if found != self._seen:
             self._seen, self._since = found, asked

@@ -14,6 +14,7 @@ class FakeClock:
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self._now = now
         self._monotonic = 0.0
+        self._suspended = 0.0
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._count = 0
 
@@ -22,6 +23,9 @@ class FakeClock:
 
     def monotonic(self) -> float:
         return self._monotonic
+
+    def boottime(self) -> float:
+        return self._monotonic + self._suspended
 
     async def sleep(self, seconds: float) -> None:
         if seconds <= 0:
@@ -45,6 +49,11 @@ class FakeClock:
     def jump(self, seconds: float) -> None:
         """Move the time of day alone, as when a machine's clock is set."""
         self._now += seconds
+
+    def suspend(self, seconds: float) -> None:
+        """Let time pass while the machine is suspended: nobody wakes, and monotonic time stands still."""
+        self._now += seconds
+        self._suspended += seconds
 
     async def advance(self, seconds: float) -> None:
         """Let time pass, waking each sleeper at its moment and letting the loop run after each."""
@@ -77,6 +86,9 @@ class SteeredClock:
 
     def monotonic(self) -> float:
         return self._inner.monotonic() + self._passed
+
+    def boottime(self) -> float:
+        return self._inner.boottime() + self._passed
 
     async def sleep(self, seconds: float) -> None:
         due = self.monotonic() + seconds
@@ -116,6 +128,9 @@ class FastClock:
 
     def monotonic(self) -> float:
         return self._inner.monotonic() * self._speed
+
+    def boottime(self) -> float:
+        return self._inner.boottime() * self._speed
 
     async def sleep(self, seconds: float) -> None:
         await self._inner.sleep(seconds / self._speed)

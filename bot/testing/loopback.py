@@ -22,6 +22,9 @@ class _RealClock:
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()
 
+    def boottime(self) -> float:
+        return self.monotonic()
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,13 @@ class SetClock(SystemClock):
 
     def now(self) -> float:
         return self.time
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="its monotonic clock goes on")
+def test_time_passes_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = {time.CLOCK_BOOTTIME: 100.0, time.CLOCK_MONOTONIC: 40.0}
+    monkeypatch.setattr(time, "clock_gettime", shown.__getitem__)
+    assert SystemClock().boottime() == 100.0
 
 
 def test_ids_grow_while_the_clock_stands_or_goes_back() -> None:

@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from bot import errors
+from bot.contracts.environment import Clock
 from bot.system import SystemClock
+from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests import postgres
 from tests.contracts.journal_rig import inbound
@@ -17,10 +19,10 @@ from tests.contracts.journal_rig import inbound
 pytestmark = pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
 
 if postgres.programs() is not None:
-    from bot.journal.leadership import PostgresLeadership, hosts
-    from bot.journal.postgres import PostgresConnection, PostgresJournal
+    from bot.journal.leadership import LEASE, PostgresLeadership, hosts
+    from bot.journal.postgres import LOCKED, PostgresConnection, PostgresJournal
 
-Candidate = Callable[[str], "PostgresLeadership"]
+Candidate = Callable[..., "PostgresLeadership"]
 
 
 @pytest.fixture
@@ -32,8 +34,9 @@ def url() -> str:
 async def candidate(url: str) -> AsyncIterator[Candidate]:
     made: list[PostgresLeadership] = []
 
-    def make(name: str) -> PostgresLeadership:
-        made.append(PostgresLeadership(url, clock=SystemClock(), log=MemoryLog(), holder=name))
+    def make(name: str, clock: Clock | None = None) -> PostgresLeadership:
+        clock = clock or SystemClock()
+        made.append(PostgresLeadership(url, clock=clock, log=MemoryLog(), holder=name))
         return made[-1]
 
     yield make
@@ -88,6 +91,31 @@ async def test_one_whose_number_stands_still_is_followed_and_can_neither_write_n
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(frozen.confirmed(), 0.2)
         pytest.fail("it would have sent")
+    await before.close()
+
+
+async def test_one_that_was_suspended_leads_only_once_the_database_has_said_so(
+    candidate: Candidate, url: str
+) -> None:
+    clock = FakeClock()
+    woken = candidate("a", clock)
+    await leads(woken)
+    before = PostgresJournal(url, clock=clock, log=MemoryLog(), busy_seconds=0.05, leadership=woken)
+    assert await before.receive(inbound(1))
+    with contextlib.closing(PostgresConnection(url)) as db:
+        db.execute("BEGIN; SELECT 1 FROM cluster_leader FOR UPDATE")  # it cannot ask
+        clock.suspend(LEASE)
+        sending = asyncio.ensure_future(woken.confirmed())
+        await asyncio.wait([sending], timeout=0.2)
+        assert not sending.done(), "it would have sent"
+        db.execute("UPDATE cluster_leader SET epoch = epoch + 1, holder = 'b'; COMMIT")
+        db.execute(f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {LOCKED}")
+    with pytest.raises(errors.StorageError):
+        await before.receive(inbound(2))
+    await asyncio.wait_for(woken.deposed.wait(), 20)
+    await clock.advance(60)
+    assert not sending.done(), "it would have sent"
+    sending.cancel()
     await before.close()
 
 

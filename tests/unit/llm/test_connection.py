@@ -255,6 +255,9 @@ class Slow:
         self._passed += 0.02
         return self._passed
 
+    def boottime(self) -> float:
+        return self.monotonic()
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
