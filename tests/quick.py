@@ -34,6 +34,7 @@ from bot.tools import builtin
 
 WARM = (
     "bot.app",
+    "bot.cli.commands",
     "bot.cli.entry",
     "bot.testing.clock",
     "bot.testing.faults",

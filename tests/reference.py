@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from bot import discovery
-from bot.cli.entry import app
+from bot.cli.commands import app
 from bot.config.schema import schemas
 from bot.gateway.commands import HELP
 from bot.words import say

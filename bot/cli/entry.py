@@ -9,108 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated
-
-import typer
 
 from bot import errors
-from bot.cli import (
-    access,
-    backup,
-    doctor,
-    gateway,
-    history,
-    index,
-    logs,
-    memory,
-    migrate,
-    person,
-    replay,
-    setup,
-    stats,
-    trace,
-)
-from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json
-
-app = typer.Typer(
-    name="shipmate",
-    help="A self-hosted chat-bot gateway agent for Slack and Telegram.",
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _show_version(value: bool) -> None:
-    if value:
-        from bot.invocation import version_of
-
-        say(f"shipmate {version_of('shipmate')}")
-        raise typer.Exit
-
-
-@app.callback()
-def shipmate(
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    pass
-
-
-app.command()(setup.init)
-app.command()(gateway.run)
-app.command()(gateway.chat)
-app.command()(gateway.link)
-app.command()(setup.check)
-app.command()(doctor.doctor)
-app.command()(backup.backup)
-app.command()(backup.restore)
-app.command()(migrate.migrate)
-app.command()(person.export)
-app.command()(person.erase)
-app.command()(logs.logs)
-app.command()(stats.stats)
-app.command()(history.chats)
-app.command()(history.history)
-app.command()(replay.replay)
-app.command()(trace.trace)
-app.add_typer(memory.app)
-app.add_typer(index.app, name="index")
-# The id of a group in Telegram begins with a minus, and is no option.
-app.command(context_settings={"ignore_unknown_options": True})(access.allow)
-app.command(context_settings={"ignore_unknown_options": True})(access.block)
-app.command()(access.pending)
-
-
-@app.command()
-def version(root: Dir = Here, as_json: AsJson = False) -> None:
-    """Version, Python and dependencies."""
-    del root
-    from importlib.metadata import PackageNotFoundError, requires
-
-    from bot.invocation import version_of
-
-    try:
-        names = [line.split(";")[0].strip() for line in requires("shipmate") or () if "extra ==" not in line]
-    except PackageNotFoundError:
-        names = []
-    dependencies = {name: version_of(name) for name in sorted(map(_bare, names))}
-    python = ".".join(map(str, sys.version_info[:3]))
-    if as_json:
-        say_json({"version": version_of("shipmate"), "python": python, "dependencies": dependencies})
-        return
-    say(f"shipmate {version_of('shipmate')}")
-    say(f"Python {python}")
-    for name, found in dependencies.items():
-        say(f"  {name} {found}")
-
-
-def _bare(requirement: str) -> str:
-    end = next((at for at, char in enumerate(requirement) if not (char.isalnum() or char in "-_.")), None)
-    return requirement[:end]
+from bot.cli import versions
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -150,8 +51,15 @@ def _open_streams() -> None:
 
 
 def _carry_out(words: list[str]) -> int:
+    if say := versions.WITHOUT_PARSER.get(tuple(words)):
+        say()
+        return 0
+    from typer.main import get_command
+
+    from bot.cli.commands import app
+
     try:
-        return int(typer.main.get_command(app).main(args=words, prog_name="shipmate") or 0)
+        return int(get_command(app).main(args=words, prog_name="shipmate") or 0)
     except SystemExit as done:
         if isinstance(done.__context__, BrokenPipeError):
             raise done.__context__ from None  # which the library takes for a failure
@@ -181,6 +89,13 @@ def _unexpected(kind: type[BaseException], error: BaseException, trace: Tracebac
     complain(f"shipmate: unexpected {kind.__name__}{where}")
 
 
+def complain(line: str) -> None:
+    """As `common.complain`, whose module imports the parser."""
+    from bot.cli.common import complain
+
+    complain(line)
+
+
 def _folder(words: list[str]) -> Path:
     """`--dir` once more: the error may have come before it was read."""
     for at, word in enumerate(words):
@@ -192,6 +107,7 @@ def _folder(words: list[str]) -> Path:
 
 
 def _write_down(root: Path, error: BaseException, frames: list[str]) -> str | None:
+    from bot.cli.common import HOME
     from bot.system import SystemClock, SystemDisk, UlidSource
     from bot.telemetry import JsonlLog
 

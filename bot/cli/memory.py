@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 
 from bot import errors
@@ -71,6 +70,8 @@ def edit(
     """Change a file in your editor, or put another text in its place."""
     one, before = asyncio.run(_one(root, owner, file))
     if source is None:
+        import click
+
         words = click.edit(before, extension=".md")
     else:
         words = sys.stdin.read() if source == "-" else text_of(Path(source))

@@ -48,9 +48,9 @@ Share = Annotated[float, Field(gt=0)]
 
 
 class StrictModel(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", alias_generator=to_camel, frozen=True, strict=True, use_attribute_docstrings=True
-    )
+    """Base of the models of ship.json. The words below each of their fields describe it in the schema."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True, strict=True)
 
 
 Dollars = Annotated[float, Field(ge=0, le=100_000)]

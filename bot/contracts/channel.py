@@ -178,7 +178,6 @@ class ChannelSettings(BaseModel):
         populate_by_name=True,
         frozen=True,
         strict=True,
-        use_attribute_docstrings=True,
     )
 
     enabled: bool | None = None
@@ -296,7 +295,6 @@ class Streaming(BaseModel):
         populate_by_name=True,
         frozen=True,
         strict=True,
-        use_attribute_docstrings=True,
     )
 
     enabled: bool = True

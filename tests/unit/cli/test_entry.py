@@ -162,7 +162,8 @@ def test_the_version_is_the_packages(shipmate: Shipmate) -> None:
 @pytest.mark.parametrize(
     ("words", "heavy"),
     [
-        (["--version"], f"{HEAVY} | {{'pydantic'}}"),
+        (["--version"], f"{HEAVY} | {{'pydantic', 'typer'}}"),
+        (["version"], f"{HEAVY} | {{'pydantic', 'typer'}}"),
         (["--help"], f"{HEAVY} | {{'pydantic'}}"),
         (["run", "--help"], HEAVY),
     ],
