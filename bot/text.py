@@ -12,6 +12,10 @@ from urllib.parse import urlsplit
 import regex
 
 _GRAPHEME = regex.compile(r"\X")
+_APART = regex.compile(r"(?![\p{M}\p{Cf}\p{Grapheme_Extend}])\X\X")
+"""Two characters between which there is a border whatever stands before them. It depends on that only where the first one is a mark
+or a sign for formatting.
+"""
 _FENCE = regex.compile(r"^ {0,3}(```+|~~~+)[ \t]*([^\s`]*)[^\n]*$", regex.MULTILINE)
 _SENTENCE_END = regex.compile(r"[.!?。！？؟।]['\"”’」』)]*(?:\s|(?<=[。！？」』]))")
 
@@ -224,7 +228,7 @@ def border(text: str, at: int) -> int:
     """
     if at >= len(text):
         return len(text)
-    if at <= 0 or (text[at - 1 : at + 1].isascii() and text[at - 1 : at + 1] != "\r\n"):
+    if at <= 0 or _APART.fullmatch(text, at - 1, at + 1):
         return max(0, at)
     begin = max(0, at - REACH)
     for match in _GRAPHEME.finditer(text[begin : at + 1]):

@@ -18,7 +18,9 @@ TOKEN = 33
 ROOM = 2_500 * TOKEN
 """Weight of one result in the view at the most."""
 _ASCII, _OTHER, _WIDE = 10, 20, TOKEN
-_NARROW, _NOT_WIDE = re.compile("[\x00-\x7f]+"), re.compile("[\x80-\u2e7f]+")
+_NARROW_BYTES, _WIDE_BYTES = bytes(range(0x80)), bytes(range(0xE3, 0xF5))
+_FIRST_WIDE = re.compile(rb"\xe2[\xba-\xbf]")
+"""The characters from U+2E80 on, where the wide ones begin, whose first byte others have too."""
 _HEAD = 0.6
 """The part of the room that the head gets."""
 _NOTE = re.compile(
@@ -31,9 +33,11 @@ def weight(words: str) -> int:
     """The weight of a text."""
     if words.isascii():
         return len(words) * _ASCII
-    rest = _NARROW.sub("", words)
-    wide = len(_NOT_WIDE.sub("", rest))
-    return (len(words) - len(rest)) * _ASCII + (len(rest) - wide) * _OTHER + wide * _WIDE
+    # By the first byte of each character in UTF-8: several times as fast as a look at the characters.
+    data = words.encode("utf-8", "surrogatepass")
+    narrow = len(data) - len(data.translate(None, _NARROW_BYTES))
+    wide = len(data) - len(data.translate(None, _WIDE_BYTES)) + len(_FIRST_WIDE.findall(data))
+    return narrow * _ASCII + (len(words) - narrow - wide) * _OTHER + wide * _WIDE
 
 
 def over(words: str, room: int) -> bool:

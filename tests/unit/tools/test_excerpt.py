@@ -105,3 +105,20 @@ def test_a_text_of_any_size_is_cut_quickly() -> None:
     assert len(found.head) + found.characters + len(found.tail) == len(words)
     assert excerpt.over(words, excerpt.ROOM)
     assert excerpt.fitting("字" * 10, 5 * excerpt.TOKEN) == 5
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "abc",
+        "\x7f\x80",
+        "ü\u07ff\u0800\u2e7f",
+        "\u2e7f\u2e80\u2eff",
+        "字\ud800\uffff𠀀😀 a",
+        "\u2000ba\u2fba",
+    ],
+)
+def test_a_text_weighs_what_its_characters_weigh(words: str) -> None:
+    each = [10 if char < "\x80" else 20 if char < "\u2e80" else excerpt.TOKEN for char in words]
+    assert excerpt.weight(words) == sum(each)
