@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
+from bot.testing.changes import Changes
 from bot.words import Sentence
 
 
@@ -45,7 +45,7 @@ class RecordingIntake:
         self.open: dict[ChatKey, list[OpenQuestion]] = defaultdict(list)
         self.overheard: set[ChatKey] = set()
         self._seen: set[str] = set()
-        self._changed = asyncio.Condition()
+        self._changes = Changes()
 
     async def accept(self, inbound: Inbound) -> bool:
         self.offered.append(inbound)
@@ -63,7 +63,7 @@ class RecordingIntake:
             self.lines[inbound.chat_key].append(_line(inbound))
             return True
         finally:
-            await self._tell()
+            await self._changes.tell()
 
     async def overhears(self, chat: ChatKey) -> bool:
         return chat.chat in self.overheard
@@ -74,7 +74,7 @@ class RecordingIntake:
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
         self.dead_letters.append(DeadLetter(channel, key, raw, reason))
-        await self._tell()
+        await self._changes.tell()
 
     def lacks(self, _channel: str, right: str, words: Sentence) -> None:
         self.lacking[right] = str(words)
@@ -90,17 +90,12 @@ class RecordingIntake:
 
     async def until(self, condition: Callable[[], bool], timeout: float = 60.0) -> None:  # noqa: ASYNC109
         """Wait until `condition()` holds; it is tried again after every call of `accept` and `keep_dead_letter`."""
-        async with asyncio.timeout(timeout), self._changed:
-            await self._changed.wait_for(condition)
+        await self._changes.until(condition, timeout)
 
     async def offers(self, count: int) -> Inbound:
         """Wait until `accept` was called `count` times; the last inbound offered."""
         await self.until(lambda: len(self.offered) >= count)
         return self.offered[-1]
-
-    async def _tell(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
 
 
 def _line(inbound: Inbound) -> ArchiveLine:

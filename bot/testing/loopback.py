@@ -11,6 +11,7 @@ from typing import Any, Literal
 from aiohttp import web
 
 from bot.contracts.environment import Clock
+from bot.testing.changes import Changes
 
 
 class _RealClock:
@@ -78,7 +79,7 @@ class Loopback(abc.ABC):
         self.port = 0
         self.sent_bytes = 0
         self._faults: list[Fault] = []
-        self._changed = asyncio.Condition()
+        self._changes = Changes()
         self._runner: web.AppRunner | None = None
 
     @abc.abstractmethod
@@ -138,13 +139,11 @@ class Loopback(abc.ABC):
 
     async def changed(self) -> None:
         """Wake everyone who waits for a condition."""
-        async with self._changed:
-            self._changed.notify_all()
+        await self._changes.tell()
 
     async def until(self, condition: Callable[[], bool], timeout: float = 60.0) -> None:  # noqa: ASYNC109
         """Wait until `condition()` holds; it is tried again after every change of the server's state."""
-        async with asyncio.timeout(timeout), self._changed:
-            await self._changed.wait_for(condition)
+        await self._changes.until(condition, timeout)
 
     def called(self, method: str) -> list[Call]:
         """The calls of one method, oldest first."""

@@ -16,6 +16,7 @@ from tests.bench.bills import DAYS, request_id
 pytestmark = pytest.mark.together
 
 LINES = 1_000_000
+FEWER = 250_000
 STATS = 2.5
 MOST = 3.5
 """Times the processor's seconds of a process that does nothing, in the same run: how fast a machine is changes by the hour."""
@@ -23,8 +24,9 @@ IDLE = ("version", "--json")
 """With the parser, which `version` alone does without."""
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=[FEWER, pytest.param(LINES, marks=pytest.mark.torture)])
+def project(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    many = int(request.param) // DAYS
     root = tmp_path_factory.mktemp("long")
     (root / "ship.json").write_text("{}", encoding="utf-8")
     logs = root / ".ship" / "logs"
@@ -37,8 +39,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         of_turn = json.dumps(
             fields | {"message": f"turn of day {day}", "requestId": request_id(day, 1), "details": {}}
         )
-        half = f"{usual}\n".encode() * (LINES // DAYS * 9 // 20)
-        answers = "".join(f"{answer(day, number)}\n" for number in range(LINES // DAYS // 10)).encode()
+        half = f"{usual}\n".encode() * (many * 9 // 20)
+        answers = "".join(f"{answer(day, number)}\n" for number in range(many // 10)).encode()
         data = half + of_turn.encode() + b"\n" + answers + half
         if day < DAYS:
             (logs / f"2027-01-{day:02}.jsonl.gz").write_bytes(gzip.compress(data, 1))

@@ -313,7 +313,7 @@ async def test_in_a_group_the_one_whose_request_gave_way_is_told_alone_or_not_at
     group = {"chat_id": "-7", "chat_key": "tele:chat:-7", "chat_type": "group", "target": {"chat": "-7"}}
     for user in ("900", "901"):
         await door.say("hi", user_id=user, addressed="mention", **group)
-    await door.idle()
+        await door.idle()
     assert door.told("-7") == []
     door.manifests["tele"] = replace(door.manifests["tele"], whispers=True)
     await door.say("hi", user_id="902", addressed="mention", **group)
