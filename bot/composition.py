@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -81,6 +81,7 @@ from bot.tools.command_limits import CommandLimits
 from bot.tools.dispatch import CallWatcher, Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
+from bot.tools.made_files import MadeFiles
 from bot.tools.mcp.servers import McpServers
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.protected_code import protected_code
@@ -301,6 +302,7 @@ class Services:
     connections: Connections
     vetting: Vetting
     skills: SkillFolder
+    made: MadeFiles = field(default_factory=MadeFiles)
 
 
 def build_services(settings: config.Settings, environment: Environment, log: JsonlLog) -> Services:
@@ -656,6 +658,7 @@ def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers
             root, services.settings.home / "origins.json", services.operators, services.environment.disk
         ),
         vetting=services.vetting,
+        made=services.made,
     )
 
 
@@ -672,6 +675,7 @@ def build_dispatcher(services: Services, registry: Registry, gateway: AgentServi
             registry,
             gateway.delivery.progress,
         ),
+        made=services.made,
     )
 
 

@@ -5,6 +5,7 @@ order.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import itertools
 import json
@@ -25,6 +26,7 @@ from bot.contracts.tools import READS, Effect, FoundTools, Tool, ToolWatch
 from bot.telemetry import redaction
 from bot.tools import context
 from bot.tools.failures import Failure, failure, timed_out, unfit
+from bot.tools.made_files import MadeFiles
 from bot.tools.permissions import taint
 from bot.tools.registry import Registry
 from bot.tools.result_limits import ResultLimits
@@ -85,8 +87,10 @@ class Dispatcher:
         redact: Redact = str,
         artifacts: Artifacts | None = None,
         around: CallWrapper = unwrapped,
+        made: MadeFiles | None = None,
     ) -> None:
         self._around = around
+        self._made = made or MadeFiles()
         self._registry = registry
         self._artifacts = artifacts
         self._log_content = log_content
@@ -133,6 +137,7 @@ class Dispatcher:
             redact=self._redact,
             artifacts=self._artifacts,
             around=around(self._around),
+            made=self._made,
         )
 
     async def _judged(
@@ -264,9 +269,12 @@ class Dispatcher:
 
     async def _timed(self, tool: Tool, args: pydantic.BaseModel) -> str | FoundTools | Failure:
         limit = asyncio.timeout(tool.timeout_seconds)
+        # What runs programs, or is one elsewhere, may write any file.
+        writes = self._made.at_work() if "run" in tool.effects else contextlib.nullcontext()
         try:
-            async with limit:
-                return await tool.run(args)
+            with writes:
+                async with limit:
+                    return await tool.run(args)
         except Exception as error:  # noqa: BLE001 - a tool may fail in any way; the turn goes on
             if isinstance(error, TimeoutError) and limit.expired():
                 return timed_out(tool.name, tool.timeout_seconds)

@@ -1,8 +1,8 @@
-"""Files that a turn has made: what its file tools wrote, and what its commands changed while no other turn did anything.
+"""Files that a turn has made: what its file tools wrote, and new files that a command of its was to make.
 
-A file tool's file is known by its inode, time and size. What a command writes is not known; a file counts as its own where it
-was last changed while that ran (by `st_ctime`, which programs cannot set) and neither a command nor a file tool of another turn
-was at work. What each call has made is recorded with its step, so that a turn which goes on after a crash still has it.
+A file is known by its inode, time and size. The kernel does not tell which program wrote one, so of what stands there after a
+command only those files are its own that its call had named, that were not there before, and that nothing of another turn can have
+written meanwhile. What each call has made is recorded with its step, so that a turn which goes on after a crash still has it.
 """
 
 from __future__ import annotations
@@ -10,78 +10,90 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
+from bot import errors
 from bot.contracts.base import Json
 from bot.tools import context
-from bot.tools.project import Project, ProjectPath, Stamp, stamp
+from bot.tools.project import Project, ProjectPath
 
-SLACK = 20_000_000
-"""Nanoseconds by which the kernel's clock for files may be behind."""
-WROTE, RAN = "wrote", "ran"
+WROTE = "wrote"
+ANYWHERE = ""
+"""The path of what may write any file."""
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """Something of a turn that writes at `path`; `others` are the paths at which those of other turns did meanwhile."""
+
+    request_id: str
+    path: str
+    others: set[str] = field(default_factory=set)
 
 
 class MadeFiles:
-    """Sees the writes and commands of all turns; any thread may use it."""
+    """Sees all that writes files for a turn; any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: dict[int, tuple[str, int]] = {}
-        self._past: list[tuple[str, int, int]] = []
-        self._last = 0
+        self._running: set[_Work] = set()
 
     @contextlib.contextmanager
-    def at_work(self, request_id: str) -> Iterator[list[tuple[int, int]]]:
-        """Something of a turn writes in the block; after it, the list has the times in which nothing of another turn did."""
-        alone: list[tuple[int, int]] = []
+    def at_work(self, path: str = ANYWHERE) -> Iterator[set[str]]:
+        """The turn writes at a path in the block; what it yields comes to hold those at which other turns do meanwhile."""
+        mine = _Work(context.request_id(), path)
         with self._lock:
-            self._last += 1
-            mine = self._last
-            self._running[mine] = (request_id, time.time_ns() - SLACK)
+            for other in self._running:
+                if other.request_id != mine.request_id:
+                    other.others.add(mine.path)
+                    mine.others.add(other.path)
+            self._running.add(mine)
         try:
-            yield alone
+            yield mine.others
         finally:
             with self._lock:
-                _, begun = self._running.pop(mine)
-                ended = time.time_ns()
-                others = [(b, e) for other, b, e in self._past if other != request_id]
-                others += [(b, ended) for other, b in self._running.values() if other != request_id]
-                alone.extend(without((begun, ended), others))
-                self._past.append((request_id, begun, ended))
-                oldest = min((b for _, b in self._running.values()), default=ended)
-                self._past = [one for one in self._past if one[2] >= oldest]
+                self._running.remove(mine)
 
 
-def without(time: tuple[int, int], others: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The parts of a stretch of time that lie outside of others."""
-    left = [time]
-    for begun, ended in others:
-        parts = [part for b, e in left for part in ((b, min(e, begun)), (max(b, ended), e))]
-        left = [(b, e) for b, e in parts if b < e]
-    return left
+def new_places(project: Project, paths: Iterable[str]) -> list[ProjectPath]:
+    """The places of files that a command is to make. Raises `errors.ToolError` for one that is there before, and OSError."""
+    places = [project.place(path) for path in paths]
+    for place in places:
+        with contextlib.suppress(FileNotFoundError):
+            project.stat(place)
+            raise errors.ToolError(
+                f"Nothing was run: {place} is there already, and `makes` is for new files. Give it another name."
+            )
+    return places
+
+
+def report_ran(project: Project, places: Iterable[ProjectPath], others: AbstractSet[str]) -> None:
+    """A command that was to make files at these places has run, while those of other turns wrote at `others`."""
+    for place in places:
+        if not others & {ANYWHERE, str(place)}:
+            _report(project, place)
 
 
 def report_written(project: Project, place: ProjectPath, size: int) -> None:
     """A file tool has written a file of this size; where it has gone since, nothing was made."""
+    _report(project, place, size)
+
+
+def _report(project: Project, place: ProjectPath, size: int | None = None) -> None:
     with contextlib.suppress(OSError):
         found = project.stat(place)
-        if found.st_size != size:
-            return
-        context.report_made({WROTE: str(place), "stamp": list(stamp(found))})
-
-
-def report_ran(alone: Sequence[tuple[int, int]]) -> None:
-    """A command has run, in these times alone."""
-    context.report_made({RAN: [list(one) for one in alone]})
+        if size is None or found.st_size == size:
+            context.report_made({WROTE: str(place), "state": _state(found)})
 
 
 def is_made(made: Iterable[Json], place: ProjectPath, found: os.stat_result) -> bool:
     """True if one of these reports is of this file as it is now."""
-    state: Stamp = stamp(found)
-    for one in made:
-        if one.get(WROTE) == str(place) and tuple(one.get("stamp", ())) == state:
-            return True
-        if any(begun <= found.st_ctime_ns <= ended for begun, ended in one.get(RAN, ())):
-            return True
-    return False
+    state = _state(found)
+    return any((one.get(WROTE), one.get("state")) == (str(place), state) for one in made)
+
+
+def _state(found: os.stat_result) -> list[int]:
+    """Programs cannot set `st_ctime`."""
+    return [found.st_ino, found.st_ctime_ns, found.st_size]

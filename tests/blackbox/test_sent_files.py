@@ -86,6 +86,25 @@ async def test_a_file_that_the_turn_has_made_arrives_below_the_words(world: Worl
     await settled(world)
 
 
+async def test_a_file_that_a_command_was_to_make_arrives_and_no_other(world: World) -> None:
+    world.only("telegram")
+    world.config["permissions"] = {"allow": ["run_shell"]}
+    reader = Reader(world, "telegram")
+    calls = iter(
+        [
+            tool_use("run_shell", {"command": "echo 1 > a.csv; echo 2 > b.csv", "makes": ["a.csv"]}),
+            tool_use("chat_send", {"text": "Here.", "attachments": ["a.csv", "b.csv"]}),
+            tool_use("chat_send", {"text": "Here.", "attachments": ["a.csv"]}),
+        ]
+    )
+    await world.start()
+    world.model.script(lambda _: reply(next(calls)))
+    await reader.ask("make me a table")
+    assert await reader.gets() == [("a.csv", b"1\n")]
+    await world.turns(1)
+    assert next(calls, None) is None
+
+
 async def test_a_secret_does_not_leave_in_a_file(world: World, reader: Reader) -> None:
     await world.start()
     world.model.script(making(f"key = {KEY}"))

@@ -28,7 +28,8 @@ UNFOUNDED = (
 
 NOT_MADE = (
     "Not delivered: {path} is no file that you have made while answering this message, or something else was at work at the "
-    "same time, or it has changed since. Make it now, with write_file or a command, and send again; or say where it is."
+    "same time, or it has changed since. Make it now, with write_file or with a command that names it in `makes`, and send "
+    "again; or say where it is."
 )
 BYTES = 50_000_000
 """Bytes of all files of one message."""

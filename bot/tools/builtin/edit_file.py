@@ -61,7 +61,7 @@ class EditFile:
         changed, line = replaced(words, args.old_str, args.new_str)
         data, real = changed.encode(name), self._project.root.joinpath(*place.parts)
         with (
-            self._made.at_work(context.request_id()),
+            self._made.at_work(str(place)),
             self._vetting.writing(real, data, whole=False),
             self._origins.writing(str(place), provenance_in_view(), context.channel(), whole=False),
         ):

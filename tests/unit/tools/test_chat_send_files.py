@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.outbound import OutgoingFile, Sent
+from bot.contracts.tools import ToolInput
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools.builtin import chat_send, edit_file, run_shell, write_file
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.dispatch import MADE
+from bot.tools.dispatch import MADE, Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
-from bot.tools.made_files import MadeFiles, without
+from bot.tools.made_files import MadeFiles
+from bot.tools.mcp.tool import ServerTool
 from bot.tools.project import Project
-from bot.tools.registry import ToolPorts
+from bot.tools.registry import Registry, ToolPorts
 from bot.vetting import Vetting
-from tests.shares import examples
 
 from .conftest import KEY, Workbench
 
@@ -84,13 +87,32 @@ class Desk:
     def turn(self, request_id: str, made: Sequence[Json] = ()) -> None:
         self.context = ToolExecutionContext(KEY, request_id, None, self.reply, None, made=list(made))  # type: ignore[arg-type]
 
+    def dispatcher(self, *more: Any) -> Dispatcher:
+        tools = Registry([*self.tools, *more])
+        return Dispatcher(tools, clock=FakeClock(), log=MemoryLog(), made=self.made)
+
+    @contextlib.asynccontextmanager
+    async def meanwhile(self, command: str, *makes: str) -> AsyncIterator[None]:
+        """A command of this turn runs around the block; it begins with the block and ends after it."""
+        with contextlib.ExitStack() as pipes:
+            for name in ("begun", "over"):
+                os.mkfifo(self.root.parent / name)
+                pipes.callback((self.root.parent / name).unlink)
+            held = f"echo > {self.root.parent}/begun; cat {self.root.parent}/over; {command}"
+            running = asyncio.create_task(self.shell(held, *makes))
+            await asyncio.to_thread((self.root.parent / "begun").read_text)
+            yield
+            await asyncio.to_thread((self.root.parent / "over").write_text, "\n")
+            assert "ended well" in await running
+
     async def call(self, name: str, **arguments: Any) -> str:
         with tool_scope(self.context):
-            (result,) = await self.bench.dispatcher(*self.tools).run(
-                [tool_use(name, **arguments)], recorder=self.recorder
-            )
+            (result,) = await self.dispatcher().run([tool_use(name, **arguments)], recorder=self.recorder)
         assert MADE not in result, "the model is not told"
         return str(result["content"])
+
+    async def shell(self, command: str, *makes: str) -> str:
+        return await self.call("run_shell", command=command, makes=list(makes))
 
     async def send(self, *paths: str) -> str:
         return await self.call("chat_send", text="here", attachments=list(paths))
@@ -115,16 +137,69 @@ async def test_what_a_file_tool_wrote_is_sent_as_it_is(desk: Desk) -> None:
 
 
 async def test_what_a_command_made_is_sent(desk: Desk) -> None:
-    await desk.call(
-        "run_shell", command="mkdir out && printf '\\x89PNG' > out/chart.png && echo x > out/a.txt"
+    await desk.shell(
+        "mkdir out && printf '\\x89PNG' > out/chart.png && echo x > out/a.txt", "out/chart.png", "./out/a.txt"
     )
     assert (await desk.send("out/chart.png", "./out/a.txt", "out/chart.png")).startswith("Delivered")
     assert [name for name, *_ in desk.files()] == ["chart.png", "a.txt"]
 
 
 async def test_what_a_command_made_before_it_failed_is_sent(desk: Desk) -> None:
-    await desk.call("run_shell", command="echo x > a.txt; exit 3")
+    await desk.shell("echo x > a.txt; exit 3", "a.txt", "never.txt")
     assert (await desk.send("a.txt")).startswith("Delivered")
+
+
+async def test_what_is_not_new_is_refused_before_the_command_runs(desk: Desk) -> None:
+    (desk.root / "notes.txt").write_text("private", encoding="utf-8")
+    said = await desk.shell("touch ran notes.txt", "notes.txt")
+    assert said.startswith("Nothing was run: notes.txt is there already")
+    assert not (desk.root / "ran").exists()
+    assert "no file that you have made" in await desk.send("notes.txt")
+
+
+@pytest.mark.parametrize("makes", [(), ("chart.png",)])
+async def test_what_something_else_writes_while_a_command_runs_is_refused(
+    desk: Desk, makes: tuple[str, ...]
+) -> None:
+    """As an editor does, or a server: of which program a file is cannot be told."""
+    async with desk.meanwhile("echo x > chart.png", *makes):
+        (desk.root / "notes.txt").write_text("private", encoding="utf-8")
+    assert "no file that you have made" in await desk.send("notes.txt")
+    assert (await desk.send("chart.png")).startswith("Delivered") == bool(makes)
+
+
+class Server:
+    """A tool of an MCP server, which writes where it likes."""
+
+    name, description, input, timeout_seconds, ages = "mcp__x__y", "", ToolInput, 60.0, False
+    effects = ServerTool.effects
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    async def run(self, _: Any) -> str:
+        self._file.write_text("theirs", encoding="utf-8")
+        return "done"
+
+
+@pytest.mark.parametrize("who", ["a server", "a command", "a file tool", "a file tool elsewhere"])
+async def test_what_another_turn_may_have_written_meanwhile_is_refused(desk: Desk, who: str) -> None:
+    call = {
+        "a server": tool_use("mcp__x__y"),
+        "a command": tool_use("run_shell", command="echo theirs > chart.txt"),
+        "a file tool": tool_use("write_file", path="chart.txt", content="theirs"),
+        "a file tool elsewhere": tool_use("write_file", path="other.txt", content="theirs"),
+    }[who]
+    mine = desk.context
+    async with desk.meanwhile("echo mine >> chart.txt", "chart.txt"):
+        desk.turn("R2")
+        with tool_scope(desk.context):
+            (result,) = await desk.dispatcher(Server(desk.root / "chart.txt")).run([call])
+        assert "is_error" not in result, result
+    desk.context = mine
+    said = await desk.send("chart.txt")
+    assert said.startswith("Delivered") == (who == "a file tool elsewhere"), said
+    assert all(data == b"mine\n" for _, _, data, _ in desk.files())
 
 
 async def test_an_edited_file_is_sent(desk: Desk) -> None:
@@ -144,20 +219,11 @@ async def test_what_was_there_before_is_refused_with_a_sentence_to_act_on(desk: 
 
 async def test_what_another_turn_made_is_refused(desk: Desk) -> None:
     await desk.call("write_file", path="a.txt", content="x")
-    await desk.call("run_shell", command="echo y > b.txt")
+    await desk.shell("echo y > b.txt", "b.txt")
     desk.turn("R2")
-    await desk.call("run_shell", command="true")
+    await desk.shell("true")
     for name in ("a.txt", "b.txt"):
         assert "no file that you have made" in await desk.send(name)
-
-
-async def test_what_was_made_while_another_turn_was_at_work_is_refused(desk: Desk) -> None:
-    with desk.made.at_work("R2"):
-        await desk.call("run_shell", command="echo y > b.txt")
-    assert "no file that you have made" in await desk.send("b.txt")
-    with desk.made.at_work("R1"):
-        await desk.call("run_shell", command="echo z > b.txt")
-    assert (await desk.send("b.txt")).startswith("Delivered")
 
 
 async def test_what_has_changed_since_is_refused(desk: Desk) -> None:
@@ -168,7 +234,7 @@ async def test_what_has_changed_since_is_refused(desk: Desk) -> None:
 
 async def test_a_turn_that_goes_on_after_a_crash_still_has_what_it_made(desk: Desk) -> None:
     await desk.call("write_file", path="a.txt", content="x")
-    await desk.call("run_shell", command="echo y > b.txt")
+    await desk.shell("echo y > b.txt", "b.txt")
     desk.turn("R1", [one for result in desk.recorder.results for one in result.get(MADE, ())])
     assert (await desk.send("a.txt", "b.txt")).startswith("Delivered")
 
@@ -191,7 +257,8 @@ async def test_what_is_outside_hidden_or_missing_is_refused(desk: Desk, path: st
     (desk.root.parent / "outside.txt").write_text("x", encoding="utf-8")
     for name in (".env", "ship.json"):
         (desk.root / name).write_text("x", encoding="utf-8")
-    await desk.call("run_shell", command="echo x > made.txt")
+    await desk.shell("echo x > made.txt", "made.txt")
+    assert ("ended well" in await desk.shell("true", path)) == (path == "missing.txt")
     await desk.send("made.txt", path)
     assert desk.reply.sent == []
 
@@ -203,7 +270,7 @@ async def test_links_pipes_and_folders_are_refused(desk: Desk) -> None:
     command = (
         "ln kept.txt hard.txt; ln -s kept.txt soft.txt; ln -s ../outside.txt out.txt; mkfifo pipe; mkdir d"
     )
-    await desk.call("run_shell", command=command)
+    await desk.shell(command, "hard.txt", "soft.txt", "out.txt", "pipe", "d", "env.txt")
     os.link(desk.root / ".env", desk.root / "env.txt")
     for name in ("hard.txt", "soft.txt", "out.txt", "pipe", "d", "env.txt"):
         await desk.send(name)
@@ -212,7 +279,7 @@ async def test_links_pipes_and_folders_are_refused(desk: Desk) -> None:
 
 async def test_more_than_fits_a_message_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_send, "BYTES", 10)
-    await desk.call("run_shell", command="printf 123456 > a.txt; printf 123456 > b.txt")
+    await desk.shell("printf 123456 > a.txt; printf 123456 > b.txt", "a.txt", "b.txt")
     assert "more than 10 bytes" in await desk.send("a.txt", "b.txt")
     assert (await desk.send("a.txt")).startswith("Delivered")
     assert "attachments" in await desk.send(*[f"{n}.txt" for n in range(11)])
@@ -226,12 +293,3 @@ async def test_the_model_hears_what_became_of_a_file(desk: Desk) -> None:
     )
     desk.reply.failure = errors.FilesMissing(names=["a.txt"])
     assert (await desk.send("a.txt")).startswith("The text is delivered. The chat did not take a.txt")
-
-
-@settings(max_examples=examples(200), deadline=None, derandomize=True)
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted), max_size=5))
-def test_what_is_left_of_a_time_is_what_no_other_has(others: list[list[int]]) -> None:
-    left = without((10, 20), [(b, e) for b, e in others])
-    for moment in (at + 0.5 for at in range(30)):
-        free = 10 < moment < 20 and not any(b < moment < e for b, e in others)
-        assert any(b < moment < e for b, e in left) == free

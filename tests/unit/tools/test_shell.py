@@ -17,6 +17,7 @@ from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import ENVIRONMENT, Isolation
 from bot.tools.made_files import MadeFiles
 from bot.tools.permissions.protected_code import ProtectedCode
+from bot.tools.project import Project
 
 from .walls import CANARY, MARK, Desk, all_ended, confined, isolated, landlock_works
 
@@ -218,12 +219,14 @@ def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
     assert "--share-net" in isolation._wall(tmp_path, CommandLimits(), network=True, parts=())
     assert (
         "without network"
-        in run_shell.RunShell(Isolation(tmp_path), FileProvenance(tmp_path), MadeFiles()).description
+        in run_shell.RunShell(
+            Isolation(tmp_path), Project(tmp_path), FileProvenance(tmp_path), MadeFiles()
+        ).description
     )
     assert (
         "without network"
         not in run_shell.RunShell(
-            Isolation(tmp_path, network=True), FileProvenance(tmp_path), MadeFiles()
+            Isolation(tmp_path, network=True), Project(tmp_path), FileProvenance(tmp_path), MadeFiles()
         ).description
     )
 

@@ -23,6 +23,7 @@ from bot.tools.command_limits import CommandLimits
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation, PathMasks
 from bot.tools.made_files import MadeFiles
+from bot.tools.project import Project
 from bot.tools.registry import ToolPorts
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Desk:
                 "ToolPorts",
                 SimpleNamespace(
                     isolation=self.isolation,
+                    project=Project(self.isolation.root),
                     whose=lambda: FileProvenance(self.isolation.root),
                     made=MadeFiles(),
                 ),
