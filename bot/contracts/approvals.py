@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, Self
 
 from bot import errors
@@ -64,12 +64,13 @@ class Approval:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The end of a wait for approval; `nobody` and `unattended` (in a job): no wait took place. `by` is the person who
-    decided, as `channel:id`, "" without one.
+    decided, as `channel:id`, "" without one, and `name` what they called themselves then, "" where that is not known.
     """
 
     ended: Ended
     by: str = ""
     scope: Scope = "once"
+    name: str = field(default="", compare=False)
 
     @property
     def lasts(self) -> bool:

@@ -399,6 +399,8 @@ class Manifest:
     """None where messages cannot be changed; else its channel is an `Edits`."""
     whispers: bool = False
     """True if it can show a message of a group to one person alone (`contracts.outbound.ONLY_TO`)."""
+    buttons: bool = False
+    """True if it shows the buttons of a question (`Outbound.buttons`); elsewhere people read which command answers it."""
     examples: bool = False
     """True if it can offer examples to tap, in direct chats (`contracts.approvals.EXAMPLES`)."""
     files: bool = False

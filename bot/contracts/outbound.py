@@ -178,6 +178,8 @@ class OutboxRow:
     """The file that this message is; it has no text then."""
     zone: str | None = None
     """The time zone in which it tells times; None of what earlier versions said."""
+    own_zone: bool = False
+    """That zone is the reader's, and not named with its times."""
 
     @property
     def shown(self) -> str:

@@ -24,7 +24,7 @@ from bot.contracts.outbound import ABOUT, ONLY_TO, Address
 from bot.gateway.access import Access, Memberships
 from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales
-from bot.gateway.operator_chats import OperatorChats, Outcome, QuestionCopies
+from bot.gateway.operator_chats import OperatorChats, Outcome, QuestionCopies, who_decided
 from bot.tools.permissions.display import named
 from bot.words import paragraph, say, speaking, times
 
@@ -267,18 +267,15 @@ def examples(inbound: Inbound, manifests: Mapping[str, Manifest]) -> QuestionBut
     return QuestionButtons("", EXAMPLES) if offered else None
 
 
-def told(record: ApprovalRecord, verdict: Verdict) -> str:
+def told(verdict: Verdict) -> str:
     """The answer to the operator who decided by a button."""
-    channel, user_id = _person(record)
-    if verdict.ended == "approved":
-        return say("commands.admitted", who=f"{channel}:{user_id}")
-    return say("strangers.stays_out", who=f"{channel}:{user_id}")
+    return say("strangers.admits" if verdict.ended == "approved" else "strangers.stays_out")
 
 
 def ended(verdict: Verdict, at: float) -> str:
     """The decision, in the line below the request."""
     when = times.hour(at)
-    by = say("strangers.by", who=verdict.by) if verdict.by else ""
+    by = say("strangers.by", who=who_decided(verdict, "approval.an_operator")) if verdict.by else ""
     if verdict.ended == "approved":
         return say("strangers.let_in", by=by, time=when)
     if verdict.scope == "always":

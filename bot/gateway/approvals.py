@@ -33,10 +33,10 @@ from bot.gateway.admissions import AdmissionService
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales, Spoken
-from bot.gateway.operator_chats import OperatorChats, Outcome, QuestionCopies
+from bot.gateway.operator_chats import OperatorChats, Outcome, QuestionCopies, who_decided
 from bot.gateway.scheduler import TurnSuspension
 from bot.tools.permissions.display import named
-from bot.words import CATALOGUES, DEFAULT, paragraph, say, speaking, times
+from bot.words import CATALOGUES, DEFAULT, own_zone, paragraph, say, speaking, times
 from bot.words import language as language_now
 from bot.words import zone as zone_now
 
@@ -154,7 +154,7 @@ class ApprovalService:
         verdict = waiting.answer.result() if waiting.answer.done() else Verdict("expired")
         if not verdict.by:
             verdict = await self._end(record.id, verdict)
-        self._close(record.id)
+        self._close(record)
         return verdict
 
     async def _end(self, name: str, verdict: Verdict) -> Verdict:
@@ -179,7 +179,7 @@ class ApprovalService:
         own = self._elsewhere(first, name, own=waiting.record.asked.own)
         places = [
             (spoken, to)
-            for spoken, to in ((Spoken(language_now(), zone_now()), here), *own)
+            for spoken, to in ((Spoken(language_now(), zone_now(), own_zone()), here), *own)
             if to.chat_key not in done
         ]
         if places:
@@ -192,7 +192,7 @@ class ApprovalService:
                     with speaking(*spoken):
                         # Operators need not be where it was asked.
                         where = say("approval.asked_in", place=self._places.place(first))
-                        words = f"{_question(waiting.record, first)}\n\n{where}"
+                        words = f"{self._question(waiting.record, first, to.channel)}\n\n{where}"
                         asked[to.chat_key] = group.create_task(self._send(to, name, words, CHOICES))
             if here.chat_key not in done:
                 buttons = choices
@@ -200,7 +200,11 @@ class ApprovalService:
                     # Operators may be among those who read the group; nothing else shows them the question.
                     buttons = CHOICES
                 # The call is for those who decide about it.
-                words = _question(waiting.record, first) if buttons else _waits(waiting.record)
+                words = (
+                    self._question(waiting.record, first, first.channel)
+                    if buttons
+                    else _waits(waiting.record)
+                )
                 asked[here.chat_key] = group.create_task(self._send(here, name, words, buttons))
         done |= {to for to, sent in asked.items() if sent.result()}
         if here.chat_type == "direct" and not (choices or done - {here.chat_key}):
@@ -244,21 +248,28 @@ class ApprovalService:
             return ()
         return ("once", "chat", "deny") if asked.granted else ("once", "deny")
 
-    def _close(self, name: str) -> None:
+    def _close(self, record: ApprovalRecord) -> None:
         """Show everywhere how it ended, now or before. Nobody waits for that."""
 
         def outcome(verdict: Verdict, at: float) -> Outcome:
-            over = _asked(), say("approval.typed", id=name[-SHORT:])
-            return Outcome(_ended(verdict, at), over)
+            minutes = int(SECONDS // 60)
+            may = [say(f"approval.who_{who}", count=minutes, who="") for who in ("operators", "asker")]
+            typed = [_typed(record.id, one) for one in self._manifests.values() if not one.buttons]
+            return Outcome(_ended(record.asked, verdict, at), (_asked(), *may, *typed))
 
-        self._copies.close(name, outcome)
+        self._copies.close(record.id, outcome)
+
+    def _question(self, record: ApprovalRecord, first: Inbound, channel: str) -> str:
+        """The question as a channel shows it: where that has no buttons, with the commands that answer it."""
+        manifest = self._manifests[channel]
+        return _asks(record, first, *(() if manifest.buttons else [_typed(record.id, manifest)]))
 
     async def _end_copies(self, record: ApprovalRecord) -> None:
         """The same of what is decided on file, and what goes with it."""
         if record.verdict is not None and record.asked.admits:
             await self._admissions.announce(record, record.verdict)
         else:
-            self._close(record.id)
+            self._close(record)
 
     async def recover(self) -> None:
         """End the questions that were decided in the last day, before or after a restart: a kill may have come before they
@@ -288,8 +299,8 @@ class ApprovalService:
         asked = await self._journal.inbound(record.asked.request_id)
         if asked is None or row.buttons is None or row.buttons.choices:
             return row.text
-        with speaking(row.language, row.zone):
-            return _question(record, asked.inbound)
+        with speaking(row.language, row.zone, row.own_zone):
+            return self._question(record, asked.inbound, row.chat_key.channel)
 
     def _elsewhere(self, first: Inbound, name: str, *, own: bool) -> Iterator[tuple[Spoken, Address]]:
         """The direct chats of the operators, each with how they are spoken to, who need not be where it was asked; none where an operator asked, or where it
@@ -324,7 +335,7 @@ class ApprovalService:
                 if (waiting := self._waiting.get(record.id)) is not None:
                     waiting.decided(Verdict("stopped"))
                 else:
-                    self._close(record.id)
+                    self._close(record)
 
     # ------------------------------------------------------------ the person who decides
 
@@ -343,7 +354,7 @@ class ApprovalService:
         self, inbound: Inbound, name: str, ended: Literal["approved", "denied"], scope: Scope
     ) -> str:
         by = f"{inbound.channel}:{inbound.user_id}"
-        verdict = Verdict(ended, by, scope)
+        verdict = Verdict(ended, by, scope, inbound.user_name or "")
         record = await self._named(inbound, name)
         if isinstance(record, str):
             return await self._told_before(inbound, name, verdict) or record
@@ -357,14 +368,14 @@ class ApprovalService:
             return say("approval.not_always")
         if record.asked.admits:
             settled = await self._admissions.press(record, verdict)
-            return letting_in.told(record, verdict) if settled else say("approval.unknown")
+            return letting_in.told(verdict) if settled else say("approval.unknown")
         if not await self._store.settle(record.id, verdict):
             return say("approval.unknown")
         self._note(record, inbound, ended, scope=scope)
         if (waiting := self._waiting.get(record.id)) is not None:
             waiting.decided(verdict)
         else:
-            self._close(record.id)
+            self._close(record)
         return _told(verdict)
 
     async def _told_before(self, inbound: Inbound, name: str, verdict: Verdict) -> str:
@@ -377,7 +388,7 @@ class ApprovalService:
         await self._end_copies(record)
         if record.verdict != verdict or record.decided_at < press.received_at:
             return ""
-        return letting_in.told(record, verdict) if record.asked.admits else _told(verdict)
+        return letting_in.told(verdict) if record.asked.admits else _told(verdict)
 
     async def _named(self, inbound: Inbound, name: str) -> ApprovalRecord | str:
         """The approval that is meant: by name, or the only one of this chat, or of its threads; else what to say."""
@@ -436,14 +447,21 @@ def _told(verdict: Verdict) -> str:
     return say("approval.approved" if verdict.scope == "once" else f"approval.approved_{verdict.scope}")
 
 
-def _ended(verdict: Verdict, now: float) -> str:
+def _ended(asked: Approval, verdict: Verdict, now: float) -> str:
     """The decision, in the line below the question."""
     at = times.hour(now)
     if verdict.ended in {"approved", "denied"}:
         how = verdict.scope if verdict.ended == "approved" else verdict.ended
-        return say(f"approval.ended_{how}", by=verdict.by, time=at)
+        own = verdict.by == f"{asked.channel}:{asked.user_id}"
+        by = who_decided(verdict, "approval.the_asker" if own else "approval.an_operator")
+        return say(f"approval.ended_{how}", by=by, time=at)
     why = verdict.ended if verdict.ended in {"expired", "stopped"} else "other"
     return say(f"approval.ended_{why}", time=at)
+
+
+def _typed(name: str, manifest: Manifest) -> str:
+    """The commands that answer a question."""
+    return say("approval.typed", id=name[-SHORT:], prefix=manifest.command_prefix)
 
 
 def _waits(record: ApprovalRecord) -> str:
@@ -457,9 +475,9 @@ def _asked() -> str:
     return say("approval.asked", count=int(SECONDS // 60))
 
 
-def _question(record: ApprovalRecord, first: Inbound) -> str:
+def _asks(record: ApprovalRecord, first: Inbound, *typed: str) -> str:
     """The question as people read it: for whom, why, exactly what, and how to answer."""
-    asked, short, minutes = record.asked, _short(record), int(SECONDS // 60)
+    asked, minutes = record.asked, int(SECONDS // 60)
     # Nothing in it may end the block that it stands in.
     shown = asked.shown.replace("```", "\\u0060" * 3)
     # Their name is their own choice: the id stands beside it, and nothing in the name is formatting, a link or another id.
@@ -476,5 +494,4 @@ def _question(record: ApprovalRecord, first: Inbound) -> str:
     rule = [say("approval.rule", rule=asked.rule)] if asked.rule else []
     because = paragraph(say("approval.reason", reason=reason), *rule)
     may = say("approval.who_asker" if asked.granted else "approval.who_operators", count=minutes, who=who)
-    answer = paragraph(may, say("approval.typed", id=short))
-    return f"{question}\n\n```\n{shown}\n```\n\n{because}\n{answer}"
+    return f"{question}\n\n```\n{shown}\n```\n\n{because}\n{paragraph(may, *typed)}"

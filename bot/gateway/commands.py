@@ -447,7 +447,9 @@ class Commands:
         if not user_id or manifest is None or not manifest.valid_id(user_id):
             return say("commands.no_id", asked=text.preview(asked, 60), prefix=self._prefix(inbound))
         by = f"{inbound.channel}:{inbound.user_id}"
-        await self._admissions.decide(channel, user_id, Verdict(decision, by, "always"))
+        await self._admissions.decide(
+            channel, user_id, Verdict(decision, by, "always", inbound.user_name or "")
+        )
         key = "commands.admitted" if decision == "approved" else "commands.kept_out"
         return say(key, who=f"{channel}:{user_id}")
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from zoneinfo import available_timezones
 
 from bot import errors
+from bot.contracts.base import ChatType
 from bot.contracts.environment import Log
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
@@ -23,10 +24,11 @@ _UNKNOWN = Locale()
 
 
 class Spoken(NamedTuple):
-    """The language and the zone for `bot.words.speaking`."""
+    """The language and the zone for `bot.words.speaking`; `own`: that zone is the reader's, so times are told without its name."""
 
     language: str
     zone: str
+    own: bool = False
 
 
 class Locales:
@@ -63,11 +65,11 @@ class Locales:
         if now != before and inbound.kind != "admission":
             self._known[inbound.person] = now
             self._tasks.start(self._remember(inbound.person))
-        return self._spoken(now)
+        return self._spoken(now, inbound.chat_type)
 
-    def known(self, person: UserRef, zone: str | None = None) -> Spoken:
+    def known(self, person: UserRef, zone: str | None = None, chat_type: ChatType = "direct") -> Spoken:
         """Return how a person is spoken to who has written before; `zone` stands for one that is not known."""
-        return self._spoken(self.locale(person), zone)
+        return self._spoken(self.locale(person), chat_type, zone)
 
     async def choose_language(self, inbound: Inbound, code: str | None) -> Spoken:
         """Speak this language with a person from now on, over restarts, None for that of their app. Raises
@@ -95,10 +97,12 @@ class Locales:
         locale = _by_app(chosen, inbound)
         await self._journal.put_locale(inbound.person, locale)
         self._known[inbound.person] = locale
-        return self._spoken(locale)
+        return self._spoken(locale, inbound.chat_type)
 
-    def _spoken(self, locale: Locale, zone: str | None = None) -> Spoken:
-        return Spoken(locale.language or DEFAULT, locale.zone or zone or self._zone)
+    def _spoken(self, locale: Locale, chat_type: ChatType, zone: str | None = None) -> Spoken:
+        # The others of a group may live elsewhere.
+        own = locale.zone is not None and chat_type == "direct"
+        return Spoken(locale.language or DEFAULT, locale.zone or zone or self._zone, own)
 
     async def _remember(self, person: UserRef) -> None:
         try:

@@ -367,7 +367,7 @@ class Losses:
                 "storage", "a message may be lost; its person is told", level="error", chat_key=to.chat_key
             )
             try:
-                with speaking(*self._locales.known(person)):
+                with speaking(*self._locales.known(person, chat_type=to.chat_type)):
                     words = say("delivery.lost_records")
                     await self._delivery.send(to, words, kind="notice", owed=True, repeat_of=said)
             except errors.DeliveryFailed as error:

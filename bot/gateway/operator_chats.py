@@ -16,9 +16,16 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway.delivery import Delivery
-from bot.words import speaking
+from bot.tools.permissions.display import named
+from bot.words import say, speaking
 
 DECIDED = QuestionButtons("", ())
+
+
+def who_decided(verdict: Verdict, nameless: str) -> str:
+    """The person who decided, by the name that they had then; `nameless` stands for one that is not known."""
+    # Their name is their own choice: nothing in it is formatting or a link.
+    return f"`{named(verdict.name)}`" if verdict.name.strip() else say(nameless)
 
 
 class OperatorChats:
@@ -111,7 +118,7 @@ class QuestionCopies:
 
     async def _amend(self, copy: Sequence[OutboxRow], outcome: Callable[[], Outcome]) -> None:
         """End one copy in its language, its last part last: where that says how it ended, nothing is left to do."""
-        with speaking(copy[-1].language, copy[-1].zone):
+        with speaking(copy[-1].language, copy[-1].zone, copy[-1].own_zone):
             ended = outcome()
         if copy[-1].text.endswith(ended.words):
             return

@@ -14,10 +14,12 @@ from bot.journal.table import JournalTable, Moves, dumps, held, loads, states
 
 _ASK = """INSERT INTO approvals (id, request_id, call_id, chat_key, fingerprint, asked, asked_at)
     VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (request_id, call_id, fingerprint) DO NOTHING"""
-_FIELDS = "SELECT id, asked, asked_at, ended, decided_by, scope, decided_at FROM approvals"
+_FIELDS = "SELECT id, asked, asked_at, ended, decided_by, decided_name, scope, decided_at FROM approvals"
 _THIS = f"{_FIELDS} WHERE request_id = ? AND call_id = ? AND fingerprint = ?"
 _ONE = f"{_FIELDS} WHERE id = ?"
-_MOVE = "UPDATE approvals SET ended = ?, decided_by = ?, scope = ?, decided_at = ? WHERE id = ?"
+_MOVE = (
+    "UPDATE approvals SET ended = ?, decided_by = ?, decided_name = ?, scope = ?, decided_at = ? WHERE id = ?"
+)
 # By `rowid` alone SQLite would look through the whole table in that order.
 _OPEN = f"{_FIELDS} WHERE ended IS NULL ORDER BY +rowid"
 _DECIDED = f"{_FIELDS} WHERE asked_at >= ? AND decided_at >= ? ORDER BY +rowid"
@@ -27,7 +29,7 @@ _LONGEST = 7 * 86_400.0
 _LASTING = f"{_FIELDS} WHERE fingerprint = ? AND ended = 'approved' AND scope IN ({states(*LASTING)}) ORDER BY +rowid"
 
 _NAMES = tuple(field.name for field in fields(Approval))
-_Row = tuple[str, str, float, Ended | None, str | None, Scope | None, float | None]
+_Row = tuple[str, str, float, Ended | None, str | None, str | None, Scope | None, float | None]
 
 
 class SqlApprovals(JournalTable):
@@ -79,7 +81,11 @@ class ApprovalMoves(Moves[ApprovalRecord]):
 
     def _write(self, db: Connection, name: str, _: ApprovalRecord, after: ApprovalRecord) -> None:
         end = after.verdict
-        told = (None, None, None) if end is None else (end.ended, text.clean(end.by), end.scope)
+        told = (
+            (None, None, None, None)
+            if end is None
+            else (end.ended, text.clean(end.by), text.clean(end.name), end.scope)
+        )
         db.execute(_MOVE, (*told, after.decided_at, name))
 
 
@@ -89,14 +95,14 @@ def _records(rows: Iterable[_Row]) -> list[ApprovalRecord]:
 
 def _record(row: _Row) -> ApprovalRecord | None:
     """None where the disk has damaged it, or another Shipmate has written what this one cannot make out."""
-    name, asked, asked_at, ended, by, scope, decided_at = row
+    name, asked, asked_at, ended, by, called, scope, decided_at = row
     facts = loads(asked)
     try:
         known = {key: facts[key] for key in _NAMES if key in facts}
         approval = Approval(**known | {"chat_key": ChatKey.parse(known["chat_key"])})
     except (TypeError, KeyError, errors.IdentityInvalid):
         return None
-    verdict = Verdict(ended, by or "", scope or "once") if ended is not None else None
+    verdict = Verdict(ended, by or "", scope or "once", called or "") if ended is not None else None
     return ApprovalRecord(name, approval, asked_at, verdict, decided_at)
 
 

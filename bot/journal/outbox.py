@@ -17,12 +17,13 @@ from bot.journal.table import JournalTable, Moves, clean, done, dumps, illegal, 
 from bot.words import DEFAULT
 
 PUT = """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces,
-        repeat_of, not_before, attempts, untold, question_id, choices, created_at, changed_at, language, file, zone)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
+        repeat_of, not_before, attempts, untold, question_id, choices, created_at, changed_at, language, file, zone,
+        own_zone)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
 _MOVE = """UPDATE outbox SET state = ?, text = ?, message_id = ?, reason = ?, not_before = ?, attempts = ?, untold = ?,
     changed_at = ? WHERE id = ?"""
 _RECORD = """SELECT id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces, repeat_of,
-    not_before, attempts, untold, question_id, choices, created_at, changed_at, language, file, zone FROM outbox"""
+    not_before, attempts, untold, question_id, choices, created_at, changed_at, language, file, zone, own_zone FROM outbox"""
 _ONE = f"{_RECORD} WHERE id = ?"
 _STANDING = f"{_RECORD} WHERE request_id = ? AND message_id = ?"
 _DELIVERIES = f"{_RECORD} WHERE request_id = ? ORDER BY rowid"
@@ -170,6 +171,7 @@ def values(row: OutboxRow, now: float) -> list[object]:
             *(now, now, row.language),
             None if row.file is None else dumps(asdict(row.file)),
             row.zone,
+            row.own_zone,
         )
     )
 
@@ -194,6 +196,7 @@ def _records(rows: Sequence[tuple[Any, ...]]) -> list[OutboxRow]:
                 row[19] or DEFAULT,
                 _file(row[20]),
                 row[21],
+                bool(row[22]),
             )
         )
         for row in rows

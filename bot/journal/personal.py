@@ -99,6 +99,7 @@ def erase(
             db.execute(f"DELETE FROM {table} WHERE {_TABLES[table]}", facts).rowcount
             for table in _ERASED_IN_ORDER
         )
+        db.execute("UPDATE approvals SET decided_name = NULL WHERE decided_by = ?", (str(person),))
         db.executemany(
             "DELETE FROM closed_targets WHERE channel = ? AND chat_id = ?",
             [(key.channel, key.chat_id) for key in map(ChatKey.parse, chats)],

@@ -438,6 +438,12 @@ def locales(db: Connection) -> None:
         db.execute(statement)
 
 
+def names_and_own_zones(db: Connection) -> None:
+    """A decision has the name of who made it, and a message tells whether its zone is that of its readers."""
+    db.execute("ALTER TABLE approvals ADD COLUMN decided_name TEXT")
+    db.execute("ALTER TABLE outbox ADD COLUMN own_zone INTEGER NOT NULL DEFAULT 0")
+
+
 def _read(raw: str) -> dict[str, str]:
     """A JSON object of texts; {} where the disk has damaged it."""
     try:
@@ -481,6 +487,7 @@ MIGRATIONS: Sequence[Migration] = (
     languages,
     outgoing_files,
     locales,
+    names_and_own_zones,
 )
 
 Described = dict[str, tuple[str, ...]]

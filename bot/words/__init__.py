@@ -41,6 +41,7 @@ UTC = "UTC"
 """The zone where nobody has named one."""
 _language: ContextVar[str] = ContextVar("language", default=DEFAULT)
 _zone: ContextVar[str] = ContextVar("zone", default=UTC)
+_own_zone: ContextVar[bool] = ContextVar("own_zone", default=False)
 
 
 def say(key: str, /, **values: object) -> str:
@@ -92,16 +93,27 @@ def zone() -> str:
     return _zone.get()
 
 
+def own_zone() -> bool:
+    """True where that zone is known to be the one of everybody who reads what is said."""
+    return _own_zone.get()
+
+
 @contextmanager
-def speaking(code: str, zone: str | None = None) -> Iterator[None]:
-    """Speak this language inside, and in tasks that are started there, and tell times in this zone; None leaves that as it
-    is. A language without a catalogue is the default.
+def speaking(
+    code: str,
+    zone: str | None = None,
+    own: bool = False,  # noqa: FBT001, FBT002 - how a person is spoken to comes as one
+) -> Iterator[None]:
+    """Speak this language inside, and in tasks that are started there, and tell times in this zone, which is the reader's `own`
+    or has to be named with them; None leaves that as it is. A language without a catalogue is the default.
     """
     language = _language.set(code if code in CATALOGUES else DEFAULT)
     where = _zone.set(zone if zone is not None else _zone.get())
+    whose = _own_zone.set(own if zone is not None else _own_zone.get())
     try:
         yield
     finally:
+        _own_zone.reset(whose)
         _zone.reset(where)
         _language.reset(language)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
-from bot.words import say
+from bot.words import own_zone, say
 from bot.words import zone as zone_now
 
 
@@ -21,21 +21,26 @@ def zone(name: str) -> tzinfo:
 
 def local(moment: float) -> datetime:
     """A moment (epoch seconds) on the clocks of the reader, on those of UTC where this machine does not know their zone."""
+    return datetime.fromtimestamp(moment, _clocks() or UTC)
+
+
+def _clocks() -> tzinfo | None:
     try:
-        clocks = zone(zone_now())
+        return zone(zone_now())
     except ValueError:  # it was chosen on another machine, or its name has gone
-        clocks = UTC
-    return datetime.fromtimestamp(moment, clocks)
+        return None
 
 
 def hour(moment: float) -> str:
-    """The time of day, as in `15:40 CET`."""
+    """The time of day, as in `15:40`; with the zone, as in `15:40 CET`, where that may not be the reader's."""
     shown = local(moment)
+    if own_zone() and _clocks() is not None:
+        return f"{shown:%H:%M}"
     return say("time.hour", hour=f"{shown:%H:%M}", zone=_abbreviation(shown))
 
 
 def date(moment: float) -> str:
-    """The day and the time of day, as in `Thu 26 Nov 2026, 15:40 CET`."""
+    """The day and the time of day, as in `Thu 26 Nov 2026, 15:40`."""
     shown = local(moment)
     weekday = say("time.weekdays").split()[shown.weekday()]
     month = say("time.months").split()[shown.month - 1]

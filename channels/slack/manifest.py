@@ -49,6 +49,7 @@ MANIFEST = Manifest(
     build=_build,
     encode=address.encode,
     decode=address.decode,
+    buttons=True,
     tokens=("bot_token", "app_token"),
     token_forms={
         "bot_token": TokenForm(r"(?:xoxe\.)?xoxb-[\w.-]+", "xoxb-…"),

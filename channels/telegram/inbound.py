@@ -187,6 +187,7 @@ def _press(update_id: Any, pressed: Any, me: User, now: float) -> ReadUpdate | N
         return None
     chat, topic = message["chat"], message.get("message_thread_id")
     where = _place(chat["id"], topic if message.get("is_topic_message") else None)
+    user = User.de_json(sender, None)
     inbound = Inbound(
         channel="telegram",
         chat_id=where["chat_id"],
@@ -201,8 +202,9 @@ def _press(update_id: Any, pressed: Any, me: User, now: float) -> ReadUpdate | N
         target={**where, "press": string(pressed["id"])},
         addressed="command",
         command=command,
-        language=_language(sender.get("language_code")),
-        from_bot=sender.get("is_bot") is not False,
+        user_name=name(user),
+        language=_language(user.language_code),
+        from_bot=user.is_bot is not False,
     )
     return ReadUpdate(update_id, inbound)
 

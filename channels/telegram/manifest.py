@@ -38,6 +38,7 @@ MANIFEST = Manifest(
     build=_build,
     encode=address.encode,
     decode=address.decode,
+    buttons=True,
     tokens=("bot_token",),
     token_forms={"bot_token": TokenForm(r"\d+:[\w-]+", "123456789:ABC…")},
     valid_id=address.valid_id,

@@ -21,6 +21,7 @@ MANIFEST = Manifest(
     build=build,
     encode=KEYS.encode,
     decode=KEYS.decode,
+    buttons=True,
     access="local",
     valid_id=lambda text: re.fullmatch(r"[0-9a-f]{16}", text) is not None,
     edits=EditPace({"direct": 0.25}),

@@ -75,7 +75,7 @@ async def test_it_is_found_again_after_a_kill_and_only_an_operator_decides(world
     (result,) = results(world)
     assert "is_error" not in result
     await world.telegram.until(lambda: question(world) == 0)
-    assert "✅ Allowed by telegram:2002" in world.telegram.chats[GROUP].messages[number]["text"]
+    assert "✅ Allowed by Person 2002" in world.telegram.chats[GROUP].messages[number]["text"]
     await world.turns(1)
     audit = [line["details"] for line in world.log() if line["kind"] == "approval"]
     assert [one["by"] for one in audit if one.get("decision") == "refused"] == [
@@ -100,7 +100,7 @@ async def test_an_operator_elsewhere_sees_where_it_was_asked_and_each_copy_how_i
     world.telegram.press(copy["message_id"], deny, chat_id=OPERATOR)
     for chat in (OPERATOR, GROUP):
         await world.telegram.until(
-            lambda chat=chat: "⛔ Denied by telegram:2002" in world.texts(chat)[0],  # type: ignore[misc]
+            lambda chat=chat: "⛔ Denied by Person 2002" in world.texts(chat)[0],  # type: ignore[misc]
             START_SECONDS,
         )
     assert "reply_markup" not in world.telegram.chats[OPERATOR].messages[copy["message_id"]]
@@ -132,9 +132,7 @@ async def test_in_slack_an_operator_decides_from_their_direct_messages_after_a_k
     await world.process.kill()
     await world.start()
     await world.slack.press(direct, copies()[1].ts, copies()[1].buttons[0], user=BOB)
-    await world.slack.until(
-        lambda: all(f"✅ Allowed by slack:{BOB}" in one.text for one in copies()), START_SECONDS
-    )
+    await world.slack.until(lambda: all("✅ Allowed by `Bob`" in one.text for one in copies()), START_SECONDS)
     assert not any(one.buttons for one in copies())
     await world.slack.until(
         lambda: any("Here they are." in one.text for one in world.slack.replies(ROOM)), START_SECONDS

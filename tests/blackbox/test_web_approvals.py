@@ -90,7 +90,7 @@ async def test_an_operator_decides_in_any_tab_over_a_reload_or_a_kill_and_all_se
         await say(session, page, f"/approve {again['approval']} once", "m2")
         for tab in (first, second):
             said = await until_ended(tab, asked["id"])
-            assert re.search(r"\n✅ Allowed by web:[0-9a-f]{16}, \d\d:\d\d UTC\.$", said)
+            assert re.search(r"\n✅ Allowed by the person who asked, \d\d:\d\d UTC\.$", said)
         third = await tabs.open(page)
         _, history = await third.next()
         assert not any("approval" in message for message in history["messages"])
@@ -127,8 +127,8 @@ async def test_who_may_not_decide_sees_no_buttons_until_the_link_is_opened(world
         assert now["choices"] == ALL
         assert "skills_list" in now["text"]
         await say(session, page, f"/deny {asked['approval']}", "m2")
-        assert "⛔ Denied by web:" in await until_ended(fresh, asked["id"])
-        await world.telegram.until(lambda: "⛔ Denied by web:" in world.texts(2002)[1])
+        assert "⛔ Denied by the person who asked" in await until_ended(fresh, asked["id"])
+        await world.telegram.until(lambda: "⛔ Denied by the person who asked" in world.texts(2002)[1])
         shown = world.telegram.chats[2002].messages
         assert not any("reply_markup" in one for one in shown.values()), json.dumps(list(shown.values()))[
             :500

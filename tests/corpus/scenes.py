@@ -621,7 +621,7 @@ async def progress_shown(stage: Stage) -> None:
 
 SKILLS = "which skills 技能"
 ASKS: Json = {"operators": [f"telegram:{OPERATOR}"], "permissions": {"ask": ["skills_list"]}}
-APPROVED = {"begins": "Person ", "ends": "✅ Allowed by telegram:3009, 08:00 UTC."}
+APPROVED = {"begins": "Person ", "ends": "✅ Allowed by Person 3009, 08:00 UTC."}
 WAITED = {"begins": "For this I need a yes from an operator.", "ends": APPROVED["ends"]}
 ALLOWED = [{"press": 0, "chat": OPERATOR, "by": OPERATOR}]
 

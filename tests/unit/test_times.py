@@ -55,3 +55,14 @@ def test_a_zone_outlives_another_language_and_ends_with_its_block() -> None:
 def test_where_a_machine_does_not_know_a_zone_the_time_is_that_of_utc() -> None:
     with speaking("en", "Europe/Nowhere"):
         assert times.hour(WINTER) == "08:00 UTC"
+
+
+def test_readers_whose_zone_is_known_are_told_times_without_its_name() -> None:
+    with speaking("en", "Asia/Tokyo", own=True):
+        assert (times.hour(WINTER), times.date(WINTER)) == ("17:00", "Fri 15 Jan 2027, 17:00")
+        with speaking("zh"):
+            assert times.date(WINTER) == "2027年1月15日（周五）17:00"
+        with speaking("en", "UTC"):
+            assert times.hour(WINTER) == "08:00 UTC"
+    with speaking("en", "Europe/Nowhere", own=True):
+        assert times.hour(WINTER) == "08:00 UTC"

@@ -117,7 +117,7 @@ class DueJobs:
         self._seen = now
         for job in self._book.all():
             if self._open_channels.opened(job.channel):
-                with speaking(*self._locales.known(job.person, job.plan.zone)):
+                with speaking(*self._locales.known(job.person, job.plan.zone, job.chat_type)):
                     await self._see_to(job, now)
 
     async def _set_back(self, job: ScheduledJob, now: float) -> None:

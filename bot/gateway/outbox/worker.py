@@ -35,7 +35,7 @@ from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.outbox.rate_limit import MAX_WAIT, UNSAID, RateLimiter
 from bot.system import JumpSafeClock
 from bot.telemetry.context import turn_scope
-from bot.words import Sentence, language, say, sentence, speaking, zone
+from bot.words import Sentence, language, own_zone, say, sentence, speaking, zone
 
 
 def repeated(row: OutboxRow) -> str:
@@ -542,6 +542,7 @@ class OutboxWorker:
             created_at=now,
             language=language(),
             zone=zone(),
+            own_zone=own_zone(),
         )
 
     def _put(self, batch: Batch, wait: float = 0.0) -> None:
@@ -967,6 +968,7 @@ class OutboxWorker:
                 language=lost.language,
                 file=lost.file,
                 zone=lost.zone,
+                own_zone=lost.own_zone,
             )
             # A message is cut in its second half: behind the sentence each part fits.
             for part in (

@@ -107,9 +107,9 @@ async def test_an_operator_lets_somebody_in_by_a_button_and_every_copy_says_so(d
     await door.press("approve", f"{name} once")
     await until(lambda: len(door.edits) == 2)
     assert [one.buttons and one.buttons.choices for one in door.edits.values()] == [(), ()]
-    assert set(door.outcomes()) == {"✅ Let in by tele:1, 08:00 UTC."}
+    assert set(door.outcomes()) == {"✅ Let in by an operator, 08:00 UTC."}
     await door.idle()
-    assert door.told("1")[-1] == "tele:666 may talk to me from now on."
+    assert door.told("1")[-1] == "✅ Let in."
     assert door.lists.allowed("tele") == {"666"}
     assert await door.say(**EVE)
     await door.idle()
@@ -133,7 +133,7 @@ async def test_a_copy_that_waits_for_its_platform_says_so_once_it_is_there_over_
     again = await Door(tmp_path).opened()
     again.clock.jump(700)
     await again.delivery.open()
-    await until(lambda: "Let in by tele:1" in str(again.edits), again.clock)
+    await until(lambda: "Let in by an operator" in str(again.edits), again.clock)
     assert [one.chat_key.chat_id for one in again.requests()] == ["2"]
     await again.close()
 
@@ -157,7 +157,7 @@ async def test_not_now_hides_the_request_and_lets_nobody_in(door: Door) -> None:
     assert [one.user_id for one in door.lists.pending()] == ["666"]
     await door.press("deny", name, user="2")
     await until(lambda: len(door.edits) == 2)
-    assert set(door.outcomes()) == {"Not now by tele:2, 08:00 UTC."}
+    assert set(door.outcomes()) == {"Not now by an operator, 08:00 UTC."}
     assert door.lists.pending() == []
     assert not await door.say(**EVE)
     door.clock.jump(admissions.EVERY)
@@ -173,7 +173,7 @@ async def test_pressed_twice_or_by_two_it_is_done_once(door: Door) -> None:
     await door.idle()
     assert door.decisions() == [("not now", "tele:1")]
     assert door.lists.allowed("tele") == frozenset()
-    assert set(door.outcomes()) == {"Not now by tele:1, 08:00 UTC."}
+    assert set(door.outcomes()) == {"Not now by an operator, 08:00 UTC."}
     assert door.told("2")[-1].startswith("This was already decided")
 
 
@@ -219,8 +219,8 @@ async def test_commands_that_say_different_things_are_both_carried_out(door: Doo
 @pytest.mark.parametrize(
     ("word", "outcome", "decision"),
     [
-        ("allow", "✅ Let in by tele:1, 08:00 UTC.", "allowed"),
-        ("block", "⛔ Kept out by tele:1, 08:00 UTC.", "blocked"),
+        ("allow", "✅ Let in by an operator, 08:00 UTC.", "allowed"),
+        ("block", "⛔ Kept out by an operator, 08:00 UTC.", "blocked"),
     ],
 )
 async def test_a_command_ends_the_request_too(door: Door, word: str, outcome: str, decision: str) -> None:
@@ -439,7 +439,7 @@ async def test_a_request_is_decided_after_a_kill(tmp_path: Path) -> None:
     second = await again(tmp_path, first)
     await second.press("approve", f"{name} once")
     await until(lambda: len(second.edits) == 2)
-    assert set(second.outcomes()) == {"✅ Let in by tele:1, 08:00 UTC."}
+    assert set(second.outcomes()) == {"✅ Let in by an operator, 08:00 UTC."}
     assert second.lists.allowed("tele") == {"666"}
     assert second.requests() == []
     await second.close()
@@ -492,8 +492,8 @@ async def test_a_press_that_a_kill_cut_off_is_done_and_says_who_decided(tmp_path
     await until(lambda: len(second.edits) == 2)
     await second.idle()
     assert second.lists.allowed("tele") == {"666"}
-    assert second.told("1") == ["tele:666 may talk to me from now on."]
-    assert set(second.outcomes()) == {"✅ Let in by tele:1, 08:00 UTC."}
+    assert second.told("1") == ["✅ Let in."]
+    assert set(second.outcomes()) == {"✅ Let in by an operator, 08:00 UTC."}
     assert len(welcomes(second)) == 1
     await second.close()
 
@@ -511,7 +511,7 @@ async def test_a_change_that_a_kill_cut_off_is_made_at_the_next_start(tmp_path: 
     await first.idle()
     second = await again(tmp_path, first)
     await until(lambda: len(second.edits) == 2)
-    assert set(second.outcomes()) == {"Not now by tele:1, 08:00 UTC."}
+    assert set(second.outcomes()) == {"Not now by an operator, 08:00 UTC."}
     await second.close()
 
 

@@ -88,8 +88,8 @@ async def steered(desk: Copies, _: str) -> None:
 
 
 ENDS = [
-    (approved, "✅ Allowed by tele:1"),
-    (denied, "⛔ Denied by tele:2"),
+    (approved, "✅ Allowed by an operator"),
+    (denied, "⛔ Denied by an operator"),
     (expired, "⌛ Nobody has decided by 08:30 UTC: it did not run."),
     (stopped, "⏹ Stopped"),
     (steered, "Nobody needs to decide this any more"),
@@ -102,7 +102,8 @@ async def test_every_copy_ends_as_its_outcome_without_buttons(desk: Copies, end:
     await until(lambda: len(desk.edits) == PLACES)
     assert desk.outcomes() == {outcome}
     assert {one.buttons and one.buttons.choices for one in desk.edits} == {()}
-    assert all("Without buttons" not in one.text and "I've asked" not in one.text for one in desk.edits)
+    gone = ("Answer with", "I've asked", "can decide within")
+    assert not [one.text for one in desk.edits if any(words in one.text for words in gone)]
     assert {one.chat_key.chat_id for one in desk.edits} == {"-100", "1", "2"}
     await desk.idle()
 
@@ -155,7 +156,7 @@ async def test_a_copy_that_is_on_its_way_when_somebody_decides_ends_once_it_is_t
     assert {one.chat_key.chat_id for one in desk.edits} <= {"1", "2"}
     free.set()
     await until(lambda: len(desk.edits) == PLACES)
-    assert desk.outcomes() == {"⛔ Denied by tele:2"}
+    assert desk.outcomes() == {"⛔ Denied by an operator"}
 
 
 async def test_a_copy_that_arrived_in_the_moment_of_a_kill_is_looked_for_and_ends(tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ async def test_a_copy_that_arrived_in_the_moment_of_a_kill_is_looked_for_and_end
     await denied(second, name)
     # The one that was looked for, and the one that was asked again.
     await until(lambda: [one.chat_key.chat_id for one in second.edits].count("-100") == 2)
-    assert second.outcomes() == {"⛔ Denied by tele:2"}
+    assert second.outcomes() == {"⛔ Denied by an operator"}
     await second.close()
 
 
@@ -191,7 +192,7 @@ async def test_what_says_how_it_ended_is_not_changed_again(desk: Copies) -> None
     await desk.idle()
     rows = [row for row in await desk.journal.deliveries(name) if row.kind == "notice"]
     assert all(
-        row.text.endswith("✅ Allowed by tele:1, 08:00 UTC, in this chat from now on.") for row in rows
+        row.text.endswith("✅ Allowed by an operator, 08:00 UTC, in this chat from now on.") for row in rows
     )
     assert len(desk.edits) == PLACES
 
@@ -218,7 +219,7 @@ async def test_a_press_on_a_copy_that_does_not_say_how_it_ended_makes_it_say_so(
     desk.editing.set()
     await desk.press("deny", name, "2")
     await until(lambda: len(desk.edits) >= PLACES)
-    assert desk.outcomes() == {"✅ Allowed by tele:1"}
+    assert desk.outcomes() == {"✅ Allowed by an operator"}
 
 
 async def test_operators_elsewhere_see_where_it_was_asked(desk: Copies) -> None:
@@ -358,8 +359,8 @@ async def test_each_copy_is_asked_and_ends_in_the_language_of_its_reader(desk: C
     await approved(desk, name)
     await until(lambda: len(desk.edits) == PLACES)
     ends = {one.chat_key.chat_id: one.text.rpartition("\n\n")[2] for one in desk.edits}
-    assert ends["1"] == "✅ tele:1 已允许，08:00 UTC，以后在这个聊天里都允许。"
-    assert ends["2"] == "✅ Allowed by tele:1, 08:00 UTC, in this chat from now on."
+    assert ends["1"] == "✅ 已允许，以后在这个聊天里不再询问（管理员，08:00 UTC）。"
+    assert ends["2"] == "✅ Allowed by an operator, 08:00 UTC, in this chat from now on."
 
 
 async def test_each_copy_ends_on_the_clocks_of_its_reader_and_stays_so_where_they_choose_others(
@@ -376,10 +377,30 @@ async def test_each_copy_ends_on_the_clocks_of_its_reader_and_stays_so_where_the
     await approved(desk, name)
     await until(lambda: len(desk.edits) == PLACES)
     ends = {one.chat_key.chat_id: one.text.rpartition("\n\n")[2] for one in desk.edits}
-    assert ends["1"] == "✅ Allowed by tele:1, 17:00 JST, in this chat from now on."
-    assert ends["2"] == "✅ Allowed by tele:1, 08:00 UTC, in this chat from now on."
+    assert ends["1"] == "✅ Allowed by an operator, 17:00, in this chat from now on."
+    assert ends["2"] == "✅ Allowed by an operator, 08:00 UTC, in this chat from now on."
     await desk.idle()
     await chooses("America/Lima")
     await desk.approvals.recover()
     await desk.idle()
     assert len(desk.edits) == PLACES
+
+
+async def test_the_outcome_names_the_person_as_they_were_called_then_over_a_kill(tmp_path: Path) -> None:
+    desk = Copies(tmp_path)
+    await desk.open()
+    name = await desk.shown()
+    await desk.press("deny", name, user_name="An`n\u202e [x](https://evil.test)")
+    await until(lambda: len(desk.edits) == PLACES)
+    said = "⛔ Denied by `An\\u0060n\\u202e [x](https://evil.test)`, 08:00 UTC."
+    assert {one.text.rpartition("\n\n")[2] for one in desk.edits} == {said}
+    assert [one.details["by"] for one in desk.log.of("approval") if "by" in one.details] == ["tele:1"]
+    await desk.idle()
+    await desk.close()
+    second = Copies(tmp_path)
+    await second.open()
+    record = await second.journal.approval(name)
+    assert record is not None
+    assert record.verdict is not None
+    assert record.verdict.name == "An`n\u202e [x](https://evil.test)"
+    await second.close()

@@ -99,12 +99,12 @@ async def test_the_time_zone_that_a_person_has_chosen_outlives_a_restart(tmp_pat
     unknown = say("timezone.unknown", zone="UTC", time="08:00 UTC")
     assert await asked(first, "timezone") == f"{unknown} {HOW}"
     assert await asked(first, "timezone", "europe/berlin") == say(
-        "timezone.now", zone="Europe/Berlin", time="09:00 CET"
+        "timezone.now", zone="Europe/Berlin", time="09:00"
     )
     await killed(first)
     second = Bench(tmp_path)
     await second.open()
-    known = say("timezone.known", zone="Europe/Berlin", time="09:00 CET")
+    known = say("timezone.known", zone="Europe/Berlin", time="09:00")
     assert await asked(second, "timezone", keys=("again",)) == f"{known} {HOW}"
     assert await asked(second, "timezone", "auto", keys=("auto",)) == say(
         "timezone.auto", zone="UTC", time="08:00 UTC"
@@ -117,11 +117,11 @@ async def test_the_zone_of_an_app_counts_until_somebody_chooses_and_language_and
     bench: Bench,
 ) -> None:
     told = await asked(bench, "timezone", zone="Asia/Kolkata", language="zh")
-    assert chinese("timezone.known", zone="Asia/Kolkata", time="13:30 IST") in told
+    assert chinese("timezone.known", zone="Asia/Kolkata", time="13:30") in told
     await asked(bench, "timezone", "tokyo", zone="Asia/Kolkata", language="zh")
     await asked(bench, "language", "en", zone="Asia/Kolkata", language="zh")
     told = await asked(bench, "timezone", zone="Asia/Kolkata", language="zh")
-    assert say("timezone.known", zone="Asia/Tokyo", time="17:00 JST") in told
+    assert say("timezone.known", zone="Asia/Tokyo", time="17:00") in told
     assert await bench.journal.locales() == {
         ANN: Locale("en", language_chosen=True, zone="Asia/Tokyo", zone_chosen=True)
     }

@@ -274,6 +274,8 @@ async def test_an_edit_that_its_message_had_in_version_7_is_not_answered_again(t
         for column in (
             "outbox DROP COLUMN language",
             "outbox DROP COLUMN zone",
+            "outbox DROP COLUMN own_zone",
+            "approvals DROP COLUMN decided_name",
             "outbox DROP COLUMN file",
             "outbox DROP COLUMN choices",
             "outbox DROP COLUMN question_id",

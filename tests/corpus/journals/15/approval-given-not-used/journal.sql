@@ -1,0 +1,31 @@
+INSERT INTO approvals VALUES ('01MCC5RXFNJZ3TJG7KG3BHDPZF', '01MCC5RXD47J1489H8KZD9G629', 'toolu_000000000000000000000004', 'telegram:chat:-3200', '{approval}', '{"request_id": "01MCC5RXD47J1489H8KZD9G629", "call_id": "toolu_000000000000000000000004", "chat_key": "telegram:chat:-3200", "tool": "skills_list", "fingerprint": "{approval}", "shown": "skills_list", "why": "rule", "rule": "ask skills_list", "channel": "telegram", "user_id": "3001", "granted": false, "lasting": true, "own": false, "admits": false, "task": ""}', 1800000009.7172534, 'approved', 'telegram:3009', 'once', 1800000009.905629, 'Person 3009');
+INSERT INTO chats VALUES ('telegram:chat:-3200', 1800000009.6362636, NULL);
+INSERT INTO chats VALUES ('telegram:chat:3009', 1800000009.8734362, NULL);
+INSERT INTO inbox VALUES ('01MCC5RXD47J1489H8KZD9G629', 'telegram:chat:-3200', '3001', 1800000009.6362636, 1800000009.6418884, 'in_turn', '01MCC5RXD47J1489H8KZD9G629', NULL, NULL, '1', '{"channel": "telegram", "chatId": "-3200", "chatKey": "telegram:chat:-3200", "chatType": "group", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:-3200:1"], "ts": 1800000009000, "target": {"chat_id": "-3200", "reply_to": "1"}, "kind": "message", "addressed": "mention", "toOthers": false, "text": "which skills 技能", "command": null, "messageId": "1", "userName": "Person 3001", "language": null, "zone": null, "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "renews": null, "rating": null, "requestId": "01MCC5RXD47J1489H8KZD9G629"}');
+INSERT INTO inbox VALUES ('01MCC5RXMH4N74DM9C80B59N69', 'telegram:chat:3009', '3009', 1800000009.8734362, 1800000009.8734362, 'queued', NULL, NULL, NULL, NULL, '{"channel": "telegram", "chatId": "3009", "chatKey": "telegram:chat:3009", "chatType": "direct", "userId": "3009", "keys": ["telegram:4242:update:700000002", "telegram:4242:press:9000"], "ts": 1800000009854, "target": {"chat_id": "3009", "press": "9000"}, "kind": "message", "addressed": "command", "toOthers": false, "text": "", "command": {"name": "approve", "args": "01MCC5RXFNJZ3TJG7KG3BHDPZF once"}, "messageId": null, "userName": "Person 3009", "language": null, "zone": null, "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "renews": null, "rating": null, "requestId": "01MCC5RXMH4N74DM9C80B59N69"}');
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:-3200:1', '01MCC5RXD47J1489H8KZD9G629', 1800000009.6362636);
+INSERT INTO keys VALUES ('telegram:telegram:4242:press:9000', '01MCC5RXMH4N74DM9C80B59N69', 1800000009.8734362);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RXD47J1489H8KZD9G629', 1800000009.6362636);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000002', '01MCC5RXMH4N74DM9C80B59N69', 1800000009.8734362);
+INSERT INTO lines VALUES (1, 'chats/telegram%3Achat%3A-3200', CAST('{"v":1,"ts":1800000009000,"channel":"telegram","chatId":"-3200","chatKey":"telegram:chat:-3200","userId":"3001","messageId":"1","role":"user","text":"which skills 技能","meta":{"requestId":"01MCC5RXD47J1489H8KZD9G629","chatType":"group","username":"Person 3001"}}
+' AS BLOB));
+INSERT INTO lines VALUES (2, 'transcripts/telegram%3Achat%3A-3200/01MCC5RXDPK2AMF614GXMZGZ08.jsonl', CAST('{"v":1,"uuid":"01MCC5RXDSTYNTHDXC66P0227Q","parentUuid":null,"type":"turn_start","ts":1800000009657,"chatKey":"telegram:chat:-3200","sessionId":"01MCC5RXDPK2AMF614GXMZGZ08","requestId":"01MCC5RXD47J1489H8KZD9G629","data":{"frame":{"model":"claude-sonnet-5-5","digest":"c801d9786554446e","surroundings":{"projectFolder":"none"}}}}
+{"v":1,"uuid":"01MCC5RXDSTYNTHDXC66P0227R","parentUuid":null,"type":"user","ts":1800000009657,"chatKey":"telegram:chat:-3200","sessionId":"01MCC5RXDPK2AMF614GXMZGZ08","requestId":"01MCC5RXD47J1489H8KZD9G629","message":{"role":"user","content":[{"type":"text","text":"<turn_context-f817f163>{\"requestId\": \"01MCC5RXD47J1489H8KZD9G629\", \"time\": \"2027-01-15T08:00:09Z\", \"userId\": \"3001\", \"userName\": \"Person 3001\"}</turn_context-f817f163>"},{"type":"text","text":"which skills 技能"}]}}
+' AS BLOB));
+INSERT INTO lines VALUES (3, 'transcripts/telegram%3Achat%3A-3200/01MCC5RXDPK2AMF614GXMZGZ08.jsonl', CAST('{"v":1,"uuid":"01MCC5RXEQTETHWTB7R56QQVCM","parentUuid":"01MCC5RXDSTYNTHDXC66P0227R","type":"assistant","ts":1800000009687,"chatKey":"telegram:chat:-3200","sessionId":"01MCC5RXDPK2AMF614GXMZGZ08","requestId":"01MCC5RXD47J1489H8KZD9G629","message":{"role":"assistant","content":[{"type":"tool_use","id":"toolu_000000000000000000000004","name":"skills_list","input":{}}],"origin":["3001"]},"data":{"stopReason":"tool_use","usage":{"inputTokens":0,"outputTokens":17,"cacheReadTokens":0,"cacheWriteTokens":2488},"costUsd":0.00639}}
+' AS BLOB));
+INSERT INTO lost VALUES (1, 'gone', 1800000009.3982878);
+INSERT INTO outbox VALUES ('01MCC5RXG4N60ZAG0Q28JKDEW7', '01MCC5RXFNJZ3TJG7KG3BHDPZF', 'telegram:chat:3009', '{"chat_id": "3009"}', '`Person 3001` (3001) wants me to run this. May I?
+
+```
+skills_list
+```
+
+Asked because a rule wants it. Rule: ask skills_list.
+Operators can decide within 30 minutes.
+
+Asked in the group -3200.', 'notice', 'sent', '1', NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000009.7326863, 1800000009.7476745, '01MCC5RXFNJZ3TJG7KG3BHDPZF', '["once", "chat", "always", "deny"]', 'en', NULL, 'UTC', 0);
+INSERT INTO outbox VALUES ('01MCC5RXGYV7QYDYFH23XKR6NK', '01MCC5RXFNJZ3TJG7KG3BHDPZF', 'telegram:chat:-3200', '{"chat_id": "-3200", "reply_to": "1"}', 'For this I need a yes from an operator.
+I''ve asked, and wait for up to 30 minutes.', 'notice', 'sent', '2', NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000009.7586448, 1800000009.817722, '01MCC5RXFNJZ3TJG7KG3BHDPZF', '[]', 'en', NULL, 'UTC', 0);
+INSERT INTO steps VALUES ('01MCC5RXD47J1489H8KZD9G629', '01MCC5RXDT7DP17XN3NVT6H02P', 'model', 'claude-sonnet-5-5', 1800000009.6586115, 1800000009.71522, '{"uuid": "01MCC5RXEQTETHWTB7R56QQVCM", "stopReason": "tool_use", "usage": {"inputTokens": 0, "outputTokens": 17, "cacheReadTokens": 0, "cacheWriteTokens": 2488}, "costUsd": 0.00639, "providerRequestId": "req_000000000000000000000003"}', NULL);
+INSERT INTO turns VALUES ('01MCC5RXD47J1489H8KZD9G629', 'telegram:chat:-3200', 'suspended', 1800000009.6418884, NULL);
