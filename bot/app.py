@@ -160,15 +160,23 @@ async def _leading(
         yield environment
         return
     from bot.journal.leadership import PostgresLeadership  # its library is there where it is wanted
+    from bot.journal.shared_disk import Copies, SharedDisk
 
     leadership = PostgresLeadership(url, clock=environment.clock, log=log)
+    disk = SharedDisk(environment.disk, settings.home, url, log=log, leadership=leadership)
+    copies = Copies(settings.home, environment.disk, log)
     try:
         async with standing_by(settings, environment, log, leadership, counted):
-            if not await leadership.lead(stop, lambda leader: say(f"standby: {leader or 'nobody'} leads")):
-                raise _StoppedAsStandby
+            async with _beside(copies.follow(url, environment.clock)):
+                if not await leadership.lead(
+                    stop, lambda leader: say(f"standby: {leader or 'nobody'} leads")
+                ):
+                    raise _StoppedAsStandby
+            await asyncio.to_thread(disk.begin, copies)
         async with _beside(_followed(leadership.deposed, stop)):
-            yield dataclasses.replace(environment, leadership=leadership)
+            yield dataclasses.replace(environment, leadership=leadership, disk=disk)
     finally:
+        await asyncio.to_thread(disk.close)
         await leadership.close()
     if leadership.deposed.is_set():
         raise errors.TryLater(f"{leadership.leader} leads now; start this process again to stand by")

@@ -47,6 +47,7 @@ _LEFT_OUT = frozenset(
         "links",
         "console.sock",
         "console.path",
+        "shared.json",
         "commands.json",
     }
 )

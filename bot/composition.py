@@ -428,6 +428,7 @@ def build_channels(services: Services, names: Iterable[str]) -> dict[str, Channe
         environment.rng,
         settings.home,
         settings.root,
+        environment.disk,
         services.operators,
         settings.name,
         settings.llm.model if settings.llm.provider != "demo" else "the demo model",

@@ -94,12 +94,16 @@ def is_held(home: Path) -> bool:
         return True
 
 
-def _taken(home: Path) -> str:
+def holder(home: Path) -> str:
+    """The pid of the process that holds `.ship`, as it says itself; "" where none does."""
     try:
-        pid = (home / PID).read_text(encoding="ascii").strip()
+        return (home / PID).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
-        pid = ""
-    return f"{home}: held by {_who(pid)}; stop it first, or start in another folder with --dir"
+        return ""
+
+
+def _taken(home: Path) -> str:
+    return f"{home}: held by {_who(holder(home))}; stop it first, or start in another folder with --dir"
 
 
 def _who(pid: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Dir, Here, manifests, say, say_json, timestamp, when
+from bot.cli.common import HOME, AsJson, Dir, Here, manifests, must_lead, say, say_json, timestamp, when
 from bot.invocation import command
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The stable id, as `shipma
 def allow(channel: Channel, user_id: Id, root: Dir = Here) -> None:
     """Let a person, or the members of a channel in it, talk to the bot."""
     _known(channel, user_id)
+    must_lead(root)
     _lists(root).allow(channel, user_id)
     say(f"{channel}:{user_id} is allowed.")
 
@@ -28,6 +29,7 @@ def allow(channel: Channel, user_id: Id, root: Dir = Here) -> None:
 def block(channel: Channel, user_id: Id, root: Dir = Here) -> None:
     """Refuse a person, whatever the allow lists say."""
     _known(channel, user_id)
+    must_lead(root)
     _lists(root).block(channel, user_id)
     say(f"{channel}:{user_id} is blocked.")
 

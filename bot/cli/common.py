@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import socket
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from bot.config import Settings
     from bot.contracts.base import Level
     from bot.contracts.channel import Manifest
+    from bot.contracts.environment import Disk
 
 HOME = ".ship"
 
@@ -103,6 +107,52 @@ def need_embedded(root: Path, instead: str) -> None:
     """Raise `errors.NotFound` where the journal is not in `.ship`."""
     if is_clustered(root):
         raise errors.NotFound(f"the journal of this Shipmate is in PostgreSQL: {instead}")
+
+
+def must_lead(root: Path) -> None:
+    """Raise `errors.NotFound` where the process that leads on a database has another folder than this one: what is written here
+    would not be its own.
+    """
+    if not is_clustered(root):
+        return
+    from bot import instance
+    from bot.journal import leadership
+
+    leader = next((one.holder for one in leadership.hosts(database(root)) if one.leads), "no process")
+    if not leader.startswith(f"{socket.gethostname()}:{instance.holder(root / HOME) or None}:"):
+        raise errors.NotFound(
+            f"{leader} leads; run this in the folder of the process that leads, or send the command in a chat"
+        )
+
+
+@contextlib.contextmanager
+def changing(root: Path) -> Iterator[Disk]:
+    """The disk of a command that changes what all hosts of a database have, which it may while no process runs. Raises
+    `errors.TryLater` and `errors.StorageError`.
+    """
+    from bot.system import SystemDisk
+
+    if not is_clustered(root):
+        yield SystemDisk()
+        return
+    from bot import instance
+    from bot.journal import transfer
+    from bot.journal.shared_disk import Copies, SharedDisk
+
+    home, inner = root / HOME, SystemDisk()
+    with instance.locked(home):
+        transfer.must_be_stopped(database(root))
+        disk = SharedDisk(inner, home, database(root), log=Complaints())
+        try:
+            disk.begin(Copies(home, inner, Complaints()))
+            yield disk
+        finally:
+            disk.close()
+
+
+def database(root: Path) -> str:
+    """The address of the database. Raises `errors.ConfigError`."""
+    return settings(root).engine.database_url or ""
 
 
 def named_operators(config: Settings) -> list[str]:

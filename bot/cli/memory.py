@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bot import errors
-from bot.cli.common import HOME, AsJson, Dir, Here, now, say, say_json, text_of, when
+from bot.cli.common import HOME, AsJson, Dir, Here, changing, now, say, say_json, text_of, when
 
 if TYPE_CHECKING:
+    from bot.contracts.environment import Disk
     from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
     from bot.history.memory_files import NoteStore
 
@@ -90,12 +91,13 @@ def forget(owner: Owner, file: Some = None, root: Dir = Here) -> None:
     say(f"Forgotten: {count} file{'' if count == 1 else 's'} of {owner}.")
 
 
-def _store(root: Path) -> NoteStore:
+def _store(root: Path, disk: Disk | None = None) -> NoteStore:
     from bot import system
     from bot.history import rotation
     from bot.history.memory_files import NoteStore
 
-    disk, archive = system.SystemDisk(), rotation.ArchiveFiles(root / HOME / "chats", system.SystemDisk())
+    disk = disk or system.SystemDisk()
+    archive = rotation.ArchiveFiles(root / HOME / "chats", disk)
 
     def key(name: str) -> str | None:
         return rotation.chat_key(disk, name, [archive.archive(name, 1), archive.main(name)])
@@ -153,12 +155,14 @@ async def _put(root: Path, owner: MemoryOwner, path: str, words: str) -> None:
         ):  # the name of a folder, where nothing tells its chatKey
             chat_key = ChatKey.parse(owner.key)
     by = Written(int(now() * 1000), "", chat_key, "operator")
-    await _store(root).put(owner, path, words, by)
+    with changing(root) as disk:
+        await _store(root, disk).put(owner, path, words, by)
 
 
 async def _forget(root: Path, name: str, path: str | None) -> int:
-    store = _store(root)
-    count = await store.drop(await _owner(store, name), path)
+    with changing(root) as disk:
+        store = _store(root, disk)
+        count = await store.drop(await _owner(store, name), path)
     if not count:
         raise errors.NotFound(f"nothing is remembered of {name!r}{f' in {path!r}' if path else ''}")
     return count

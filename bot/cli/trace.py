@@ -18,10 +18,10 @@ from bot.cli.common import (
     Dir,
     Here,
     complain,
+    database,
     is_clustered,
     say,
     say_json,
-    settings,
     timestamp,
 )
 from bot.cli.logs import log_of, tell_unreadable
@@ -92,7 +92,7 @@ async def _path(root: Path, request_id: str) -> TurnPath | None:
     if is_clustered(root):
         from bot.journal.postgres import view
 
-        journal = view(settings(root).engine.database_url or "", clock=clock, log=log)
+        journal = view(database(root), clock=clock, log=log)
     elif await asyncio.to_thread(file.is_file):
         journal = in_file(file, clock=clock, log=log)
     else:

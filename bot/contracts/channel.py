@@ -17,7 +17,7 @@ from bot import errors
 from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import ChatType
-from bot.contracts.environment import Clock, Log
+from bot.contracts.environment import Clock, Disk, Log
 from bot.contracts.examination import Claim, Examination
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
@@ -334,8 +334,8 @@ def _no_server() -> HttpServer:
 
 @dataclass(frozen=True, slots=True)
 class ChannelDeps:
-    """Collaborators of a channel. `home` is the `.ship` folder, `root` the project root; `name` and `model` name the
-    bot and its model, where a channel can show them ("" where unknown). `holder` (blocking) gives the pid of the
+    """Collaborators of a channel. `home` is the `.ship` folder, to which `disk` writes what another host has to know too, `root` the
+    project root; `name` and `model` name the bot and its model, where a channel can show them ("" where unknown). `holder` (blocking) gives the pid of the
     process that listens on a port of this machine, None where it cannot be seen; `user_of` (blocking) the user whose
     program is at the far end of a connection from this machine (near end first, each as host and port), None where
     that cannot be seen. `operators` are those of now; `appoint` makes a person of a channel one of them, and raises
@@ -348,6 +348,7 @@ class ChannelDeps:
     rng: random.Random
     home: Path
     root: Path
+    disk: Disk
     operators: Collection[str] = frozenset()
     name: str = "Shipmate"
     model: str = ""

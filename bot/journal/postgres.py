@@ -27,7 +27,7 @@ from bot.journal.database import Database, ReadOnly, close
 from bot.journal.sqlite import SqlJournal
 from bot.journal.view import JournalView
 
-_SESSION = """
+SESSION = """
     SET client_min_messages = warning;
     SET synchronous_commit = on;
     SET statement_timeout = '30s';
@@ -36,12 +36,14 @@ _SESSION = """
     SET tcp_keepalives_idle = 5;
     SET tcp_keepalives_interval = 2;
     SET tcp_keepalives_count = 3"""
-_LOCK = "SELECT pg_advisory_lock(hashtext('shipmate'), hashtext(current_schema()))"
-LOCKED = """locktype = 'advisory' AND granted
-    AND classid = (hashtext('shipmate')::bigint & 4294967295)::oid
+JOURNAL_LOCK, FILES_LOCK = "shipmate", "shipmate files"
+"""The names of the locks of the sessions that write: the journal, and files that hosts share."""
+LOCKED = f"""locktype = 'advisory' AND granted
+    AND classid IN ((hashtext('{JOURNAL_LOCK}')::bigint & 4294967295)::oid,
+        (hashtext('{FILES_LOCK}')::bigint & 4294967295)::oid)
     AND objid = (hashtext(current_schema())::bigint & 4294967295)::oid
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
-"""The condition by which `pg_locks` has the session that writes."""
+"""The condition by which `pg_locks` has the sessions that write."""
 _BUSY = {"55P03", "57014", "40001", "40P01"}
 """A lock or an answer took too long, or others were in the way: the session is well."""
 _TYPES = {"TEXT": 'TEXT COLLATE "C"', "REAL": "DOUBLE PRECISION", "BLOB": "BYTEA", "INTEGER": "BIGINT"}
@@ -105,13 +107,7 @@ class PostgresDatabase(Database):
         return False  # what this disk has in reserve is none of the server's
 
     def _connect(self) -> Connection:
-        db = connect(self._url, self._busy_seconds)
-        lead = self._leadership
-        # Whoever took over has ended the session before this one, and holds the lock as long as it writes.
-        if lead is not None and _first(db, "SELECT epoch FROM cluster_leader") != lead.epoch:
-            close(db)
-            raise errors.StorageError("another process leads")
-        return db
+        return connect(self._url, self._busy_seconds, self._leadership)
 
     def _connect_to_read(self) -> Connection:
         db = PostgresConnection(self._url)
@@ -173,22 +169,38 @@ class PostgresConnection:
         return cursor
 
 
-def connect(url: str, busy_seconds: float = 5.0) -> PostgresConnection:
+def connect(url: str, busy_seconds: float = 5.0, leadership: Leadership | None = None) -> PostgresConnection:
     """A session that may write, which is one at a time. Raises `sqlite3.Error` and `errors.StorageError`."""
     db = PostgresConnection(url)
     try:
-        db.execute(f"{_SESSION}; SET lock_timeout = '{busy_seconds}s'")
-        try:
-            db.execute(_LOCK)
-        except sqlite3.Error as error:
-            if not file.busy(error):
-                raise
-            raise errors.StorageError("another process has the journal of this database open") from error
+        db.execute(SESSION)
+        held(db, JOURNAL_LOCK, leadership, busy_seconds)
         migrate(db)
     except (sqlite3.Error, errors.StorageError):
         close(db)
         raise
     return db
+
+
+def held(db: Connection, lock: str, leadership: Leadership | None, busy_seconds: float = 5.0) -> None:
+    """Hold a lock for as long as a session lives. Raises `sqlite3.Error`, and `errors.StorageError` where another process has it or
+    leads.
+    """
+    _must_lead(db, leadership)
+    db.execute(f"SET lock_timeout = '{busy_seconds}s'")
+    try:
+        db.execute("SELECT pg_advisory_lock(hashtext(?), hashtext(current_schema()))", (lock,))
+    except sqlite3.Error as error:
+        if not file.busy(error):
+            raise
+        raise errors.StorageError("another process has the journal of this database open") from error
+    # Whoever took over has ended the session before this one, and holds the lock as long as it writes.
+    _must_lead(db, leadership)
+
+
+def _must_lead(db: Connection, leadership: Leadership | None) -> None:
+    if leadership is not None and _first(db, "SELECT epoch FROM cluster_leader") != leadership.epoch:
+        raise errors.StorageError("another process leads")
 
 
 def examine(url: str) -> tuple[str, str]:

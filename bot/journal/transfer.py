@@ -74,12 +74,20 @@ def _target(url: str) -> Connection:
 def _source(url: str) -> Connection:
     """The session that may write, while no process stands by to have it."""
     db = postgres.connect(url)
-    if running := leadership.hosts(url):
+    try:
+        must_be_stopped(url)
+    except errors.StorageError:
         db.close()
+        raise
+    return db
+
+
+def must_be_stopped(url: str) -> None:
+    """Raise `errors.StorageError` where a process is on a database."""
+    if running := leadership.hosts(url):
         raise errors.StorageError(
             f"{running[0].holder} is running; stop all processes on that database first"
         )
-    return db
 
 
 def _copied(source: Connection, target: Connection) -> list[Moved]:

@@ -80,7 +80,7 @@ class TelegramChannel:
         )
         self._poll: UpdatePoller | None = None
         self._frozen: dict[str, float] = {}
-        self._migrations = GroupMigrations(around.home, around.log)
+        self._migrations = GroupMigrations(around.home, around.disk, around.log)
         self._membership = members.GroupMembership(around.clock, self._migrations)
         self._signs = asyncio.Semaphore(SIGNS)
         self._drafts = True

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bot import errors
 from bot.contracts.base import Json
-from bot.contracts.environment import Log
+from bot.contracts.environment import Disk, Log
 from bot.contracts.inbound import Inbound
 from channels.telegram import address
 
@@ -26,8 +25,9 @@ _KEYS = ("message", "edited_message")
 class GroupMigrations:
     """The supergroup of each migrated group. A migration is on disk before its update is confirmed to Telegram."""
 
-    def __init__(self, home: Path, log: Log) -> None:
+    def __init__(self, home: Path, disk: Disk, log: Log) -> None:
         self._file = home / FILE
+        self._disk = disk
         self._log = log
         self._named: dict[str, str] = {}
         """The id of the group by that of its supergroup."""
@@ -121,19 +121,13 @@ class GroupMigrations:
             self._log.write(
                 "error", f"{FILE} cannot be read and is put aside", level="error", error=type(error).__name__
             )
-            self._file.replace(aside)
+            self._disk.rename(self._file, aside)
             return {}
         return {new: old for new, old in named.items() if address.valid_id(new) and address.valid_id(old)}
 
     def _write(self, named: Mapping[str, str]) -> None:
-        """The whole file anew, beside the old one, then in its place."""
-        beside = self._file.with_name(f"{FILE}.new")
         words = json.dumps({"v": _VERSION, "groups": dict(named)}, indent=1) + "\n"
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(words)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self._file)
+        self._disk.replace(self._file, words.encode())
 
 
 def _told(message: Json) -> tuple[int, int] | None:

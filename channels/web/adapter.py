@@ -46,7 +46,7 @@ class WebChannel:
         self._around = around
         self._token = settings.token
         self._chats = LiveChats()
-        self._sent_files = SentFiles(around.home)
+        self._sent_files = SentFiles(around.home, around.disk)
         self._routes: routes.WebRoutes | None = None
         self._intake: Intake | None = None
         self._server: HttpServer | None = None

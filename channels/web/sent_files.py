@@ -8,11 +8,11 @@ import contextlib
 import json
 import os
 import re
-import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import OutgoingFile
 
@@ -38,8 +38,9 @@ class SentFile:
 class SentFiles:
     """Those of all chats. A chat reaches its own alone."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, disk: Disk) -> None:
         self._folder = home / FOLDER
+        self._disk = disk
 
     def put(self, chat: ChatKey, name: str, file: OutgoingFile) -> SentFile:
         """Keep the file of the message `name`; the same again changes nothing."""
@@ -47,16 +48,8 @@ class SentFiles:
         if path is None:
             raise OSError(0, "no name of a file")
         about = {"v": 1, "name": file.name, "mimeType": file.mime_type}
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._make_room(len(file.data))
-        scratch = path.with_suffix(f".{secrets.token_hex(4)}.new")
-        handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as out:
-            out.write(json.dumps(about).encode("ascii") + b"\n")
-            out.write(file.data)
-            out.flush()
-            os.fsync(handle)
-        scratch.replace(path)
+        self._disk.replace(path, json.dumps(about).encode("ascii") + b"\n" + file.data)
         return SentFile(name, file.name, len(file.data))
 
     def find(self, chat: ChatKey, name: str) -> SentFile | None:
@@ -93,5 +86,5 @@ class SentFiles:
         for facts, path in sorted(kept, key=lambda one: one[0].st_mtime):
             if total <= TOTAL:
                 return
-            path.unlink(missing_ok=True)
+            self._disk.remove(path)
             total -= facts.st_size

@@ -16,7 +16,7 @@ from bot.context import prompt, view
 from bot.context.store import AgentContextStore, Entry, Turn
 from bot.contracts.channel import ChannelDeps
 from bot.llm.client import body_of
-from bot.system import SystemClock
+from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
 from channels.telegram import adapter, render, settings
 from tests.bench import permissions, sessions, storage
@@ -133,7 +133,7 @@ def _words(length: int) -> dict[str, str]:
 
 def _markdown() -> list[Line]:
     """A hundred thousand characters of Markdown for Telegram: all of it, and the longest piece of work at once."""
-    around = ChannelDeps(SystemClock(), MemoryLog(), random.Random(1), Path(), Path(), frozenset())
+    around = ChannelDeps(SystemClock(), MemoryLog(), random.Random(1), Path(), Path(), SystemDisk())
     channel = adapter.TelegramChannel(settings.TelegramSettings(bot_token="1:a"), around)
     source = long_markdown()
     render.render.cache_clear()

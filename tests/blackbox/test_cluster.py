@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
+from bot.testing.anthropic_script import reply, tool_use
 from tests import postgres
-from tests.blackbox.conftest import Process, World, eventually
+from tests.blackbox.conftest import Process, World, eventually, whole
 
 pytestmark = pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
 SECRET = "geheim-und-lang"  # it is part of an address; the server asks for none
@@ -103,6 +104,118 @@ async def test_the_journal_moves_to_the_database_and_back(clustered: World) -> N
     await answered(3)
     assert SECRET not in told
     assert [line for line in world.log() if line["level"] == "error"] == []
+
+
+NOTE = "/memories/chat/notes.md"
+LOG = "".join(f"{number:05} a line of the log\n" for number in range(4_000)).encode()
+
+
+class Relay:
+    """A person and the hosts that answer, one after the other, each with a `.ship` of its own."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.hosts = {"a": world.process}
+        for name in "bc":
+            folder = world.root / name
+            folder.mkdir()
+            (folder / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
+            self.hosts[name] = Process(folder, world.process.env)
+        (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
+
+    def home(self, name: str) -> Path:
+        return self.hosts[name].root / ".ship"
+
+    async def stands_by(self, name: str) -> None:
+        await self.hosts[name].start(wait=False)
+        await eventually(lambda: any(line.startswith("standby: ") for line in self.hosts[name].lines))
+
+    async def leads(self, name: str) -> None:
+        await eventually(lambda: any(line.startswith("ready ") for line in self.hosts[name].lines))
+
+    async def says(self, words: str, *answers: Any, **media: Any) -> dict[str, Any]:
+        """The person says something; gives the request that the last of the answers is for."""
+        before = len(self.world.texts())
+        self.world.model.then(*(reply(one) for one in answers))
+        self.world.telegram.say(words, **media)
+        await self.world.telegram.until(lambda: whole(self.world.texts(), before + 1), 90)
+        return dict(self.world.model.bodies[-1])
+
+    async def end(self) -> None:
+        for host in self.hosts.values():
+            if host.running:
+                await host.kill()
+
+
+@pytest.fixture
+async def relay(clustered: World) -> AsyncIterator[Relay]:
+    clustered.config["context"] = {"compaction": {"idle": {"enabled": False}}}
+    made = Relay(clustered)
+    yield made
+    await made.end()
+
+
+async def test_the_next_host_knows_what_was_said_before_and_the_first_one_what_came_then(
+    relay: Relay,
+) -> None:
+    world = relay.world
+    await relay.hosts["a"].start()
+    await relay.stands_by("b")
+    told = world.telegram.say("the vault code is 7731")
+    world.model.then(reply("Noted: 7731."), reply("Noted: 7732."))
+    await world.heard("Noted: 7731.")
+    world.telegram.edit(told["message"]["message_id"], "the vault code is 7732")
+    await world.telegram.until(lambda: "Noted: 7732." in world.texts(), 60)
+    await relay.says("/new")
+    note = {"command": "create", "path": NOTE, "file_text": "They drink tea, no coffee."}
+    await relay.says("I drink tea, no coffee", tool_use("memory", note), "Saved.")
+    body = await relay.says("look at this", "Read.", media="document", data=LOG, file_name="day.log")
+    artifact = json.loads(
+        re.findall(r'\{[^{}]*"artifact".*?\}', str(body["messages"][-1]["content"]).replace("'", "~"))[0]
+    )
+    await world.turns(4)
+    await relay.hosts["a"].kill()
+    await relay.leads("b")
+
+    asked = {"queries": ["vault code", "the code of the vault"]}
+    body = await relay.says("what was the code?", tool_use("chat_load_history", asked), "It is 7732.")
+    shown = json.dumps(body["messages"])
+    assert "the vault code is 7732" in shown
+    assert "look at this" in shown  # the conversation goes on
+    body = await relay.says(
+        "and what do I drink?", tool_use("memory", {"command": "view", "path": NOTE}), "Tea."
+    )
+    assert "They drink tea, no coffee." in json.dumps(body["messages"][-1])
+    body = await relay.says(
+        "what is in line 3777?",
+        tool_use("read_artifact", {"id": artifact["artifact"], "grep": "03777"}),
+        "That.",
+    )
+    assert "03777 a line of the log" in json.dumps(body["messages"][-1])
+
+    await relay.stands_by("a")
+    await relay.hosts["b"].kill()
+    await relay.leads("a")
+    shown = json.dumps((await relay.says("hello again", "Hello."))["messages"])
+    assert "what is in line 3777?" in shown
+    assert "That." in shown
+    await relay.says("/undo")
+    shown = json.dumps((await relay.says("and now?", "Now."))["messages"])
+    assert "hello again" not in shown
+    assert "what is in line 3777?" in shown
+    assert await relay.hosts["a"].stop() == 0
+
+    forget = ("memory", "forget", "telegram:chat:1001", "notes.md")
+    assert (await shipmate(world, *forget))[0] == 0
+    # One that has never been there before leads at once.
+    await relay.hosts["c"].start()
+    assert not list(relay.home("c").glob("memory/*/files/*"))
+    for words in (("allow", "telegram", "1002"), forget):
+        code, said = await shipmate(world, *words)
+        assert (code, "leads; run this in the folder" in said or "is running" in said) == (1, True), said
+    shown = json.dumps((await relay.says("and here?", "Here."))["messages"])
+    assert "what is in line 3777?" in shown
+    assert not any(text.startswith("(You may") for text in world.texts())
 
 
 FIRST_CHAT = 5_000

@@ -26,7 +26,7 @@ from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Outbound
-from bot.system import SystemClock
+from bot.system import SystemClock, SystemDisk
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
 
@@ -114,6 +114,7 @@ def surroundings(folder: Path, clock: Clock | None = None) -> ChannelDeps:
         rng=random.Random(1),
         home=home,
         root=folder,
+        disk=SystemDisk(),
         user_of=ports.user_of,
         serve=Connections(1000, clock=SystemClock(), log=MemoryLog()).server,
     )

@@ -14,6 +14,7 @@ from bot.contracts.channel import ChannelDeps
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Outbound
+from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
@@ -124,7 +125,9 @@ async def idle(server: SlackServer, clock: FakeClock, tmp_path: Path) -> AsyncIt
             "ping_seconds": settings.pop("ping_seconds", 10.0),
         }
         given = {"bot_token": server.bot_token, "app_token": server.app_token, "base_url": server.api_url}
-        outside = ChannelDeps(clock=clock, log=log, rng=random.Random(1), home=tmp_path, root=tmp_path)
+        outside = ChannelDeps(
+            clock=clock, log=log, rng=random.Random(1), home=tmp_path, root=tmp_path, disk=SystemDisk()
+        )
         made.append(SlackChannel(SlackSettings(**(given | settings)), outside, **timing))
         return made[-1]
 

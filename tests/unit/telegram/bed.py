@@ -12,6 +12,7 @@ from bot.contracts.channel import ChannelDeps
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Outbound
+from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
@@ -40,7 +41,13 @@ class Bed:
         """Another channel for the same bot; `changes` are settings."""
         given = {"bot_token": self.server.token, "base_url": self.server.url, **changes}
         around = ChannelDeps(
-            self.clock, self.log, random.Random(1), self.folder, self.folder, operators=operators
+            self.clock,
+            self.log,
+            random.Random(1),
+            self.folder,
+            self.folder,
+            SystemDisk(),
+            operators=operators,
         )
         return TelegramChannel(TelegramSettings(**given), around, patience=patience)
 
