@@ -466,6 +466,7 @@ def gateway_deps(services: Services, channels: Mapping[str, Channel]) -> Gateway
                 pages=files.pdf_pages,
             ),
             previewing=Previewing.of(settings.channels, lambda words: redact(redact.settled(words))),
+            long_as_files=settings.delivery.long_as_files,
         ),
         channels,
         services.manifests,

@@ -215,6 +215,17 @@ def graphemes(text: str) -> list[str]:
     return _GRAPHEME.findall(text)
 
 
+def width(text: str) -> int:
+    """Cells of a terminal that a text takes: a wide character takes two."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if _is_wide(shown) else 1 for shown in graphemes(text))
+
+
+def _is_wide(shown: str) -> bool:
+    return unicodedata.east_asian_width(shown[0]) in {"W", "F"} or "\ufe0f" in shown
+
+
 def head(text: str, limit: int) -> str:
     """The first `limit` characters at the most, not ending inside a grapheme."""
     if len(text) <= limit:
@@ -337,6 +348,12 @@ def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
         parts.append(chunk)
         start = end
     return [part.strip("\n") for part in parts if part.strip()]
+
+
+def with_code_closed(text: str) -> str:
+    """A text in which the code at its end is closed, so that more can follow."""
+    fence = _open_fence(text)
+    return text if fence is None else f"{text.rstrip()}\n{fence[0]}"
 
 
 def _open_fence(text: str) -> tuple[str, str] | None:

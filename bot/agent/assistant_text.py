@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bot import text
 from bot.agent.steps import INTERRUPTED
 from bot.context import blocks
 from bot.context.store import Entry
@@ -44,18 +45,23 @@ def last_of_stopped(entries: Sequence[Entry], partial: str, begun: str) -> tuple
     last, mark = entries[-1].message, say("turn.stopped")
     if partial:
         marked = spoken(f"{partial}\n\n{STOPPED}")
-        return [marked], f"{last_words(entries)}{partial}\n\n{mark}".strip()
+        return [marked], _marked(f"{last_words(entries)}{partial}", mark)
     if calls := blocks.tool_uses(last):
         results = blocks.interrupted_results(last, INTERRUPTED)
         words = [str(call["input"].get("text") or "") for call in calls if call["name"] == ChatSend.name]
         if begun and begun in words:
             return [results, spoken(STOPPED)], begun
         said = "\n\n".join(filter(None, map(str.strip, words))) or blocks.plain_text(last["content"]).strip()
-        return ([results, spoken(STOPPED)], f"{said}\n\n{mark}") if said else ([results], "")
+        return ([results, spoken(STOPPED)], _marked(said, mark)) if said else ([results], "")
     words_so_far = last_words(entries).strip()
     if not words_so_far or begun.startswith(words_so_far):
         return [], begun if words_so_far else ""
-    return [], f"{words_so_far}\n\n{mark}"
+    return [], _marked(words_so_far, mark)
+
+
+def _marked(words: str, mark: str) -> str:
+    """Words with a mark behind them, also where they end inside of code."""
+    return f"{text.with_code_closed(words)}\n\n{mark}".strip()
 
 
 def only_sent(messages: Sequence[Message]) -> bool:

@@ -183,6 +183,8 @@ class Delivery(StrictModel):
     """Keep to the rate limits of the platforms. False is for tests against servers of one's own only."""
     max_file_mb: int = Field(default=20, ge=1, le=50)
     """The largest file that is sent, in megabytes; the least of this and of what the platform takes counts."""
+    long_as_files: bool = True
+    """In Slack and Telegram, send code of more than 60 lines and tables that are too wide to read as files beside the answer."""
 
 
 class Permissions(StrictModel):

@@ -286,6 +286,24 @@ class SendsFiles(Protocol):
     """Bytes."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadingLimits:
+    """The longest code, and the longest and widest table, that people can read in a message of a channel."""
+
+    lines: int = 60
+    """Of code, and rows of a table."""
+    characters: int = 3_500
+    columns: int = 100
+    """Of a table: cells of a terminal, in which a wide character takes two."""
+
+
+@runtime_checkable
+class HasReadingLimits(Protocol):
+    """Optional ability of a `Channel` that is a `SendsFiles`: code and tables beyond these limits are better read in a file."""
+
+    reading_limits: ReadingLimits
+
+
 class Streaming(BaseModel):
     """Answers and progress that are shown while they change."""
 

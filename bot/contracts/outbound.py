@@ -33,6 +33,8 @@ class OutgoingFile:
     mime_type: str
     data: bytes = field(repr=False)
     path: str = ""
+    markdown: str = field(default="", repr=False)
+    """The passage of an answer in whose place it comes; "" of a file that somebody made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ class OutboxRow:
     language: str = DEFAULT
     """The language in which it is said (`bot.words`)."""
     file: StoredFile | None = None
-    """The file that this message is; it has no text then."""
+    """The file that this message is. Its text is the passage of an answer in whose place it comes, most often ""."""
     zone: str | None = None
     """The time zone in which it tells times; None of what earlier versions said."""
     own_zone: bool = False
@@ -185,6 +187,11 @@ class OutboxRow:
     def shown(self) -> str:
         """Its words, or the name of its file, as the archive has them."""
         return self.text if self.file is None else f"[file: {self.file.name}]"
+
+    @property
+    def archived(self) -> str:
+        """All that people got with it."""
+        return f"{self.shown}\n{self.text}" if self.file is not None and self.text else self.shown
 
     @property
     def original(self) -> str:

@@ -36,6 +36,7 @@ from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobStore
 from bot.gateway.live.message import NONE, LiveDeps, Previewing, Previews, Progress
 from bot.gateway.locales import Locales
+from bot.gateway.long_blocks import LongBlocks
 from bot.gateway.operations import OperatorAlerts
 from bot.gateway.operator_chats import OperatorChats, QuestionCopies
 from bot.gateway.outbox.files import OutgoingFiles
@@ -82,6 +83,7 @@ class GatewaySettings:
     jobs: JobLimits = field(default_factory=JobLimits)
     files: FileLimits = field(default_factory=FileLimits)
     previewing: Previewing = NONE
+    long_as_files: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,7 @@ def build_delivery(
     log: Log,
     limits: bool,
     previewing: Previewing,
+    long_as_files: bool,
 ) -> Delivery:
     """Build the way out: the outbox, and the messages that change while a turn runs. `alerts` gets what operators should
     know of it.
@@ -186,12 +189,14 @@ def build_delivery(
         log=log,
     )
     live = LiveDeps(outbox, clock, log)
+    long_blocks = LongBlocks(channels, on=long_as_files)
     return Delivery(
         channels,
         journal=journal,
         outbox=outbox,
-        previews=Previews(live, manifests, previewing),
+        previews=Previews(live, manifests, previewing, long_blocks),
         progress=Progress(live, manifests, previewing.after),
+        long_blocks=long_blocks,
         redact=redact,
         log=log,
     )
@@ -234,6 +239,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         log=log,
         limits=settings.limits,
         previewing=settings.previewing,
+        long_as_files=settings.long_as_files,
     )
     chats = OperatorChats(deps.operators, channels, manifests)
     alerts = OperatorAlerts(

@@ -9,7 +9,7 @@ from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from bot import errors, text
 from bot.contracts.agent import PriorReply
@@ -19,10 +19,12 @@ from bot.contracts.environment import Log, Redact
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow, OutgoingFile, Sent
 from bot.gateway.live.message import Previews, Progress, unseen
+from bot.gateway.long_blocks import LongBlocks, Shortened
 from bot.gateway.outbox.worker import Batch, OutboxWorker, WriteRows
 from bot.telemetry import redaction
 from bot.words import say
 
+T = TypeVar("T")
 Kind = Literal["reply", "notice"]
 SIGN_SECONDS = 5.0
 SHORT = 2_000
@@ -48,9 +50,11 @@ class Delivery:
         outbox: OutboxWorker,
         previews: Previews,
         progress: Progress,
+        long_blocks: LongBlocks,
         redact: Redact,
         log: Log,
     ) -> None:
+        self._long_blocks = long_blocks
         self._channels = channels
         self._journal = journal
         self._redact = redact
@@ -181,11 +185,18 @@ class Delivery:
             await self._check(to, file)
         await self.outbox.load()
         missed = self.outbox.missed(to.chat_key) if owed or kind == "reply" else []
-        parts = await self._parts(to, words, missed)
+        said = await self._said(words, missed)
+        shorter = await self._shortened(to, said) if kind == "reply" else Shortened(said)
+        parts = await self._split(to, shorter.words)
         if not parts:
             raise errors.DeliveryFailed("there is nothing to send: the text is blank")
         # A preview that was taken is nobody's: what may be refused comes before it.
-        kept = await self.outbox.keep(files)
+        try:
+            kept = await self.outbox.keep([*shorter.files, *files])
+        except errors.FileRefused:
+            if not shorter.files:
+                raise
+            kept, parts = await self.outbox.keep(files), await self._split(to, said)
         replaces: Sequence[str] = () if place is None else (place,)
         if kind == "reply" and place is None:
             replaces = await self._previews.take(to, len(parts))
@@ -206,10 +217,24 @@ class Delivery:
         return batch
 
     async def _parts(self, to: Address, words: str, missed: Sequence[OutboxRow]) -> list[str]:
+        return await self._split(to, await self._said(words, missed))
+
+    async def _said(self, words: str, missed: Sequence[OutboxRow]) -> str:
         if missed and words.strip():
             words = f"{_missed(missed)}\n\n{words}"
         clean = text.clean(words)
-        return await self._split(to, await redaction.beside(len(clean), lambda: self._redact(clean)))
+        return await redaction.beside(len(clean), lambda: self._redact(clean))
+
+    async def _shortened(self, to: Address, said: str) -> Shortened:
+        """An answer without what is too long for its channel. Where that must be no file, it stays as it is."""
+        shorter = await _beside(len(said), partial(self._long_blocks.taken_out, to.channel, said))
+        try:
+            for file in shorter.files:
+                await self._check(to, file)
+        except errors.FileRefused as error:
+            self._log.write("delivery", "a part of an answer is no file", level="warn", cause=str(error))
+            return Shortened(said)
+        return shorter
 
     async def _check(self, to: Address, file: OutgoingFile) -> None:
         """Raises `errors.FileRefused` for a file that must not leave, or that this chat cannot have."""
@@ -323,10 +348,13 @@ class Delivery:
             self._log.write("delivery", otherwise, level="debug", cause=str(error))
 
     async def _split(self, to: Address, words: str) -> list[str]:
-        if len(words) <= SHORT:
-            return self.outbox.split(to, words)
         # Seeing whether the parts of a long text fit takes up to a quarter of a second.
-        return await asyncio.to_thread(self.outbox.split, to, words)
+        return await _beside(len(words), partial(self.outbox.split, to, words))
+
+
+async def _beside(length: int, work: Callable[[], T]) -> T:
+    """Do some work with a text of this length, of a long one on another thread."""
+    return work() if length <= SHORT else await asyncio.to_thread(work)
 
 
 def _missed(lost: Iterable[OutboxRow]) -> str:

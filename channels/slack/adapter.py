@@ -19,7 +19,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot import errors
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
-from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction
+from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction, ReadingLimits
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
@@ -76,6 +76,8 @@ class SlackChannel:
 
     name = "slack"
     largest_file = 50_000_000
+    # Slack shows tables as such, and wraps their cells.
+    reading_limits = ReadingLimits(characters=11_000, columns=200)
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from bot import errors, text
 from bot.contracts.approvals import EXAMPLES, QuestionButtons
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
-from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction
+from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction, ReadingLimits
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
@@ -67,6 +67,7 @@ class TelegramChannel:
     name = "telegram"
     addresses: tuple[str, ...] = ()
     largest_file = 50_000_000
+    reading_limits = ReadingLimits()
 
     def __init__(self, settings: TelegramSettings, around: ChannelDeps, *, patience: float = 20.0) -> None:
         self._token = settings.bot_token or ""

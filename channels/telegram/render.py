@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -375,7 +374,7 @@ def aligned(rows: list[list[str]], sides: Sequence[str] = ()) -> str:
     """Rows of cells (the first is the head) with their columns under each other, each at its side: `right`, `center`, or left."""
     columns = max(map(len, rows))
     rows = [row + [""] * (columns - len(row)) for row in rows]
-    widths = [max(width(row[at]) for row in rows) for at in range(columns)]
+    widths = [max(text.width(row[at]) for row in rows) for at in range(columns)]
     if sum(widths) + 3 * (columns - 1) > WIDEST:
         widths = [0] * columns
         rule: list[str] = []
@@ -386,18 +385,7 @@ def aligned(rows: list[list[str]], sides: Sequence[str] = ()) -> str:
     return "\n".join(line.rstrip() for line in [lines[0], *rule, *lines[1:]])
 
 
-def width(cell: str) -> int:
-    """Cells of a terminal that a text takes."""
-    if cell.isascii():
-        return len(cell)
-    return sum(2 if _wide(shown) else 1 for shown in text.graphemes(cell))
-
-
-def _wide(shown: str) -> bool:
-    return unicodedata.east_asian_width(shown[0]) in {"W", "F"} or "\ufe0f" in shown
-
-
 def _padded(cell: str, size: int, side: str) -> str:
-    room = max(0, size - width(cell))
+    room = max(0, size - text.width(cell))
     before = {"right": room, "center": room // 2}.get(side, 0)
     return " " * before + cell + " " * (room - before)

@@ -11,8 +11,9 @@ from bot.contracts.channel import ChannelSettings, Manifest, Streaming
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.outbound import Address, LiveForm, OutboundKind, OutboxRow
 from bot.contracts.tasks import TaskEvent
-from bot.gateway.live.partial_markdown import beginning, has_begun
+from bot.gateway.live.partial_markdown import Beginning, beginning, has_begun
 from bot.gateway.live.progress_view import ProgressState
+from bot.gateway.long_blocks import LongBlocks
 from bot.gateway.outbox.worker import SETTLE_SECONDS, OutboxWorker
 from bot.words import say
 
@@ -185,10 +186,17 @@ class Previews:
     Markdown that is half open (`partial_markdown`).
     """
 
-    def __init__(self, deps: LiveDeps, manifests: Mapping[str, Manifest], previewing: Previewing) -> None:
+    def __init__(
+        self,
+        deps: LiveDeps,
+        manifests: Mapping[str, Manifest],
+        previewing: Previewing,
+        long_blocks: LongBlocks,
+    ) -> None:
         self._deps = deps
         self._manifests = manifests
         self._previewing = previewing
+        self._long_blocks = long_blocks
         self._open: dict[str, _Preview] = {}
 
     def begin(self, to: Address, words: Callable[[], str], shown: Callable[[], None]) -> None:
@@ -317,9 +325,12 @@ class Previews:
 
     def _parts(self, to: Address, words: str, *, anything: bool) -> list[tuple[str, LiveForm]]:
         shown = beginning(words)
+        if not (anything or has_begun(words, shown)):
+            return []
+        shown = self._shortened(to, shown)
         split = self._deps.outbox.split
         parts = split(to, shown.words)
-        if not parts or not (anything or has_begun(words, shown)):
+        if not parts:
             return []
         *whole, last = parts
         messages = [(part, replace(PLAIN, sure=part)) for part in whole]
@@ -331,6 +342,12 @@ class Previews:
         if len(split(to, ending)) == 1:
             messages.append((ending, replace(PLAIN, sure=last[: len(last) - unsure] if inside else "")))
         return messages
+
+    def _shortened(self, to: Address, shown: Beginning) -> Beginning:
+        """A beginning with what stands for its long code and tables."""
+        shorter = self._long_blocks.taken_out(to.channel, shown.words, goes_on=True)
+        closing = "" if shorter.ends_in_one else shown.closing
+        return Beginning(shorter.words, closing, sure=shorter.at(shown.sure))
 
     async def _halt(self, preview: _Preview) -> None:
         """Nothing more is shown; what is on its way is waited for, so that it does not come after what follows."""

@@ -149,11 +149,11 @@ class _Tail:
         at = first
         for above, row in itertools.pairwise(lines):
             at += len(above) + 1
-            if "|" in above and at < line and _delimits(row):
+            if "|" in above and at < line and delimits(row):
                 whole = self._text[len(shown) :].startswith("\n")
                 return Beginning(shown, "\n\n", sure=len(shown)) if whole else line
         last = lines[-1]
-        if len(lines) > 1 and "|" in lines[-2] and _delimits(last):
+        if len(lines) > 1 and "|" in lines[-2] and delimits(last):
             whole = self._text[len(shown) :].startswith("\n")
             return Beginning(shown, "\n\n", sure=len(shown)) if whole else line
         if len(last) <= LONGEST_LINK and "|" in _NO_CELLS.sub("", last):
@@ -302,7 +302,7 @@ def _ends(block: str) -> dict[int, int]:
     return ends
 
 
-def _delimits(row: str) -> bool:
+def delimits(row: str) -> bool:
     """True for the line below the head of a table."""
     cells = row.lstrip(" \t>").rstrip(" \t").removeprefix("|").removesuffix("|").split("|")
     return all(_DELIMITER.fullmatch(cell.strip(" \t")) for cell in cells)

@@ -45,6 +45,15 @@ class OutgoingLimits:
     total: int = 200_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """A file in the store for a row to come; `use` is the name of this use of it until then, `markdown` as in `OutgoingFile`."""
+
+    stored: StoredFile
+    use: str
+    markdown: str = ""
+
+
 class OutgoingFiles:
     """The store. `disk` may block; it is used on other threads."""
 

@@ -29,9 +29,8 @@ from bot.contracts.outbound import (
     OutboxRow,
     OutgoingFile,
     Sent,
-    StoredFile,
 )
-from bot.gateway.outbox.files import OutgoingFiles
+from bot.gateway.outbox.files import KeptFile, OutgoingFiles
 from bot.gateway.outbox.rate_limit import MAX_WAIT, UNSAID, RateLimiter
 from bot.system import JumpSafeClock
 from bot.telemetry.context import turn_scope
@@ -153,7 +152,7 @@ class ReplyArchiver:
             user_id=BOT_USER,
             message_id=replies[0].message_id,
             role="assistant",
-            text="\n".join(row.shown for row in replies),
+            text="\n".join(row.archived for row in replies),
             meta={
                 "requestId": to.request_id,
                 "messageIds": [row.message_id for row in replies],
@@ -441,7 +440,7 @@ class OutboxWorker:
         repeat_of: str | None = None,
         step_id: str | None = None,
         buttons: QuestionButtons | None = None,
-        files: Sequence[tuple[StoredFile, str]] = (),
+        files: Sequence[KeptFile] = (),
     ) -> Batch:
         """Put one message into the outbox, in parts that each fit, with the files below them that were put into the store (`keep`).
         `replaces` are the message ids of the previews in whose places the first of them come.
@@ -450,9 +449,9 @@ class OutboxWorker:
             replace(self.row(to, part, kind), repeat_of=repeat_of, step_id=step_id, buttons=buttons)
             for part in parts
         ]
-        for file, use in files:
-            row = replace(self.row(to, "", kind), file=file, step_id=step_id)
-            self._files.hold(row, use)
+        for kept in files:
+            row = replace(self.row(to, kept.markdown, kind), file=kept.stored, step_id=step_id)
+            self._files.hold(row, kept.use)
             rows.append(row)
         rows[: len(replaces)] = [
             replace(row, replaces=place) for row, place in zip(rows, replaces, strict=False)
@@ -466,19 +465,19 @@ class OutboxWorker:
         """Bytes of a file that may be sent."""
         return self._files.limits.file
 
-    async def keep(self, files: Sequence[OutgoingFile]) -> list[tuple[StoredFile, str]]:
+    async def keep(self, files: Sequence[OutgoingFile]) -> list[KeptFile]:
         """As `OutgoingFiles.put`, all of them or none: for `submit`, which has to follow."""
-        kept: list[tuple[StoredFile, str]] = []
+        kept: list[KeptFile] = []
         whole = False
         try:
             for file in files:
-                put = await self._files.put(file)
-                kept.append(put)
+                stored, use = await self._files.put(file)
+                kept.append(KeptFile(stored, use, file.markdown))
             whole = True
         finally:
             if not whole:
-                for stored, use in kept:
-                    await self._files.drop(stored, use)
+                for one in kept:
+                    await self._files.drop(one.stored, one.use)
         return kept
 
     def conclude(
@@ -743,24 +742,33 @@ class OutboxWorker:
         self._discard(batch)
 
     async def _tell_of_file(self, batch: Batch, error: errors.DeliveryFailed) -> None:
-        """A platform does not take a file: a sentence comes in its place. After a crash in between it is the same one."""
+        """A platform does not take a file: a sentence comes in its place, with the passage that it stands for below it. After a crash
+        in between they are the same rows.
+        """
         lost = batch.rows.popleft()
         assert lost.file is not None  # noqa: S101 - its caller has looked
-        batch.missing.append(lost.file.name)
         forbidden = isinstance(error, errors.FileRefused) and error.forbidden
         with speaking(lost.language):
             words = say(
                 "delivery.file_forbidden" if forbidden else "delivery.file_refused", name=lost.file.name
             )
-        told = replace(
-            self.row(batch.to, words, lost.kind),
-            id=_derived_id(lost.id, "file refused", 0),
-            not_before=None if lost.not_before is None else self._clock.now(),
-            step_id=lost.step_id,
-            language=lost.language,
-        )
-        if all(row.id != told.id for row in batch.rows):
-            batch.rows.appendleft(told)
+        if lost.text:
+            parts = self.split(batch.to, f"{words}\n\n{lost.text}")
+        else:
+            batch.missing.append(lost.file.name)
+            parts = [words]
+        told = [
+            replace(
+                self.row(batch.to, part, lost.kind),
+                id=_derived_id(lost.id, "file refused", number),
+                not_before=None if lost.not_before is None else self._clock.now(),
+                step_id=lost.step_id,
+                language=lost.language,
+            )
+            for number, part in enumerate(parts)
+        ]
+        there = {row.id for row in batch.rows}
+        batch.rows.extendleft(reversed([row for row in told if row.id not in there]))
         self._log.write(
             "delivery",
             "a file cannot be sent; its chat is told",
@@ -770,7 +778,7 @@ class OutboxWorker:
             cause=str(error),
         )
         await asyncio.gather(
-            self._journal.post.put_outbox([told]), self._update(lost.fail(errors.FileRefused.code))
+            self._journal.post.put_outbox(told), self._update(lost.fail(errors.FileRefused.code))
         )
 
     async def _send_head(self, batch: Batch) -> None:
@@ -972,7 +980,7 @@ class OutboxWorker:
             )
             # A message is cut in its second half: behind the sentence each part fits.
             for part in (
-                [before]
+                [before + lost.text]
                 if lost.file is not None
                 else self._channels[batch.to.channel].split(before + lost.text)
             )
@@ -1240,7 +1248,9 @@ def _stopped(row: OutboxRow) -> OutboxRow:
 
 
 def _message(row: OutboxRow, target: Mapping[str, str]) -> Outbound:
-    words = row.text if row.repeat_of is None else repeated(row) + row.text
+    words = "" if row.file is not None else row.text
+    if row.repeat_of is not None:
+        words = repeated(row) + words
     return Outbound(
         row.id,
         row.request_id,

@@ -84,6 +84,7 @@ class Desk:
             log=self.log,
             limits=options.get("limits", False),
             previewing=options.get("previewing", NONE),
+            long_as_files=options.get("long_as_files", True),
         )
 
     async def asked(self, to: Address = TO, *, finished: bool = False) -> None:

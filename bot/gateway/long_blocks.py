@@ -1,0 +1,288 @@
+"""Long code and wide tables of an answer, which nobody can read in a chat: each becomes a file, and a sentence stands in its place."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from bot import text
+from bot.contracts.channel import Channel, HasReadingLimits, ReadingLimits
+from bot.contracts.outbound import OutgoingFile
+from bot.gateway.live.partial_markdown import delimits
+from bot.gateway.outbox.files import shown_name
+from bot.words import say
+
+_FENCE = re.compile(r"([ \t]*(?:(?:[-+*]|\d{1,9}[.)])[ \t]+)?)(`{3,}(?=[^`]*$)|~{3,})(.*)")
+_NOT_A_ROW = re.compile(r"[ \t]*(?:$|[>#]|(?:[-+*]|\d{1,9}[.)])[ \t]|(?:[-*_][ \t]*){3,}$)")
+_CELL_END = re.compile(r"(?<!\\)\|")
+_NAME = r"[\w.-]*\w\.[A-Za-z]\w{0,7}"
+_NAMED = re.compile(rf"(?:^|[\s\"'=:/])({_NAME})(?=[\"'\s]|$)")
+"""A file name behind the language of code."""
+_TITLED = re.compile(
+    rf"\s*(?:#|//|--|;|/\*|<!--)\s*(?:[Ff]ile(?:name)?:\s*)?(?:[\w.-]+/)*({_NAME})\s*(?:\*/|-->)?\s*"
+)
+"""A first line that is a comment with the name of the file."""
+_MARKS = re.compile(
+    r"(`+)(?P<code>.+?)(?<!`)\1(?!`)|\*\*(?P<strong>\S|\S.*?\S)\*\*|~~(?P<gone>\S|\S.*?\S)~~"
+    r"|!?\[(?P<label>[^\[\]]*)\]\((?P<url>[^()\s]*)\)|\\(?P<sign>[!-/:-@\[-`{-~])|(?P<line><br ?/?>)"
+)
+_FORMULA = re.compile(r"[=@\t＝＠]|[-+－＋](?!$|[\d.,]+ ?[%\w]{0,3}$)")
+"""What a program for tables would take for a formula, and carry out."""
+_ENDINGS: Mapping[str, str] = dict(
+    pair.split("=")
+    for pair in [
+        "bash=sh",
+        "console=txt",
+        "csharp=cs",
+        "elixir=ex",
+        "golang=go",
+        "haskell=hs",
+        "javascript=js",
+        "julia=jl",
+        "kotlin=kt",
+        "latex=tex",
+        "makefile=mk",
+        "markdown=md",
+        "ocaml=ml",
+        "perl=pl",
+        "plaintext=txt",
+        "powershell=ps1",
+        "python=py",
+        "python3=py",
+        "ruby=rb",
+        "rust=rs",
+        "shell=sh",
+        "terraform=tf",
+        "text=txt",
+        "typescript=ts",
+        "zsh=sh",
+    ]
+)
+"""Endings of file names by language, where they are not the same."""
+_OWN_ENDING = re.compile(r"[a-z][a-z0-9]{0,5}")
+LONGEST_NAMED = 200
+"""Characters of a line that may name a file."""
+LONGEST_CELL = 500
+"""Characters of a cell whose Markdown is read; of a longer one it stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """A text with `files` for some of its passages. `at` of a place in the whole text is that place in `words`; inside of such a
+    passage it is the end of what stands for it.
+    """
+
+    words: str
+    files: tuple[OutgoingFile, ...] = ()
+    _moves: tuple[tuple[int, int, int], ...] = ()
+    """Of each passage: where it began and ended, and where what stands for it ends."""
+
+    @property
+    def ends_in_one(self) -> bool:
+        """True if what stands for a passage is the end of it."""
+        return bool(self._moves) and self._moves[-1][2] == len(self.words)
+
+    def at(self, place: int) -> int:
+        moved = 0
+        for begin, end, now in self._moves:
+            if place <= begin:
+                break
+            if place < end:
+                return now
+            moved = now - end
+        return place + moved
+
+
+class LongBlocks:
+    """Takes what is too long for its channel out of answers. `on` is as an operator has set it."""
+
+    def __init__(self, channels: Mapping[str, Channel], *, on: bool) -> None:
+        self._channels = channels
+        self._on = on
+
+    def taken_out(self, channel: str, words: str, *, goes_on: bool = False) -> Shortened:
+        """An answer as it is sent. Of one that `goes_on` the code at its end may be open."""
+        shows: object = self._channels.get(channel)
+        if not self._on or not isinstance(shows, HasReadingLimits):
+            return Shortened(words)
+        return shortened(words, shows.reading_limits, goes_on=goes_on)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A passage that may become a file: `markdown` is the whole of it, `body` what the file holds."""
+
+    start: int
+    end: int
+    markdown: str
+    body: str
+    name: str
+    mime_type: str
+    lines: int
+    columns: int = 0
+    open: bool = False
+
+
+def shortened(words: str, limits: ReadingLimits, *, goes_on: bool = False) -> Shortened:
+    """Take what is beyond these limits out of a Markdown text."""
+    if 2 * len(words) <= limits.columns and words.count("\n") <= limits.lines:
+        return Shortened(words)
+    pieces, files, moves = list[str](), list[OutgoingFile](), list[tuple[int, int, int]]()
+    done = length = 0
+    for block in _blocks(words):
+        if not _is_long(block, limits) or (block.open and not goes_on):
+            continue
+        name = _unused(shown_name(block.name), {file.name for file in files})
+        label = say("delivery.table_as_file" if block.columns else "delivery.code_as_file", name=name)
+        pieces += [words[done : block.start], label]
+        length += block.start - done + len(label)
+        done = block.end
+        moves.append((block.start, block.end, length))
+        files.append(OutgoingFile(name, block.mime_type, block.body.encode(), markdown=block.markdown))
+    return Shortened("".join([*pieces, words[done:]]), tuple(files), tuple(moves))
+
+
+def _is_long(block: _Block, limits: ReadingLimits) -> bool:
+    return (
+        block.lines > limits.lines
+        or len(block.markdown) > limits.characters
+        or block.columns > limits.columns
+    )
+
+
+def _unused(name: str, used: set[str]) -> str:
+    stem, dot, ending = name.rpartition(".")
+    number, found = 1, name
+    while found in used:
+        number += 1
+        found = f"{stem}-{number}{dot}{ending}"
+    return found
+
+
+def _blocks(words: str) -> Iterator[_Block]:
+    """The code and the tables of a text, in order."""
+    lines = words.split("\n")
+    starts, at = list[int](), 0
+    for line in lines:
+        starts.append(at)
+        at += len(line) + 1
+    here = 0
+    while here < len(lines):
+        fence = _FENCE.fullmatch(lines[here])
+        if fence is not None:
+            last = _fence_end(lines, here, fence[2])
+            yield _code(words, lines, (here, last), fence, starts)
+            here = last + 1
+        elif _is_head(lines, here):
+            last = here + 1
+            while (
+                last + 1 < len(lines)
+                and not _NOT_A_ROW.match(lines[last + 1])
+                and not _FENCE.fullmatch(lines[last + 1])
+            ):
+                last += 1
+            yield _table(words, lines, (here, last), starts)
+            here = last + 1
+        else:
+            here += 1
+
+
+def _fence_end(lines: list[str], first: int, mark: str) -> int:
+    """The line that closes code; one behind the last where none does."""
+    for at in range(first + 1, len(lines)):
+        closing = lines[at].strip()
+        if closing.startswith(mark) and not closing.strip(mark[0]):
+            return at
+    return len(lines)
+
+
+def _code(
+    words: str, lines: list[str], around: tuple[int, int], fence: re.Match[str], starts: list[int]
+) -> _Block:
+    first, last = around
+    inside = [_without_indent(line, len(fence[1])).rstrip("\r") for line in lines[first + 1 : last]]
+    begin = starts[first] + len(fence[1])
+    is_open = last == len(lines)
+    end = len(words) if is_open else starts[last] + len(lines[last])
+    markdown = "\n".join([lines[first][len(fence[1]) :], *inside, fence[2]])
+    body = "\n".join(inside) + "\n"
+    name = _code_name(fence[3].strip()[:LONGEST_NAMED], inside[0] if inside else "")
+    return _Block(begin, end, markdown, body, name, "text/plain", len(inside), open=is_open)
+
+
+def _without_indent(line: str, most: int) -> str:
+    indent = len(line) - len(line.lstrip(" \t"))
+    return line[min(indent, most) :]
+
+
+def _code_name(info: str, first: str) -> str:
+    if (named := _NAMED.search(info)) is not None:
+        return named[1]
+    if len(first) <= LONGEST_NAMED and (titled := _TITLED.fullmatch(first)) is not None:
+        return titled[1]
+    language = (info.split() or [""])[0].lower().strip("{}.:")
+    own = language if _OWN_ENDING.fullmatch(language) else "txt"
+    return f"code.{_ENDINGS.get(language, own)}"
+
+
+def _is_head(lines: list[str], at: int) -> bool:
+    """True if a table begins in this line."""
+    head = lines[at]
+    if "|" not in head or at + 1 == len(lines) or "-" not in lines[at + 1] or _NOT_A_ROW.match(head):
+        return False
+    return delimits(lines[at + 1]) and len(_cells(head)) == len(_cells(lines[at + 1]))
+
+
+def _cells(row: str) -> list[str]:
+    row = row.strip(" \t").removeprefix("|")
+    row = row[:-1] if row.endswith("|") and not row.endswith("\\|") else row
+    return [cell.strip(" \t") for cell in _CELL_END.split(row)]
+
+
+def _table(words: str, lines: list[str], around: tuple[int, int], starts: list[int]) -> _Block:
+    first, last = around
+    rows = [[_plain(cell) for cell in _cells(line)] for line in (lines[first], *lines[first + 2 : last + 1])]
+    columns = len(rows[0])
+    rows = [(row + [""] * columns)[:columns] for row in rows]
+    widths = [max(text.width(line) for row in rows for line in row[at].split("\n")) for at in range(columns)]
+    written = io.StringIO()
+    csv.writer(written).writerows([[_inert(cell) for cell in row] for row in rows])
+    # Programs for tables take a file without this mark for one in an older encoding.
+    mark = "" if written.getvalue().isascii() else "\ufeff"
+    indent = len(lines[first]) - len(lines[first].lstrip(" \t"))
+    markdown = "\n".join(line.strip(" \t") for line in lines[first : last + 1])
+    return _Block(
+        starts[first] + indent,
+        min(len(words), starts[last] + len(lines[last])),
+        markdown,
+        mark + written.getvalue(),
+        "table.csv",
+        "text/csv",
+        len(rows),
+        columns=sum(widths) + 3 * (columns - 1),
+    )
+
+
+def _plain(cell: str) -> str:
+    """The words of a cell as they are shown."""
+    if len(cell) > LONGEST_CELL:
+        return cell
+
+    def shown(found: re.Match[str]) -> str:
+        if found["line"]:
+            return "\n"
+        if found["url"] is not None:
+            label = _plain(found["label"])
+            return f"{label} ({found['url']})" if found["url"] and label != found["url"] else label
+        if found["code"] is not None:
+            return found["code"].strip().replace("\\|", "|")
+        return found["sign"] or _plain(found["strong"] or found["gone"])
+
+    return _MARKS.sub(shown, cell)
+
+
+def _inert(cell: str) -> str:
+    return f"'{cell}" if _FORMULA.match(cell) else cell
