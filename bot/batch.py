@@ -30,6 +30,8 @@ class Batcher(Generic[T, R]):
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._task: asyncio.Task[None] | None = None
         self._pool: ThreadPoolExecutor | None = None
+        # The loop on which a timer runs: one for all that wait.
+        self._lingers: asyncio.AbstractEventLoop | None = None
 
     def put(self, item: T, *, hurry: bool = True) -> asyncio.Future[R]:
         """Have one item worked on; the future gives its result, and need not be awaited. One that is in no hurry
@@ -37,13 +39,17 @@ class Batcher(Generic[T, R]):
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        future.add_done_callback(_heard)
         self._waiting.append((item, future))
         if hurry:
             self._begin(loop)
-        else:
-            loop.call_later(LINGER, self._begin, loop)
+        elif self._lingers is not loop:
+            self._lingers = loop
+            loop.call_later(LINGER, self._lingered, loop)
         return future
+
+    def _lingered(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._lingers = None
+        self._begin(loop)
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._waiting and (self._task is None or self._task.done() or self._task.get_loop() is not loop):
@@ -80,11 +86,7 @@ def _settle(future: asyncio.Future[R], result: R | errors.ShipmateError) -> None
         # One of its own for each caller: a raised error collects the way it took.
         illegal = isinstance(result, errors.IllegalTransition)
         future.set_exception((errors.IllegalTransition if illegal else errors.StorageError)(str(result)))
+        # Seen by this, so that the event loop does not log it: the worker on the items reports it.
+        future.exception()
     else:
         future.set_result(result)
-
-
-def _heard(future: asyncio.Future[R]) -> None:
-    """Mark a failure as seen, so that the event loop does not log it: the worker on the items reports it."""
-    if not future.cancelled():
-        future.exception()

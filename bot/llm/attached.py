@@ -38,9 +38,16 @@ class AttachedFiles(ModelWrapper):
         self._sees: dict[str, bool] = {}
         """What is known of models: one that was shown a file, or that refused the first one."""
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        shows = any(map(_has_files, request.messages))
-        if shows and self._sees.get(request.model, True):
+    def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        # Most requests have none: no piece of an answer passes through here then.
+        if not any(map(_has_files, request.messages)):
+            return self._model.stream(request)
+        return self._with_files(request)
+
+    async def _with_files(
+        self, request: ModelRequest
+    ) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        if self._sees.get(request.model, True):
             try:
                 async for piece in self._asked(await self._filled(request, shown=True)):
                     self._sees[request.model] = True
@@ -52,7 +59,7 @@ class AttachedFiles(ModelWrapper):
                 self._refused(request.model, error)
             else:
                 return
-        async for piece in self._asked(await self._filled(request, shown=False) if shows else request):
+        async for piece in self._asked(await self._filled(request, shown=False)):
             yield piece
 
     async def _asked(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:

@@ -39,8 +39,10 @@ class EventStream:
         events: list[Json] = []
         *ends, rest = chunk.split(b"\n")
         for end in ends:
-            line = b"".join((*self._line, end)).removesuffix(b"\r")
-            self._line.clear()
+            line = end.removesuffix(b"\r")
+            if self._line:
+                line = b"".join((*self._line, end)).removesuffix(b"\r")
+                self._line.clear()
             if line:
                 self._field(line)
             elif self._data:

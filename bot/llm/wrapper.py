@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from bot import errors
 from bot.contracts.environment import Clock, Log
@@ -32,13 +31,17 @@ class ModelWrapper:
         await self._model.close()
 
 
-@asynccontextmanager
-async def aclosing(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
+class aclosing(Generic[T]):  # noqa: N801 - as the one of contextlib, which is for streams alone that can be closed
     """A stream of the model, closed on every way out where it can be, so that its connection does not outlive its reader."""
-    try:
-        yield stream
-    finally:
-        close = getattr(stream, "aclose", None)
+
+    def __init__(self, stream: AsyncIterator[T]) -> None:
+        self._stream = stream
+
+    async def __aenter__(self) -> AsyncIterator[T]:
+        return self._stream
+
+    async def __aexit__(self, *_: object) -> None:
+        close = getattr(self._stream, "aclose", None)
         if close is not None:
             await close()
 

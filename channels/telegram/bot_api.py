@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from typing import Any, cast
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 import httpx
@@ -66,7 +66,7 @@ PROOFS = 8
 PROOF_SECONDS = 10.0
 """Seconds a new connection gets to answer `getMe`."""
 
-FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+JSON = {"Content-Type": "application/json"}
 
 _LONGEST_WAIT = 24 * 3600.0
 
@@ -179,7 +179,7 @@ class HttpTransport(BaseRequest):
             method,
             url,
             data=body,
-            headers=FORM if isinstance(body, bytes) else None,
+            headers=JSON if isinstance(body, bytes) else None,
             timeout=timeout,
             allow_redirects=False,
         ) as answer:
@@ -194,7 +194,7 @@ def _body(sent: RequestData | None) -> aiohttp.FormData | bytes | None:
     if sent is None:
         return None
     if not sent.contains_files:
-        return urlencode(sent.json_parameters).encode()
+        return sent.json_payload
     # The service takes the name of a file as it stands there; percent signs would be shown.
     form = aiohttp.FormData(sent.json_parameters, quote_fields=False)
     for name, (file_name, content, mime) in sent.multipart_data.items():
