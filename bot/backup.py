@@ -65,8 +65,9 @@ class Backup:
     running: bool
 
 
-def write(home: Path, target: Path, *, disk: Disk, clock: Clock) -> Backup:
-    """Write a backup of `home`, whole or not at all. Without a gateway none may start meanwhile.
+def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str | None = None) -> Backup:
+    """Write a backup of `home`, whole or not at all. Without a gateway none may start meanwhile. What is in a `database` is of one
+    moment, and of this host comes what the hosts do not share.
 
     Raises `errors.StorageError`, `errors.ConfigError` where a restore was cut off, and OSError where the disk refuses.
     """
@@ -80,20 +81,30 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock) -> Backup:
         scratch = Path(
             around.enter_context(tempfile.TemporaryDirectory(prefix=".shipmate-backup-", dir=target.parent))
         )
+        shared = home
+        if database is not None:
+            from bot.journal import transfer  # its library is there where it is wanted
+
+            shared = scratch / "shared"
+            shared.mkdir()
+            transfer.copy_out(database, shared)
+            running = running or transfer.is_running(database)
         packed = scratch / "backup"
         with packed.open("wb") as raw:
             with (
                 gzip.GzipFile("", "wb", _LEVEL, raw) as zipped,
                 tarfile.open(fileobj=zipped, mode="w|", format=tarfile.PAX_FORMAT) as tar,
             ):
-                writer = _Writer(home, tar, disk, int(clock.now()))
+                writer = _Writer(shared, tar, disk, int(clock.now()))
                 writer.add_bytes(ABOUT, jsonl.dumps(_facts(clock, running=running)))
                 # The sums before the log that they are counted from: what they do not have yet is counted then.
-                for name in (JOURNAL, USAGE):
-                    if disk.size(home / name):
-                        snapshot.copy(home / name, scratch / name)
+                for folder, name in ((shared, JOURNAL), (home, USAGE)):
+                    if disk.size(folder / name):
+                        snapshot.copy(folder / name, scratch / name)
                         writer.add(name, disk.open(scratch / name))
                 writer.add_all()
+                if shared != home:
+                    writer.add_others(home)
             raw.flush()
             os.fsync(raw.fileno())
         packed.chmod(0o600)
@@ -135,6 +146,13 @@ class _Writer:
             if name == CHATS:
                 self._add_chats()
             self._add_tree(self._home / name)
+
+    def add_others(self, home: Path) -> None:
+        """Add what another `.ship` has, but for what is there already by its name."""
+        there, self._home = set(self._disk.names(self._home)) | set(_ORDER), home
+        for name in self._disk.names(home):
+            if name not in there and not _is_left_out(name):
+                self._add_tree(home / name)
 
     def add_bytes(self, name: str, data: bytes) -> None:
         self._tar.addfile(_Member(name, len(data), self._now), io.BytesIO(data))
@@ -222,8 +240,8 @@ class _Stream(io.RawIOBase):
         return data
 
 
-def restore(source: Path, home: Path, *, disk: Disk, moved: bool) -> Backup:
-    """Put a backup back into an empty `.ship`, whole or not at all, bring it up to date and make its index.
+def restore(source: Path, home: Path, *, disk: Disk, moved: bool, database: str | None = None) -> Backup:
+    """Put a backup back into an empty `.ship`, and an empty `database`, whole or not at all, bring it up to date and make its index.
 
     What was open in it is closed, since it may have been finished after the backup; where the gateway has `moved`, and has not run
     since, it goes on. Raises `errors.TryLater`, `errors.ConfigError` where something is there, `errors.StorageError` where the
@@ -254,6 +272,11 @@ def restore(source: Path, home: Path, *, disk: Disk, moved: bool) -> Backup:
                 snapshot.take_up(scratch / JOURNAL, moved=moved)
             if (scratch / CHATS).is_dir():
                 index.rebuild(scratch / INDEX, scratch / CHATS, disk)
+            if database is not None and disk.size(scratch / JOURNAL):
+                from bot.journal import transfer  # its library is there where it is wanted
+
+                transfer.to_postgres(scratch / JOURNAL, database, aside := scratch / f"{JOURNAL}.moved")
+                disk.remove(aside)
         except (errors.ShipmateError, OSError):
             _remove(scratch)
             raise

@@ -60,7 +60,18 @@ class Found:
 class PersonalData:
     """The data of a person in a `.ship`."""
 
-    def __init__(self, home: Path, person: UserRef, *, disk: Disk, clock: Clock, ids: Ids, log: Log) -> None:
+    def __init__(
+        self,
+        home: Path,
+        person: UserRef,
+        *,
+        disk: Disk,
+        clock: Clock,
+        ids: Ids,
+        log: Log,
+        database: str | None = None,
+    ) -> None:
+        """`database` has the journal, where that is in PostgreSQL."""
         self._home = home
         self._person = person
         self._disk = disk
@@ -71,6 +82,7 @@ class PersonalData:
         self._artifacts = ArtifactStore(home / ARTIFACTS, disk=disk, ids=ids, clock=clock, log=log)
         self._notes = NoteStore(home / MEMORY, disk=disk)
         self._usage = UsageSums(home, disk)
+        self._database = database
 
     # ------------------------------------------------------------ finding
 
@@ -88,8 +100,8 @@ class PersonalData:
             for key in keys:
                 found.add(key, alone=not others)
             found.requests |= theirs
-        if self._disk.size(self._home / JOURNAL):
-            requests, chats = personal.of_person(self._home / JOURNAL, self._person)
+        if self._journal is not None:
+            requests, chats = personal.of_person(self._journal, self._person)
             found.requests |= requests
             for key, alone in chats.items():
                 known = key in found.own or key in found.shared
@@ -154,8 +166,9 @@ class PersonalData:
 
     async def export(self) -> AsyncIterator[Json]:
         """Each thing as an object: `from` names the place, `value` has the content. A gateway may run."""
-        with contextlib.suppress(errors.TryLater), instance.locked(self._home):
-            self._bring_lines()
+        if self._database is None:  # else lines are those of the process that leads
+            with contextlib.suppress(errors.TryLater), instance.locked(self._home):
+                self._bring_lines()
         found = self.find()
         for name in self._archives.chats():
             for line in filter(lambda one: self._goes(one, found), self._said(name)):
@@ -172,8 +185,8 @@ class PersonalData:
             yield {"from": ACCESS_FILE, "value": name}
 
     def _exported_rows(self, found: Found) -> Iterator[tuple[str, Json]]:
-        if self._disk.size(self._home / JOURNAL):
-            rows = personal.rows(self._home / JOURNAL, self._person, found.requests, found.own)
+        if self._journal is not None:
+            rows = personal.rows(self._journal, self._person, found.requests, found.own)
             for table, row in rows:
                 yield f"journal.{table}", row
         if self._disk.size(self._home / USAGE):
@@ -210,9 +223,9 @@ class PersonalData:
     async def erase(self) -> dict[str, int]:
         """Erase everything while no gateway runs; how many of each went. Cut off, it is done by doing it again.
 
-        Raises `errors.TryLater` where a gateway runs, `errors.StorageError` and OSError.
+        The caller holds `.ship` where there is a database. Raises `errors.TryLater` where a gateway runs, `errors.StorageError` and OSError.
         """
-        with instance.locked(self._home):
+        with contextlib.nullcontext() if self._database else instance.locked(self._home):
             instance.must_be_whole(self._home)
             self._bring_lines()
             counted = bool(self._disk.size(self._home / USAGE))
@@ -242,8 +255,8 @@ class PersonalData:
             for error in failed.values():
                 raise error
 
-        if self._disk.size(self._home / JOURNAL):
-            personal.take_lines(self._home / JOURNAL, to_files)
+        if self._journal is not None:
+            personal.take_lines(self._journal, to_files)
 
     def _taken_up(self, found: Found) -> Found:
         """Add what an earlier try had found before it was cut off, and keep both on disk from now on."""
@@ -310,10 +323,10 @@ class PersonalData:
     def _erase_journal(self, found: Found) -> int:
         for path in self._home.glob(f"{JOURNAL}.corrupt-*"):
             self._disk.remove(path)
-        if not self._disk.size(self._home / JOURNAL):
+        if self._journal is None:
             return 0
-        count = personal.erase(self._home / JOURNAL, self._person, found.requests, found.own, found.shared)
-        left = personal.outgoing_files(self._home / JOURNAL)
+        count = personal.erase(self._journal, self._person, found.requests, found.own, found.shared)
+        left = personal.outgoing_files(self._journal)
         for name in self._disk.names(self._home / OUTGOING):
             if name not in left:
                 self._disk.remove(self._home / OUTGOING / name)
@@ -364,10 +377,18 @@ class PersonalData:
         self._remove(folder)
         return count
 
-    @staticmethod
-    def _remove(folder: Path) -> None:
+    def _remove(self, folder: Path) -> None:
         if folder.is_dir() and not folder.is_symlink():
+            for path in folder.rglob("*"):
+                if path.is_file():
+                    self._disk.remove(path)
             shutil.rmtree(folder)
+
+    @property
+    def _journal(self) -> personal.Journal | None:
+        """None where there is none."""
+        path = self._home / JOURNAL
+        return self._database or (path if self._disk.size(path) else None)
 
     def _lists(self) -> AccessList:
         return AccessList(self._home / ACCESS_FILE, self._disk, self._clock)

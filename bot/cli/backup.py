@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bot import errors
-from bot.cli.common import HOME, Dir, Here, complain, need_embedded, say
+from bot.cli.common import HOME, Dir, Here, clustered, complain, say
 
 Target = Annotated[
     Path,
@@ -36,8 +36,9 @@ def backup(file: Target, root: Dir = Here) -> None:
         raise typer.BadParameter(f"there is no folder {str(target.parent)!r}")
     if not (root / HOME).is_dir():
         raise errors.NotFound(f"there is no {HOME} in {str(root)!r}")
-    need_embedded(root, "write that to a file with pg_dump, and copy .ship while Shipmate is stopped")
-    made = backups.write(root / HOME, target, disk=SystemDisk(), clock=SystemClock())
+    made = backups.write(
+        root / HOME, target, disk=SystemDisk(), clock=SystemClock(), database=clustered(root)
+    )
     say(
         f"Files: {made.files:,}, {made.size / 2**20:,.1f} MB"
         + (", while the gateway runs" if made.running else "")
@@ -59,8 +60,7 @@ def restore(
     from bot import backup as backups
     from bot.system import SystemDisk
 
-    need_embedded(root, "restore that with psql, and put .ship back while Shipmate is stopped")
-    found = backups.restore(file, root / HOME, disk=SystemDisk(), moved=moved)
+    found = backups.restore(file, root / HOME, disk=SystemDisk(), moved=moved, database=clustered(root))
     say(f"Files: {found.files:,}, {found.size / 2**20:,.1f} MB; the search index is made")
     if not moved:
         complain(

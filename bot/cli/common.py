@@ -103,10 +103,9 @@ def is_clustered(root: Path) -> bool:
         return False
 
 
-def need_embedded(root: Path, instead: str) -> None:
-    """Raise `errors.NotFound` where the journal is not in `.ship`."""
-    if is_clustered(root):
-        raise errors.NotFound(f"the journal of this Shipmate is in PostgreSQL: {instead}")
+def clustered(root: Path) -> str | None:
+    """The address of the database where the journal is in PostgreSQL. Raises `errors.ConfigError`."""
+    return database(root) if is_clustered(root) else None
 
 
 def must_lead(root: Path) -> None:
@@ -126,9 +125,9 @@ def must_lead(root: Path) -> None:
 
 
 @contextlib.contextmanager
-def changing(root: Path) -> Iterator[Disk]:
-    """The disk of a command that changes what all hosts of a database have, which it may while no process runs. Raises
-    `errors.TryLater` and `errors.StorageError`.
+def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
+    """The disk of a command that changes what all hosts of a database have, which it may while no process runs. With `erasing` nothing
+    stays of what it removes. Raises `errors.TryLater`, `errors.StorageError` and OSError.
     """
     from bot.system import SystemDisk
 
@@ -146,8 +145,22 @@ def changing(root: Path) -> Iterator[Disk]:
         try:
             disk.begin(Copies(home, inner, Complaints()))
             yield disk
+            if erasing:
+                disk.erase()
         finally:
             disk.close()
+
+
+def refresh(root: Path) -> None:
+    """Fetch what all hosts of a database have, unless a process does so in this folder. Raises `errors.StorageError`."""
+    if not is_clustered(root):
+        return
+    from bot import instance
+    from bot.journal import shared_disk
+    from bot.system import SystemDisk
+
+    with contextlib.suppress(errors.TryLater), instance.locked(root / HOME):
+        shared_disk.refresh(root / HOME, SystemDisk(), database(root), Complaints())
 
 
 def database(root: Path) -> str:

@@ -1,4 +1,4 @@
-"""`shipmate migrate`: the journal from `.ship` to PostgreSQL, and back."""
+"""`shipmate migrate`: journal and shared files from `.ship` to PostgreSQL, and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def migrate(
     ],
     root: Dir = Here,
 ) -> None:
-    """Move the journal to PostgreSQL or back, compare every row, and put the old one aside. Shipmate must be stopped."""
+    """Move journal and conversations to PostgreSQL or back, compare all of it, and put the old journal aside. Shipmate must be stopped."""
     from bot import instance
     from bot.journal import transfer
 

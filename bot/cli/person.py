@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bot import errors
-from bot.cli.common import HOME, Complaints, Dir, Here, manifests, need_embedded, say, say_json
+from bot.cli.common import HOME, Complaints, Dir, Here, changing, clustered, manifests, refresh, say, say_json
 
 if TYPE_CHECKING:
+    from bot.contracts.environment import Disk
     from bot.personal_data import PersonalData
 
 Person = Annotated[str, typer.Argument(metavar="PERSON", help="<channel>:<user id>, as telegram:123.")]
@@ -20,7 +21,9 @@ Person = Annotated[str, typer.Argument(metavar="PERSON", help="<channel>:<user i
 
 def export(person: Person, root: Dir = Here) -> None:
     """Everything that is kept of a person, one JSON object a line. The gateway may run."""
-    asyncio.run(_exported(_data(person, root)))
+    data = _data(person, root)
+    refresh(root)
+    asyncio.run(_exported(data))
 
 
 def erase(
@@ -29,10 +32,11 @@ def erase(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing.")] = False,
 ) -> None:
     """Remove everything that is kept of a person; say what went. The gateway must be stopped. There is no way back."""
-    data = _data(person, root)
+    _data(person, root)
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Remove everything of {person}? There is no way back.", abort=True)
-    gone = asyncio.run(data.erase())
+    with changing(root, erasing=True) as disk:
+        gone = asyncio.run(_data(person, root, disk).erase())
     for what, count in gone.items():
         say(f"{count:>7,}  {what}")
     say(f"{'Nothing was' if not gone else 'That was all that was'} kept of {person}.")
@@ -41,6 +45,8 @@ def erase(
             "Not touched: ship.json, files of the project, backups, and what others said of them or passed on. Ids of events "
             "go by themselves, a week after they came."
         )
+    if gone and clustered(root):
+        say("Logs and sums of usage are those of this host; run it in the folders of the others too.")
 
 
 async def _exported(data: PersonalData) -> None:
@@ -48,7 +54,7 @@ async def _exported(data: PersonalData) -> None:
         say_json(item)
 
 
-def _data(person: str, root: Path) -> PersonalData:
+def _data(person: str, root: Path, disk: Disk | None = None) -> PersonalData:
     from bot.contracts.identity import UserRef
     from bot.personal_data import PersonalData
     from bot.system import SystemClock, SystemDisk, UlidSource
@@ -63,9 +69,12 @@ def _data(person: str, root: Path) -> PersonalData:
         )
     if not (root / HOME).is_dir():
         raise errors.NotFound(f"there is no {HOME} in {str(root)!r}")
-    need_embedded(
-        root, "what is kept of one person there can be neither given out nor removed by this command yet"
-    )
     return PersonalData(
-        root / HOME, ref, disk=SystemDisk(), clock=SystemClock(), ids=UlidSource(), log=Complaints()
+        root / HOME,
+        ref,
+        disk=disk or SystemDisk(),
+        clock=SystemClock(),
+        ids=UlidSource(),
+        log=Complaints(),
+        database=clustered(root),
     )

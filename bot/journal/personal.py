@@ -15,26 +15,27 @@ from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import LineRow
 from bot.contracts.outbound import OPEN_OUTBOX
-from bot.journal import file
+from bot.journal import file, schema
+from bot.journal.connection import Connection
 from bot.journal.table import states
 
 BUSY_SECONDS = 5.0
+Journal = Path | str
+"""A file, or the address of a database."""
 _OF_REQUEST = "request_id IN (SELECT name FROM requests)"
 _OF_CHAT = "chat_key IN (SELECT name FROM chats_of)"
 _OF_TURN = "id IN (SELECT name FROM requests)"
 _TURNS_OF_CHATS = "SELECT id FROM turns JOIN chats_of ON chat_key = name"
-_PLANNED = """CASE WHEN json_valid(spec)
-    THEN json_extract(spec, '$.userId') = :user_id AND json_extract(spec, '$.channel') = :channel ELSE 0 END"""
 _TABLES = {
     "inbox": f"{_OF_REQUEST} OR {_OF_CHAT}",
     "outbox": f"{_OF_REQUEST} OR {_OF_CHAT}",
     "turns": f"{_OF_TURN} OR {_OF_CHAT}",
     "steps": f"{_OF_REQUEST} OR request_id IN ({_TURNS_OF_CHATS})",
     "approvals": f"{_OF_REQUEST} OR {_OF_CHAT}",
-    "jobs": f"{_OF_CHAT} OR {_PLANNED}",
+    "jobs": f"{_OF_CHAT} OR id IN (SELECT name FROM planned)",
     "locales": "channel = :channel AND user_id = :user_id",
     "chats": _OF_CHAT,
-    "dead_letters": "channel = :channel AND instr(raw, :user_id)",
+    "dead_letters": "channel = :channel AND instr(raw, :user_id) > 0",
     "once": "key = :greeting",
 }
 """The rows of a person, by table. Keys of events stay until they are swept: they are ids, and keep old messages from being
@@ -43,13 +44,13 @@ answered once more.
 _ERASED_IN_ORDER = ("steps", *(table for table in _TABLES if table != "steps"))
 
 
-def of_person(path: Path, person: UserRef) -> tuple[set[str], dict[str, bool]]:
+def of_person(journal: Journal, person: UserRef) -> tuple[set[str], dict[str, bool]]:
     """The requestIds of what a person sent, and the chats in which they wrote or somebody quoted them, each True if nobody else
     wrote there. Raises `errors.StorageError`.
     """
     chats: dict[str, set[str]] = {}
     theirs, requests = set[str](), set[str]()
-    with _opened(path, write=False) as db:
+    with _opened(journal, write=False) as db:
         found = db.execute("SELECT request_id, chat_key, user_id, payload FROM inbox")
         for request_id, chat_key, user_id, payload in found:
             if not chat_key.startswith(f"{person.channel}:"):
@@ -64,35 +65,37 @@ def of_person(path: Path, person: UserRef) -> tuple[set[str], dict[str, bool]]:
 
 
 def rows(
-    path: Path, person: UserRef, requests: Collection[str], chats: Collection[str]
+    journal: Journal, person: UserRef, requests: Collection[str], chats: Collection[str]
 ) -> Iterator[tuple[str, Json]]:
     """The rows of a person, each with the name of its table; `chats` are those of theirs alone. Raises `errors.StorageError`."""
-    with _opened(path, write=False) as db:
+    with _opened(journal, write=False) as db:
         facts = _named(db, person, requests, chats)
         for table, condition in _TABLES.items():
-            found = db.execute(f"SELECT * FROM {table} WHERE {condition}", facts)
-            names = [column[0] for column in found.description]
+            names = schema.tables()[table].columns
+            found = db.execute(f"SELECT {', '.join(names)} FROM {table} WHERE {condition}", facts)
             for row in found.fetchall():
                 yield table, dict(zip(names, row, strict=True))
 
 
-def take_lines(path: Path, to_files: Callable[[Sequence[LineRow]], None]) -> None:
+def take_lines(journal: Journal, to_files: Callable[[Sequence[LineRow]], None]) -> None:
     """Hand the lines of files that a journal has to whoever brings them there, and drop them. Raises `errors.StorageError`."""
-    with _opened(path, write=True) as db:
-        db.execute("PRAGMA secure_delete = ON")
+    with _opened(journal, write=True) as db:
         rows = db.execute("SELECT number, file, lines FROM lines ORDER BY number").fetchall()
         to_files([LineRow(number, file, bytes(lines)) for number, file, lines in rows])
         db.execute("DELETE FROM lines")
 
 
 def erase(
-    path: Path, person: UserRef, requests: Collection[str], chats: Collection[str], quoted: Collection[str]
+    journal: Journal,
+    person: UserRef,
+    requests: Collection[str],
+    chats: Collection[str],
+    quoted: Collection[str],
 ) -> int:
     """Erase the rows of a person; how many they were. What others quoted of them (`quoted` are the chats where that may be)
     loses its words. Raises `errors.StorageError`.
     """
-    with _opened(path, write=True) as db:
-        db.execute("PRAGMA secure_delete = ON")
+    with _opened(journal, write=True) as db:
         facts = _named(db, person, requests, chats)
         db.execute("BEGIN IMMEDIATE")
         count = sum(
@@ -110,19 +113,37 @@ def erase(
                 if (left := _unquoted(payload, person.user_id)) is not None:
                     db.execute("UPDATE inbox SET payload = ? WHERE rowid = ?", (left, rowid))
         db.execute("COMMIT")
-        db.execute("VACUUM")
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        _scrub(db, journal)
     return count
 
 
-def outgoing_files(path: Path) -> set[str]:
+def outgoing_files(journal: Journal) -> set[str]:
     """The SHA-256 of each file that a row which has not ended is of. Raises `errors.StorageError`."""
-    with _opened(path, write=False) as db:
+    with _opened(journal, write=False) as db:
         found = db.execute(
-            "SELECT json_extract(file, '$.sha256') FROM outbox "
-            f"WHERE state IN ({states(*OPEN_OUTBOX)}) AND file IS NOT NULL AND json_valid(file)"
+            f"SELECT file FROM outbox WHERE state IN ({states(*OPEN_OUTBOX)}) AND file IS NOT NULL"
         ).fetchall()
-    return {str(row[0]) for row in found}
+    return {str(_read(row[0]).get("sha256")) for row in found}
+
+
+def _read(raw: str) -> Json:
+    """A JSON object; {} where it is none."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _scrub(db: Connection, journal: Journal) -> None:
+    """Have nothing of what was deleted stay in free pages."""
+    if isinstance(journal, str):
+        db.execute("SET statement_timeout = 0")
+        for table in schema.tables():
+            db.execute(f"VACUUM FULL {table}")
+        return
+    db.execute("VACUUM")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _unquoted(payload: str, user_id: str) -> str | None:
@@ -138,27 +159,39 @@ def _unquoted(payload: str, user_id: str) -> str | None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
+def _opened(journal: Journal, *, write: bool) -> Iterator[Connection]:
     """A connection for the block. Raises `errors.StorageError`."""
     try:
-        opened = (
-            file.open_to_write(path, BUSY_SECONDS, lambda _: None)
-            if write
-            else file.open_to_read(path, BUSY_SECONDS)
-        )
-        with closing(opened) as db:
+        with closing(_connected(journal, write=write)) as db:
             yield db
     except sqlite3.Error as error:
         raise errors.StorageError(f"the journal cannot be used: {error}") from error
 
 
+def _connected(journal: Journal, *, write: bool) -> Connection:
+    if isinstance(journal, str):
+        from bot.journal import postgres  # its library is there where it is wanted
+
+        return postgres.connect(journal) if write else postgres.PostgresConnection(journal)
+    if not write:
+        return file.open_to_read(journal, BUSY_SECONDS)
+    db = file.open_to_write(journal, BUSY_SECONDS, lambda _: None)
+    db.execute("PRAGMA secure_delete = ON")
+    return db
+
+
 def _named(
-    db: sqlite3.Connection, person: UserRef, requests: Collection[str], chats: Collection[str]
+    db: Connection, person: UserRef, requests: Collection[str], chats: Collection[str]
 ) -> dict[str, Any]:
     """Put names where the conditions look for them; the other values that they need."""
-    for table, names in (("requests", requests), ("chats_of", chats)):
+    planned = [
+        name
+        for name, spec in db.execute("SELECT id, spec FROM jobs").fetchall()
+        if (job := _read(spec)).get("userId") == person.user_id and job.get("channel") == person.channel
+    ]
+    for table, names in (("requests", requests), ("chats_of", chats), ("planned", planned)):
         db.execute(f"CREATE TEMP TABLE {table} (name TEXT PRIMARY KEY) WITHOUT ROWID")
-        db.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?)", [(name,) for name in names])
+        db.executemany(f"INSERT INTO {table} VALUES (?)", [(name,) for name in sorted(set(names))])
     return {
         "channel": person.channel,
         "user_id": person.user_id,

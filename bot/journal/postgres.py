@@ -251,7 +251,7 @@ def _translated(statement: str, *, named: bool) -> sql.SQL:
     """A statement in PostgreSQL's words. Without values psycopg reads no `%`."""
     if statement == "BEGIN IMMEDIATE":
         statement = "BEGIN"
-    if statement.startswith(("CREATE TABLE", "ALTER TABLE")):
+    if statement.startswith(("CREATE TABLE", "CREATE TEMP TABLE", "ALTER TABLE")):
         statement = _described(statement)
     if named:
         statement = _VALUE.sub(_placeholder, statement)

@@ -15,7 +15,6 @@ import errno
 import json
 import os
 import secrets
-import shutil
 import sqlite3
 import stat
 import threading
@@ -81,6 +80,15 @@ class Copies:
                 if path.relative_to(self._home).as_posix() not in there:
                     self._disk.remove(path)
             return self._take(db, rows)
+
+    def bring(self, db: Connection) -> None:
+        """Bring all files to a database that has none. In a transaction."""
+        at = time.time_ns() // 1000 * 1000
+        for path in files(self._home):
+            with closing(self._disk.open(path)) as file:
+                shared_files.put(db, path.relative_to(self._home).as_posix(), _pieces(file), at)
+            os.utime(path, ns=(at, at))
+        self.sign(shared_files.store(db))
 
     async def follow(self, url: str, clock: Clock) -> None:
         """Fetch what changes, on and on, while another process leads."""
@@ -283,12 +291,6 @@ class SharedDisk:
             self._committed(lambda db: shared_files.remove(db, self._name(path)))
             self._inner.remove(path)
 
-    def remove_tree(self, folder: Path) -> None:
-        """Remove a folder with all that is in it."""
-        for path in _walked(folder):
-            self.remove(path)
-        shutil.rmtree(folder, ignore_errors=True)
-
     def flush(self, wanted: Path | None = None) -> None:
         """Bring what is ahead to the database; at once for all files, where `wanted` (None: any) is one of them. Raises OSError."""
         with self._writing:
@@ -307,7 +309,7 @@ class SharedDisk:
                 raise
 
     def erase(self) -> None:
-        """Have no host keep what was made of files that are erased."""
+        """Have nothing of files that were removed stay in free pages, and no host keep what was made of them. Raises OSError."""
 
         def erase(db: Connection) -> None:
             shared_files.count_erasure(db)
@@ -315,6 +317,8 @@ class SharedDisk:
 
         with self._writing:
             self._committed(erase)
+            if self._db is not None:
+                shared_files.scrub(self._db)
 
     def _mark(self, path: Path, *, anew: bool = False) -> None:
         with self._guard:
@@ -366,10 +370,7 @@ class SharedDisk:
             if not copies.compare(db):
                 raise errors.StorageError("the files in the database are not whole")
             return
-        for path in files(self._home):
-            if at := self._pushed(db, path, anew=True):
-                os.utime(path, ns=(at, at))
-        copies.sign(shared_files.store(db))
+        copies.bring(db)
 
     def _committed(self, work: Callable[[Connection], _R]) -> _R:
         """Carry work out in one transaction; once more in a new session where the one that was there is gone. Raises OSError."""
@@ -421,6 +422,15 @@ class SharedDisk:
         """A time (ns) that no file has, of whole microseconds, which every file system keeps."""
         self._last = max(time.time_ns() // 1000 * 1000, self._last + 1000)
         return self._last
+
+
+def refresh(home: Path, disk: Disk, url: str, log: Log) -> None:
+    """Make the files of a host copies of what is in the database now. Raises `errors.StorageError`."""
+    try:
+        with closing(shared_files.connect(url)) as db:
+            Copies(home, disk, log).compare(db)
+    except (sqlite3.Error, OSError) as error:
+        raise errors.StorageError(f"the files of .ship cannot be read from the database: {error}") from error
 
 
 def files(home: Path) -> Iterator[Path]:

@@ -66,12 +66,17 @@ def connect(url: str) -> PostgresConnection:
     """A session that reads. Raises `sqlite3.Error`."""
     db = PostgresConnection(url)
     try:
-        db.execute(SESSION)
-        db.execute(_TABLES)
+        prepare(db)
     except sqlite3.Error:
         close(db)
         raise
     return db
+
+
+def prepare(db: Connection) -> None:
+    """Make the tables in a session, where they are not there."""
+    db.execute(SESSION)
+    db.execute(_TABLES)
 
 
 def connect_to_write(url: str, leadership: Leadership | None = None) -> PostgresConnection:
@@ -139,6 +144,13 @@ def remove(db: Connection, path: str) -> None:
 def forget_removed(db: Connection) -> None:
     """Forget the names of what has gone. A copy that has it still compares all of its files when it begins."""
     db.execute("DELETE FROM shared_files WHERE id = 0")
+
+
+def scrub(db: Connection) -> None:
+    """Have nothing of what was removed stay in free pages. In no transaction."""
+    db.execute("SET statement_timeout = 0")
+    for table in NAMES:
+        db.execute(f"VACUUM FULL {table}")
 
 
 def _add(db: Connection, number: int, size: int, pieces: Iterable[bytes]) -> int:

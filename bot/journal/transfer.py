@@ -1,4 +1,6 @@
-"""Moves a journal from a file to PostgreSQL and back: every row, in its order, compared before anything counts."""
+"""Moves a journal from a file to PostgreSQL and back, with the files that hosts share: every row, in its order, compared before
+anything counts.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from bot import errors
-from bot.journal import file, leadership, postgres, schema
+from bot.journal import file, leadership, postgres, schema, shared_disk, shared_files
 from bot.journal.connection import Connection
+from bot.journal.shared_disk import NOTE, Copies
+from bot.system import SystemDisk
 
 _AT_ONCE = 1_000
 _BEFORE = frozenset({"lost", "probe"})
@@ -30,10 +34,17 @@ class Moved:
 
 
 def to_postgres(path: Path, url: str, aside: Path) -> list[Moved]:
-    """Move the journal in a file, which is renamed to `aside` then. Raises `errors.StorageError`."""
+    """Move the journal in a file, which is renamed to `aside` then, and bring the files beside it that all hosts have. Raises
+    `errors.StorageError`.
+    """
+    home = path.parent
     try:
         with closing(file.open_to_write(path, 5.0, _refuse)) as source, closing(_target(url)) as target:
+            target.execute("BEGIN")
             moved = _copied(source, target)
+            Copies(home, SystemDisk(), _Silent()).bring(target)
+            moved.append(_same_files(target, home))
+            target.execute("COMMIT")
         path.replace(aside)
     except (sqlite3.Error, OSError) as error:
         raise errors.StorageError(f"the journal cannot be moved: {error}") from error
@@ -41,30 +52,61 @@ def to_postgres(path: Path, url: str, aside: Path) -> list[Moved]:
 
 
 def to_file(url: str, path: Path, aside: str) -> list[Moved]:
-    """Move the journal in PostgreSQL, whose tables go to the schema `aside` then. Raises `errors.StorageError`."""
+    """Move the journal in PostgreSQL, whose tables go to the schema `aside` then, with the files. Raises `errors.StorageError`."""
     scratch = path.with_name(f"{path.name}.new")
     scratch.unlink(missing_ok=True)
+    home = path.parent
     try:
         with closing(_source(url)) as source:
-            with closing(file.open_to_write(scratch, 5.0, _refuse)) as target:
-                moved = _copied(source, target)
+            moved = _fetched(source, scratch, home)
             if path.exists():
                 raise errors.StorageError(f"{path.name} is there already")
             scratch.replace(path)
             source.execute("BEGIN")
             source.execute(f"CREATE SCHEMA {aside}")
-            for table in (*schema.tables(), "journal_version"):
+            for table in (*schema.tables(), "journal_version", *shared_files.NAMES):
                 source.execute(f"ALTER TABLE {table} SET SCHEMA {aside}")
             source.execute("COMMIT")
+            (home / NOTE).unlink(missing_ok=True)
     except (sqlite3.Error, OSError) as error:
         raise errors.StorageError(f"the journal cannot be moved: {error}") from error
+    return moved
+
+
+def copy_out(url: str, folder: Path) -> None:
+    """Write the journal and the files that all hosts have to an empty folder, as they are at one moment. Whoever writes them goes
+    on meanwhile. Raises `errors.StorageError`.
+    """
+    try:
+        with closing(shared_files.connect(url)) as source:
+            source.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            _fetched(source, folder / "journal.db", folder)
+            source.execute("COMMIT")
+            (folder / NOTE).unlink(missing_ok=True)
+    except (sqlite3.Error, OSError) as error:
+        raise errors.StorageError(f"the journal cannot be copied: {error}") from error
+
+
+def _fetched(source: Connection, path: Path, home: Path) -> list[Moved]:
+    """Copy the journal to a new file, and the files to a `.ship`."""
+    with closing(file.open_to_write(path, 5.0, _refuse)) as target:
+        target.execute("BEGIN IMMEDIATE")
+        moved = _copied(source, target)
+        target.execute("COMMIT")
+    if shared_files.changed_since(source, 0):
+        Copies(home, SystemDisk(), _Silent()).compare(source)
+        moved.append(_same_files(source, home))
     return moved
 
 
 def _target(url: str) -> Connection:
     db = _source(url)
     tables = [table for table in schema.tables() if table not in _BEFORE]
-    full = [table for table in tables if db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()]
+    full = [
+        table
+        for table in (*tables, "shared_files")
+        if db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()
+    ]
     if full:
         db.close()
         raise errors.StorageError(f"there is a journal already: the table {full[0]} is not empty")
@@ -76,10 +118,17 @@ def _source(url: str) -> Connection:
     db = postgres.connect(url)
     try:
         must_be_stopped(url)
-    except errors.StorageError:
+        shared_files.prepare(db)
+        postgres.held(db, postgres.FILES_LOCK, None)
+    except (sqlite3.Error, errors.StorageError):
         db.close()
         raise
     return db
+
+
+def is_running(url: str) -> bool:
+    """True where a process is on a database. Raises `errors.StorageError`."""
+    return bool(leadership.hosts(url))
 
 
 def must_be_stopped(url: str) -> None:
@@ -91,9 +140,8 @@ def must_be_stopped(url: str) -> None:
 
 
 def _copied(source: Connection, target: Connection) -> list[Moved]:
-    """Copy every table and compare what is on both sides, in one transaction of the target."""
+    """Copy every table and compare what is on both sides. In a transaction of the target."""
     moved = []
-    target.execute("BEGIN IMMEDIATE")
     for table in schema.tables():
         if table in _BEFORE:
             target.execute(f"DELETE FROM {table}")
@@ -106,8 +154,26 @@ def _copied(source: Connection, target: Connection) -> list[Moved]:
         if here != there:
             raise errors.StorageError(f"the table {table} is not the same on both sides; nothing was moved")
         moved.append(here)
-    target.execute("COMMIT")
     return moved
+
+
+def _same_files(db: Connection, home: Path) -> Moved:
+    """The files, counted and hashed in order, which are the same on both sides."""
+    here, there = hashlib.sha256(), hashlib.sha256()
+    paths = sorted(path.relative_to(home).as_posix() for path in shared_disk.files(home))
+    rows = sorted((row for row in shared_files.changed_since(db, 0) if row.id), key=lambda row: row.path)
+    for name in paths:
+        here.update(f"{name}\n".encode())
+        with (home / name).open("rb") as opened:
+            while data := opened.read(shared_files.PIECE):
+                here.update(data)
+    for row in rows:
+        there.update(f"{row.path}\n".encode())
+        for data in shared_files.content(db, row):
+            there.update(data)
+    if here.digest() != there.digest():
+        raise errors.StorageError("the files are not the same on both sides; nothing was moved")
+    return Moved("files", len(paths), here.hexdigest())
 
 
 def _rows(db: Connection, table: str) -> Iterator[tuple[Any, ...]]:
@@ -123,6 +189,13 @@ def _summed(db: Connection, table: str) -> Moved:
         count += 1
         digest.update(f"{row!r}\n".encode())
     return Moved(table, count, digest.hexdigest())
+
+
+class _Silent:
+    """Nothing is told that the command does not say."""
+
+    def write(self, kind: str, message: str, **details: Any) -> None:
+        pass
 
 
 def _refuse(found: str) -> None:

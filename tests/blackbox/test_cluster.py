@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from bot.testing.anthropic_script import reply, tool_use
@@ -70,14 +72,6 @@ async def test_a_turn_that_was_killed_goes_on_from_the_database(clustered: World
     assert (code, "wrong  database: fsync or full_page_writes is off" in told) == (78, True)
     request_id = next(line["requestId"] for line in world.log() if line["kind"] == "turn_end")
     assert "journal" in (await shipmate(world, "trace", request_id, "--full"))[1]
-    code, told = await shipmate(world, "backup", str(world.root.parent / "kept.tar"))
-    assert (
-        code,
-        "the journal of this Shipmate is in PostgreSQL: write that to a file with pg_dump" in told,
-    ) == (
-        1,
-        True,
-    )
     assert not (world.root / ".ship" / "journal.db").exists()
     assert SECRET.encode() not in world.everything_on_disk()
 
@@ -216,6 +210,64 @@ async def test_the_next_host_knows_what_was_said_before_and_the_first_one_what_c
     shown = json.dumps((await relay.says("and here?", "Here."))["messages"])
     assert "what is in line 3777?" in shown
     assert not any(text.startswith("(You may") for text in world.texts())
+
+
+async def test_what_is_shared_is_backed_up_given_out_erased_and_restored(
+    relay: Relay, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    world, kept = relay.world, tmp_path_factory.mktemp("kept") / "backup"
+    other, url = 1002, world.process.env["DATABASE_URL"]
+    world.config["channels"]["telegram"]["allow"].append(str(other))
+    await world.start()
+    await relay.says("the vault code is 7731", "Noted: vault.")
+    world.model.then(reply("Hello."))
+    world.telegram.say("I am another one", chat_id=other)
+    await world.telegram.until(lambda: world.texts(other) == ["Hello."], 60)
+    await world.turns(2)
+    await relay.stands_by("b")
+    await eventually(
+        lambda: b"vault" in b"".join(one.read_bytes() for one in relay.home("b").rglob("*.jsonl"))
+    )
+    code, told = await shipmate(world, "backup", str(kept))
+    assert (code, "while the gateway runs" in told) == (0, True), told
+    code, told = await shipmate(world, "export", "telegram:1001")
+    places = {json.loads(line)["from"] for line in told.splitlines()}
+    assert (code, {"chats", "transcripts", "journal.inbox", "logs"} <= places) == (0, True), told
+    code, told = await shipmate(world, "erase", "--yes", "telegram:1001")
+    assert code != 0, told
+    assert await relay.hosts["b"].stop() == 0
+    assert await world.process.stop() == 0
+    code, told = await shipmate(world, "erase", "--yes", "telegram:1001")
+    assert (code, "That was all that was kept" in told) == (0, True), told
+    with psycopg.connect(url) as db:
+        words = [
+            row
+            for table in ("shared_pieces", "shared_files", "inbox", "outbox", "steps")
+            for row in db.execute(f"SELECT * FROM {table}".encode()).fetchall()
+        ]
+    assert "vault" not in str(words)
+    assert "telegram%3Achat%3A1001" not in str(words)
+    assert "I am another one" in str(words)
+    await relay.hosts["b"].start()  # its copies go when it takes over
+    everything = [one for one in relay.home("b").rglob("*") if one.is_file() and one.parent.name != "logs"]
+    assert not any(b"vault" in one.read_bytes() for one in everything)
+    assert not any("1001" in str(one.relative_to(relay.home("b"))) for one in everything)
+    assert await relay.hosts["b"].stop() == 0
+
+    postgres.shared().journal()  # an empty database
+    shutil.rmtree(relay.home("a"))
+    code, told = await shipmate(world, "restore", str(kept))
+    assert code == 0, told
+    await relay.hosts["c"].start()
+    body = await relay.says("what was the code?", "7731.")
+    assert "the vault code is 7731" in json.dumps(body["messages"])
+    assert await relay.hosts["c"].stop() == 0
+    code, told = await shipmate(world, "migrate", "--to", "embedded")
+    assert (code, "The same on both sides" in told) == (0, True), told
+    del world.config["engine"]
+    await world.start()
+    shown = json.dumps((await relay.says("and now?", "Now."))["messages"])
+    assert "what was the code?" in shown
 
 
 FIRST_CHAT = 5_000

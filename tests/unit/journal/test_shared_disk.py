@@ -203,7 +203,7 @@ def test_what_was_erased_goes_with_the_index_of_each_host(leads: Hosts, url: str
     leads("b").close()
     (tmp_path / "b/index.db").touch()
     a = leads("a")
-    a.remove_tree(home / "transcripts/x")
+    a.remove(home / "transcripts/x/s.jsonl")
     a.erase()
     a.close()
     leads("b")

@@ -65,15 +65,20 @@ def rows(path: Path) -> dict[str, list[tuple[object, ...]]]:
 async def test_every_row_moves_and_comes_back(tmp_path: Path, url: str) -> None:
     path, aside, clock, log = tmp_path / "journal.db", tmp_path / "old", FakeClock(), MemoryLog()
     await fill(SqliteJournal(path, clock=clock, log=log))
-    before = rows(path)
+    before, chat = rows(path), tmp_path / "chats/x.jsonl"
+    chat.parent.mkdir()
+    chat.write_bytes(b"said before\n")
     moved = transfer.to_postgres(path, url, aside)
-    assert {one.table: one.rows for one in moved} == {table: len(found) for table, found in before.items()}
+    counts = {table: len(found) for table, found in before.items()}
+    assert {one.table: one.rows for one in moved} == {**counts, "files": 1}
     assert (path.exists(), rows(aside)) == (False, before)
     there = PostgresJournal(url, clock=clock, log=log)
     assert [one.text for one in await still_open(there)][:2] == ["消息 \0 1", "消息 \0 3"]
     assert not await there.receive(inbound(5))  # what was seen stays seen
     await there.close()
+    chat.unlink()
     back = transfer.to_file(url, path, "moved_1")
+    assert chat.read_bytes() == b"said before\n"
     assert [one.sha256 for one in back] == [one.sha256 for one in moved]
     assert rows(path) == before
     transfer.to_postgres(path, url, tmp_path / "again")  # the schema is empty once more
