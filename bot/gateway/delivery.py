@@ -30,7 +30,7 @@ SIGN_SECONDS = 5.0
 SHORT = 2_000
 """Characters that are split where everything else runs: that takes a few milliseconds."""
 PIECE = 32_768
-"""Characters of a file that are searched for secrets at once."""
+"""Bytes of a file that are searched for secrets at once."""
 LONGEST_SECRET = 8_192
 MISSED_CHARS = 60
 
@@ -246,8 +246,11 @@ class Delivery:
             raise errors.FileRefused(
                 f"{file.name} has {len(file.data):,} bytes, and a file that is sent has 1 to {most:,}"
             )
-        if await _holds_secret(file.data, self._redact):
-            raise errors.FileRefused(f"{file.name} holds a secret of this installation")
+        name = self._redact(file.name)
+        if (name, self._redact(file.path)) != (file.name, file.path) or await _holds_secret(
+            file.data, self._redact
+        ):
+            raise errors.FileRefused(f"{name} holds a secret of this installation")
 
     async def amend(self, row: OutboxRow) -> None:
         """As `OutboxWorker.amend`, redacted."""
@@ -365,13 +368,22 @@ def _missed(lost: Iterable[OutboxRow]) -> str:
 
 async def _holds_secret(data: bytes, redact: Redact) -> bool:
     """True where our secrets stand in a file, as text in one of the usual encodings."""
-    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    words = await asyncio.to_thread(data.decode, "utf-16" if wide else "latin-1", "replace")
-    for begin in range(0, len(words), PIECE):
+    wide = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(data[:2])
+    for begin in range(0, len(data), PIECE):
         # A search holds the interpreter to its end: it goes piece by piece, and a secret that is cut stands whole in the next.
-        piece = words[begin : begin + PIECE + LONGEST_SECRET]
-        if await asyncio.to_thread(redact, piece) != piece:
+        piece = data[begin : begin + PIECE + LONGEST_SECRET]
+        if await asyncio.to_thread(_shows_secret, piece, wide, redact):
             return True
+    return False
+
+
+def _shows_secret(piece: bytes, wide: str | None, redact: Redact) -> bool:
+    for encoding in (wide,) if wide is not None else ("utf-8", "latin-1"):
+        words = piece.decode(encoding, "replace")
+        if redact(words) != words:
+            return True
+        if "\ufffd" not in words[4:-4]:  # letters at the ends may be cut
+            return False
     return False
 
 

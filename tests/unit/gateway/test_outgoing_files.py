@@ -198,6 +198,24 @@ async def test_what_must_not_leave_is_refused_before_anything_is_sent(
     await desk.close()
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1"])
+async def test_a_secret_of_any_letters_is_found_in_any_usual_encoding(tmp_path: Path, encoding: str) -> None:
+    secret = "pässwörd-ÿ-4711"
+    desk = Desk(tmp_path, redact=Redactor({secret}))
+    await desk.asked()
+    data = f"a,b\nkey,{secret}\n".encode(encoding)
+    with pytest.raises(errors.FileRefused, match="holds a secret"):
+        await desk.delivery.send(TO, "here", files=[replace(TABLE, data=data)])
+    await desk.close()
+
+
+async def test_a_secret_does_not_leave_as_the_name_of_a_file(desk: Desk) -> None:
+    with pytest.raises(errors.FileRefused, match="holds a secret"):
+        await desk.delivery.send(TO, "here", files=[replace(TABLE, name=f"{SECRET}.csv")])
+    assert desk.tele.sent == []
+    await desk.close()
+
+
 async def test_a_large_file_is_searched_in_pieces_and_a_secret_between_two_is_found(tmp_path: Path) -> None:
     looked, redact = list[int](), Redactor({SECRET})
 
