@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class Leadership(Protocol):
@@ -14,6 +17,12 @@ class Leadership(Protocol):
     async def confirmed(self) -> None:
         """Return while this process surely leads. Where that is not known it waits, and where another one leads it never returns:
         nothing may leave then.
+        """
+        ...
+
+    async def while_leading(self, call: Coroutine[Any, Any, T]) -> T:
+        """The result of something that takes long. It is cancelled where this process surely leads no more; raises
+        `errors.DeliveryUncertain` then.
         """
         ...
 
@@ -29,6 +38,9 @@ class Alone:
 
     async def confirmed(self) -> None:
         pass
+
+    async def while_leading(self, call: Coroutine[Any, Any, T]) -> T:
+        return await call
 
     def role(self) -> str:
         return ""

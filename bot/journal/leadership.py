@@ -15,15 +15,16 @@ import secrets
 import socket
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from bot import errors
 from bot.contracts.environment import Clock, Log
 from bot.journal.connection import Connection
 from bot.journal.postgres import LOCKED, PostgresConnection
 
+T = TypeVar("T")
 BEAT = 0.5
 LEASE = 3.0
 MARGIN = 0.5
@@ -86,6 +87,22 @@ class PostgresLeadership:
 
     async def confirmed(self) -> None:
         while self._clock.boottime() >= self._until:
+            await self._clock.sleep(0.05)
+
+    async def while_leading(self, call: Coroutine[Any, Any, T]) -> T:
+        working, losing = asyncio.ensure_future(call), asyncio.ensure_future(self._lost_lead())
+        try:
+            await asyncio.wait((working, losing), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise errors.DeliveryUncertain("another process may lead by now")
+            return working.result()
+        finally:
+            working.cancel()
+            losing.cancel()
+            await asyncio.gather(working, losing, return_exceptions=True)
+
+    async def _lost_lead(self) -> None:
+        while self._clock.boottime() < self._until:
             await self._clock.sleep(0.05)
 
     def role(self) -> str:

@@ -844,12 +844,16 @@ class OutboxWorker:
         channel, message = self._channels[batch.to.channel], _message(batch.head, batch.to.target)
         words = [row for row in batch.rows if row.file is None]
         message = replace(message, ends=message.kind == "reply" and words == [batch.head])
-        await self._leadership.confirmed()
         try:
             if batch.head.file is not None:
                 message = replace(message, file=await self._files.load(batch.head.file))
-            seconds = SEND_SECONDS if message.file is None else FILE_SECONDS
-            sent = await _within(seconds, _shown(channel, message, place))
+            await self._leadership.confirmed()
+            call = _shown(channel, message, place)
+            if message.file is None:
+                sent = await _within(SEND_SECONDS, call)
+            else:
+                # It is shown at the end alone: a process that leads no more by then must not end it.
+                sent = await _within(FILE_SECONDS, self._leadership.while_leading(call))
         except errors.DeliveryUncertain:
             raise
         except errors.DeliveryFailed:

@@ -77,7 +77,7 @@ class Desk:
                 limits=options.get("file_limits") or OutgoingLimits(),
             ),
             alerts=self.alerts,
-            leadership=Alone(),
+            leadership=options.get("leadership") or Alone(),
             redact=options.get("redact", Redactor({SECRET})),
             clock=self.clock,
             ids=self.ids,

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from bot import errors
+from bot.contracts.leadership import Alone
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
 from bot.gateway.delivery import PIECE
 from bot.gateway.outbox import worker
@@ -27,6 +29,7 @@ from tests.unit.gateway.conftest import SECRET, FakeChannel
 from tests.unit.gateway.outgoing import TO, Desk, until
 from tests.unit.gateway.test_outbox_kills import FOREVER, Process, finish
 
+T = TypeVar("T")
 TABLE = OutgoingFile("表.csv", "text/csv", "名,值\n一,1\n".encode(), "out/表.csv")
 CHART = OutgoingFile("chart.png", "image/png", bytes(range(256)) * 40, "out/chart.png")
 REPEATED = f"{say('delivery.repeated')}\n\n"
@@ -159,6 +162,53 @@ async def test_a_file_that_may_be_there_comes_again_and_says_so(desk: Desk) -> N
     again = desk.tele.sent[1]
     assert (again.text, again.file, again.repeat_of is not None) == (REPEATED, TABLE, True)
     assert [row.state for row in await desk.rows()] == ["sent", "unknown", "sent"]
+    await desk.close()
+
+
+class Deposed(Alone):
+    """Leads until another process does."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+
+    async def confirmed(self) -> None:
+        if self.over.is_set():
+            await asyncio.Event().wait()
+
+    async def while_leading(self, call: Coroutine[Any, Any, T]) -> T:
+        working = asyncio.ensure_future(call)
+        await asyncio.wait([working, asyncio.ensure_future(self.over.wait())], return_when="FIRST_COMPLETED")
+        working.cancel()
+        await asyncio.wait([working])
+        if working.cancelled():
+            raise errors.DeliveryUncertain("another process may lead by now")
+        return working.result()
+
+
+async def test_an_upload_ends_where_another_process_leads_before_it_is_shown(tmp_path: Path) -> None:
+    lead, uploading, uploaded = Deposed(), asyncio.Event(), asyncio.Event()
+    desk = Desk(tmp_path, leadership=lead)
+    await desk.asked()
+    desk.tele.finds = None
+    plain = desk.tele.send
+
+    async def send(message: Outbound) -> Sent:
+        if message.file is not None:
+            uploading.set()
+            await uploaded.wait()
+        return await plain(message)
+
+    desk.tele.send = send  # type: ignore[method-assign]
+    sending = asyncio.ensure_future(desk.delivery.send(TO, "here", files=[TABLE]))
+    await uploading.wait()
+    lead.over.set()
+    async with desk.passing():
+        await until(lambda: any("unknown outcome" in one.message for one in desk.log.entries))
+        uploaded.set()
+        await until(lambda: desk.clock.sleeping == 0)
+    assert shown(desk.tele.sent) == ["here"]
+    sending.cancel()
+    await asyncio.wait([sending])
     await desk.close()
 
 

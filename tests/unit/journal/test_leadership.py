@@ -119,6 +119,29 @@ async def test_one_that_was_suspended_leads_only_once_the_database_has_said_so(
     await before.close()
 
 
+async def test_what_takes_long_ends_once_it_may_not_lead_any_more(candidate: Candidate, url: str) -> None:
+    first, begun, over = candidate("a"), asyncio.Event(), asyncio.Event()
+
+    async def upload() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            over.set()
+
+    async def at_once() -> str:
+        return "done"
+
+    await leads(first)
+    assert await first.while_leading(at_once()) == "done"
+    sending = asyncio.ensure_future(first.while_leading(upload()))
+    await begun.wait()
+    await asyncio.to_thread(postgres.lease, url, "b")
+    with pytest.raises(errors.DeliveryUncertain):
+        await asyncio.wait_for(sending, 20)
+    assert over.is_set()
+
+
 async def test_one_that_finds_another_one_in_its_place_is_deposed(candidate: Candidate, url: str) -> None:
     first = candidate("a")
     await leads(first)
