@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
+from bot.testing import telegram_rich
 from bot.testing import telegram_rules as rules
 
 Media = Literal["photo", "voice", "audio", "video", "video_note", "document", "sticker", "animation"]
@@ -36,6 +37,8 @@ class Seen:
     preview: bool = False
     from_bot: bool = True
     edited: bool = False
+    rich: tuple[Json, ...] = ()
+    """The blocks of a rich message; its `text` is their words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +105,19 @@ class Chat:
 
     def seen(self, message: Json, bot_id: int) -> Seen:
         number = message["message_id"]
+        mine = message.get("from", {}).get("id") == bot_id
+        blocks = message.get("rich_message", {}).get("blocks", ()) if mine else ()
         said, spans = ("text", "entities") if "text" in message else ("caption", "caption_entities")
         return Seen(
             number,
-            message.get(said, ""),
+            telegram_rich.checked_rich({"blocks": blocks})[1] if blocks else message.get(said, ""),
             tuple(message.get(spans, ())),
             message.get("message_thread_id"),
             message.get("reply_to_message", {}).get("message_id"),
             preview=self.previews.get(number, False),
-            from_bot=message.get("from", {}).get("id") == bot_id,
+            from_bot=mine,
             edited="edit_date" in message,
+            rich=tuple(blocks),
         )
 
 

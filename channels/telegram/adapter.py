@@ -7,6 +7,7 @@ import contextlib
 import re
 import zlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 
 from telegram import (
     BotCommand,
@@ -28,7 +29,7 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.contracts.recall import MembershipAnswer
 from bot.words import CATALOGUES, DEFAULT, names, paragraph, say, sentence, speaking
 from channels import approval_buttons
-from channels.telegram import address, bot_api, download, members, render
+from channels.telegram import address, bot_api, download, members, render, rich
 from channels.telegram.group_migrations import GroupMigrations
 from channels.telegram.poll import UpdatePoller
 from channels.telegram.settings import TelegramSettings
@@ -58,6 +59,10 @@ MENU = tuple(name for name in names("help") if name not in {"allow", "block", "l
 OPERATORS_MENU = tuple(name for name in names("help") if name != "listen")
 """Those of an operator's private chat."""
 _OF_TEXT = frozenset({"text", "entities", "link_preview_options"})
+UNKNOWN_METHOD = (EndPointNotFound, InvalidToken)
+"""A service that does not know a method answers as it does to a wrong token."""
+RICH_COLUMNS = 1_000
+"""Columns of a table in a rich message, whose cells wrap."""
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
 
 
@@ -68,6 +73,7 @@ class TelegramChannel:
     addresses: tuple[str, ...] = ()
     largest_file = 50_000_000
     reading_limits = ReadingLimits()
+    _rich = False
 
     def __init__(self, settings: TelegramSettings, around: ChannelDeps, *, patience: float = 20.0) -> None:
         self._token = settings.bot_token or ""
@@ -85,6 +91,9 @@ class TelegramChannel:
         self._membership = members.GroupMembership(around.clock, self._migrations)
         self._signs = asyncio.Semaphore(SIGNS)
         self._drafts = True
+        if settings.rich_messages:
+            self._rich = True
+            self.reading_limits = ReadingLimits(columns=RICH_COLUMNS)
 
     async def start(self, intake: Intake) -> None:
         if _TOKEN.fullmatch(self._token) is None:
@@ -181,7 +190,37 @@ class TelegramChannel:
             return []
         measured = len(markdown) <= MEASURED
         parts = text.split(render.sendable(markdown), LIMIT, text.utf16_len)
-        return [piece for part in parts for piece in _fitting(part, measured=measured)]
+        return [piece for part in parts for piece in self._fitting(part, measured=measured)]
+
+    def _fitting(self, part: str, *, measured: bool) -> list[str]:
+        return [part] if self._blocks(part) else _fitting(part, measured=measured)
+
+    def _blocks(self, markdown: str) -> tuple[Json, ...]:
+        return (rich.blocks(markdown) or ()) if self._rich else ()
+
+    def _shown(self, message: Outbound) -> render.Rendered:
+        """As `_shown`; a reply that is whole as a rich message, where that is turned on and shows more."""
+        shown = _shown(message)
+        whole = message.kind == "reply" and message.file is None and not message.goes_on
+        return replace(shown, blocks=self._blocks(message.text)) if whole else shown
+
+    def _plainer(
+        self, exc: TelegramError, shown: render.Rendered, message: Outbound
+    ) -> render.Rendered | None:
+        """The plainer form of what Telegram has refused for its form; None where that was not the cause."""
+        if shown.blocks and type(bot_api.delivery_error(exc)) is errors.DeliveryFailed:
+            # A service that does not know the method; other refusals may concern these blocks alone.
+            self._rich = not isinstance(exc, UNKNOWN_METHOD)
+            self._around.log.write(
+                "delivery",
+                f"Telegram does not take a rich message ({_named(exc)})",
+                level="warn",
+                channel=self.name,
+            )
+            return replace(shown, blocks=())
+        if isinstance(exc, BadRequest) and "entit" in exc.message.lower() and shown.entities:
+            return render.without_markup(message.text)
+        return None
 
     async def send(self, message: Outbound) -> Sent:
         bot = self._connected()
@@ -196,9 +235,9 @@ class TelegramChannel:
     async def _sent(self, bot: bot_api.Bot, message: Outbound) -> Sent:
         if "press" in message.target:
             return await self._told(bot, message)
-        shown, place = _shown(message), self._migrations.place(message.target)
+        shown, place = self._shown(message), self._migrations.place(message.target)
         failure = self._undelivered if message.file is None else self._file_undelivered
-        # Two refusals, each of which says surely that nothing was sent, are answered by asking for less, once.
+        # Three refusals, each of which says surely that nothing was sent, are answered by asking for less, once.
         while True:
             try:
                 return await self._post(bot, place, shown, message)
@@ -209,22 +248,19 @@ class TelegramChannel:
                 ):
                     raise failure(exc, place) from None
                 place = self._migrations.place(place)
-            except BadRequest as exc:
-                refusal = exc.message.lower()
-                if "message thread not found" in refusal and "message_thread_id" in place:
+            except TelegramError as exc:
+                if "message thread not found" in exc.message.lower() and "message_thread_id" in place:
                     del place["message_thread_id"]
-                elif "entit" in refusal and shown.entities:
-                    shown = render.without_markup(message.text)
+                elif (plainer := self._plainer(exc, shown, message)) is not None:
+                    shown = plainer
                 else:
                     raise failure(exc, place) from None
-            except TelegramError as exc:
-                raise failure(exc, place) from None
             except bot_api.GARBLED as exc:
                 raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         """As `contracts.channel.Edits`."""
-        bot, shown = self._connected(), _shown(message)
+        bot, shown = self._connected(), self._shown(message)
         place, number = self._migrations.place(message.target), message_id.rpartition("/")[2]
         if not number.isdecimal():
             raise errors.EditRefused("this is no message of Telegram's")
@@ -234,15 +270,12 @@ class TelegramChannel:
             try:
                 keyboard = {"reply_markup": _keyboard(message.buttons, message.language)}
                 await bot.change(_content(place, shown) | keyboard | {"message_id": int(number)})
-            except BadRequest as exc:
-                refusal = exc.message.lower()
-                if "message is not modified" in refusal:
-                    return
-                if "entit" not in refusal or not shown.entities:
-                    raise self._unchanged(exc, message.target) from None
-                shown = render.without_markup(message.text)
             except TelegramError as exc:
-                raise self._unchanged(exc, message.target) from None
+                if "message is not modified" in exc.message.lower():
+                    return
+                if (plainer := self._plainer(exc, shown, message)) is None:
+                    raise self._unchanged(exc, message.target) from None
+                shown = plainer
             except bot_api.GARBLED as exc:
                 raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
             else:
@@ -271,7 +304,7 @@ class TelegramChannel:
             if isinstance(failure, (errors.DeliveryThrottled, errors.DeliveryUncertain)):
                 raise failure from None
             # A service that does not know the method; other refusals may concern these words, which a message shows too.
-            self._drafts = not isinstance(exc, (EndPointNotFound, InvalidToken))
+            self._drafts = not isinstance(exc, UNKNOWN_METHOD)
             self._around.log.write(
                 "delivery",
                 f"Telegram does not take a draft ({_named(exc)})",
@@ -466,6 +499,8 @@ def _shown(message: Outbound) -> render.Rendered:
 
 def _content(place: Mapping[str, str], shown: render.Rendered) -> Json:
     """The chat and the words of a message, in the names of the Bot API."""
+    if shown.blocks:
+        return {"chat_id": _chat(place), "rich_message": {"blocks": list(shown.blocks)}}
     entities = [
         {"type": entity.type, "offset": entity.offset, "length": entity.length}
         | ({"url": entity.url} if entity.url is not None else {})

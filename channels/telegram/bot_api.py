@@ -248,10 +248,13 @@ class Bot(telegram.Bot):
             await request.shutdown()
 
     async def say(self, message: Json) -> int:
-        """Send a message, whose fields are those of `sendMessage`; returns its number. Raises a `TelegramError`."""
-        found = await self._post("sendMessage", message)
+        """Send a message, whose fields are those of `sendMessage` or, with a `rich_message`, of `sendRichMessage`; returns its
+        number. Raises a `TelegramError`.
+        """
+        method = "sendRichMessage" if "rich_message" in message else "sendMessage"
+        found = await self._post(method, message)
         if not (isinstance(found, dict) and type(found.get("message_id")) is int and "chat" in found):
-            raise OutcomeUnknown("sendMessage answered without a message")
+            raise OutcomeUnknown(f"{method} answered without a message")
         return int(found["message_id"])
 
     async def send_file(self, message: Json, file: OutgoingFile) -> int:
