@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import unicodedata
 from collections.abc import Callable
 from typing import Any
@@ -80,6 +81,22 @@ ESCAPES = regex.compile(
 """Sequences that a terminal obeys and does not show."""
 _CONTROLS = regex.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BREAKS = {"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"}
+
+
+def strict_json(raw: str, parse_float: Callable[[str], float] | None = None) -> Any:
+    """A JSON document without `NaN` and keys that stand twice. Raises ValueError, and RecursionError where it is nested too deeply."""
+    return json.loads(raw, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=parse_float)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a key stands twice")
+    return value
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)
 
 
 def for_terminal(words: str) -> str:

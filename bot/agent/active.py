@@ -404,14 +404,7 @@ class ActiveTurn:
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
         self._must_run()
-        taken: list[ArchiveLine] = []
-        budget = INJECTED_TOKENS - estimate.tokens(self.injected)
-        for line in reversed(lines[-self.room() :]):
-            short = line.model_copy(update={"text": text.shorten_middle(line.text, INJECTED_LINE)})
-            budget -= estimate.text_tokens(short.text) + 2 * estimate.BLOCK_TOKENS
-            if budget < 0 and taken:
-                break
-            taken.insert(0, short)
+        taken = fitted(lines[-self.room() :], self.injected)
         messages = prompt.loaded_messages(taken, fresh_nonce(self._deps))
         keys = [injected_key(line, self.request.chat_key) for line in lines[len(lines) - len(taken) :]]
         injection = Injection(
@@ -469,6 +462,19 @@ class ActiveTurn:
         if said.role == "assistant":
             said = replace(said, message=taint.stamped(said.message, self.in_sight()))
         return self.view_changes.tell(said)
+
+
+def fitted(lines: Sequence[ArchiveLine], injected: Sequence[Message]) -> list[ArchiveLine]:
+    """The newest of these lines, shortened, that fit beside what is injected: one in any case."""
+    taken: list[ArchiveLine] = []
+    budget = INJECTED_TOKENS - estimate.tokens(injected)
+    for line in reversed(lines):
+        short = line.model_copy(update={"text": text.shorten_middle(line.text, INJECTED_LINE)})
+        budget -= estimate.text_tokens(short.text) + 2 * estimate.BLOCK_TOKENS
+        if budget < 0 and taken:
+            break
+        taken.insert(0, short)
+    return taken
 
 
 def injected_key(line: ArchiveLine, chat_key: ChatKey) -> tuple[int | str, ...]:

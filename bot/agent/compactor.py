@@ -16,11 +16,12 @@ from bot import errors
 from bot.agent import forks, reattach, view_changes
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
-from bot.agent.memory_writer import FAILED, MemoryWriter, ends_within, give_up
+from bot.agent.memory_writer import FAILED, MemoryWriter, give_up
 from bot.agent.view_changes import Reason, ViewChanges
 from bot.context import compaction, memory
 from bot.contracts.agent import CompactResult
 from bot.contracts.base import Json, Message
+from bot.contracts.environment import ends_within
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.model import Usage
 from bot.contracts.transcript import Boundary, Maker

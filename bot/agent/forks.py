@@ -20,6 +20,7 @@ from bot.context import blocks, compaction, memory, repair, view
 from bot.context.memory import MemoryInvalid, SessionMemory, TooLong
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.llm.wrapper import reply_of
 
 ANSWER_TOKENS = 8_192
 """Most tokens of a fork's answer, whatever a turn's may have; a memory takes less, an analysis before a summary takes its
@@ -133,12 +134,7 @@ async def _reply(asked: ModelRequest, prefix: Prefix, deps: AgentDeps) -> ModelR
 
 
 async def _streamed(asked: ModelRequest, prefix: Prefix, deps: AgentDeps) -> ModelReply:
-    reply: ModelReply | None = None
-    async for event in deps.models.model.stream(asked):
-        if isinstance(event, ModelReply):
-            reply = event
-    if reply is None:
-        raise errors.StreamBroken("the model's stream ended without a reply")
+    reply = await reply_of(deps.models.model.stream(asked))
     if prefix.tally is not None:
         prefix.tally.asked(reply.usage, reply.cost_usd)
     return reply

@@ -14,7 +14,7 @@ from bot.agent.view_changes import ViewChanges
 from bot.context import blocks, compaction, memory
 from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.contracts.base import Message
-from bot.contracts.environment import Clock
+from bot.contracts.environment import ends_within
 from bot.contracts.identity import ChatKey
 from bot.history.memories import SavedMemory
 from bot.words import sentence
@@ -187,16 +187,6 @@ class MemoryWriter:
     def _write(self, what: str, error: BaseException) -> None:
         cause = f"{type(error).__name__}: {error}"
         self._deps.log.write("memory", what, level="warn", chat_key=self._chat_key, cause=cause)
-
-
-async def ends_within(seconds: float, task: asyncio.Task[Any], clock: Clock) -> bool:
-    """True if a task ends within this time; after it, it goes on by itself."""
-    patience = asyncio.create_task(clock.sleep(seconds))
-    try:
-        await asyncio.wait([task, patience], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        patience.cancel()
-    return task.done()
 
 
 async def give_up(task: asyncio.Task[Any] | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -60,7 +59,7 @@ class PartialJSON:
 
 def _parsed(raw: str, last: Snapshot) -> Snapshot:
     try:
-        return Snapshot(json.loads(raw, object_pairs_hook=_unique, parse_constant=_refuse), complete=True)
+        return Snapshot(text.strict_json(raw), complete=True)
     except (ValueError, RecursionError):
         pass
     for words in (raw, _ESCAPE.sub(_whole, raw)):
@@ -84,17 +83,6 @@ def _repaired(raw: str) -> Any:
 def _whole(escape: re.Match[str]) -> str:
     """Replace half a surrogate pair: `jiter` refuses it, and we do not."""
     return "\\ufffd" if escape[1] else escape[0]
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        raise ValueError("a key stands twice")
-    return value
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(constant)
 
 
 class Partial:

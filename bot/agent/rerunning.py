@@ -17,8 +17,9 @@ from bot.agent.recorded_turn import Call, RecordedTurn
 from bot.context import blocks, repair
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Redact
-from bot.contracts.model import Model, ModelReply, ModelRequest
+from bot.contracts.model import Model, ModelRequest
 from bot.llm.log import spent
+from bot.llm.wrapper import reply_of
 from bot.tools.builtin.chat_send import ChatSend, promises_more
 
 MAX_STEPS = 50
@@ -85,7 +86,7 @@ async def rerun(
     if request.system != first.system or request.model != first.model:
         before, own = blocks.without_thinking(before), blocks.without_thinking(own)
     for _ in range(MAX_STEPS):
-        reply = await _asked(model, repair.sound(replace(request, messages=(*before, *own)))[0])
+        reply = await reply_of(model.stream(repair.sound(replace(request, messages=(*before, *own)))[0]))
         came.calls.append({"stopReason": reply.stop_reason} | spent(reply))
         content = blocks.sayable(blocks.redacted(reply.content, redact))
         if not content:
@@ -118,16 +119,6 @@ def _changed(first: ModelRequest, name: str | None, static: str | None) -> Model
     if name is not None:
         request = replace(request, model=name)
     return request
-
-
-async def _asked(model: Model, request: ModelRequest) -> ModelReply:
-    reply: ModelReply | None = None
-    async for event in model.stream(request):
-        if isinstance(event, ModelReply):
-            reply = event
-    if reply is None:
-        raise errors.StreamBroken("the model's stream ended without a reply")
-    return reply
 
 
 def _answer(said: Sequence[Message]) -> str:

@@ -16,7 +16,7 @@ from bot.agent.deletion_runner import DeletionRunner
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
 from bot.agent.ledger import Ledger
-from bot.agent.memory_writer import MemoryWriter, ends_within
+from bot.agent.memory_writer import MemoryWriter
 from bot.agent.overflow import HistoryCleared, TurnTooLarge
 from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
@@ -35,6 +35,7 @@ from bot.contracts.agent import (
 )
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
+from bot.contracts.environment import ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import Boundary, Said, TurnEnd, TurnStart, TurnStatus
 from bot.telemetry import context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -39,6 +40,16 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None: ...
+
+
+async def ends_within(seconds: float, work: asyncio.Future[Any], clock: Clock) -> bool:
+    """True if work ends within this time; after it, it goes on by itself."""
+    patience = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait([work, patience], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        patience.cancel()
+    return work.done()
 
 
 class OpenFile(Protocol):

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from bot import errors
 from bot.contracts.approvals import (
@@ -22,7 +22,7 @@ from bot.contracts.approvals import (
     Verdict,
 )
 from bot.contracts.channel import Manifest
-from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.environment import Clock, Ids, Log, ends_within
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
@@ -142,16 +142,13 @@ class ApprovalService:
         record = waiting.record
         left = record.expires_at - self._clock.now()
         asking = asyncio.create_task(self._show(waiting))
-        patience = asyncio.create_task(self._clock.sleep(max(0.0, min(left, SECONDS))))
-        ends: list[asyncio.Future[Any]] = [waiting.answer, patience]
         try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            ended = await ends_within(max(0.0, min(left, SECONDS)), waiting.answer, self._clock)
         finally:
-            for task in (asking, patience):
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
-        verdict = waiting.answer.result() if waiting.answer.done() else Verdict("expired")
+            asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asking
+        verdict = waiting.answer.result() if ended else Verdict("expired")
         if not verdict.by:
             verdict = await self._end(record.id, verdict)
         self._close(record)

@@ -10,7 +10,7 @@ from bot import errors
 from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import HomeSection
-from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.environment import Clock, Ids, Log, ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, Journal
@@ -165,12 +165,7 @@ class GatewayIntake:
     async def _in_time(self, stop: Inbound, writing: Awaitable[_R]) -> _R:
         """Await the writing of a stop, which the disk may keep waiting: then it does its work meanwhile."""
         written = asyncio.ensure_future(writing)
-        patience = asyncio.ensure_future(self._clock.sleep(STOP_PATIENCE))
-        try:
-            await asyncio.wait([written, patience], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            patience.cancel()
-        if not written.done():
+        if not await ends_within(STOP_PATIENCE, written, self._clock):
             await self._stops.at_once(stop)
         return await written
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from dataclasses import dataclass, replace
 
 from bot import errors
 from bot.contracts.approvals import SECONDS
-from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.environment import Clock, Ids, Log, ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Address
@@ -68,15 +67,8 @@ class QuestionService:
             del self._waiting[key]
 
     async def _wait(self, waiting: _Waiting) -> Answer:
-        patience = asyncio.create_task(self._clock.sleep(SECONDS))
-        ends: list[asyncio.Future[Answer] | asyncio.Task[None]] = [waiting.answer, patience]
-        try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            patience.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await patience
-        return waiting.answer.result() if waiting.answer.done() else Answer("expired")
+        ended = await ends_within(SECONDS, waiting.answer, self._clock)
+        return waiting.answer.result() if ended else Answer("expired")
 
     def waits(self, chat_key: ChatKey) -> bool:
         """True where the turn of a chat waits for an answer."""

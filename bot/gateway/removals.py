@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from bot import errors
 from bot.contracts.agent import Agent
@@ -16,7 +15,7 @@ from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Role
 from bot.contracts.channel import Manifest
-from bot.contracts.environment import Clock, Log
+from bot.contracts.environment import Clock, Log, ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, Journal
@@ -163,15 +162,11 @@ class Removals:
         going = [done.wait() for done in self._under_way.get(chat_key, {}).values()]
         if not going:
             return
-        either: list[asyncio.Future[Any]] = [
-            asyncio.gather(*going),
-            asyncio.ensure_future(self._clock.sleep(PATIENCE)),
-        ]
+        all_of_them = asyncio.gather(*going)
         try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            await ends_within(PATIENCE, all_of_them, self._clock)
         finally:
-            for one in either:
-                one.cancel()
+            all_of_them.cancel()
 
     async def command(self, inbound: Inbound) -> str:
         """Carry out `/forget`; what to say of it. Raises `errors.StorageError`; asked again, it goes on."""

@@ -25,6 +25,7 @@ from bot.journal.table import held, states
 
 _AT_ONCE = 2_000
 
+# A sweep deletes rows at their end and moves none: that do the transitions of their types alone.
 # Of a turn that is not finished everything stays: resumed, it has to know what it did and what it sent.
 _SWEEPS = (
     f"""DELETE FROM inbox WHERE request_id IN

@@ -299,21 +299,10 @@ def _parse(raw: str, given: Any) -> Json | None:
     if not raw.strip():
         return given if isinstance(given, dict) else None
     try:
-        value = json.loads(raw, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
+        value = text.strict_json(raw, parse_float=_finite)
         return _clean(value, MAX_DEPTH) if isinstance(value, dict) else None
     except (ValueError, RecursionError):
         return None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> Json:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        raise ValueError("a key stands twice")
-    return value
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(constant)
 
 
 def _finite(number: str) -> float:

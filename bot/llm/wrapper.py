@@ -5,7 +5,7 @@ build on `ModelWrapper`, each where its concern is (`bot.llm.log`, `bot.llm.budg
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
 from bot import errors
@@ -29,6 +29,20 @@ class ModelWrapper:
 
     async def close(self) -> None:
         await self._model.close()
+
+
+async def reply_of(
+    stream: AsyncIterator[TextDelta | ToolInputDelta | ModelReply], heard: Callable[[], object] = lambda: None
+) -> ModelReply:
+    """The reply at the end of a stream; `heard` is called at each of its events. Raises `errors.ModelError`."""
+    reply: ModelReply | None = None
+    async for event in stream:
+        heard()
+        if isinstance(event, ModelReply):
+            reply = event
+    if reply is None:
+        raise errors.StreamBroken("the model's stream ended without a reply")
+    return reply
 
 
 class aclosing(Generic[T]):  # noqa: N801 - as the one of contextlib, which is for streams alone that can be closed

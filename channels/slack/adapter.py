@@ -20,6 +20,7 @@ from bot import errors
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
 from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction, ReadingLimits
+from bot.contracts.environment import ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
@@ -189,13 +190,10 @@ class SlackChannel:
         EnvelopeHandler(app, connection, self._keep_dead_letter)
         await connection.attempt()
         greeted = asyncio.ensure_future(connection.hello.wait())
-        too_late = asyncio.ensure_future(self._outside.clock.sleep(HELLO_SECONDS))
         try:
-            await asyncio.wait({greeted, too_late}, return_when=asyncio.FIRST_COMPLETED)
+            await ends_within(HELLO_SECONDS, greeted, self._outside.clock)
         finally:
-            for waiter in (greeted, too_late):
-                waiter.cancel()
-            await asyncio.gather(greeted, too_late, return_exceptions=True)
+            greeted.cancel()
         if not connection.hello.is_set():
             raise errors.ChannelUnreachable(connection.trouble or "Slack opened a socket and did not greet")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import text
-from bot.contracts.environment import Clock, Log
+from bot.contracts.environment import Clock, Log, ends_within
 from channels.slack import failures
 
 MOST = 1_000
@@ -65,12 +65,7 @@ class UserNames:
         if self.has_asked(user):
             return
         asking = self._asking(user, client)
-        too_late = asyncio.create_task(self._clock.sleep(PATIENCE))
-        try:
-            await asyncio.wait([asking, too_late], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            too_late.cancel()
-        if not asking.done():
+        if not await ends_within(PATIENCE, asking, self._clock):
             self._late.add(user)
 
     def renew(self, user: str, client: AsyncWebClient) -> None:

@@ -23,6 +23,7 @@ from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.provenance import Provenance
+from bot.llm.wrapper import reply_of
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import CallWrapper
 from bot.tools.permissions import taint
@@ -186,21 +187,11 @@ class Child:
         room = limits.expected(deps.models.prices, request.model, prompt, most)
         async with root.allowance.room(room) as bill:
             began = deps.clock.monotonic()
-            reply = await self._stream(request)
+            reply = await reply_of(self._deps.models.model.stream(request), self._heard)
             bill.settle(deps.models.prices, request.model, reply)
         deps.models.learn(request, reply)
         root.tally.asked(reply.usage, reply.cost_usd)
         self._report.answered(reply, bill.usd, deps.clock.monotonic() - began)
-        return reply
-
-    async def _stream(self, request: ModelRequest) -> ModelReply:
-        reply: ModelReply | None = None
-        async for event in self._deps.models.model.stream(request):
-            self._heard()
-            if isinstance(event, ModelReply):
-                reply = event
-        if reply is None:
-            raise errors.StreamBroken("the model's stream ended without a reply")
         return reply
 
     def _request(self, continuation: ContinuationPolicy) -> ModelRequest:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot import text
-from bot.agent.active import INJECTED_LINE, INJECTED_TOKENS, injected_key
+from bot.agent.active import INJECTED_TOKENS, fitted, injected_key
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
 from bot.context import estimate, prompt
@@ -42,15 +41,8 @@ class HistoryLoader:
         return self._seen is not None and self._seen.in_view(line)
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
-        taken: list[ArchiveLine] = []
-        left = INJECTED_TOKENS - estimate.tokens(self.messages)
-        for line in reversed(lines[-self.room() :]):
-            short = line.model_copy(update={"text": text.shorten_middle(line.text, INJECTED_LINE)})
-            left -= estimate.text_tokens(short.text) + 2 * estimate.BLOCK_TOKENS
-            if left < 0 and taken:
-                break
-            taken.insert(0, short)
-            self._keys.add(self._key(line))
+        taken = fitted(lines[-self.room() :], self.messages)
+        self._keys.update(map(self._key, lines[len(lines) - len(taken) :]))
         self.messages += prompt.loaded_messages(taken, fresh_nonce(self._deps))
         return taken
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,7 +15,9 @@ from bot.agent.subagents import limits
 from bot.agent.subagents.limits import Allowance
 from bot.agent.tally import Tally
 from bot.context import blocks
+from bot.contracts.environment import ends_within
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.llm.wrapper import reply_of
 
 Status = Literal["whole", "cut", "silent", "failed"]
 
@@ -116,7 +118,7 @@ async def _asked(results: Sequence[Result], allowance: Allowance, tally: Tally, 
         deps.models.prices, request.model, deps.models.estimator.request(request), request.max_tokens
     )
     async with allowance.room(room) as bill:
-        reply = await _within(_stream(request, deps), deps)
+        reply = await _in_time(request, deps)
         bill.settle(deps.models.prices, request.model, reply)
     deps.models.learn(request, reply)
     tally.asked(reply.usage, reply.cost_usd)
@@ -126,30 +128,14 @@ async def _asked(results: Sequence[Result], allowance: Allowance, tally: Tally, 
     return read(words)
 
 
-async def _within(work: asyncio.Task[ModelReply], deps: AgentDeps) -> ModelReply:
-    nap = asyncio.create_task(deps.clock.sleep(SECONDS))
-    ends: list[asyncio.Task[Any]] = [work, nap]
+async def _in_time(request: ModelRequest, deps: AgentDeps) -> ModelReply:
+    answering = asyncio.create_task(reply_of(deps.models.model.stream(request)))
     try:
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
+        if not await ends_within(SECONDS, answering, deps.clock):
             raise errors.StreamBroken("the fast model took too long")
-        return work.result()
+        return answering.result()
     finally:
-        nap.cancel()
-        work.cancel()
-
-
-def _stream(request: ModelRequest, deps: AgentDeps) -> asyncio.Task[ModelReply]:
-    async def answered() -> ModelReply:
-        reply: ModelReply | None = None
-        async for event in deps.models.model.stream(request):
-            if isinstance(event, ModelReply):
-                reply = event
-        if reply is None:
-            raise errors.StreamBroken("the model's stream ended without a reply")
-        return reply
-
-    return asyncio.create_task(answered())
+        answering.cancel()
 
 
 def _question(results: Sequence[Result]) -> str:

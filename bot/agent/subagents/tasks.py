@@ -20,6 +20,7 @@ from bot.agent.subagents.report import Order, Report
 from bot.context import blocks, prompt
 from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json
+from bot.contracts.environment import ends_within
 from bot.contracts.provenance import NOBODYS, ORIGIN, unpacked
 from bot.telemetry.context import task_scope
 from bot.tools import context
@@ -179,11 +180,7 @@ class Tasks:
                 if left <= 0:
                     raise LimitReached(limits.seconds(self._deps.limits.tasks))
                 # While a person is waited for no time passes for it: looked at again after a while.
-                nap = asyncio.create_task(clock.sleep(max(left, 1.0)))
-                try:
-                    await asyncio.wait([task, nap], return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    nap.cancel()
+                await ends_within(max(left, 1.0), task, clock)
             return task.result()
         finally:
             if not task.done():
