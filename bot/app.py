@@ -51,7 +51,7 @@ def preload(settings: config.Settings, channels: Iterable[Manifest]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _started(
+async def started(
     root: Path,
     say: Say,
     stop: asyncio.Event,
@@ -218,7 +218,7 @@ async def run(root: Path, environment: Environment | None = None, *, defaults: b
 
 
 async def _run(root: Path, stop: asyncio.Event, environment: Environment | None, *, defaults: bool) -> None:
-    async with _started(
+    async with started(
         root, _print, stop, environment=environment, defaults=defaults, signals=shutdown_signals.draining
     ) as gateway:
         if not stop.is_set():
@@ -257,7 +257,7 @@ async def chat(root: Path) -> int:
         with speaking(terminal_language(os.environ)):
             return int(await client.converse(home, stdin=sys.stdin, stdout=sys.stdout))
     stop = asyncio.Event()
-    async with _started(root, _complain, stop, only=frozenset({"console"})) as gateway:
+    async with started(root, _complain, stop, only=frozenset({"console"})) as gateway:
         if gateway.settings.llm.provider == "demo":
             _complain(f"the built-in demo model is answering ({gateway.settings.llm.provider_reason})")
         with speaking(terminal_language(os.environ)):

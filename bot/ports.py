@@ -36,9 +36,9 @@ def user_of(near: Address, far: Address, proc: Path = Path("/proc")) -> int | No
     seen: on another machine, behind a name space, on a system other than Linux.
     """
     try:
-        return _asked(_bytes(near), _bytes(far))
+        return _asked(packed(near), packed(far))
     except OSError:
-        return _listed(_bytes(near), _bytes(far), proc)
+        return listed(packed(near), packed(far), proc)
 
 
 def _asked(near: tuple[bytes, int], far: tuple[bytes, int]) -> int | None:
@@ -75,7 +75,7 @@ def _asked(near: tuple[bytes, int], far: tuple[bytes, int]) -> int | None:
     return uid if inode and state != int(_LISTEN, 16) else None
 
 
-def _listed(near: tuple[bytes, int], far: tuple[bytes, int], proc: Path) -> int | None:
+def listed(near: tuple[bytes, int], far: tuple[bytes, int], proc: Path) -> int | None:
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in (proc / "net" / table).read_text(encoding="ascii").splitlines()[1:]:
@@ -85,7 +85,7 @@ def _listed(near: tuple[bytes, int], far: tuple[bytes, int], proc: Path) -> int 
     return None
 
 
-def _bytes(address: Address) -> tuple[bytes, int]:
+def packed(address: Address) -> tuple[bytes, int]:
     host = ipaddress.ip_address(address[0].partition("%")[0])
     mapped = host.ipv4_mapped if isinstance(host, ipaddress.IPv6Address) else None
     return (mapped or host).packed, address[1]

@@ -49,10 +49,10 @@ def resident(statm: Path = _STATM) -> int | None:
     try:
         return int(statm.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
-        return _darwin() if sys.platform == "darwin" else None
+        return darwin_footprint() if sys.platform == "darwin" else None
 
 
-def _darwin(library: Any = None) -> int | None:
+def darwin_footprint(library: Any = None) -> int | None:
     """Resident bytes on macOS. (`getrusage` knows only the peak, which never falls.)"""
     buffer = ctypes.create_string_buffer(_TASK_INFO_SIZE)
     try:

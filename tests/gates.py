@@ -46,6 +46,9 @@ OWN_NAME = "Shipmate"
 UNHEARD = frozenset({"write", "tell", "begin", "end", "lacks", "log_once"})
 """Calls whose words go to the log and to operators."""
 
+DOCUMENTED = frozenset({"os._exit", "sys._current_frames"})
+"""Names of Python's own library that are public although they begin with an underscore."""
+
 # With ~ in the words, so that this file passes; it is taken out before they are looked for.
 FORBIDDEN = {
     r"py~pi\.org|python~hosted|npm~js\.(?:com|org)": "the host of a package registry",
@@ -319,8 +322,8 @@ def _private(tree: ast.Module) -> Iterator[int]:
     """The lines on which a test uses a private name of something else, `getattr` and the like included."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
-            own = isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
-            if _is_private(node.attr) and not own:
+            own = ast.unparse(node.value) in {"self", "cls", "super()"}
+            if _is_private(node.attr) and not own and ast.unparse(node) not in DOCUMENTED:
                 yield node.lineno
         elif isinstance(node, ast.ImportFrom):
             yield from (node.lineno for one in node.names if _is_private(one.name))

@@ -57,15 +57,15 @@ class Compactor:
         self._reads = False
         self._asked = 0
         self._stand_in: Sequence[Json] = ()
-        self._compacting: asyncio.Task[CompactResult] | None = None
+        self.compacting: asyncio.Task[CompactResult] | None = None
 
     @property
     def busy(self) -> bool:
-        return self._compacting is not None
+        return self.compacting is not None
 
     async def stop(self) -> None:
         """Give up what is going on; nothing is lost by it."""
-        await give_up(self._compacting)
+        await give_up(self.compacting)
 
     # ------------------------------------------------------------ the moments at which something may be due
 
@@ -80,13 +80,13 @@ class Compactor:
         self._request_id, self._person = request_id, context.current().person
         # What the last turn loaded has gone with it.
         self._asked = 0
-        if self._compacting is not None and not await ends_within(
-            WAIT_SECONDS, self._compacting, self._deps.clock
+        if self.compacting is not None and not await ends_within(
+            WAIT_SECONDS, self.compacting, self._deps.clock
         ):
             self._write("a compaction took too long and was given up")
             # Else every turn would begin another, and the next one wait for it.
             self.breaker.failed()
-            await give_up(self._compacting)
+            await give_up(self.compacting)
 
     async def before_asking(self, current: Sequence[Message]) -> None:
         """The running turn asks the model next: where that may not fit, the history before it is compacted now."""
@@ -105,7 +105,7 @@ class Compactor:
     def turn_ended(self) -> None:
         """A turn has ended and been answered: what is due begins beside whatever comes next."""
         deps = self._deps
-        if not deps.limits.compaction.enabled or self._compacting is not None:
+        if not deps.limits.compaction.enabled or self.compacting is not None:
             return
         if self._view_changes.tokens() > deps.budget().limit and self._begin_compacting("size"):
             return
@@ -116,7 +116,7 @@ class Compactor:
         more is cheap: its next turn then begins with little.
         """
         policy, asked = self._deps.limits.compaction, self._view_changes.asked_at
-        if asked is None or self._compacting is not None or self._view_changes.live or not self._reads:
+        if asked is None or self.compacting is not None or self._view_changes.live or not self._reads:
             return
         quiet = self._deps.clock.monotonic() - asked
         due = policy.enabled and policy.idle and IDLE_AFTER <= quiet < IDLE_UNTIL
@@ -140,10 +140,10 @@ class Compactor:
         `stand_in` is the system prompt where no request of this process has had one.
         """
         self._stand_in = stand_in
-        if self._compacting is not None and not await ends_within(
-            WAIT_SECONDS, self._compacting, self._deps.clock
+        if self.compacting is not None and not await ends_within(
+            WAIT_SECONDS, self.compacting, self._deps.clock
         ):
-            await give_up(self._compacting)
+            await give_up(self.compacting)
         most = self._tokens(self._store.messages()) // 4
         dropped = self._border(min(self._deps.limits.compaction.keep_tokens, most))
         if not dropped:
@@ -173,7 +173,7 @@ class Compactor:
         task: asyncio.Task[CompactResult] = asyncio.create_task(
             self._scoped(lambda: self._compact(reason, dropped, focus=focus))
         )
-        self._compacting = task
+        self.compacting = task
         task.add_done_callback(self._compacted)
         return task
 
@@ -274,8 +274,8 @@ class Compactor:
             return await work()
 
     def _compacted(self, task: asyncio.Task[CompactResult]) -> None:
-        if self._compacting is task:
-            self._compacting = None
+        if self.compacting is task:
+            self.compacting = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._write("a compaction failed", error)
 

@@ -37,11 +37,11 @@ class MemoryWriter:
         self._failures = 0
         self._before: tuple[SessionMemory, str] | None = None
         self._lines = Recollection(chat_key, deps)
-        self._writing: asyncio.Task[None] | None = None
+        self.writing: asyncio.Task[None] | None = None
 
     @property
     def busy(self) -> bool:
-        return self._writing is not None
+        return self.writing is not None
 
     @property
     def markdown(self) -> str:
@@ -112,25 +112,25 @@ class MemoryWriter:
 
     async def stop(self) -> None:
         """Give up what is being written."""
-        await give_up(self._writing)
+        await give_up(self.writing)
 
     async def written(self, seconds: float) -> None:
         """Wait for what is being written, for so long at the most; give it up then: it would take the place of a memory that
         knows more.
         """
-        if self._writing is not None and not await ends_within(seconds, self._writing, self._deps.clock):
+        if self.writing is not None and not await ends_within(seconds, self.writing, self._deps.clock):
             await self.stop()
 
     def turn_ended(self) -> None:
         """Begin to write the memory anew, beside whatever comes next, where enough was said."""
         deps = self._deps
-        if self._writing is not None or deps.history.memories is None:
+        if self.writing is not None or deps.history.memories is None:
             return
         new = list(compaction.since(self._store.turns, self._since))
         calls = sum(len(blocks.tool_uses(message)) for message in new)
         if compaction.wants_extraction(deps.models.estimator.messages(deps.models.name, new), calls):
-            self._writing = asyncio.create_task(self._extract())
-            self._writing.add_done_callback(self._ended)
+            self.writing = asyncio.create_task(self._extract())
+            self.writing.add_done_callback(self._ended)
 
     async def keep(self, known: SessionMemory, covers: str | None) -> None:
         """Remember this from now on, and put it on file. Raises `errors.StorageError`; it is remembered all the same."""
@@ -180,7 +180,7 @@ class MemoryWriter:
         self.known = self.covers = self._since = self._before = None
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._writing = None
+        self.writing = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._write("the memory could not be written", error)
 

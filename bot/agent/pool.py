@@ -44,34 +44,34 @@ class AgentPool:
     def __init__(self, deps: AgentDeps, *, budget: int = BUDGET) -> None:
         self._deps = deps
         self._budget = budget
-        self._runtimes: OrderedDict[ChatKey, AgentRuntime] = OrderedDict()
-        self._weights: dict[ChatKey, int] = {}
+        self.runtimes: OrderedDict[ChatKey, AgentRuntime] = OrderedDict()
+        self.weights: dict[ChatKey, int] = {}
         self._weighed: dict[ChatKey, tuple[Message, ...]] = {}
-        self._weight = 0
+        self.weight = 0
         self._lent: Counter[ChatKey] = Counter()
         self._stale: set[ChatKey] = set()
         """Conversations in memory that were made with other deps."""
 
     def __len__(self) -> int:
         """Number of conversations in memory."""
-        return len(self._runtimes)
+        return len(self.runtimes)
 
     def holds(self, chat_key: ChatKey) -> bool:
         """True if a conversation is in memory. For any thread."""
-        return chat_key in self._runtimes
+        return chat_key in self.runtimes
 
     async def use(self, deps: AgentDeps) -> None:
         """Let turns that begin from now on have these: conversations come back from disk with them once they are idle."""
         self._deps = deps
-        self._stale = set(self._runtimes)
+        self._stale = set(self.runtimes)
         for key in list(self._stale):
             await self._renew(key)
 
     async def _renew(self, key: ChatKey) -> None:
         """Put away a conversation that was made with other deps, unless a turn runs in it."""
         if key in self._stale and key not in self._lent:
-            await self._runtimes[key].stop_background()
-            if key in self._stale and self._may_go(key, self._runtimes[key]):
+            await self.runtimes[key].stop_background()
+            if key in self._stale and self._may_go(key, self.runtimes[key]):
                 self._forget(key)
 
     @property
@@ -100,7 +100,7 @@ class AgentPool:
             return await runtime.cut_off()
 
     async def stop(self, chat_key: ChatKey) -> bool:
-        runtime = self._runtimes.get(chat_key)
+        runtime = self.runtimes.get(chat_key)
         return runtime.stop() if runtime is not None else False
 
     async def reset(self, chat_key: ChatKey) -> int:
@@ -154,12 +154,12 @@ class AgentPool:
 
     def _renewed(self, chat_key: ChatKey, change: SessionChange) -> SessionChange:
         """Forget the runtime if another session has become the current one: the next turn fills a new one from it."""
-        if change.outcome == "done" and chat_key in self._runtimes:
+        if change.outcome == "done" and chat_key in self.runtimes:
             self._forget(chat_key)
         return change
 
     async def restart_model_call(self, chat_key: ChatKey) -> bool:
-        runtime = self._runtimes.get(chat_key)
+        runtime = self.runtimes.get(chat_key)
         return runtime is not None and runtime.restart_model_call()
 
     async def last_turn(self, chat_key: ChatKey) -> LastTurn | None:
@@ -176,27 +176,25 @@ class AgentPool:
 
     async def tend(self) -> None:
         """Compact what has been quiet for so long that it is about to leave the provider's cache."""
-        for runtime in list(self._runtimes.values()):
+        for runtime in list(self.runtimes.values()):
             if not runtime.at_work:
                 runtime.compactor.look()
 
     async def close(self) -> None:
         """Give up what goes on beside the turns, then write what the disk refused."""
-        for runtime in list(self._runtimes.values()):
+        for runtime in list(self.runtimes.values()):
             await runtime.stop_background()
         await self.flush()
 
     async def flush(self) -> None:
         """Try again to write what the disk refused in any chat."""
-        for runtime in [one for one in self._runtimes.values() if one.owes]:
+        for runtime in [one for one in self.runtimes.values() if one.owes]:
             await runtime.flush()
 
     def evict(self, idle_seconds: float) -> int:
         """Forget runtimes that have been idle; returns how many went."""
         limit = self._deps.clock.monotonic() - idle_seconds
-        idle = [
-            key for key, one in self._runtimes.items() if one.last_used < limit and self._may_go(key, one)
-        ]
+        idle = [key for key, one in self.runtimes.items() if one.last_used < limit and self._may_go(key, one)]
         for key in idle:
             self._forget(key)
         return len(idle)
@@ -204,7 +202,7 @@ class AgentPool:
     def shrink(self) -> None:
         """Memory is short: conversations that have been quiet for a minute go, and half of what is left."""
         self.evict(SHORT_IDLE)
-        self._fit(self._weight // 2)
+        self._fit(self.weight // 2)
 
     @contextmanager
     def _lend(self, chat_key: ChatKey) -> Iterator[AgentRuntime]:
@@ -222,12 +220,12 @@ class AgentPool:
 
     def runtime(self, chat_key: ChatKey) -> AgentRuntime:
         """The runtime of a chat: the one in memory, else a new one, whose store is filled by its first use."""
-        if chat_key in self._stale and self._may_go(chat_key, self._runtimes[chat_key]):
+        if chat_key in self._stale and self._may_go(chat_key, self.runtimes[chat_key]):
             self._forget(chat_key)
-        if chat_key not in self._runtimes:
-            self._runtimes[chat_key] = AgentRuntime(chat_key, self._deps)
-        self._runtimes.move_to_end(chat_key)
-        return self._runtimes[chat_key]
+        if chat_key not in self.runtimes:
+            self.runtimes[chat_key] = AgentRuntime(chat_key, self._deps)
+        self.runtimes.move_to_end(chat_key)
+        return self.runtimes[chat_key]
 
     def _weigh(self, chat_key: ChatKey, runtime: AgentRuntime) -> None:
         shown = runtime.store.view()
@@ -235,23 +233,23 @@ class AgentPool:
             return  # looked at, and not changed: the same in this moment as it was
         self._weighed[chat_key] = shown
         weight = OVERHEAD + size_of(runtime.store.messages())
-        self._weight += weight - self._weights.get(chat_key, 0)
-        self._weights[chat_key] = weight
+        self.weight += weight - self.weights.get(chat_key, 0)
+        self.weights[chat_key] = weight
 
     def _fit(self, most: int) -> None:
-        if self._weight <= most:
+        if self.weight <= most:
             return
-        for key, runtime in list(self._runtimes.items()):
+        for key, runtime in list(self.runtimes.items()):
             if self._may_go(key, runtime):
                 self._forget(key)
-                if self._weight <= most:
+                if self.weight <= most:
                     return
 
     def _may_go(self, key: ChatKey, runtime: AgentRuntime) -> bool:
         return not (runtime.busy or runtime.owes or key in self._lent)
 
     def _forget(self, key: ChatKey) -> None:
-        del self._runtimes[key]
+        del self.runtimes[key]
         self._stale.discard(key)
         self._weighed.pop(key, None)
-        self._weight -= self._weights.pop(key, 0)
+        self.weight -= self.weights.pop(key, 0)

@@ -59,13 +59,13 @@ class AgentRuntime:
         self.store = AgentContextStore(deps.limits.max_messages)
         self.last_used = deps.clock.monotonic()
         self._deps = deps = deps.of_chat()
-        self._ledger = Ledger(chat_key, deps.history.transcript, ids=deps.ids, clock=deps.clock, log=deps.log)
-        self.view_changes = ViewChanges(self.store, self._ledger, deps)
+        self.ledger = Ledger(chat_key, deps.history.transcript, ids=deps.ids, clock=deps.clock, log=deps.log)
+        self.view_changes = ViewChanges(self.store, self.ledger, deps)
         self.memory = MemoryWriter(chat_key, self.view_changes, deps)
         self.compactor = Compactor(chat_key, self.view_changes, self.memory, deps)
         self._frozen: Frozen | None = None
         self._surroundings: Mapping[str, str] = {}
-        self._filled = False
+        self.filled = False
         self._ended: dict[str, TurnEnd] = {}
         self._task: asyncio.Task[TurnOutcome] | None = None
         self._active: ActiveTurn | None = None
@@ -74,16 +74,16 @@ class AgentRuntime:
         self._steps: set[asyncio.Task[bool]] = set()
         self._left: set[asyncio.Task[Any]] = set()
         self._filling = asyncio.Lock()
-        self._deletions = DeletionRunner(chat_key, self.view_changes, self.memory, self.compactor, deps)
+        self.deletions = DeletionRunner(chat_key, self.view_changes, self.memory, self.compactor, deps)
 
     @property
     def owes(self) -> bool:
         """True if lines of the transcript or steps are in memory alone."""
-        return self._ledger.owes or bool(self._steps)
+        return self.ledger.owes or bool(self._steps)
 
     async def flush(self) -> None:
         """Try again to write what the disk refused, and wait for what is on its way."""
-        await self._ledger.flush()
+        await self.ledger.flush()
         await asyncio.gather(*self._steps)
 
     @property
@@ -132,13 +132,13 @@ class AgentRuntime:
         """An empty store and a new transcript."""
         await self.fill()
         await self.leave()
-        await self._ledger.new_session()
+        await self.ledger.new_session()
         count = len(self.store)
         self.view_changes.tally.anew()
         self.view_changes.apply("new", Boundary(dropped="all"))
-        await self._ledger.flush()
+        await self.ledger.flush()
         self._frozen = None
-        self._filled = True
+        self.filled = True
         return count
 
     async def leave(self) -> None:
@@ -171,7 +171,7 @@ class AgentRuntime:
                 )
         await self.fill(TurnRequest(request_id, self.chat_key))
         await self.stop_background()
-        await self._ledger.choose(model)
+        await self.ledger.choose(model)
         self._switch(model)
         return replace(await self.describe(), confirmed=confirmed)
 
@@ -242,28 +242,28 @@ class AgentRuntime:
             return None
         turn = self.store.turns[-1]
         if self.store.head is not None:
-            await self._ledger.settled()
+            await self.ledger.settled()
             lines = await self._deps.history.transcript.load(self.chat_key)
             if compaction.summed_up(turn, lines, self.memory.covers):
                 raise errors.SummedUp
         entries = turn.entries
         await self.memory.undo([entry.uuid for entry in entries])
         self.view_changes.apply("undo", Boundary(dropped=tuple(entry.uuid for entry in entries)))
-        await self._ledger.flush()
+        await self.ledger.flush()
         return self._deps.redact(showing.said(entries[0].message))
 
     async def forget(self) -> None:
         """As `contracts.agent.Agent.forget`. A turn that begins meanwhile begins with what is left."""
-        self._deletions.request()
+        self.deletions.request()
         running = self._task
         await self.fill()
         if running is not None:
             await asyncio.wait([running])
-            self._deletions.request()  # it has been given its messages before, and may not have written them yet
-        while self._task is not None and self._deletions.due:
+            self.deletions.request()  # it has been given its messages before, and may not have written them yet
+        while self._task is not None and self.deletions.due:
             await asyncio.wait([self._task])
         async with self._filling:
-            await self._deletions.carry_out()
+            await self.deletions.carry_out()
 
     async def fill(self, request: TurnRequest | None = None) -> None:
         """Fill the store after a restart: from the transcript, or from the archive where there is none.
@@ -273,10 +273,10 @@ class AgentRuntime:
         self.last_used = self._deps.clock.monotonic()
         # A question for the status may come while a turn begins: the store must not be filled twice.
         async with self._filling:
-            if self._filled:
+            if self.filled:
                 return
-            await self._ledger.flush()  # a turn that was stopped while it was filled has begun this
-            if not self._ledger.owes and not await self._deps.history.transcript.has(self.chat_key):
+            await self.ledger.flush()  # a turn that was stopped while it was filled has begun this
+            if not self.ledger.owes and not await self._deps.history.transcript.has(self.chat_key):
                 if request is None:
                     return
                 await self._adopt_archive(request)
@@ -285,10 +285,10 @@ class AgentRuntime:
                 self.view_changes, self._deps, known=bool(self.memory.markdown)
             )
             self._ended = replay.ended(lines)
-            self._filled = True
-            changed = await self._deletions.attempt() | self._let_old_turns_go()
+            self.filled = True
+            changed = await self.deletions.attempt() | self._let_old_turns_go()
             if changed | self.view_changes.within_cap(self.compactor.cut):
-                await self._ledger.flush()
+                await self.ledger.flush()
 
     def _let_old_turns_go(self) -> bool:
         """Let turns go that are older than the days of the chat."""
@@ -327,13 +327,13 @@ class AgentRuntime:
         scratch = AgentContextStore(self._deps.limits.max_messages)
         replay.from_archive(scratch, page.lines, self._deps.limits.max_messages, fresh_nonce(self._deps))
         for turn in scratch.turns:
-            self._ledger.add(TurnStart(from_="archive"), turn.request_id)
+            self.ledger.add(TurnStart(from_="archive"), turn.request_id)
             for entry in turn.entries:
                 role, message = entry.message["role"], entry.message
-                self._ledger.add(Said(role=role, message=message, sources=(entry.uuid,)), turn.request_id)
-            self._ledger.add(TurnEnd(status="done"), turn.request_id)
+                self.ledger.add(Said(role=role, message=message, sources=(entry.uuid,)), turn.request_id)
+            self.ledger.add(TurnEnd(status="done"), turn.request_id)
         # All at once: a crash leaves the whole of it or nothing.
-        await self._ledger.flush()
+        await self.ledger.flush()
 
     async def _turn(self, request: TurnRequest) -> TurnOutcome:
         deps = self._deps
@@ -345,8 +345,8 @@ class AgentRuntime:
         try:
             await self.fill(request)
             async with self._filling:
-                await self._deletions.attempt()
-            end = self._ended.get(request.request_id) or await self._ledger.ended(request.request_id)
+                await self.deletions.attempt()
+            end = self._ended.get(request.request_id) or await self.ledger.ended(request.request_id)
             if end is not None:
                 return await self._ended_before(request, end)
             if request.stopped and (closed := await self._closed(turn, began)) is not None:
@@ -385,7 +385,7 @@ class AgentRuntime:
     async def _back_to_default(self) -> None:
         """The provider does not have the model that was chosen (any more)."""
         try:
-            await self._ledger.choose(None)
+            await self.ledger.choose(None)
         except errors.StorageError as error:
             # After a restart the provider refuses it once more.
             self._deps.log.write(
@@ -431,7 +431,7 @@ class AgentRuntime:
         if cut_off is None:
             return False
         recorded = await self._deps.history.steps.steps(turn.request.request_id)
-        cut_off.older = await self._deletions.older(cut_off.older)
+        cut_off.older = await self.deletions.older(cut_off.older)
         await turn.resume(cut_off, recorded)
         return True
 

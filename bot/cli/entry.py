@@ -84,7 +84,7 @@ def _unexpected(kind: type[BaseException], error: BaseException, trace: Tracebac
     frames = [
         f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in traceback.extract_tb(trace)[-12:]
     ]
-    place = _write_down(_folder(sys.argv[1:]), error, frames)
+    place = _write_down(folder_of(sys.argv[1:]), error, frames)
     where = f"; details are in {place}" if place else f" in {frames[-1] if frames else 'nowhere'}"
     complain(f"shipmate: unexpected {kind.__name__}{where}")
 
@@ -96,7 +96,7 @@ def complain(line: str) -> None:
     complain(line)
 
 
-def _folder(words: list[str]) -> Path:
+def folder_of(words: list[str]) -> Path:
     """`--dir` once more: the error may have come before it was read."""
     for at, word in enumerate(words):
         if word == "--dir" and at + 1 < len(words):

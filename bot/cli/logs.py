@@ -76,7 +76,7 @@ def logs(
     if follow:
         sys.stdout.flush()
         try:
-            asyncio.run(_follow(reader, show))
+            asyncio.run(follow_log(reader, show))
         except KeyboardInterrupt:
             return
 
@@ -93,7 +93,7 @@ def tell_unreadable(reader: LogReader) -> None:
         complain(f"{reader.unreadable} lines cannot be read and were left out.")
 
 
-async def _follow(reader: LogReader, show: Show) -> None:
+async def follow_log(reader: LogReader, show: Show) -> None:
     from bot.system import SystemClock
 
     clock = SystemClock()

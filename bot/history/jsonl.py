@@ -31,7 +31,7 @@ _LOCK_SECONDS, _LOCK_TRIES, _LOCK_PAUSE = 10.0, 5_000, 0.002
 _SCRATCH = re.compile(r"\.[^.]+\.tmp")
 _FILES = 4_000  # files whose end is remembered
 _KEYS = 20_000  # keys of lines that are remembered over all files
-_RECENT = 2_000  # keys of the newest lines that are remembered of one file
+RECENT = 2_000  # keys of the newest lines that are remembered of one file
 
 
 _GUARD = threading.Lock()
@@ -180,7 +180,7 @@ class Files:
             ended = not size or file.read(size - 1, 1) == b"\n"
             if self._index is None:
                 return self._remember(path, Tail(size, pieces.count_lines(file, size), ended))
-            newest = itertools.islice(pieces.lines_backwards(file, size), _RECENT + 1)
+            newest = itertools.islice(pieces.lines_backwards(file, size), RECENT + 1)
             self._note(path, [self._index(raw) for raw in newest if raw][::-1])
             return self._remember(path, Tail(size, 0, ended))
 
@@ -202,7 +202,7 @@ class Files:
         known = self._keys.pop(path, {})
         self._weight -= len(known)
         known.update(dict.fromkeys(keys))
-        while len(known) > _RECENT:
+        while len(known) > RECENT:
             del known[next(iter(known))]
         self._keys[path] = known
         self._weight += len(known)

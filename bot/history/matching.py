@@ -18,8 +18,8 @@ from bot.history.window import Window, read_line
 
 MOST = 2_000
 """Lines that are read for one question. Where more may have the text, reading all from the newest on finds it as soon."""
-_MOST_TOKENS = 200
-_REFUSED = 200  # lines on top of those that were asked for, of which some are not wanted
+MOST_TOKENS = 200
+REFUSED = 200  # lines on top of those that were asked for, of which some are not wanted
 
 Spot = tuple[int, int, int, int]
 """Of a line: where it stands and how long it is, its time, and its role as a place in `ROLES`."""
@@ -63,10 +63,10 @@ def _expression(db: sqlite3.Connection, chat: IndexedChat, wanted: literal.Liter
     if wanted.part:
         rows = db.execute(
             "SELECT DISTINCT token FROM runs WHERE chat = ? AND instr(run, ?) LIMIT ?",
-            (chat.id, wanted.part, _MOST_TOKENS + 1),
+            (chat.id, wanted.part, MOST_TOKENS + 1),
         ).fetchall()
         tokens = [token for (token,) in rows]
-        if "" not in tokens and len(tokens) <= _MOST_TOKENS:
+        if "" not in tokens and len(tokens) <= MOST_TOKENS:
             every.append(f"({_either(chat, tokens)})" if tokens else "")
         elif not every:
             return None
@@ -107,12 +107,12 @@ def _newest(db: sqlite3.Connection, chat: IndexedChat, expression: str, query: H
         key.removeprefix(chat.prefix).partition(":")[0]
         for (key,) in db.execute(
             "SELECT key FROM revised WHERE key BETWEEN ? AND ? LIMIT ?",
-            (chat.prefix, f"{chat.prefix}~", _MOST_TOKENS + 1),
+            (chat.prefix, f"{chat.prefix}~", MOST_TOKENS + 1),
         )
     ]
-    if len(revised) > _MOST_TOKENS:
+    if len(revised) > MOST_TOKENS:
         return []
-    most = query.offset + query.limit + _REFUSED
+    most = query.offset + query.limit + REFUSED
     found = _spots(db, chat, expression, query, most)
     if revised:
         changed = _spots(db, chat, f"({expression}) AND ({_either(chat, revised)})", query, MOST)
@@ -126,7 +126,7 @@ def _look(window: Window, stream: Stream, spots: Iterable[Spot], *, cheaply: boo
     for at, size, ts, role in spots:
         raw = stream.read(at, size)
         # Behind the page lines are only counted.
-        text = _text(raw, ts, ROLES[role]) if cheaply and window.filled else None
+        text = line_text(raw, ts, ROLES[role]) if cheaply and window.filled else None
         if text is not None:
             window.count(text)
             continue
@@ -139,7 +139,7 @@ def _look(window: Window, stream: Stream, spots: Iterable[Spot], *, cheaply: boo
             return
 
 
-def _text(raw: bytes, ts: int, role: str) -> str | None:
+def line_text(raw: bytes, ts: int, role: str) -> str | None:
     """Return the words of a line of this time and role; None if it takes more to tell."""
     try:
         value = jiter.from_json(raw, cache_mode="keys")

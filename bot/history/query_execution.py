@@ -19,13 +19,13 @@ BUDGET = 1_500
 BUDGET_SHARE = 160
 CANDIDATES = 200
 """Lines of a chat that a question finds at the most."""
-_COMMON, _REMEMBERED = 50, 50_000
+_COMMON, REMEMBERED = 50, 50_000
 _MOST_COMMON = 3  # words that are everywhere, where rare ones are there too: others add hardly anything
 _SHARED, _SHARED_BY = 200, 200  # lines that may share a word that is looked for beside the question's own
 _SPEAKERS = 200  # parts of names that a misspelt one is compared with
 _ALIKE, _SHORTEST_NAME = 0.65, 4  # how alike two spellings of a name are, and from how many letters on
 _OFFERED = 20  # words of the best lines whose number of lines is asked for
-_FETCHED = (
+FETCHED = (
     1_000  # lines of a word that are sooner fetched than compared with those of others where they are kept
 )
 
@@ -45,7 +45,7 @@ class Counts:
         row = self.db.execute("SELECT doc FROM vocabulary WHERE term = ?", (token,)).fetchone()
         count = int(row[0]) if row else 0
         if count > _COMMON:
-            if len(self._common) >= _REMEMBERED:
+            if len(self._common) >= REMEMBERED:
                 self._common.clear()
             self._common[token] = count, lines
         return count
@@ -210,7 +210,7 @@ class QueryExecution:
         found = []
         for term in common:
             one = self._quoted(term.token)
-            if narrow and counts[term.token] <= _FETCHED:
+            if narrow and counts[term.token] <= FETCHED:
                 rows = set(sorted(self._beside.intersection(self._match(term.token)))[-each:])
             elif narrow:
                 rows = set(sorted(self._matching(f"({narrow}) AND {one}"))[-each:])

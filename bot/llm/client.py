@@ -320,7 +320,7 @@ async def _drain(events: AsyncIterator[Json]) -> None:
 
 def _http_client(url: str, timeout: httpx2.Timeout) -> httpx2.AsyncClient:
     # No redirects: they would carry the key to wherever the answer points.
-    local = _is_loopback(url)
+    local = is_loopback(url)
     if not local and _behind_proxy(url):
         return anthropic.DefaultAsyncHttpxClient(timeout=timeout, follow_redirects=False, limits=CONNECTIONS)
     # A proxy of the environment cannot know this machine's loopback. Where nothing is encrypted no certificates need be
@@ -340,7 +340,7 @@ def _behind_proxy(url: str) -> bool:
     )
 
 
-def _is_loopback(url: str) -> bool:
+def is_loopback(url: str) -> bool:
     host = urlsplit(url).hostname or ""
     if host == "localhost" or host.endswith(".localhost"):
         return True

@@ -41,7 +41,7 @@ def build_model(
 
     Building Anthropic's imports its library, which takes seconds: not on a running event loop.
     """
-    model = _provider(
+    model = model_of(
         provider=provider_of(provider, api_key),
         api_key=api_key,
         base_url=base_url,
@@ -55,7 +55,7 @@ def build_model(
     return RetryingModel(logged, clock=clock, rng=rng, log=log)
 
 
-def _provider(
+def model_of(
     *,
     provider: str,
     api_key: str | None,

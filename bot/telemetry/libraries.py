@@ -16,7 +16,7 @@ from bot.normalize import describe
 TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "slack_sdk", "slack_bolt", "telegram")
 
 
-class _Handler(logging.Handler):
+class LogHandler(logging.Handler):
     def __init__(self, log: Log, *, messages: bool) -> None:
         super().__init__(logging.WARNING)
         self._log = log
@@ -49,7 +49,7 @@ def bridged(log: Log, *, messages: bool = True) -> Iterator[None]:
     `messages=False` keeps their words out, for where message logging is off.
     """
     root = logging.getLogger()
-    handler = _Handler(log, messages=messages)
+    handler = LogHandler(log, messages=messages)
     before = {name: logging.getLogger(name).level for name in TALKATIVE}
     root.addHandler(handler)
     for name in TALKATIVE:

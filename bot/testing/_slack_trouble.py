@@ -19,7 +19,7 @@ Order = Callable[[Sequence[Delivery]], Sequence[Delivery]]
 class Troubled(Loopback):
     """The part of `SlackServer` that makes trouble. The rest of a request's trouble is `Loopback.fail`."""
 
-    _link: Link
+    link: Link
     _storm: asyncio.Task[None] | None = None
 
     def limit(self, method: str, retry_after: str | None = "1", times: int = 1) -> None:
@@ -32,13 +32,13 @@ class Troubled(Loopback):
 
     async def disconnect(self, reason: Any = "refresh_requested") -> None:
         """Ask every client to open a new socket, as Slack does every few hours."""
-        await self._link.broadcast(
+        await self.link.broadcast(
             {"type": "disconnect", "reason": reason, "debug_info": {"host": "loopback"}}
         )
 
     async def cut_sockets(self, *, politely: bool = False) -> None:
         """Cut the connections under all sockets, or close them (politely)."""
-        await self._link.cut(politely=politely)
+        await self.link.cut(politely=politely)
 
     def storm(self, every: float, *, politely: bool = False) -> None:
         """Cut all sockets again and again, `every` so many seconds, until `calm`."""
@@ -55,18 +55,18 @@ class Troubled(Loopback):
         while True:
             await self.clock.sleep(every)
             with contextlib.suppress(ConnectionError):
-                await self._link.cut(politely=politely)
+                await self.link.cut(politely=politely)
 
     async def deafen(self, *, answering: bool = True) -> None:
         """From now on nothing comes through the sockets that are open: no event, no ping, no goodbye. Pings of
         the app are answered, or not even these. Sockets that open later are well.
         """
-        self._link.deafen(answering=answering)
+        self.link.deafen(answering=answering)
         await self.changed()
 
     async def ping(self) -> None:
         """Ping every socket; answers count in `pongs`."""
-        await self._link.ping()
+        await self.link.ping()
 
     # Events
 
@@ -78,20 +78,20 @@ class Troubled(Loopback):
         """
         copies = [Delivery(delivery.kind, delivery.payload, retry=(attempt, reason)) for _ in range(times)]
         for copy in copies:
-            self._link.send(copy)
+            self.link.send(copy)
         await self.changed()
         return copies
 
     def hold(self) -> None:
         """Keep events back until `release`; what people do meanwhile is seen at once."""
-        self._link.held = [] if self._link.held is None else self._link.held
+        self.link.held = [] if self.link.held is None else self.link.held
 
     def release(self, order: Order | None = None) -> list[Delivery]:
         """Send what was held, in the order that `order` makes of it (`reversed` will do); what was sent."""
-        held, self._link.held = self._link.held or [], None
+        held, self.link.held = self.link.held or [], None
         sent = list(order(held)) if order is not None else held
         for delivery in sent:
-            self._link.send(delivery)
+            self.link.send(delivery)
         return sent
 
     def release_shuffled(self, seed: int) -> list[Delivery]:
@@ -101,5 +101,5 @@ class Troubled(Loopback):
     async def stop(self) -> None:
         """Stop listening; what was not acked by now is not sent again."""
         self.calm()
-        await self._link.stop()
+        await self.link.stop()
         await super().stop()

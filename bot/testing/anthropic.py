@@ -91,7 +91,7 @@ class AnthropicServer(Loopback):
         self._cache = PromptCache(self.clock, lambda _: minimum)
         self._binding = Binding()
         self.compacts = compacts
-        self._compactions = compaction.Compactions()
+        self.compactions = compaction.Compactions()
         self._leave = rules.Leave(types={compaction.KIND}, system_role=system_role)
         self._ids = 0
 
@@ -180,7 +180,7 @@ class AnthropicServer(Loopback):
 
     def _check(self, body: Json, request: web.Request) -> None:
         version = request.headers["anthropic-version"]
-        self._compactions.check(body, request.headers.get("anthropic-beta", ""), able=self.compacts)
+        self.compactions.check(body, request.headers.get("anthropic-beta", ""), able=self.compacts)
         leave = replace(self._leave, version=version, max_output=self.max_output)
         # A request for a summary may end where the conversation does.
         rules.check(body, replace(leave, prefill=compaction.KIND in body))
@@ -214,7 +214,7 @@ class AnthropicServer(Loopback):
         seen.status = 200
         summary = compaction.KIND in seen.body
         written = self.count(json.dumps(answer.blocks))
-        answer = self._compactions.answer(answer, seen.body) if summary else answer
+        answer = self.compactions.answer(answer, seen.body) if summary else answer
         answer = self._signed(answer, seen.body)
         usage, keep = self._cache.look(seen.body, self.count)
         usage |= {"output_tokens": 1} | answer.usage

@@ -50,7 +50,7 @@ class Faults:
         self._die = die
         self._seen = seen
         self._lock = threading.Lock()
-        self._faults: list[Fault] = []
+        self.faults: list[Fault] = []
         self._disks: list[FaultyDisk] = []
         self._journals: list[FaultyJournal] = []
         self._early: list[Fault] = []
@@ -60,7 +60,7 @@ class Faults:
     def arm(self, fault: Fault) -> None:
         """Expect one more; operations are counted from now on."""
         if fault.seam == "channel":
-            self._faults.append(fault)
+            self.faults.append(fault)
             return
         self._early.append(fault)
         if fault.seam == "journal":
@@ -72,7 +72,7 @@ class Faults:
 
     def mend(self) -> None:
         """Everything works again."""
-        self._faults.clear()
+        self.faults.clear()
         self._early.clear()
         for disk in self._disks:
             disk.mend()
@@ -112,7 +112,7 @@ class Faults:
         if self._seen is not None:
             self._seen(seam, kind, "")
         with self._lock:
-            for fault in self._faults:
+            for fault in self.faults:
                 if fault.seam != seam or fault.kind not in {kind, "*"}:
                     continue
                 fault.at -= 1
@@ -121,7 +121,7 @@ class Faults:
                 if fault.times is not None:
                     fault.times -= 1
                     if fault.times <= 0:
-                        self._faults.remove(fault)
+                        self.faults.remove(fault)
                 return fault
         return None
 
@@ -135,7 +135,7 @@ class _Door:
     """Something with some of its methods watched."""
 
     def __init__(self, inner: Any, seam: Seam, methods: frozenset[str], faults: Faults) -> None:
-        self._inner, self._seam, self._methods, self._faults = inner, seam, methods, faults
+        self._inner, self._seam, self._methods, self.faults = inner, seam, methods, faults
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
@@ -143,12 +143,12 @@ class _Door:
             return found
 
         async def watched(*args: Any, **more: Any) -> Any:
-            fault = self._faults.reach(self._seam, name)
+            fault = self.faults.reach(self._seam, name)
             if fault is not None and fault.when != "after":
-                self._faults.carry_out(fault)
+                self.faults.carry_out(fault)
             result = await found(*args, **more)
             if fault is not None:
-                self._faults.carry_out(fault)
+                self.faults.carry_out(fault)
             return result
 
         return watched

@@ -78,7 +78,7 @@ class Loopback(abc.ABC):
         self.calls: list[Call] = []
         self.port = 0
         self.sent_bytes = 0
-        self._faults: list[Fault] = []
+        self.faults: list[Fault] = []
         self._changes = Changes()
         self._runner: web.AppRunner | None = None
 
@@ -115,18 +115,18 @@ class Loopback(abc.ABC):
 
     def fail(self, method: str, **how: Any) -> None:
         """Let the next request to `method` (or `*`) fail; see `Fault` for the ways."""
-        self._faults.append(Fault(method=method, **how))
+        self.faults.append(Fault(method=method, **how))
 
     def take_fault(self, method: str) -> Fault | None:
         """The fault that applies to this request, used up by it."""
-        for fault in self._faults:
+        for fault in self.faults:
             if fault.method in {method, "*"}:
                 if fault.spared:
                     fault.spared -= 1
                     continue
                 fault.times -= 1
                 if fault.times <= 0:
-                    self._faults.remove(fault)
+                    self.faults.remove(fault)
                 return fault
         return None
 

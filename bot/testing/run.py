@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--since", type=float, default=0.0)
     given = parser.parse_args(arguments)
     expected = [Fault(**fault) for fault in json.loads(os.environ.get(VARIABLE, "[]"))]
-    faults = Faults(expected, seen=None if given.trace is None else _tracing(given.trace))
+    faults = Faults(expected, seen=None if given.trace is None else tracing(given.trace))
     try:
         return asyncio.run(_run(given.dir, faults, given.clock, given.speed, given.since))
     except errors.ShipmateError as error:
@@ -55,12 +55,12 @@ async def _run(root: Path, faults: Faults, address: Path | None, speed: float, s
     )
     if address is None:
         return await app.run(root, environment)
-    server = await asyncio.start_unix_server(lambda *ends: _steer(clock, *ends), address)
+    server = await asyncio.start_unix_server(lambda *ends: steer(clock, *ends), address)
     async with server:
         return await app.run(root, environment)
 
 
-async def _steer(clock: SteeredClock, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def steer(clock: SteeredClock, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while line := await reader.readline():
         command = json.loads(line)
         clock.jump(command.get("jump", 0))
@@ -70,7 +70,7 @@ async def _steer(clock: SteeredClock, reader: asyncio.StreamReader, writer: asyn
     writer.close()
 
 
-def _tracing(path: Path) -> Seen:
+def tracing(path: Path) -> Seen:
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def seen(seam: Seam, kind: str, name: str) -> None:

@@ -89,7 +89,7 @@ class SlackServer(Filed):
         self.world = World(self.clock, team=team, app_id="A0SHIP", bot_user=bot_user, bot_id=bot_id)
         self.api = WebApi(self.world, self._emit, self._announce, lambda: self.url)
         self.subscriptions = self.world.subscriptions = set(subscriptions)
-        self._link = Link(self.clock, self.changed, self.world.app_id, ping_every)
+        self.link = Link(self.clock, self.changed, self.world.app_id, ping_every)
         self._count = itertools.count(1)
         self._commands: set[int] = set()
         self._answers: Counter[int] = Counter()
@@ -329,7 +329,7 @@ class SlackServer(Filed):
     async def envelope(self, payload: Any, *, kind: str = "events_api") -> Delivery:
         """Send any payload. Only `events_api` is sent again when it is not acked."""
         delivery = Delivery(kind, payload)
-        self._link.send(delivery)
+        self.link.send(delivery)
         await self.changed()
         return delivery
 
@@ -371,7 +371,7 @@ class SlackServer(Filed):
     @property
     def deliveries(self) -> list[Delivery]:
         """Every payload sent to the app, oldest first."""
-        return self._link.deliveries
+        return self.link.deliveries
 
     def unacked(self) -> list[Delivery]:
         """What the app has not confirmed, oldest first."""
@@ -401,17 +401,17 @@ class SlackServer(Filed):
     @property
     def sockets(self) -> int:
         """How many sockets are open."""
-        return len(self._link.sockets)
+        return len(self.link.sockets)
 
     @property
     def pongs(self) -> int:
         """How many answers to `ping` came."""
-        return self._link.pongs
+        return self.link.pongs
 
     @property
     def pinged(self) -> int:
         """How many `ping` of the app were answered."""
-        return self._link.pinged
+        return self.link.pinged
 
     # The Web API
 
@@ -481,15 +481,15 @@ class SlackServer(Filed):
         if method == "apps.connections.open":
             if not self.app_scopes & {"connections:write"}:
                 raise ApiError("missing_scope", needed="connections:write", provided="")
-            return {"url": f"ws://127.0.0.1:{self.front or self.port}/link?ticket={self._link.ticket()}"}
+            return {"url": f"ws://127.0.0.1:{self.front or self.port}/link?ticket={self.link.ticket()}"}
         return await self.api.call(method, params)
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
         fault = self.take_fault("link")
         if fault is not None:
             return await self.broken(request, fault)
-        self._link.admit(request.query.get("ticket", ""))
-        return await self._link.serve(request)
+        self.link.admit(request.query.get("ticket", ""))
+        return await self.link.serve(request)
 
     # Events
 

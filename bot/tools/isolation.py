@@ -85,9 +85,9 @@ _FACTS = (
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
 )
-_DEVICES = ("/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero")
+DEVICES = ("/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero")
 _NET = ("/etc/hosts", "/etc/resolv.conf")
-_CONFINE = confine.__file__
+CONFINE = confine.__file__
 CROWDED = (
     "The project's folder itself has thousands of names that commands may not see, such as .env_1: too many to hide here. "
     "Tell the person to move them into a folder, and go on without commands."
@@ -120,7 +120,7 @@ class Isolation:
     _own: hidden_paths.HiddenNames = field(default_factory=dict)
     """Our hidden names in the folder when the first of the running commands began."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _leaving: set[asyncio.Task[None]] = field(default_factory=set)
+    leaving: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self, command: str, seconds: float) -> processes.CommandResult:
         """Run a command line; one that means the same without a shell is run without one.
@@ -138,7 +138,7 @@ class Isolation:
             around.callback(_close, handles)
             handles.append(os.dup(told))
             if self.required:
-                words = [*await self._around(root, handles, notes, instructs), *self.limits.around(words)]
+                words = [*await self.around(root, handles, notes, instructs), *self.limits.around(words)]
             else:
                 # Outside of a space of its own, all that the user runs would be counted.
                 words = dataclasses.replace(self.limits, processes=None).around(words)
@@ -173,8 +173,8 @@ class Isolation:
             os.close(tell)
             task = asyncio.create_task(self._left(root, notes, first, begun))
             # It is done to its end, also where the turn is stopped meanwhile.
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            self.leaving.add(task)
+            task.add_done_callback(self.leaving.discard)
             await asyncio.shield(task)
 
     async def _left(
@@ -209,7 +209,7 @@ class Isolation:
             self.vetting = Vetting(self.root)
         return self.vetting
 
-    async def _around(
+    async def around(
         self, root: Path, handles: list[int], notes: list[str], instructs: InstructionFileSet
     ) -> list[str]:
         found = await asyncio.to_thread(self._covered, root, instructs)
@@ -219,7 +219,7 @@ class Isolation:
             if fits is not None:
                 notes += fits.told(root)
                 masks = _handed(handles, b"".join(os.fsencode(word) + b"\0" for word in fits.words()))
-                wall = _wall(root, self.limits, network=self.network, parts=self._works[program])
+                wall = wall_of(root, self.limits, network=self.network, parts=self._works[program])
                 told = ["--info-fd", str(handles[0])]
                 return [program, *wall, *told, *_filtered(handles), "--args", str(masks), "--"]
         notes += found.told(root)
@@ -227,7 +227,7 @@ class Isolation:
 
     def _covered(self, root: Path, instructs: InstructionFileSet) -> PathMasks:
         """Paths that commands cannot see, and paths that they cannot change. Blocking."""
-        found = _find(root, self._own)
+        found = find(root, self._own)
         closed = {mask.path for mask in found.masks}
         standing = [one for one in instructs.files if not _within(one, closed)]
         # What tells the model what to do is changed by file tools, which ask.
@@ -253,14 +253,14 @@ class Isolation:
         """The same without bubblewrap. Raises `errors.ToolError` where that is not to be had either."""
         if not await self._confines(root):
             raise errors.ToolError(CROWDED if found.fitting() is None else MISSING)
-        return _confinement(root, found, handles, self.limits, network=self.network)
+        return confinement(root, found, handles, self.limits, network=self.network)
 
     async def _confines(self, root: Path) -> bool:
         """Tell if name spaces and Landlock do what they should; tried until they did once."""
-        if _CONFINE not in self._works:
+        if CONFINE not in self._works:
             trying = [os.open(os.devnull, os.O_WRONLY)]
             try:
-                trial = [*_confinement(root, PathMasks(), trying, self.limits, network=self.network), "true"]
+                trial = [*confinement(root, PathMasks(), trying, self.limits, network=self.network), "true"]
                 done = await processes.run(
                     trial, folder=root, environment=ENVIRONMENT, seconds=10, handles=trying
                 )
@@ -268,7 +268,7 @@ class Isolation:
                 _close(trying)
             if done.status != 0:
                 return False
-            self._works[_CONFINE] = ()
+            self._works[CONFINE] = ()
         return True
 
     async def name(self) -> str:
@@ -290,7 +290,7 @@ class Isolation:
         # Where a part of /proc is covered already, as in containers and hardened services, no new one may be mounted;
         # older ones cannot close the door to name spaces, which the filter of calls closes too.
         for parts in (("proc", "alone"), ("proc",), ("alone",), ()):
-            trial = [program, *_wall(root, self.limits, network=self.network, parts=parts), "--", "true"]
+            trial = [program, *wall_of(root, self.limits, network=self.network, parts=parts), "--", "true"]
             try:
                 done = await processes.run(trial, folder=root, environment=ENVIRONMENT, seconds=10)
             except OSError:
@@ -301,7 +301,7 @@ class Isolation:
         return None
 
 
-def _wall(root: Path, limits: CommandLimits, *, network: bool, parts: Sequence[str]) -> Iterator[str]:
+def wall_of(root: Path, limits: CommandLimits, *, network: bool, parts: Sequence[str]) -> Iterator[str]:
     """Arguments of bubblewrap: what a command sees and may do."""
     room = ("--size", str(limits.tmp_mb * _MB)) if limits.tmp_mb is not None else ()
     yield from ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--clearenv")
@@ -376,7 +376,7 @@ def _close(handles: list[int]) -> None:
         os.close(handles.pop())
 
 
-def _confinement(
+def confinement(
     root: Path, found: PathMasks, handles: list[int], limits: CommandLimits, *, network: bool
 ) -> list[str]:
     """The same as words that start `bot.tools.confine`."""
@@ -384,7 +384,7 @@ def _confinement(
     spec = {
         "root": str(root),
         "read": [fact for fact in facts if Path(fact).exists()],
-        "devices": [one for one in _DEVICES if Path(one).exists()],
+        "devices": [one for one in DEVICES if Path(one).exists()],
         "pinned": found.pins(),
         "closed": [one.path for one in found.masks],
         "fixed": found.sealed,
@@ -395,7 +395,7 @@ def _confinement(
         "filter": (seccomp.program() or b"").hex(),
     }
     handle = _handed(handles, json.dumps(spec).encode("ascii"))
-    return [sys.executable, "-I", "-S", _CONFINE, str(handle)]
+    return [sys.executable, "-I", "-S", CONFINE, str(handle)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,7 +484,7 @@ def _within(path: str, places: AbstractSet[str]) -> bool:
     return bool(path)
 
 
-def _find(root: Path, own: Collection[str]) -> PathMasks:
+def find(root: Path, own: Collection[str]) -> PathMasks:
     """Hidden paths below the root, and at its top those of ours that are no command's. Blocking."""
     masks: list[Mask] = []
     whole: set[str] = set()

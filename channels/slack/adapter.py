@@ -63,8 +63,8 @@ CHANNEL_POSTS = 100
 """Messages of a channel that are asked for, so that posts of bots take no places of people."""
 CHANNEL_SECONDS = 86_400
 """Age of a message outside of threads that a mention brings along, at the most: a later deletion is looked for as far back."""
-_PAGE = 200
-_PAGES = 10
+PAGE = 200
+PAGES = 10
 MOST_MENTIONED = 10
 """People named in one message whose names are asked for."""
 METADATA = "shipmate_message"
@@ -345,9 +345,9 @@ class SlackChannel:
         """The newest messages of a thread. Slack gives it from its beginning, page by page."""
         newest: deque[Quoted] = deque(maxlen=CONTEXT_MESSAGES)
         cursor: str | None = None
-        for _ in range(_PAGES):
+        for _ in range(PAGES):
             answer = await client.conversations_replies(
-                channel=channel, ts=root, latest=before, limit=_PAGE, cursor=cursor
+                channel=channel, ts=root, latest=before, limit=PAGE, cursor=cursor
             )
             newest.extend(incoming.read_thread(answer.get("messages"), me, before, self._names.get))
             cursor = (answer.get("response_metadata") or {}).get("next_cursor")
@@ -520,12 +520,12 @@ class SlackChannel:
     async def _found(self, client: AsyncWebClient, message: Outbound) -> Sent | None:
         where: dict[str, Any] = {
             "channel": message.target["channel"],
-            "limit": _PAGE,
+            "limit": PAGE,
             "include_all_metadata": True,
         }
         root = message.target.get("thread_ts")
         cursor: str | None = None
-        for _ in range(_PAGES):
+        for _ in range(PAGES):
             if root:
                 answer = await client.conversations_replies(**where, ts=root, cursor=cursor)
             else:

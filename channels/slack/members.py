@@ -13,8 +13,8 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.recall import MembershipAnswer
 from channels.slack import address
 
-_PAGE = 200
-_PAGES = 25
+PAGE = 200
+PAGES = 25
 _KINDS = "public_channel,private_channel,mpim"
 _TS = re.compile(r"(\d{1,12})\.(\d{6})")
 
@@ -27,9 +27,9 @@ async def chats_of(
     """
     found: set[str] = set()
     cursor: str | None = None
-    for _ in range(_PAGES):
+    for _ in range(PAGES):
         answer = await client.users_conversations(
-            user=user_id, types=f"{_KINDS},im" if direct else _KINDS, limit=_PAGE, cursor=cursor
+            user=user_id, types=f"{_KINDS},im" if direct else _KINDS, limit=PAGE, cursor=cursor
         )
         found.update(
             one["id"]

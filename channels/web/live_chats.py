@@ -140,17 +140,17 @@ class LiveChat:
 
 class LiveChats:
     def __init__(self) -> None:
-        self._chats: OrderedDict[str, LiveChat] = OrderedDict()
-        self._boot = secrets.token_hex(4)
+        self.chats: OrderedDict[str, LiveChat] = OrderedDict()
+        self.boot = secrets.token_hex(4)
         self._number = 0
 
     def room(self, chat: str) -> LiveChat:
         """The room of a chat, which is now the one used last."""
-        room = self._chats.setdefault(chat, LiveChat(self._number))
-        self._chats.move_to_end(chat)
-        empty = [other for other, known in self._chats.items() if not known.streams and other != chat]
-        for other in empty[: max(0, len(self._chats) - MOST_CHATS)]:
-            del self._chats[other]
+        room = self.chats.setdefault(chat, LiveChat(self._number))
+        self.chats.move_to_end(chat)
+        empty = [other for other, known in self.chats.items() if not known.streams and other != chat]
+        for other in empty[: max(0, len(self.chats) - MOST_CHATS)]:
+            del self.chats[other]
         return room
 
     def number(self) -> int:
@@ -203,8 +203,8 @@ class LiveChats:
 
     def _make_room(self, chat: str) -> None:
         """Empty the rooms used least recently where all together hold too much."""
-        total = sum(room.size for room in self._chats.values())
-        for other, room in self._chats.items():
+        total = sum(room.size for room in self.chats.values())
+        for other, room in self.chats.items():
             if total <= TOTAL:
                 return
             if other != chat:
@@ -220,8 +220,8 @@ class LiveChats:
     def missed(self, chat: str, last_event: str) -> bytes | None:
         """The messages after the event that a browser saw last; None where they are no longer kept."""
         boot, _, number = last_event.partition("-")
-        room = self._chats.get(chat)
-        if room is None or boot != self._boot or not number.isdecimal() or len(number) > 18:
+        room = self.chats.get(chat)
+        if room is None or boot != self.boot or not number.isdecimal() or len(number) > 18:
             return None
         if int(number) < room.floor:
             return None
@@ -230,13 +230,13 @@ class LiveChats:
 
     def history(self, messages: list[dict[str, Any]]) -> bytes:
         """The event that replaces everything a browser shows."""
-        return event("history", {"messages": messages}, f"{self._boot}-{self._number}")
+        return event("history", {"messages": messages}, f"{self.boot}-{self._number}")
 
     def everyone(self) -> list[BrowserStream]:
-        return [stream for room in self._chats.values() for stream in room.streams]
+        return [stream for room in self.chats.values() for stream in room.streams]
 
     def _message(self, said: WebMessage) -> bytes:
-        return event("message", said.json(), f"{self._boot}-{said.newest}")
+        return event("message", said.json(), f"{self.boot}-{said.newest}")
 
 
 def event(name: str, data: dict[str, Any], id_: str = "") -> bytes:

@@ -69,7 +69,7 @@ async def _slack(program: OnSlack, events: int) -> Burst:
             who = number % PEOPLE
             await server.say(f"question {number}, please", channel=rooms[who], user=people[who])
             waiting.create_task(timed(server.deliveries[-1], pushed))
-        answered = await _answered(events, lambda: (m.text for room in rooms for m in server.replies(room)))
+        answered = await last_answer(events, lambda: (m.text for room in rooms for m in server.replies(room)))
     again = sum(delivery.attempts > 1 for delivery in server.deliveries)
     if again:
         raise Unanswered(f"Slack had to send {again} events again")
@@ -94,7 +94,7 @@ async def _telegram(program: OnSlack, events: int) -> Burst:
         await _until(began + number / A_SECOND)
         update = server.say(f"question {number}, please", chat_id=chats[number % PEOPLE])
         pushed[update["update_id"]] = time.perf_counter()
-    answered = await _answered(events, lambda: (m.text for chat in chats for m in server.visible(chat)))
+    answered = await last_answer(events, lambda: (m.text for chat in chats for m in server.visible(chat)))
     if pushed:
         raise Unanswered(f"{len(pushed)} updates were never confirmed")
     return Burst(confirmed, answered - began)
@@ -104,7 +104,7 @@ async def _until(moment: float) -> None:
     await asyncio.sleep(max(0.0, moment - time.perf_counter()))
 
 
-async def _answered(events: int, texts: Callable[[], Iterable[str]]) -> float:
+async def last_answer(events: int, texts: Callable[[], Iterable[str]]) -> float:
     """Wait for every answer; the moment of the last. Raises `Unanswered` where some are missing or come twice."""
     known, last = -1, time.perf_counter()
     while True:

@@ -308,7 +308,7 @@ class Chat:
 
     async def _settled(self) -> None:
         """What goes on beside the turns takes no time here: the next turn finds it done."""
-        while any(runtime.busy for runtime in self.pool._runtimes.values()):  # noqa: ASYNC110 - it has no event
+        while any(runtime.busy for runtime in self.pool.runtimes.values()):  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0)
 
     def _inbound(self, number: int, said: str) -> Inbound:

@@ -49,7 +49,7 @@ async def past(folder: Path, size: Past) -> list[Line]:
     new, old = folder / "new", folder / "old"
     for home in (new, old):
         _configure(home)
-    await asyncio.to_thread(_sessions, old / ".ship", size.sessions)
+    await asyncio.to_thread(write_sessions, old / ".ship", size.sessions)
     store = ChatStore(old / ".ship" / "chats", disk=SystemDisk(), log=MemoryLog())
     began = time.perf_counter()
     await store.chats()
@@ -70,7 +70,7 @@ async def past(folder: Path, size: Past) -> list[Line]:
 
 async def _long_chat(folder: Path, lines: int) -> list[Line]:
     key = "telegram:chat:1"
-    await asyncio.to_thread(_write_long, folder, key, lines)
+    await asyncio.to_thread(write_long, folder, key, lines)
     store = ChatStore(folder, disk=SystemDisk(), log=MemoryLog())
     reading = _reading(folder)
 
@@ -152,7 +152,7 @@ def _configure(home: Path) -> None:
     (home / "ship.json").write_text(json.dumps(config), encoding="utf-8")
 
 
-def _sessions(home: Path, count: int) -> None:
+def write_sessions(home: Path, count: int) -> None:
     """Chats of two lines, each with a transcript."""
     chats, transcripts = home / "chats", home / "transcripts"
     for folder in (home, chats, transcripts):
@@ -165,7 +165,7 @@ def _sessions(home: Path, count: int) -> None:
         (transcripts / name / f"{number:026}.jsonl").write_bytes(b'{"v":1,"uuid":"a","type":"meta"}\n')
 
 
-def _write_long(folder: Path, key: str, lines: int) -> None:
+def write_long(folder: Path, key: str, lines: int) -> None:
     folder.mkdir()
     name = names.encode(key)
     for number, first in enumerate(range(0, lines, PER_FILE), 1):

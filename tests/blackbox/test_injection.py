@@ -180,7 +180,7 @@ async def scene(
         _configure(made, slack=door == "shared", cut=door == "repeated", servers=servers)
         for name in ("ANTHROPIC_API_KEY", "TELEGRAM_BOT_TOKEN", "SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"):
             monkeypatch.delenv(name, raising=False)
-        await around.enter_async_context(app._started(root, lambda _: None, asyncio.Event()))
+        await around.enter_async_context(app.started(root, lambda _: None, asyncio.Event()))
         yield made
 
 

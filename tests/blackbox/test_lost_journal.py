@@ -144,7 +144,7 @@ async def test_a_loss_is_told_once_over_a_kill_before_it_could_be_and_restarts_a
     await alone.start(wait=False)
     await eventually(lambda: path.exists() and tables(path) != [])
     await alone.process.kill()
-    alone.telegram._faults.clear()
+    alone.telegram.faults.clear()
     for _ in range(3):
         await alone.start()
         await eventually(lambda: alone.texts(3001) == [WORDS] and len(alone.texts(OPERATOR)) == 1)

@@ -42,7 +42,7 @@ async def test_a_summary_by_the_provider_goes_through_a_kill_and_becomes_words_w
     await world.start()
     await said(world, "after the kill")
     assert first(world.model.bodies[-1]) == block
-    world.model._compactions = Compactions()
+    world.model.compactions = Compactions()
     await said(world, "do you remember?")
     assert [seen.status for seen in world.model.requests if seen.status != 200] == [400]
     assert "我们谈了船" in first(world.model.bodies[-1])["text"]

@@ -86,7 +86,7 @@ class Inside:
             channel=self.faults.channel,
         )
         stop = asyncio.Event()
-        async with app._started(
+        async with app.started(
             self.world.root, self.said.append, stop, environment=environment
         ) as self.gateway:
             self._up.set()

@@ -400,7 +400,7 @@ def main() -> None:
         return sample
 
     with (
-        patch.object(factory, "_provider", lambda *_, **__: Parrot(random.Random(given.seed))),
+        patch.object(factory, "model_of", lambda *_, **__: Parrot(random.Random(given.seed))),
         patch.object(Sample, "now", told),
     ):
         asyncio.run(soak(given.root, given.events, looks=given.looks, seed=given.seed, chatter=given.chatter))

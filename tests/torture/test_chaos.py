@@ -183,7 +183,7 @@ async def test_after_a_conflict_a_bad_gateway_and_a_poll_that_hangs_telegram_is_
         server.fail("getUpdates", action="hang")
         server.cut_polls()
         await world.ask("telegram", 1)
-        await server.until(lambda: not server._faults, 30)
+        await server.until(lambda: not server.faults, 30)
         began = world.clock.monotonic()
         await world.until_answered(60)
         # A second here is a twentieth of a real one, of which a busy machine needs several for any answer.

@@ -48,7 +48,7 @@ ROOT = Path(__file__).parents[2]
 def seed(monkeypatch: pytest.MonkeyPatch) -> int:
     found = int(os.environ.get("SEED", secrets.randbelow(1_000_000)))
     print(f"SEED={found}")  # noqa: T201 - shown where it fails
-    monkeypatch.setattr(factory, "_provider", lambda *_, **__: Parrot(random.Random(found)))
+    monkeypatch.setattr(factory, "model_of", lambda *_, **__: Parrot(random.Random(found)))
     return found
 
 

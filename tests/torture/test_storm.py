@@ -131,13 +131,13 @@ class Storm:
         while self.world.clock.monotonic() < until:
             for channel in self.channels:
                 server = self.servers[channel]
-                if len(server._faults) < 6:
-                    server._faults.append(platform_fault(self.rng, channel))
+                if len(server.faults) < 6:
+                    server.faults.append(platform_fault(self.rng, channel))
                     self.struck[channel] += 1
             await self.world.clock.sleep(0.5)
         self.blows = False
         for channel in self.channels:
-            self.servers[channel]._faults.clear()
+            self.servers[channel].faults.clear()
 
 
 def unheard(world: Net, questions: Iterable[str] = ()) -> list[str]:
@@ -215,7 +215,7 @@ async def test_after_minutes_of_refused_sends_what_may_not_have_arrived_is_repea
             await world.ask("telegram", person)
         await world.clock.sleep(150)
         assert len(world.silent()) == 4
-        server._faults.clear()
+        server.faults.clear()
         took = await world.until_answered(75)
         await scene.until_quiet(tmp_path)
         scene.tell(f"sends refused for 150 s: all answered {took:.0f} s later")

@@ -39,7 +39,7 @@ def test_a_holder_that_cannot_be_seen_is_not_named(tmp_path: Path) -> None:
 
 def listed(near: ports.Address, far: ports.Address, proc: Path = Path("/proc")) -> int | None:
     """As `user_of` where the kernel cannot be asked for one socket."""
-    return ports._listed(ports._bytes(near), ports._bytes(far), proc)
+    return ports.listed(ports.packed(near), ports.packed(far), proc)
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="this system does not tell")

@@ -152,9 +152,9 @@ def test_macos_tells_through_its_library(monkeypatch: pytest.MonkeyPatch, tmp_pa
             buffer[:16] = struct.pack("=QQ", 1_000, 4_242)
             return self.answer
 
-    assert rss_monitor._darwin(Library(96)) == 4_242
-    assert rss_monitor._darwin(Library(0)) is None
-    assert rss_monitor._darwin(object()) is None
+    assert rss_monitor.darwin_footprint(Library(96)) == 4_242
+    assert rss_monitor.darwin_footprint(Library(0)) is None
+    assert rss_monitor.darwin_footprint(object()) is None
     monkeypatch.setattr("sys.platform", "darwin")
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Library(96))
     assert rss_monitor.resident(tmp_path / "none") == 4_242

@@ -45,14 +45,14 @@ async def test_what_a_cut_off_turn_had_asked_is_counted_once_it_goes_on(bench: B
     inbound = bench.inbound("eins")
     runtime = bench.pool.runtime(KEY)
     bench.model.answers.extend([priced(reply(tool_use("skills_list"))), RuntimeError("the power goes")])
-    ledger_add = runtime._ledger.add
+    ledger_add = runtime.ledger.add
 
     def no_end(event: Event, request_id: str | None = None) -> TranscriptLine:
         if isinstance(event, TurnEnd):
             return TranscriptLine(uuid="", ts=0, event=event)
         return ledger_add(event, request_id)
 
-    runtime._ledger.add = no_end  # type: ignore[method-assign]
+    runtime.ledger.add = no_end  # type: ignore[method-assign]
     request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat)
     await bench.pool.run(request)
     await bench.pool.flush()

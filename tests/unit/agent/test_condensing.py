@@ -184,7 +184,7 @@ async def test_a_provider_that_does_not_know_its_summary_gets_words_in_the_same_
 ) -> None:
     await talked(provided)
     await provided.pool.compact(KEY)
-    server._compactions = Compactions()
+    server.compactions = Compactions()
     outcome = await provided.say("do you remember?")
     assert (outcome.status, outcome.notice) == ("done", None)
     assert refused(server) == [400]
@@ -255,7 +255,7 @@ async def test_a_provider_that_does_not_know_its_summary_still_makes_another(
     await talked(provided)
     await provided.pool.compact(KEY)
     await talked(provided)
-    server._compactions = Compactions()
+    server.compactions = Compactions()
     assert (await provided.pool.compact(KEY)).outcome == "summary"
     asked = server.bodies[-1]
     assert "我们谈了船" in json.dumps(asked["messages"][0], ensure_ascii=False), "it reads what was before"

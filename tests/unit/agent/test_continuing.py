@@ -163,7 +163,7 @@ class TestACrash:
         await self.asked.wait()
         turn.cancel()
         await asyncio.gather(turn, return_exceptions=True)
-        await bench.pool.runtime(KEY)._ledger.flush()  # it dies with what was answered on file
+        await bench.pool.runtime(KEY).ledger.flush()  # it dies with what was answered on file
         bench.restart()
 
     def _die(self, _: Any) -> ModelReply:

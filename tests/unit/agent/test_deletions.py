@@ -51,7 +51,7 @@ async def remove(bench: Bench, message_id: str, of: str, *, role: str = "user", 
 
 async def idle(bench: Bench) -> None:
     runtime = bench.pool.runtime(KEY)
-    for task in (runtime.memory._writing, runtime.compactor._compacting):
+    for task in (runtime.memory.writing, runtime.compactor.compacting):
         if task is not None:
             await asyncio.wait([task])
 
@@ -192,7 +192,7 @@ async def test_a_running_turn_ends_first_and_is_blanked_then(bench: Bench) -> No
     await remove(bench, inbound.message_id or "", running.request_id, forget=False)
     removal = asyncio.create_task(bench.pool.forget(KEY))
     await asyncio.sleep(0)
-    assert bench.pool.runtime(KEY)._deletions.due
+    assert bench.pool.runtime(KEY).deletions.due
     gate.set()
     await turn
     await removal

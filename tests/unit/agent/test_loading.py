@@ -205,7 +205,7 @@ async def test_what_was_removed_stays_so_and_is_no_reason_to_read_more(bench: Be
     )
     await runtime.flush()
     await restarted(bench)
-    assert bench.pool.runtime(KEY)._ledger._begins is not None
+    assert bench.pool.runtime(KEY).ledger._begins is not None
     said = json.dumps(bench.pool.runtime(KEY).store.messages())
     assert deletions.REMOVED in said
     assert "question 1" not in said
@@ -261,7 +261,7 @@ async def test_what_the_first_line_after_a_restart_costs_does_not_grow_either(
     bench = Bench(tmp_path, disk)
     await talk(bench, 1, "x" * 4_000_000)
     await talk(bench, 4)
-    monkeypatch.setattr(jsonl, "_RECENT", 10)
+    monkeypatch.setattr(jsonl, "RECENT", 10)
     disk.bytes = 0
     jsonl.Files(disk, log=bench.log, clock=bench.clock, index=reading.uuid_of).tail(file_of(bench))
     assert disk.bytes < 10 * pieces.PIECE

@@ -43,11 +43,11 @@ async def test_those_used_least_recently_go_first_and_come_back_whole(bench: Ben
         await say(bench, number)
     await bench.pool.describe(ChatKey.parse("telegram:chat:1"))
     await say(bench, 4)
-    assert list(bench.pool._runtimes) == [ChatKey.parse(f"telegram:chat:{number}") for number in (3, 1, 4)]
+    assert list(bench.pool.runtimes) == [ChatKey.parse(f"telegram:chat:{number}") for number in (3, 1, 4)]
     before = json.dumps(bench.pool.runtime(ChatKey.parse("telegram:chat:3")).store.messages())
     for number in (5, 6, 7):
         await say(bench, number)
-    assert ChatKey.parse("telegram:chat:3") not in bench.pool._runtimes
+    assert ChatKey.parse("telegram:chat:3") not in bench.pool.runtimes
     await bench.pool.describe(ChatKey.parse("telegram:chat:3"))
     assert json.dumps(bench.pool.runtime(ChatKey.parse("telegram:chat:3")).store.messages()) == before
     assert len(bench.pool) <= 4
@@ -58,8 +58,8 @@ async def test_many_chats_stay_within_the_budget(bench: Bench) -> None:
     for number in range(200):
         await bench.pool.describe(ChatKey.parse(f"telegram:chat:{number}"))
     assert len(bench.pool) == 20
-    assert bench.pool._weight == sum(bench.pool._weights.values()) == 20 * (OVERHEAD + 64)
-    assert len(bench.pool._weights) == 20
+    assert bench.pool.weight == sum(bench.pool.weights.values()) == 20 * (OVERHEAD + 64)
+    assert len(bench.pool.weights) == 20
 
 
 async def test_a_conversation_is_weighed_when_it_has_changed_and_not_each_time_somebody_looks(
@@ -79,7 +79,7 @@ async def test_a_conversation_is_weighed_when_it_has_changed_and_not_each_time_s
     await say(bench, 1)
     await bench.pool.reset(ChatKey.parse("telegram:chat:1"))
     assert weighed[1] > weighed[0] > weighed[2]
-    assert bench.pool._weight == OVERHEAD + weighed[2]
+    assert bench.pool.weight == OVERHEAD + weighed[2]
 
 
 async def test_what_is_at_work_stays_whatever_it_weighs(bench: Bench) -> None:
@@ -88,13 +88,13 @@ async def test_what_is_at_work_stays_whatever_it_weighs(bench: Bench) -> None:
     running = asyncio.create_task(say(bench, 1))
     await bench.model.asked.wait()
     await bench.pool.describe(ChatKey.parse("telegram:chat:2"))
-    assert list(bench.pool._runtimes) == [ChatKey.parse("telegram:chat:1")]
+    assert list(bench.pool.runtimes) == [ChatKey.parse("telegram:chat:1")]
     bench.pool.shrink()
-    assert list(bench.pool._runtimes) == [ChatKey.parse("telegram:chat:1")]
+    assert list(bench.pool.runtimes) == [ChatKey.parse("telegram:chat:1")]
     bench.model.hold.set()
     await running
     assert len(bench.pool) == 0
-    assert bench.pool._weight == 0
+    assert bench.pool.weight == 0
 
 
 async def test_no_second_agent_is_made_while_somebody_still_asks_the_first(
@@ -124,7 +124,7 @@ async def test_short_of_memory_the_quiet_ones_go_and_half_of_the_rest(bench: Ben
     for number in range(4, 12):
         await say(bench, number)
     bench.pool.shrink()
-    kept = [int(key.chat_id) for key in bench.pool._runtimes]
+    kept = [int(key.chat_id) for key in bench.pool.runtimes]
     assert kept in ([8, 9, 10, 11], [9, 10, 11])
 
 

@@ -247,7 +247,7 @@ async def restarted(bench: Bench) -> None:
     """A new process fills the store with the same bytes."""
     await bench.pool.flush()  # a turn that was stopped leaves its lines on their way
     runtime = bench.pool.runtime(KEY)
-    kept, filled = json.dumps([*runtime.store.view(), *runtime.store.messages()]), runtime._filled
+    kept, filled = json.dumps([*runtime.store.view(), *runtime.store.messages()]), runtime.filled
     bench.restart()
     await bench.pool.describe(KEY)
     if filled:
@@ -271,9 +271,9 @@ async def as_from_the_beginning(bench: Bench) -> None:
         runtime.store.running,
     )
     assert (trail.tip, trail.turn, trail.facts) == (
-        runtime._ledger._trail.tip,
-        runtime._ledger._trail.turn,
-        runtime._ledger.facts,
+        runtime.ledger._trail.tip,
+        runtime.ledger._trail.turn,
+        runtime.ledger.facts,
     )
 
 

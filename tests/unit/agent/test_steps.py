@@ -352,7 +352,7 @@ class TestADeliveryThatIsPutOff:
     ) -> None:
         hanging = Hanging()
         monkeypatch.setattr(bench.chat, "send", hanging)
-        reply = agent_reply.TrackedReply(bench.chat, bench.pool.runtime(KEY)._ledger, NoArrivals())
+        reply = agent_reply.TrackedReply(bench.chat, bench.pool.runtime(KEY).ledger, NoArrivals())
         sending = asyncio.create_task(reply.send("later"))
         await hanging.called.wait()
         sending.cancel()

@@ -85,7 +85,7 @@ async def filled(root: Path, most: int, **more: Any) -> Bench:
 
 def state(bench: Bench) -> Any:
     runtime = bench.pool.runtime(KEY)
-    facts = replace(runtime._ledger.facts, answered_at=None)
+    facts = replace(runtime.ledger.facts, answered_at=None)
     return runtime.store.turns, runtime.store.head, runtime.store.masked, facts, runtime.store.running
 
 
@@ -131,7 +131,7 @@ async def test_a_long_session_costs_what_is_kept_of_it(
     first, *others = await bench.transcript.load(KEY)
     assert lines < len(others) / 2
     assert first.request_id is not None
-    end = await bench.pool.runtime(KEY)._ledger.ended(first.request_id)
+    end = await bench.pool.runtime(KEY).ledger.ended(first.request_id)
     assert end is not None, "how an older turn has ended is known all the same"
     await bench.close()
 

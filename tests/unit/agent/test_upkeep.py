@@ -48,7 +48,7 @@ async def settled(bench: Bench) -> None:
     memory, compactor = bench.pool.runtime(KEY).memory, bench.pool.runtime(KEY).compactor
     async with asyncio.timeout(90):
         while memory.busy or compactor.busy:
-            await asyncio.wait([task for task in (memory._writing, compactor._compacting) if task])
+            await asyncio.wait([task for task in (memory.writing, compactor.compacting) if task])
             await asyncio.sleep(0)
 
 
@@ -183,7 +183,7 @@ async def test_the_next_turn_waits_for_a_compaction_but_not_for_ever(bench: Benc
     answers.hold["compaction"] = asyncio.Event()
     for number in range(6):
         await bench.say(f"message {number} {LONG}")
-        if bench.pool.runtime(KEY).compactor._compacting:
+        if bench.pool.runtime(KEY).compactor.compacting:
             break
     await answers.begun["compaction"].wait()
     saying = asyncio.create_task(bench.say("are you there?", archive=False))

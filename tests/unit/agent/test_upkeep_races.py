@@ -70,7 +70,7 @@ async def test_a_memory_that_hangs_keeps_no_compaction_away_and_does_not_come_la
     for number in range(7):
         await pushed(bench, asyncio.create_task(bench.say(f"message {number} {LONG}")))
     runtime = bench.pool.runtime(KEY)
-    await pushed(bench, runtime.compactor._compacting)
+    await pushed(bench, runtime.compactor.compacting)
     assert answers.forks("compaction")
     assert {epoch["reason"] for epoch in epochs(bench)} == {"size"}
     covers = runtime.memory.covers

@@ -43,16 +43,16 @@ def test_the_slope_is_that_of_the_nearest_line(ys: list[float], expected: float)
 
 
 async def test_a_burst_is_over_when_each_event_is_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    await burst._answered(2, lambda: ["answer to 0", "answer to 1"])
+    await burst.last_answer(2, lambda: ["answer to 0", "answer to 1"])
     with pytest.raises(Unanswered, match="0 got no answer, 1 more than one"):
-        await burst._answered(2, lambda: ["answer to 0", "answer to 1 answer to 0"])
+        await burst.last_answer(2, lambda: ["answer to 0", "answer to 1 answer to 0"])
     monkeypatch.setattr(burst, "PATIENCE", 0.0)
     with pytest.raises(Unanswered, match="2 events of a burst 1 got no answer, 0 more"):
-        await burst._answered(2, lambda: ["answer to 1"])
+        await burst.last_answer(2, lambda: ["answer to 1"])
 
 
 async def test_the_long_chat_of_the_bench_is_one_that_an_archive_reads(tmp_path: Path) -> None:
-    starts._write_long(tmp_path / "chats", "telegram:chat:1", 1_200)
+    starts.write_long(tmp_path / "chats", "telegram:chat:1", 1_200)
     store = ChatStore(tmp_path / "chats", disk=SystemDisk(), log=MemoryLog())
     page = await store.search(ChatKey.parse("telegram:chat:1"), HistoryQuery(limit=3, keyword="number 7"))
     assert (page.total, page.unreadable) == (111, 0)
@@ -61,7 +61,7 @@ async def test_the_long_chat_of_the_bench_is_one_that_an_archive_reads(tmp_path:
 
 
 async def test_the_many_sessions_of_the_bench_are_chats(tmp_path: Path) -> None:
-    starts._sessions(tmp_path / ".ship", 5)
+    starts.write_sessions(tmp_path / ".ship", 5)
     store = ChatStore(tmp_path / ".ship" / "chats", disk=SystemDisk(), log=MemoryLog())
     assert [(info.chat_key, info.lines) for info in await store.chats()] == [
         (f"telegram:chat:{number}", 2) for number in (4, 3, 2, 1, 0)

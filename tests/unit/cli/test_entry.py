@@ -210,7 +210,7 @@ def test_a_checkout_that_is_not_installed_has_a_version_too(
     [(["run", "--dir", "a"], "a"), (["run", "--dir=b c"], "b c"), (["run", "--dir"], "."), (["run"], ".")],
 )
 def test_the_folder_is_known_before_the_words_are_read(words: list[str], folder: str) -> None:
-    assert entry._folder(words) == Path(folder)
+    assert entry.folder_of(words) == Path(folder)
 
 
 def test_text_that_the_terminal_cannot_show_is_no_error(project: Path) -> None:

@@ -164,7 +164,7 @@ def test_following_begins_with_the_newest_lines(folder: Path, shipmate: Shipmate
     async def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(logs, "_follow", interrupted)
+    monkeypatch.setattr(logs, "follow_log", interrupted)
     done = shipmate("logs", "-f", "--dir", folder, "--json")
     assert done.code == 0
     assert len(done.lines) == 2

@@ -194,7 +194,7 @@ async def test_the_newest_of_very_many_lines_are_those_that_reading_finds(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(matching, "MOST", 3)
-    monkeypatch.setattr(matching, "_REFUSED", 6)
+    monkeypatch.setattr(matching, "REFUSED", 6)
     rnd = random.Random(seed)
     await talked(shelf, rnd)
     by_index = 0
@@ -212,7 +212,7 @@ async def test_a_late_edit_of_an_old_line_is_among_the_newest(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(matching, "MOST", 10)
-    monkeypatch.setattr(matching, "_REFUSED", 1)
+    monkeypatch.setattr(matching, "REFUSED", 1)
     for number in range(30):
         await shelf.say(f"boat {number}", messageId=f"m{number}")
     await shelf.say("boat 3 it was", messageId="m3", meta={"edited": True, "requestId": "R1"})
@@ -221,7 +221,7 @@ async def test_a_late_edit_of_an_old_line_is_among_the_newest(
     page = await shelf.by_index(query)
     assert page is not None
     assert [line.text for line in page.lines] == ["boat 29", "boat 3 it was"]
-    monkeypatch.setattr(matching, "_MOST_TOKENS", 0)
+    monkeypatch.setattr(matching, "MOST_TOKENS", 0)
     assert await shelf.by_index(query) is None, "too many edits to look at"
 
 
@@ -237,8 +237,8 @@ async def test_a_late_edit_of_an_old_line_is_among_the_newest(
     ],
 )
 def test_a_line_of_another_form_is_read_with_care(raw: bytes) -> None:
-    assert matching._text(raw, 1, "user") is None
-    assert matching._text(b'{"v":1,"ts":1,"role":"user","text":"\\u00e9\\n"}\n', 1, "user") == "\u00e9\n"
+    assert matching.line_text(raw, 1, "user") is None
+    assert matching.line_text(b'{"v":1,"ts":1,"role":"user","text":"\\u00e9\\n"}\n', 1, "user") == "\u00e9\n"
 
 
 async def test_few_lines_are_read_for_a_rare_word(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ async def test_what_is_everywhere_is_found_from_the_newest_on(
 async def test_many_words_with_the_text_in_them_are_not_looked_up(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(matching, "_MOST_TOKENS", 3)
+    monkeypatch.setattr(matching, "MOST_TOKENS", 3)
     for number in range(5):
         await shelf.say(f"ab{number}cd 鯨{number}")
     query = HistoryQuery(keyword="ab")

@@ -91,10 +91,10 @@ def test_fetched_or_compared_where_it_is_kept_a_word_has_the_same_lines(
     words = ["crane", *["anchor"] * 2, *["harbour", "market", "boat"] * 9]
     search = ask([f"{' '.join(rnd.choices(words, k=3))} note {number}" for number in range(150)])
     questions = ["crane harbour", "crane anchor market boat", "anchor boat in May 2026"]
-    monkeypatch.setattr(query_execution, "_FETCHED", 0)
+    monkeypatch.setattr(query_execution, "FETCHED", 0)
     compared = [search(question) for question in questions]
     assert all(compared)
-    monkeypatch.setattr(query_execution, "_FETCHED", 1_000)
+    monkeypatch.setattr(query_execution, "FETCHED", 1_000)
     assert [search(question) for question in questions] == compared
 
 
@@ -106,7 +106,7 @@ def test_a_time_alone_brings_what_was_said_then_the_newest_first(ask: Callable[[
 def test_how_many_lines_have_a_word_is_counted_anew_once_there_are_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(query_execution, "_REMEMBERED", 1)
+    monkeypatch.setattr(query_execution, "REMEMBERED", 1)
     db = sqlite3.connect(":memory:")
     db.execute("CREATE TABLE vocabulary (term TEXT, doc INTEGER)")
     db.executemany(

@@ -152,7 +152,7 @@ async def test_a_stream_that_is_given_up_is_closed_at_once(
     ],
 )
 def test_what_is_loopback(url: str, loopback: bool) -> None:
-    assert client._is_loopback(url) is loopback
+    assert client.is_loopback(url) is loopback
 
 
 async def test_one_connection_serves_call_after_call(server: AnthropicServer, model: AnthropicModel) -> None:

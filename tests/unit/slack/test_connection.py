@@ -99,7 +99,7 @@ async def test_a_socket_that_never_greets_is_unreachable(idle: Any, monkeypatch:
         await socket.receive()
         return socket
 
-    monkeypatch.setattr(idle.server._link, "serve", serve)
+    monkeypatch.setattr(idle.server.link, "serve", serve)
     starting = asyncio.create_task(idle.slack.start(idle.intake))
     await greeted.wait()
     await idle.until(lambda: idle.clock.sleeping > 0)
@@ -302,7 +302,7 @@ async def test_a_server_that_does_not_say_goodbye_is_left(idle: Any, monkeypatch
         await asyncio.Event().wait()
 
     monkeypatch.setattr(socket_mode, "GOODBYE_SECONDS", 0.01)
-    monkeypatch.setattr(idle.server._link, "_listen", deaf)
+    monkeypatch.setattr(idle.server.link, "_listen", deaf)
     await idle.slack.start(idle.intake)
     await idle.server.disconnect()
     await asyncio.wait_for(

@@ -60,8 +60,8 @@ async def test_sockets_on_which_slack_never_greets_are_asked_for_ever_less_often
         await socket.close()
         return socket
 
-    serve = stage.server._link.serve
-    monkeypatch.setattr(stage.server._link, "serve", rude)
+    serve = stage.server.link.serve
+    monkeypatch.setattr(stage.server.link, "serve", rude)
     await stage.server.cut_sockets()
     for tries, wait in enumerate((1, 2, 4, 8, 16, 30), 2):
         await stage.server.until(
@@ -71,7 +71,7 @@ async def test_sockets_on_which_slack_never_greets_are_asked_for_ever_less_often
         await stage.clock.advance(wait - 0.5)
         assert len(stage.server.called("apps.connections.open")) == tries
         if wait == 30:
-            monkeypatch.setattr(stage.server._link, "serve", serve)
+            monkeypatch.setattr(stage.server.link, "serve", serve)
         await stage.clock.advance(0.5 + wait / 4)
     await stage.until(lambda: stage.slack.health().connected)
 

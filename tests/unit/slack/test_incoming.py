@@ -473,7 +473,7 @@ async def test_a_mention_in_a_channel_brings_the_thirty_messages_before_it(stage
 async def test_a_very_long_thread_is_not_read_without_end(
     stage: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter, "_PAGE", 1)
+    monkeypatch.setattr(adapter, "PAGE", 1)
     root = await stage.server.say("0", channel=stage.direct, user=stage.ada)
     for number in range(1, 14):
         await stage.server.say(str(number), channel=stage.direct, user=stage.ada, thread_ts=root)

@@ -295,8 +295,8 @@ async def test_without_a_thread_the_newest_of_the_conversation_are_searched(stag
 async def test_where_there_is_more_than_can_be_looked_through_it_stays_open(
     stage: Any, out: Any, asked: str, monkeypatch: pytest.MonkeyPatch, *, threaded: bool
 ) -> None:
-    monkeypatch.setattr(adapter, "_PAGE", 2)
-    monkeypatch.setattr(adapter, "_PAGES", 2)
+    monkeypatch.setattr(adapter, "PAGE", 2)
+    monkeypatch.setattr(adapter, "PAGES", 2)
     message = out("answer", stage.direct, asked if threaded else None)
     assert await stage.slack.find(message) is None
     for number in range(5):

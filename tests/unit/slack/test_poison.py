@@ -121,7 +121,7 @@ async def test_what_stands_behind_a_poisoned_event_goes_on(stage: Any) -> None:
     "frame", ["", "nonsense", "[1]", "{", '{"a":' * 5_000, '{"type": "hello", "payload": 5}']
 )
 async def test_frames_that_are_nothing_are_passed_over(stage: Any, frame: str) -> None:
-    for socket in stage.server._link.sockets:
+    for socket in stage.server.link.sockets:
         await socket.send_str(frame)
         await socket.send_bytes(b"\xff\x00")
     await stage.server.say("hello", channel=stage.direct, user=stage.ada)

@@ -85,7 +85,7 @@ async def test_events_that_were_held_come_in_another_order(stage: Any) -> None:
 
 async def test_a_repeat_says_that_it_is_one(stage: Any) -> None:
     heard: list[Any] = []
-    for socket in stage.server._link.sockets:
+    for socket in stage.server.link.sockets:
         send = socket.send_json
 
         async def listen(message: Any, send: Any = send) -> None:
@@ -153,7 +153,7 @@ async def test_a_person_is_written_to_by_their_id(stage: Any, out: Any) -> None:
 
 
 async def test_a_server_on_the_real_clock_pings_by_itself(stage: Any) -> None:
-    stage.server._link._ping_every = 10.0
+    stage.server.link._ping_every = 10.0
     await stage.slack.heal()
     await stage.server.until(lambda: stage.server.pongs == 1)
     await stage.clock.advance(10)

@@ -47,7 +47,7 @@ def test_an_error_comes_with_its_place() -> None:
 def test_a_badly_formatted_record_does_no_harm() -> None:
     log = MemoryLog()
     record = logging.LogRecord("lib", logging.WARNING, "lib.py", 1, "%d %d", ("x",), None)
-    libraries._Handler(log, messages=True).emit(record)
+    libraries.LogHandler(log, messages=True).emit(record)
     assert log.entries[0].message == "%d %d"
 
 

@@ -94,7 +94,7 @@ async def test_a_steered_clock_jumps_without_waking_and_passes_with_waking() -> 
 
 async def test_a_running_gateways_clock_is_moved_over_a_socket(tmp_path: Path) -> None:
     clock = SteeredClock(FakeClock(now=1_000))
-    server = await asyncio.start_unix_server(lambda *ends: run._steer(clock, *ends), tmp_path / "clock")
+    server = await asyncio.start_unix_server(lambda *ends: run.steer(clock, *ends), tmp_path / "clock")
     async with server:
         reader, writer = await asyncio.open_unix_connection(tmp_path / "clock")
         writer.write(b'{"jump": 10}\n{"pass": 5}\n')
@@ -112,7 +112,7 @@ def test_a_gateway_that_cannot_start_says_why(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_the_trace_has_a_line_for_each_operation(tmp_path: Path) -> None:
-    seen = run._tracing(tmp_path / "trace")
+    seen = run.tracing(tmp_path / "trace")
     seen("journal", "receive", "")
     seen("disk", "append", "日志.jsonl")
     lines = (tmp_path / "trace").read_text(encoding="utf-8").splitlines()

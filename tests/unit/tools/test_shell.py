@@ -158,8 +158,8 @@ async def test_a_bomb_of_processes_ends_at_the_limit(desk: Desk) -> None:
 async def test_without_isolation_nothing_runs_and_the_tool_says_how_to_get_it(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolation, "_DEVICES", ("/dev/null", "/dev/not-there"))
-    monkeypatch.setattr(isolation, "_CONFINE", str(desk.root / "seen.txt"))
+    monkeypatch.setattr(isolation, "DEVICES", ("/dev/null", "/dev/not-there"))
+    monkeypatch.setattr(isolation, "CONFINE", str(desk.root / "seen.txt"))
     desk.isolation = Isolation(desk.root, which=lambda _: None)
     assert await desk.failed("touch made") == isolation.MISSING
     assert "apt install bubblewrap" in isolation.MISSING
@@ -215,8 +215,8 @@ async def test_our_own_code_is_not_for_commands_to_change(desk: Desk) -> None:
 
 
 def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
-    assert "--share-net" not in isolation._wall(tmp_path, CommandLimits(), network=False, parts=())
-    assert "--share-net" in isolation._wall(tmp_path, CommandLimits(), network=True, parts=())
+    assert "--share-net" not in isolation.wall_of(tmp_path, CommandLimits(), network=False, parts=())
+    assert "--share-net" in isolation.wall_of(tmp_path, CommandLimits(), network=True, parts=())
     assert (
         "without network"
         in run_shell.RunShell(
@@ -233,7 +233,7 @@ def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
 
 def test_a_folder_with_too_many_files_is_not_half_hidden(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     def masks() -> dict[str, bool]:
-        found = isolation._find(desk.root, frozenset(path.name for path in desk.root.iterdir()))
+        found = isolation.find(desk.root, frozenset(path.name for path in desk.root.iterdir()))
         return {os.path.relpath(mask.path, desk.root): mask.folder for mask in found.masks}
 
     folders = {".ship": True, ".git": True}

@@ -219,7 +219,7 @@ async def test_a_command_that_is_stopped_while_it_begins_leaves_nothing_waiting(
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await asyncio.gather(*isolation._leaving)
+        await asyncio.gather(*isolation.leaving)
         (tmp_path / "Agent.md").write_text(f"GOOD {steps}")
         assert await chat.told() == f"GOOD {steps}"
 
@@ -305,7 +305,7 @@ async def test_many_instruction_files_and_shared_ones_hold_nobody_up(tmp_path: P
         (tmp_path / str(number)).hardlink_to(tmp_path / "shared")
     isolation, handles = Isolation(tmp_path, code=ProtectedCode(tmp_path)), [os.open(os.devnull, os.O_WRONLY)]
     began = time.thread_time()
-    words = await isolation._around(tmp_path, handles, [], InstructionFileSet(files=files))
+    words = await isolation.around(tmp_path, handles, [], InstructionFileSet(files=files))
     assert time.thread_time() - began < 0.3
     assert words
     while handles:

@@ -48,7 +48,7 @@ def confined(
 ) -> subprocess.CompletedProcess[str]:
     """Words behind the second wall, which may read a few things more."""
     handles = [os.open(os.devnull, os.O_WRONLY)]
-    before = isolation._confinement(root, found, handles, CommandLimits(), network=False)
+    before = isolation.confinement(root, found, handles, CommandLimits(), network=False)
     spec = json.loads(os.pread(handles[1], 1_000_000, 0))
     spec["read"] += read
     with tempfile.TemporaryFile() as file:

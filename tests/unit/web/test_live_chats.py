@@ -29,10 +29,10 @@ def test_rooms_without_listeners_are_forgotten_from_the_oldest() -> None:
     store.room("listening").streams.append(live_chats.BrowserStream(lambda: cut.append(True)))
     for number in range(live_chats.MOST_CHATS + 10):
         _said(store, f"c{number}", "hello")
-    assert len(store._chats) == live_chats.MOST_CHATS
-    assert "listening" in store._chats
-    assert "c0" not in store._chats
-    assert f"c{live_chats.MOST_CHATS + 9}" in store._chats
+    assert len(store.chats) == live_chats.MOST_CHATS
+    assert "listening" in store.chats
+    assert "c0" not in store.chats
+    assert f"c{live_chats.MOST_CHATS + 9}" in store.chats
 
 
 def test_what_a_forgotten_room_held_is_not_passed_over_in_silence() -> None:
@@ -40,7 +40,7 @@ def test_what_a_forgotten_room_held_is_not_passed_over_in_silence() -> None:
     _said(store, "a", "one")
     seen = json.loads(json.dumps(store.history([]).decode())).split("\n")[0].removeprefix("id: ")
     _said(store, "a", "two")
-    del store._chats["a"]
+    del store.chats["a"]
     _said(store, "a", "three")
     assert store.missed("a", seen) is None
 
@@ -61,8 +61,8 @@ def test_all_rooms_together_keep_so_much_and_no_more(monkeypatch: pytest.MonkeyP
     for chat in ("a", "b", "c"):
         house.room(chat)
         house.say(chat, number=house.number(), id_=chat, role="user", kind="message", text="字" * 450, ts=1)
-    assert [house._chats[chat].size for chat in ("a", "b", "c")] == [0, 450, 450]
-    assert house.missed("a", f"{house._boot}-0") is None, "shown the archive instead"
-    assert "字".encode() in (house.missed("c", f"{house._boot}-2") or b"")
+    assert [house.chats[chat].size for chat in ("a", "b", "c")] == [0, 450, 450]
+    assert house.missed("a", f"{house.boot}-0") is None, "shown the archive instead"
+    assert "字".encode() in (house.missed("c", f"{house.boot}-2") or b"")
     house.say("c", number=house.number(), id_="d", role="user", kind="message", text="字" * 2_000, ts=1)
-    assert [house._chats[chat].size for chat in ("a", "b")] == [0, 0]
+    assert [house.chats[chat].size for chat in ("a", "b")] == [0, 0]
