@@ -45,7 +45,7 @@ class DescriptorReserve:
 
     def __init__(self, count: int = KEPT) -> None:
         self._count = count
-        self._kept: list[int] = []
+        self.kept: list[int] = []
         self._given = 0
         self._lock = threading.Lock()
 
@@ -54,8 +54,8 @@ class DescriptorReserve:
         with self._lock:
             given, self._given = self._given, 0
             with contextlib.suppress(OSError):
-                while len(self._kept) < self._count:
-                    self._kept.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+                while len(self.kept) < self._count:
+                    self.kept.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         return given
 
     def open(self, path: str | Path, flags: int, mode: int = 0o600) -> int:
@@ -69,9 +69,9 @@ class DescriptorReserve:
 
     def _give(self) -> bool:
         with self._lock:
-            if not self._kept:
+            if not self.kept:
                 return False
-            os.close(self._kept.pop())
+            os.close(self.kept.pop())
             self._given += 1
             return True
 

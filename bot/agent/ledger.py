@@ -88,8 +88,8 @@ class Ledger:
         self._ids = ids
         self._clock = clock
         self._log = log
-        self._trail = ParentChain()
-        self._begins: str | None = None
+        self.chain = ParentChain()
+        self.begins_at: str | None = None
         self._owed: list[TranscriptLine] = []
         self._writing: asyncio.Task[None] | None = None
 
@@ -101,12 +101,12 @@ class Ledger:
     @property
     def facts(self) -> LastingFacts:
         """Facts of the chat as a whole, from the newest lines."""
-        return self._trail.facts
+        return self.chain.facts
 
     @property
     def running(self) -> str | None:
         """The uuid of the line that began the turn which has not ended."""
-        return self._trail.turn
+        return self.chain.turn
 
     async def load(self, *, whole: bool = False, most: int | None = None) -> Loaded:
         """Load the effective part of the current session (`Transcript.read`), or all of it; the chain goes on from the last
@@ -121,16 +121,16 @@ class Ledger:
             owed = owed[next((at for at, one in enumerate(owed) if one.uuid == loaded.base.uuid), 0) :]
         loaded.lines += [line for line in owed if line.uuid not in on_disk]
         begins = loaded.base or (loaded.lines[0] if loaded.short else None)
-        self._begins = begins.uuid if begins is not None else None
-        self._trail = ParentChain()
+        self.begins_at = begins.uuid if begins is not None else None
+        self.chain = ParentChain()
         for line in loaded.lines:
-            self._trail.follow(line)
-        self._trail.close()
+            self.chain.follow(line)
+        self.chain.close()
         return loaded
 
     async def ended(self, request_id: str) -> TurnEnd | None:
         """Return the end of a turn that is older than the loaded lines; None if it did not end, or if no older line was left out."""
-        if self._begins is None or request_id > self._begins:
+        if self.begins_at is None or request_id > self.begins_at:
             return None
         return await self._transcript.ended(self._chat_key, request_id)
 
@@ -144,7 +144,7 @@ class Ledger:
         if chosen.chosen_model is not None:
             first = self._line(Meta(reason="new", chosen_model=chosen.chosen_model), None)
         await self._transcript.new_session(self._chat_key, first)
-        self._trail, self._begins = ParentChain(facts=chosen), None
+        self.chain, self.begins_at = ParentChain(facts=chosen), None
 
     async def choose(self, model: str | None) -> None:
         """Write down which model was chosen for the chat; None is that of ship.json. Raises `errors.StorageError`;
@@ -153,7 +153,7 @@ class Ledger:
         await self.settled()
         line = self._line(Meta(reason="model", chosen_model=model or ""), None)
         await self._transcript.write(self._chat_key, line)
-        self._trail.follow(line)
+        self.chain.follow(line)
 
     async def resume(self, session: str, event: Meta) -> None:
         """Let an earlier session be the current one and say so in it; what this holds is to be loaded anew. Raises
@@ -177,14 +177,14 @@ class Ledger:
         turn that was withdrawn is a dead branch.
         """
         line = self._line(event, request_id)
-        self._trail.follow(line)
+        self.chain.follow(line)
         self._owed.append(line)
         self._begin_writing()
         return line
 
     def rewind(self, parent: str) -> None:
         """Go on from an earlier message: what came after it becomes a dead branch."""
-        self._trail.rewind(parent)
+        self.chain.rewind(parent)
 
     async def flush(self) -> bool:
         """Wait until every line is on disk; False where the disk refuses."""
@@ -230,7 +230,7 @@ class Ledger:
     def _line(self, event: Event, request_id: str | None) -> TranscriptLine:
         return TranscriptLine(
             uuid=self._ids.ulid(),
-            parent_uuid=None if isinstance(event, Boundary | Meta) else self._trail.tip,
+            parent_uuid=None if isinstance(event, Boundary | Meta) else self.chain.tip,
             ts=int(self._clock.now() * 1000),
             chat_key=self._chat_key,
             request_id=request_id,

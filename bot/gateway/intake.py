@@ -82,7 +82,7 @@ class GatewayIntake:
         self._approvals = approvals
         self._tasks: set[asyncio.Task[bool]] = set()
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._last: dict[ChatKey, asyncio.Future[None]] = {}
+        self.last_written: dict[ChatKey, asyncio.Future[None]] = {}
 
     async def accept(self, inbound: Inbound) -> bool:
         inbound = self._cleaner.cleaned(inbound)
@@ -139,8 +139,8 @@ class GatewayIntake:
 
     async def _take_in(self, inbound: Inbound) -> bool:
         chat_key, name = inbound.chat_key, inbound.request_id
-        before, queued = self._last.get(chat_key), asyncio.get_running_loop().create_future()
-        self._last[chat_key] = queued
+        before, queued = self.last_written.get(chat_key), asyncio.get_running_loop().create_future()
+        self.last_written[chat_key] = queued
         self._in_flight.writing.add(name)
         try:
             try:
@@ -156,8 +156,8 @@ class GatewayIntake:
         finally:
             self._in_flight.writing.discard(name)
             queued.set_result(None)
-            if self._last[chat_key] is queued:
-                del self._last[chat_key]
+            if self.last_written[chat_key] is queued:
+                del self.last_written[chat_key]
         if archived is not None and inbound.kind != "message":
             await archived
         return fresh

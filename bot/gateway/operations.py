@@ -65,7 +65,7 @@ class OperatorAlerts:
         self._chats = chats
         self._spells: dict[str, asyncio.Task[bool]] = {}
         self._told: dict[str, float] = {}
-        self._tasks: set[asyncio.Task[bool]] = set()
+        self.tasks: set[asyncio.Task[bool]] = set()
         self._listening: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -101,22 +101,22 @@ class OperatorAlerts:
     async def close(self) -> None:
         """Give up what is under way."""
         listening = [self._listening] if self._listening is not None else []
-        tasks = [*self._tasks, *listening]
+        tasks = [*self.tasks, *listening]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start(self, work: Coroutine[Any, Any, bool]) -> asyncio.Task[bool]:
-        if len(self._tasks) >= MOST:
+        if len(self.tasks) >= MOST:
             work.close()
             work = _nobody()
         task = asyncio.create_task(work, name="report")
-        self._tasks.add(task)
+        self.tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[bool]) -> None:
-        self._tasks.discard(task)
+        self.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._log.write(
                 "error", f"a report to operators failed: {type(error).__name__}: {error}", level="error"
@@ -212,16 +212,16 @@ class ChannelWatchdog:
         self._log = log
         now = clock.monotonic()
         self._looked = now
-        self._seen = {name: _Seen(now) for name in channels}
+        self.seen = {name: _Seen(now) for name in channels}
 
     def opened(self, channel: str) -> None:
         """The channel has connected for the first time: from now on it may be healed."""
-        seen = self._seen[channel]
+        seen = self.seen[channel]
         seen.open, seen.heard = True, self._clock.monotonic()
 
     def silent(self, channel: str) -> float | None:
         """Seconds for which the platform has been silent, where that is longer than it ever is; else None."""
-        seen, longest = self._seen[channel], self._manifests[channel].silence
+        seen, longest = self.seen[channel], self._manifests[channel].silence
         silence = self._clock.monotonic() - seen.heard
         return silence if seen.open and longest is not None and silence > longest else None
 
@@ -232,7 +232,7 @@ class ChannelWatchdog:
                 self.look()
                 await self._clock.sleep(LOOK_EVERY)
         finally:
-            healing = [seen.healing for seen in self._seen.values() if seen.healing is not None]
+            healing = [seen.healing for seen in self.seen.values() if seen.healing is not None]
             for task in healing:
                 task.cancel()
             await asyncio.gather(*healing, return_exceptions=True)
@@ -243,13 +243,13 @@ class ChannelWatchdog:
         missed, self._looked = now - self._looked - LOOK_EVERY, now
         if missed > LOOK_EVERY:
             # The process stood still, or the machine slept: nothing could be heard then.
-            for seen in self._seen.values():
+            for seen in self.seen.values():
                 seen.heard += missed
         for name, channel in self._channels.items():
             self._look(name, channel.health())
 
     def _look(self, name: str, health: Health) -> None:
-        seen, now = self._seen[name], self._clock.monotonic()
+        seen, now = self.seen[name], self._clock.monotonic()
         if health.last_heard != seen.sign:
             seen.sign, seen.heard = health.last_heard, now
         silence = self.silent(name)

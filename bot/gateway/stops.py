@@ -66,7 +66,7 @@ class Stops:
         self._effects = effects
         self._backlog = backlog
         self._log = log
-        self._heard: dict[tuple[str, ...], _Heard] = {}
+        self.seen: dict[tuple[str, ...], _Heard] = {}
 
     def meant(self, inbound: Inbound) -> Inbound:
         """A message as what it means: “stop” alone is the command while a turn runs here that its person may stop, and when
@@ -76,11 +76,11 @@ class Stops:
             return inbound
         if inbound.opens:
             # In a direct chat the word would begin a conversation of its own: it is about those that were there before.
-            ended = inbound.keys in self._heard or self._runs_beside(inbound)
+            ended = inbound.keys in self.seen or self._runs_beside(inbound)
             place = {"command": Command(name="stop"), "chat_key": inbound.chat_key.chat}
             return inbound.model_copy(update=place) if ended else inbound
         turn = self._turn(inbound, None)
-        if inbound.keys not in self._heard and (
+        if inbound.keys not in self.seen and (
             turn is None or turn.over or turn.waits_for == "question" or not self._may(inbound, turn)
         ):
             return inbound
@@ -124,10 +124,10 @@ class Stops:
 
     def _hear(self, inbound: Inbound) -> tuple[_Heard | None, _Heard]:
         """The record of a stop that has come before, None where it has not; and the record from now on."""
-        before = self._heard.get(inbound.keys)
-        heard = self._heard[inbound.keys] = before or _Heard(inbound.ts)
-        if len(self._heard) > MOST_HEARD:
-            del self._heard[next(iter(self._heard))]
+        before = self.seen.get(inbound.keys)
+        heard = self.seen[inbound.keys] = before or _Heard(inbound.ts)
+        if len(self.seen) > MOST_HEARD:
+            del self.seen[next(iter(self.seen))]
         return before, heard
 
     async def _here(self, inbound: Inbound, turn: Turn | None, heard: _Heard | None) -> bool:

@@ -78,9 +78,9 @@ class ChatStore:
         self._archives = rotation.ArchiveFiles(folder, disk)
         self._writer: Batcher[_Entry | None, None] = Batcher("archive", self._write)
         # Lines that the disk refused, by chat; touched by the writer's thread alone.
-        self._kept: dict[ChatKey, list[_Entry]] = {}
+        self.kept: dict[ChatKey, list[_Entry]] = {}
         self._tidy = False
-        self._spans: OrderedDict[Path, LineRange] = OrderedDict()
+        self.spans: OrderedDict[Path, LineRange] = OrderedDict()
         # Of the archives of a chat: their numbers, the sizes of those that revise anything, and what they say together.
         self._revised: OrderedDict[str, tuple[list[int], dict[Path, int], Revisions]] = OrderedDict()
 
@@ -150,10 +150,10 @@ class ChatStore:
 
     async def close(self) -> None:
         """Write what waits, lines that the disk refused before included."""
-        if self._kept:
+        if self.kept:
             await self._writer.put(None)
         await self._writer.close()
-        if lost := sum(entry.ticket is None for kept in self._kept.values() for entry in kept):
+        if lost := sum(entry.ticket is None for kept in self.kept.values() for entry in kept):
             self._log.write(
                 "storage", f"{lost} lines of the archive could not be written", level="error", lines=lost
             )
@@ -170,7 +170,7 @@ class ChatStore:
         return numbers
 
     def _scan_archive(self, path: Path, window: Window) -> None:
-        span = self._spans.get(path)
+        span = self.spans.get(path)
         if span is not None and window.passes(span):
             return
         with closing(self._disk.open(path)) as file:
@@ -179,10 +179,10 @@ class ChatStore:
             span = window.scan(pieces.lines_backwards(file))
         if span is None:
             return
-        self._spans[path] = span
-        self._spans.move_to_end(path)
-        if len(self._spans) > _SPANS:
-            self._spans.popitem(last=False)
+        self.spans[path] = span
+        self.spans.move_to_end(path)
+        if len(self.spans) > _SPANS:
+            self.spans.popitem(last=False)
 
     def _revisions(self, name: str) -> Revisions:
         """Return what a chat's lines say of others of them. An archive file does not change: it is looked at once."""
@@ -264,7 +264,7 @@ class ChatStore:
                 for key, some in chats.items():
                     written[key] = self._write_chat(key, some, failures)
                 # The disk works (again): write what quiet chats still owe.
-                for key in [] if failures else list(self._kept):
+                for key in [] if failures else list(self.kept):
                     self._write_chat(key, [], {})
         except OSError as error:
             # Not even the lock can be had.
@@ -296,7 +296,7 @@ class ChatStore:
         self, key: ChatKey, entries: list[_Entry], failures: dict[ChatKey, errors.StorageError]
     ) -> int:
         """Write lines of one chat after those it owes; returns how many of `entries` are written."""
-        owed = self._kept.pop(key, [])
+        owed = self.kept.pop(key, [])
         due = owed + entries
         done = 0
         name = names.encode(key)
@@ -345,8 +345,8 @@ class ChatStore:
     def _keep(
         self, key: ChatKey, entries: list[_Entry], error: OSError, *, told: bool = False
     ) -> errors.StorageError:
-        room = KEPT_BYTES - sum(len(entry.raw) for lines in self._kept.values() for entry in lines)
-        kept = self._kept.setdefault(key, [])
+        room = KEPT_BYTES - sum(len(entry.raw) for lines in self.kept.values() for entry in lines)
+        kept = self.kept.setdefault(key, [])
         lost = 0
         for entry in entries:
             room -= len(entry.raw)

@@ -35,19 +35,19 @@ class Counts:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
-        self._common: dict[str, tuple[int, int]] = {}
+        self.common: dict[str, tuple[int, int]] = {}
 
     def of(self, token: str, lines: int) -> int:
         """`token` with its chat's prefix, `lines` as many as the chat has now."""
-        known = self._common.get(token)
+        known = self.common.get(token)
         if known is not None and known[1] <= lines <= known[1] * 1.02:
             return known[0]
         row = self.db.execute("SELECT doc FROM vocabulary WHERE term = ?", (token,)).fetchone()
         count = int(row[0]) if row else 0
         if count > _COMMON:
-            if len(self._common) >= REMEMBERED:
-                self._common.clear()
-            self._common[token] = count, lines
+            if len(self.common) >= REMEMBERED:
+                self.common.clear()
+            self.common[token] = count, lines
         return count
 
 
@@ -192,10 +192,10 @@ class QueryExecution:
                 self._beside.update(rows)
                 found.append(Postings(term.weight, count, rows))
         if common:
-            found += self._common(common[:_MOST_COMMON] if self._anchors else common, counts)
+            found += self.common(common[:_MOST_COMMON] if self._anchors else common, counts)
         return found
 
-    def _common(self, common: Sequence[analysis.Term], counts: dict[str, int]) -> list[Postings]:
+    def common(self, common: Sequence[analysis.Term], counts: dict[str, int]) -> list[Postings]:
         together: list[int] = []
         if self._anchors:
             narrow = " OR ".join(map(self._quoted, self._anchors))

@@ -61,7 +61,7 @@ def newest(file: OpenFile, most: int | None = None) -> Loaded:
     """
     after: list[TranscriptLine] = []
     unreadable: list[int] = []
-    tail = _Tail(most)
+    tail = Tail(most)
     found = _backwards(file)
     for offset, raw in found:
         line = parsed(raw)
@@ -91,7 +91,7 @@ def newest(file: OpenFile, most: int | None = None) -> Loaded:
 
 
 @dataclass(slots=True)
-class _Tail:
+class Tail:
     """Counts the messages of turns that have ended, from the newest line on."""
 
     most: int | None

@@ -51,7 +51,7 @@ class SqlApprovals(JournalTable):
             found: _Row = db.execute(_THIS, tuple(map(text.clean, key))).fetchone()
             return found
 
-        return _given(self._base.run(work))
+        return _given(self.base.run(work))
 
     def settle(self, name: str, verdict: Verdict) -> Coroutine[Any, Any, bool]:
         now = self._clock.now()

@@ -534,7 +534,7 @@ class Posting:
     """Posts every write: `run` refuses none. Nothing is taken back either, since it is written again."""
 
     def __init__(self, base: Database) -> None:
-        self._base = base
+        self.base = base
 
     def run(
         self,
@@ -546,7 +546,7 @@ class Posting:
         closes: Collection[str] = (),
     ) -> Future[Any]:
         """As `Database.post`."""
-        return self._base.post(work, hurry=hurry, closes=closes)
+        return self.base.post(work, hurry=hurry, closes=closes)
 
 
 class ReadOnly(Database):

@@ -169,15 +169,15 @@ class SqlInbox(InboxWrites):
             db.execute("DELETE FROM keys WHERE request_id = ?", (request_id,))
             db.execute("DELETE FROM inbox WHERE request_id = ?", (request_id,))
 
-        return held(self._base.run(work, undo=undo, new=True))
+        return held(self.base.run(work, undo=undo, new=True))
 
     async def unfinished(self, limit: int | None = None, after: str = "") -> list[Unfinished]:
         left: list[Unfinished] = []
         while True:
             room = sys.maxsize if limit is None else limit - len(left)
-            closing = self._base.closing
-            rows, kept = await self._base.read(partial(self._page, clean((after, room))))
-            over = closing | kept | self._base.closing  # of what was posted before, and meanwhile
+            closing = self.base.closing
+            rows, kept = await self.base.read(partial(self._page, clean((after, room))))
+            over = closing | kept | self.base.closing  # of what was posted before, and meanwhile
             page = {name: list(found) for name, found in itertools.groupby(rows, key=itemgetter(0))}
             found = [_unfinished(same) for same in page.values()]
             unreadable = [
@@ -192,7 +192,7 @@ class SqlInbox(InboxWrites):
 
     def _page(self, values: Sequence[object], db: Connection) -> tuple[list[tuple[Any, ...]], set[str]]:
         """Rows that are open on file; and those of which the end waits for the disk."""
-        return db.execute(_UNFINISHED, values).fetchall(), self._base.pending_closes()
+        return db.execute(_UNFINISHED, values).fetchall(), self.base.pending_closes()
 
     async def inbound(self, request_id: str) -> InboxRecord | None:
         return next(iter(_records(await self._rows(_ONE, (request_id,)))), None)
@@ -215,7 +215,7 @@ class SqlInbox(InboxWrites):
                 found |= {number: "" for (number,) in db.execute(_OF_ITEM, (values[0], item)).fetchall()}
             return [db.execute(_NUMBERED, (number,)).fetchone() for number in sorted(found)]
 
-        return list(_records(await self._base.read(work)))
+        return list(_records(await self.base.read(work)))
 
     async def quoting(self, chat_key: ChatKey, message_id: str) -> list[InboxRecord]:
         # The id stands in quotes in what was written; whether as one that is quoted, only reading it tells.
@@ -261,7 +261,7 @@ class SqlInbox(InboxWrites):
         if not rows:
             return False
         try:
-            await self._base.run(work)
+            await self.base.run(work)
         except errors.StorageError:
             return False  # told already; they are found again at the next reading
         for request_id, _ in rows:

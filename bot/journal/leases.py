@@ -38,7 +38,7 @@ class SqlLeases(JournalTable):
             db.execute(_WRITE, (key, who, number + 1, now, now + seconds))
             return int(number) + 1
 
-        return _number(self._base.run(work))
+        return _number(self.base.run(work))
 
     def release(self, name: str, holder: str) -> Coroutine[Any, Any, None]:
         return done(self._change(_RELEASE, (name, holder)))

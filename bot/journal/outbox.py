@@ -114,7 +114,7 @@ class SqlOutbox(OutboxWrites):
     async def claimed_ids(self, row: OutboxRow) -> frozenset[str]:
         chat = text.clean(str(row.chat_key.chat))
         values = {"id": text.clean(row.id), "chat": chat, "below": f"{chat}:", "behind": f"{chat};"}
-        rows = await self._base.read(lambda db: db.execute(_CLAIMED, values).fetchall())
+        rows = await self.base.read(lambda db: db.execute(_CLAIMED, values).fetchall())
         return frozenset(message_id for (message_id,) in rows)
 
     async def untold(self) -> list[OutboxRow]:
@@ -139,7 +139,7 @@ class SqlOutbox(OutboxWrites):
             "message_id": None if message_id is None else text.clean(message_id),
             "user_id": text.clean(user_id),
         }
-        row = await self._base.read(lambda db: db.execute(_NEAR, values).fetchone())
+        row = await self.base.read(lambda db: db.execute(_NEAR, values).fetchone())
         return row[0] if row else None
 
     def close_target(self, channel: str, chat_id: str, reason: str) -> Coroutine[Any, Any, None]:

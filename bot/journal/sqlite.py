@@ -74,21 +74,21 @@ class SqlJournal(SqlInbox, SqlSteps, SqlOutbox, SqlSchedule, SqlLeases, SqlLines
 
     async def open(self) -> None:
         """Open now rather than at the first call. Raises `errors.StorageError` where that is not possible."""
-        await self._base.run(lambda _: None)
+        await self.base.run(lambda _: None)
 
     def health(self) -> str:
         """The trouble with the disk; "" where the last change reached it."""
-        return self._base.trouble
+        return self.base.trouble
 
     def lost(self) -> Lost | None:
-        return self._base.lost
+        return self.base.lost
 
     @property
     def pending_writes(self) -> int:
-        return self._base.pending_writes
+        return self.base.pending_writes
 
     async def flush(self) -> bool:
-        return await self._base.flush()
+        return await self.base.flush()
 
     def once(self, key: str, now: float, every: float) -> Coroutine[Any, Any, bool]:
         cleaned = text.clean(key)
@@ -102,7 +102,7 @@ class SqlJournal(SqlInbox, SqlSteps, SqlOutbox, SqlSchedule, SqlLeases, SqlLines
             db.execute(_PUT_ONCE, (cleaned, now, now + every))
             return row is None or row[0] <= now
 
-        return held(self._base.run(work))
+        return held(self.base.run(work))
 
     async def sweep(self, before: float, *, failed: float | None = None) -> int:
         await self._sweep(_SWEEP_ONCE, before)
@@ -126,7 +126,7 @@ class SqlJournal(SqlInbox, SqlSteps, SqlOutbox, SqlSchedule, SqlLeases, SqlLines
 
     async def close(self) -> None:
         """Finish what waits and close the file. Safe to call twice."""
-        await self._base.close()
+        await self.base.close()
 
     async def _sweep(self, statement: str, before: float) -> int:
         """Delete a few rows at a time, so that other changes do not wait."""

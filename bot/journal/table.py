@@ -25,7 +25,7 @@ class JournalTable:
     """
 
     def __init__(self, base: Database, *, clock: Clock, log: Log, writer: Writer | None = None) -> None:
-        self._base = base
+        self.base = base
         self._writer = writer or base
         self._clock = clock
         self._log = log
@@ -37,9 +37,7 @@ class JournalTable:
 
     async def _rows(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         bound = clean(values)
-        rows: list[tuple[Any, ...]] = await self._base.read(
-            lambda db: db.execute(statement, bound).fetchall()
-        )
+        rows: list[tuple[Any, ...]] = await self.base.read(lambda db: db.execute(statement, bound).fetchall())
         return rows
 
     async def _row(self, statement: str, values: Sequence[object]) -> tuple[Any, ...] | None:

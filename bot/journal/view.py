@@ -21,7 +21,7 @@ class JournalView(SqlInbox, SqlSteps, SqlOutbox):
         super().__init__(base, clock=clock, log=log)
 
     async def close(self) -> None:
-        await self._base.close()
+        await self.base.close()
 
 
 def in_file(path: Path, *, clock: Clock, log: Log) -> JournalView:

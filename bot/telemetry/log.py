@@ -85,7 +85,7 @@ class JsonlLog:
         # Debug lines wait apart, so that they can be dropped first; ids bring both back into order.
         self._waiting: deque[Line] = deque()
         self._debug: deque[Line] = deque()
-        self._bytes = 0
+        self.bytes_pending = 0
         self._dropped = 0
         self.lost = 0
         """Lines that were dropped, or refused by the disk, since the start."""
@@ -155,15 +155,15 @@ class JsonlLog:
             self.lost += 1
             if level == "debug" or not self._debug:
                 return False
-            self._bytes -= size_of(self._debug.popleft())
+            self.bytes_pending -= size_of(self._debug.popleft())
             self._written += 1  # dropped counts as dealt with
-        self._bytes += size
+        self.bytes_pending += size
         (self._debug if level == "debug" else self._waiting).append(line)
         return True
 
     def _full(self, size: int) -> bool:
         waiting = len(self._waiting) + len(self._debug)
-        return waiting >= self._capacity or (waiting > 0 and self._bytes + size > MOST_BYTES)
+        return waiting >= self._capacity or (waiting > 0 and self.bytes_pending + size > MOST_BYTES)
 
     def _run(self) -> None:
         while True:
@@ -172,7 +172,7 @@ class JsonlLog:
                 batch = sorted((*self._waiting, *self._debug), key=lambda line: str(line["id"]))
                 self._waiting.clear()
                 self._debug.clear()
-                self._bytes = 0
+                self.bytes_pending = 0
                 dropped, self._dropped = self._dropped, 0
                 closing = self._closed
             if dropped:

@@ -51,7 +51,7 @@ class Link:
         self.pinged = 0
         self.held: list[Delivery] | None = None
         """What waits for `release`; None where nothing is held back."""
-        self._ping_every = ping_every
+        self.ping_every = ping_every
         self._deaf: dict[web.WebSocketResponse, bool] = {}
         self._end = asyncio.Event()
         self._clock = clock
@@ -133,9 +133,9 @@ class Link:
                 }
             )
             await self._changed()
-            if self._ping_every:
+            if self.ping_every:
                 self._spawn(self._pinging(socket))
-            await self._listen(socket)
+            await self.listen(socket)
         finally:
             del self.sockets[socket]
             await self._changed()
@@ -151,7 +151,7 @@ class Link:
         """
         self._heard[socket] = self._clock.monotonic()
         while socket in self.sockets and not socket.closed:
-            if self._clock.monotonic() - self._heard[socket] > SILENT_PINGS * self._ping_every:
+            if self._clock.monotonic() - self._heard[socket] > SILENT_PINGS * self.ping_every:
                 transport = self.sockets[socket].transport
                 if transport is not None:
                     transport.abort()
@@ -159,10 +159,10 @@ class Link:
             if socket not in self._deaf:
                 with contextlib.suppress(ConnectionError):
                     await socket.ping(PING)
-            await self._clock.sleep(self._ping_every)
+            await self._clock.sleep(self.ping_every)
         del self._heard[socket]
 
-    async def _listen(self, socket: web.WebSocketResponse) -> None:
+    async def listen(self, socket: web.WebSocketResponse) -> None:
         async for frame in socket:
             if self._deaf.get(socket) is False:
                 continue

@@ -86,14 +86,14 @@ class AnthropicServer(Loopback):
         self.requests: list[Seen] = []
         self.active = 0
         self.peak = 0
-        self._queue: deque[Answer] = deque()
+        self.queue: deque[Answer] = deque()
         self._script: Script | None = None
         self._cache = PromptCache(self.clock, lambda _: minimum)
         self._binding = Binding()
         self.compacts = compacts
         self.compactions = compaction.Compactions()
         self._leave = rules.Leave(types={compaction.KIND}, system_role=system_role)
-        self._ids = 0
+        self.ids = 0
 
     def routes(self, app: web.Application) -> None:
         app.router.add_post("/v1/messages", self._messages)
@@ -108,7 +108,7 @@ class AnthropicServer(Loopback):
 
     def then(self, *answers: Answer) -> None:
         """Queue answers, faults included."""
-        self._queue.extend(answers)
+        self.queue.extend(answers)
 
     def script(self, script: Script | None) -> None:
         """What answers when the queue is empty: from the request's body to a reply, a failure or plain text."""
@@ -243,8 +243,8 @@ class AnthropicServer(Loopback):
         return await self._stream(request, response, wire, gap=answer.gap, keep=keep)
 
     async def _next(self, body: Json) -> Answer:
-        if self._queue:
-            return self._queue.popleft()
+        if self.queue:
+            return self.queue.popleft()
         if self._script is None:
             return reply(f"echo: {_last_words(body)}")
         found = self._script(body)
@@ -386,8 +386,8 @@ class AnthropicServer(Loopback):
         return headers
 
     def _id(self, prefix: str) -> str:
-        self._ids += 1
-        return f"{prefix}_{self._ids:024d}"
+        self.ids += 1
+        return f"{prefix}_{self.ids:024d}"
 
 
 def _last_words(body: Json) -> str:

@@ -13,7 +13,7 @@ class FakeClock:
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self._now = now
-        self._monotonic = 0.0
+        self.ticks = 0.0
         self._suspended = 0.0
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._count = 0
@@ -22,10 +22,10 @@ class FakeClock:
         return self._now
 
     def monotonic(self) -> float:
-        return self._monotonic
+        return self.ticks
 
     def boottime(self) -> float:
-        return self._monotonic + self._suspended
+        return self.ticks + self._suspended
 
     async def sleep(self, seconds: float) -> None:
         if seconds <= 0:
@@ -33,7 +33,7 @@ class FakeClock:
             return
         self._count += 1
         future = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self._monotonic + seconds, self._count, future))
+        heapq.heappush(self._sleepers, (self.ticks + seconds, self._count, future))
         await future
 
     @property
@@ -57,17 +57,17 @@ class FakeClock:
 
     async def advance(self, seconds: float) -> None:
         """Let time pass, waking each sleeper at its moment and letting the loop run after each."""
-        end = self._monotonic + seconds
+        end = self.ticks + seconds
         while self._sleepers and self._sleepers[0][0] <= end:
             due, _, future = heapq.heappop(self._sleepers)
-            self._now += due - self._monotonic
-            self._monotonic = due
+            self._now += due - self.ticks
+            self.ticks = due
             if not future.done():
                 future.set_result(None)
             for _ in range(5):
                 await asyncio.sleep(0)
-        self._now += end - self._monotonic
-        self._monotonic = end
+        self._now += end - self.ticks
+        self.ticks = end
         for _ in range(5):
             await asyncio.sleep(0)
 

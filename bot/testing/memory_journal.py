@@ -129,7 +129,7 @@ class MemoryJournal:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._inbox: dict[str, InboxRecord] = {}
+        self.inbox: dict[str, InboxRecord] = {}
         self._turns: dict[str, TurnRecord] = {}
         self._approvals: dict[str, ApprovalRecord] = {}
         self._keys: dict[str, tuple[str, float]] = {}
@@ -163,7 +163,7 @@ class MemoryJournal:
 
     @at_once
     def newest(self) -> str:
-        return max(self._inbox, default="")
+        return max(self.inbox, default="")
 
     # The inbox.
 
@@ -173,9 +173,9 @@ class MemoryJournal:
         keys = [text.clean(f"{inbound.channel}:{key}") for key in inbound.keys]
         if any(key in self._keys for key in keys):
             return False
-        if not whole.request_id or whole.request_id in self._inbox:
+        if not whole.request_id or whole.request_id in self.inbox:
             raise errors.StorageError("an inbound needs a requestId of its own")
-        self._inbox[whole.request_id] = InboxRecord(inbound=whole, received_at=now, changed_at=now)
+        self.inbox[whole.request_id] = InboxRecord(inbound=whole, received_at=now, changed_at=now)
         self._keys.update((key, (whole.request_id, now)) for key in keys)
         self._chats.add(whole.chat_key)
         return True
@@ -231,7 +231,7 @@ class MemoryJournal:
             self._move_turn(turn_id, lambda turn: turn.end(state))
 
     def _join(self, member: str, turn_id: str) -> str:
-        row = self._inbox.get(text.clean(member))
+        row = self.inbox.get(text.clean(member))
         trouble = self._moved(member, lambda status: status.join(turn_id))
         if not trouble and row is not None and row.turn_id not in {None, turn_id}:
             self._end_open(row.turn_id or "", "done")
@@ -239,7 +239,7 @@ class MemoryJournal:
 
     def _moved(self, request_id: str, move: Callable[[InboxRecord], InboxRecord]) -> str:
         """Make a transition of an inbound; the trouble where there is none, or its state does not allow that."""
-        row = self._inbox.get(text.clean(request_id))
+        row = self.inbox.get(text.clean(request_id))
         if row is None:
             return f"{request_id} is missing"
         try:
@@ -273,7 +273,7 @@ class MemoryJournal:
 
     @at_once
     def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> bool:
-        row = self._inbox.get(text.clean(inbound.request_id))
+        row = self.inbox.get(text.clean(inbound.request_id))
         if row is None or not row.open:
             return False
         self._set(dataclasses.replace(row, inbound=_as_kept(inbound)))
@@ -283,14 +283,14 @@ class MemoryJournal:
 
     @at_once
     def unfinished(self, limit: int | None = None, after: str = "") -> list[Unfinished]:
-        begin = list(self._inbox).index(after) + 1 if after in self._inbox else 0
-        return [self._unfinished(row) for row in list(self._inbox.values())[begin:] if row.open][:limit]
+        begin = list(self.inbox).index(after) + 1 if after in self.inbox else 0
+        return [self._unfinished(row) for row in list(self.inbox.values())[begin:] if row.open][:limit]
 
     def _unfinished(self, row: InboxRecord) -> Unfinished:
         place, turn = (row.inbound.chat_key, row.inbound.message_id), self._turns.get(row.turn_id or "")
         about = [
             other
-            for name, other in sorted(self._inbox.items())
+            for name, other in sorted(self.inbox.items())
             if other is row
             or (place[1] is not None and (other.inbound.chat_key, other.inbound.message_id) == place)
         ]
@@ -298,7 +298,7 @@ class MemoryJournal:
 
     @at_once
     def inbound(self, request_id: str) -> InboxRecord | None:
-        return self._inbox.get(text.clean(request_id))
+        return self.inbox.get(text.clean(request_id))
 
     @at_once
     def turn(self, turn_id: str) -> TurnRecord | None:
@@ -307,17 +307,17 @@ class MemoryJournal:
     @at_once
     def about(self, chat_key: ChatKey, message_id: str, key: str | None = None) -> list[InboxRecord]:
         here, sought = _key(chat_key), text.clean(message_id)
-        rows = [row.inbound for row in self._inbox.values() if row.inbound.chat_key == here]
+        rows = [row.inbound for row in self.inbox.values() if row.inbound.chat_key == here]
         named = None if key is None else text.clean(key)
         same = [row for row in rows if row.message_id == sought or named in row.keys]
         items = {item for row in same for item in row.items}
         found = {row.request_id for row in rows if row in same or row.message_id in items}
-        return [row for row in self._inbox.values() if row.inbound.request_id in found]
+        return [row for row in self.inbox.values() if row.inbound.request_id in found]
 
     @at_once
     def quoting(self, chat_key: ChatKey, message_id: str) -> list[InboxRecord]:
         here, sought = _key(chat_key), text.clean(message_id)
-        rows = [row for row in self._inbox.values() if row.inbound.chat_key == here]
+        rows = [row for row in self.inbox.values() if row.inbound.chat_key == here]
         return [row for row in rows if row.inbound.message_id is not None and row.inbound.quotes(sought)]
 
     @at_once
@@ -325,7 +325,7 @@ class MemoryJournal:
         self, chat: ChatKey, *, since: float = 0.0, until: float = math.inf, limit: int
     ) -> list[InboxRecord]:
         here = _key(chat)
-        rows = [row for row in self._inbox.values() if here.contains(row.inbound.chat_key)]
+        rows = [row for row in self.inbox.values() if here.contains(row.inbound.chat_key)]
         said = [
             row for row in rows if row.inbound.message_id is not None and since <= row.received_at <= until
         ]
@@ -433,7 +433,7 @@ class MemoryJournal:
             below, above = here.contains(row.chat_key), row.chat_key.contains(here)
             near = row.chat_key != here and (below or (above and row.target == dict(target)))
             named = message_id is None or (row.state, row.message_id) == ("sent", text.clean(message_id))
-            asked = self._inbox.get(row.request_id)
+            asked = self.inbox.get(row.request_id)
             theirs = asked is not None and asked.inbound.user_id == text.clean(user_id)
             if row.kind == "reply" and near and named and theirs:
                 return row.request_id
@@ -581,12 +581,12 @@ class MemoryJournal:
 
         _drop(self._once, lambda _, row: row[1] < before)
         _drop(self._approvals, lambda _, row: row.asked_at < before and self._is_over(row))
-        gone = _drop(self._inbox, lambda _, row: ended(row))
-        needed = set(self._inbox) | {row.turn_id for row in self._inbox.values()}
+        gone = _drop(self.inbox, lambda _, row: ended(row))
+        needed = set(self.inbox) | {row.turn_id for row in self.inbox.values()}
         _drop(self._turns, lambda name, row: row.begun_at < before and name not in needed)
         return gone + sum(
             (
-                _drop(self._steps, lambda key, row: row.began_at < before and key[0] not in self._inbox),
+                _drop(self._steps, lambda key, row: row.began_at < before and key[0] not in self.inbox),
                 _drop(self._outbox, lambda _, row: over(row)),
                 _drop(self._keys, lambda _, row: row[1] < before and not self._is_open(row[0])),
                 _drop(self._dead, lambda _, row: row[-1] < lost),
@@ -595,14 +595,14 @@ class MemoryJournal:
 
     def _is_over(self, row: ApprovalRecord) -> bool:
         lasts = row.verdict is not None and row.verdict.lasts
-        return not lasts and row.asked.request_id not in self._inbox
+        return not lasts and row.asked.request_id not in self.inbox
 
     def _is_open(self, request_id: str) -> bool:
-        row = self._inbox.get(request_id)
+        row = self.inbox.get(request_id)
         return row is not None and row.open
 
     def _set(self, row: InboxRecord) -> None:
-        self._inbox[row.inbound.request_id] = dataclasses.replace(row, changed_at=self._clock.now())
+        self.inbox[row.inbound.request_id] = dataclasses.replace(row, changed_at=self._clock.now())
 
 
 async def _given(result: R) -> R:

@@ -74,8 +74,8 @@ class TelegramServer(Service):
         message = self._message(chat, who, chat.next_id())
         spans = sorted([*rules.detect(text), *entities], key=lambda span: int(span["offset"]))
         if media is not None:
-            file_id = f"file-{len(self._files) + 1}"
-            self._files[file_id] = data
+            file_id = f"file-{len(self.files) + 1}"
+            self.files[file_id] = data
             message |= world.media_fields(media, file_id, len(data), file_name, mime)
         if text:
             message["text" if media is None else "caption"] = text
@@ -109,7 +109,7 @@ class TelegramServer(Service):
 
     def forget_file(self, file_id: str) -> None:
         """The service no longer has a file; messages go on naming it."""
-        del self._files[file_id]
+        del self.files[file_id]
 
     def edit(self, message_id: int, text: str, *, chat_id: int = 1001) -> Json:
         """A person edits a message; the update."""
@@ -174,13 +174,13 @@ class TelegramServer(Service):
     def push_raw(self, raw: Any) -> Any:
         """Queue any JSON as an update, as it is; an object without `update_id` gets one."""
         update = self.updates.add(raw)
-        self._wake()
+        self.wake()
         return update
 
     def repeat(self, update: Json) -> None:
         """Deliver an update again although it was confirmed, as the service does at times."""
         self.updates.again(update)
-        self._wake()
+        self.wake()
 
     def contest(self, seconds: float) -> None:
         """For so long, another process polls: every `getUpdates` ends with a 409."""
@@ -252,7 +252,7 @@ class TelegramServer(Service):
         chat = self.chats.get(chat_id)
         shown = chat.messages.values() if chat is not None else ()
         sent = [one["document"] for one in shown if one.get("from") == self.me and "document" in one]
-        return [(one["file_name"], one["mime_type"], self._files[one["file_id"]]) for one in sent]
+        return [(one["file_name"], one["mime_type"], self.files[one["file_id"]]) for one in sent]
 
     def drafts(self, chat_id: int = 1001) -> dict[int, str]:
         """The words that the bot is writing in a chat, as a person sees them now, by their ids."""
@@ -277,5 +277,5 @@ class TelegramServer(Service):
         update: Json = {kind: body}
         if self.updates.wanted(kind):
             update = self.updates.add(update)
-            self._wake()
+            self.wake()
         return update

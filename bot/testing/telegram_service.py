@@ -74,9 +74,9 @@ class Service(Loopback):
         self.callbacks: set[str] = set()
         self.contested_until = 0.0
         self.polls: dict[int, web.Request] = {}
-        self._files: dict[str, bytes] = {}
-        self._paths: dict[str, float] = {}
-        self._poll: asyncio.Future[bool] | None = None
+        self.files: dict[str, bytes] = {}
+        self.paths: dict[str, float] = {}
+        self.poll: asyncio.Future[bool] | None = None
         self._background: set[asyncio.Future[None]] = set()
         methods: tuple[Callable[[rules.Args], Awaitable[Any]], ...] = (
             self._get_me,
@@ -109,7 +109,7 @@ class Service(Loopback):
     def _message(self, chat: world.Chat, who: Json, number: int) -> Json:
         return {"message_id": number, "from": who, "chat": chat.json(), "date": int(self.clock.now())}
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         self._end_poll(delivered=True)
         task = asyncio.ensure_future(self.changed())
         self._background.add(task)
@@ -121,8 +121,8 @@ class Service(Loopback):
 
     def _end_poll(self, *, delivered: bool) -> None:
         """Answer the open poll: with what there is, or with a conflict."""
-        if self._poll is not None and not self._poll.done():
-            self._poll.set_result(delivered)
+        if self.poll is not None and not self.poll.done():
+            self.poll.set_result(delivered)
 
     # -- requests --------------------------------------------------------------------------------------------
 
@@ -192,8 +192,8 @@ class Service(Loopback):
         fault = self.take_fault("file")
         if fault is not None and not fault.sends:
             return await self.broken(request, fault)
-        data = self._files.get(path.removeprefix("documents/"))
-        late = self.clock.now() > self._paths.get(path, 0.0)
+        data = self.files.get(path.removeprefix("documents/"))
+        late = self.clock.now() > self.paths.get(path, 0.0)
         if request.match_info["token"] != self.token or data is None or late:
             return _refused(rules.Refused(404, "Not Found"))
         return await self.send_file(request, data, "application/octet-stream", fault)
@@ -223,7 +223,7 @@ class Service(Loopback):
 
     async def _long_poll(self, timeout: float) -> None:  # noqa: ASYNC109
         self._end_poll(delivered=False)
-        mine = self._poll = asyncio.get_running_loop().create_future()
+        mine = self.poll = asyncio.get_running_loop().create_future()
         timer = asyncio.ensure_future(self.clock.sleep(timeout))
         try:
             await asyncio.wait({mine, timer}, return_when=asyncio.FIRST_COMPLETED)
@@ -291,7 +291,7 @@ class Service(Loopback):
             raise rules.Refused(413, "Request Entity Too Large")
         if not data:
             raise rules.bad("file must be non-empty")
-        file_id = f"sent-{len(self._files) + 1}"
+        file_id = f"sent-{len(self.files) + 1}"
         message = self._message(chat, self.me, chat.last_id + 1)
         message |= world.media_fields("document", file_id, len(data), upload.filename, upload.content_type)
         if args.has("caption"):
@@ -300,7 +300,7 @@ class Service(Loopback):
             )
             message |= {"caption": caption} | ({"caption_entities": spans} if spans else {})
         self._check_place(chat, args, message)
-        self._files[file_id] = data
+        self.files[file_id] = data
         number = chat.next_id()
         chat.messages[number] = message
         chat.tally = replace(chat.tally, posted=chat.tally.posted + 1)
@@ -437,13 +437,13 @@ class Service(Loopback):
 
     async def _get_file(self, args: rules.Args) -> Json:
         file_id = args.text("file_id").removesuffix("-small")
-        if file_id not in self._files:
+        if file_id not in self.files:
             raise rules.bad("invalid file_id")
-        size = len(self._files[file_id])
+        size = len(self.files[file_id])
         if size > FILE_LIMIT:
             raise rules.bad("file is too big")
         path = f"documents/{file_id}"
-        self._paths[path] = self.clock.now() + FILE_SECONDS
+        self.paths[path] = self.clock.now() + FILE_SECONDS
         return {"file_id": file_id, "file_unique_id": f"u{file_id}", "file_size": size, "file_path": path}
 
     async def _get_chat_member(self, args: rules.Args) -> Json:

@@ -256,7 +256,7 @@ async def test_after_three_halvings_the_person_is_told_and_the_next_message_is_a
     await world.telegram.until(lambda: len(world.texts()) == 17)
     assert "started over" in world.texts()[-1]
     assert len(world.model.requests) - asked == 4
-    world.model._queue.clear()
+    world.model.queue.clear()
     world.telegram.say("fresh")
     await world.telegram.until(lambda: len(world.texts()) == 18)
     assert "question" not in json.dumps(world.model.bodies[-1])

@@ -45,7 +45,7 @@ class TelegramRig(Bed):
         self.server.say(words, chat_id=PEOPLE[SAID], media="document", data=data, file_name=name)
 
     async def forget_files(self) -> None:
-        for name in list(self.server._files):
+        for name in list(self.server.files):
             self.server.forget_file(name)
 
     @property

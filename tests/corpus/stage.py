@@ -199,7 +199,7 @@ class Stage:
             "now": self.clock.now(),
             "telegram": {
                 "chats": [_plain(_chat(chat)) for chat in self.telegram.chats.values()],
-                "files": {name: data.decode() for name, data in self.telegram._files.items()},
+                "files": {name: data.decode() for name, data in self.telegram.files.items()},
                 "callbacks": sorted(self.telegram.callbacks),
                 "updates": self.telegram.updates.first(1_000),
             },
@@ -214,14 +214,14 @@ class Stage:
         """Let the platforms know what they knew. What they number goes on with numbers that they have not given."""
         self.telegram.updates._next += UNUSED
         self.slack._count = itertools.count(UNUSED)
-        self.world.model._ids = UNUSED
+        self.world.model.ids = UNUSED
         for told in known["telegram"]["chats"]:
             chat = self.telegram.chat(told["id"], told["kind"])
             chat.forum = told.get("forum", False)
             chat.last_id = told["last_id"]
             chat.messages |= {message["message_id"]: message for message in told.get("messages", [])}
             chat.topics |= {int(name): root for name, root in told.get("topics", {}).items()}
-        self.telegram._files |= {name: data.encode() for name, data in known["telegram"]["files"].items()}
+        self.telegram.files |= {name: data.encode() for name, data in known["telegram"]["files"].items()}
         self.telegram.callbacks |= set(known["telegram"]["callbacks"])
         for update in known["telegram"]["updates"]:
             self.telegram.repeat(update)

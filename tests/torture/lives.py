@@ -128,7 +128,7 @@ class World:
 
     def wrong(self) -> list[str]:
         """What is not as it must be, once nothing is left to do."""
-        left = [row for row in self.journal._inbox.values() if row.open]
+        left = [row for row in self.journal.inbox.values() if row.open]
         bad = [f"{row.inbound.text} is still {row.state}" for row in left]
         bad += [f"a notice: {one.text}" for one in self.seen if one.kind == "notice"]
         replies = [one.text for one in self.seen if one.kind == "reply"]

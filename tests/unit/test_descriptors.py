@@ -72,5 +72,5 @@ def test_another_failure_is_told_and_takes_nothing(tmp_path: Path) -> None:
         reserve.open(tmp_path / "none", os.O_RDONLY)
     assert reserve.fill() == 0
     assert SystemDisk().read(tmp_path / "none") == b""
-    for handle in reserve._kept:
+    for handle in reserve.kept:
         os.close(handle)

@@ -207,7 +207,7 @@ def dragging(clock: FakeClock) -> Iterator[None]:
 
     def drag(phase: str, info: dict[str, int]) -> None:
         if phase == "start" and info["generation"] == 2:
-            clock._monotonic += 0.05
+            clock.ticks += 0.05
 
     gc.callbacks.append(drag)  # after the one that takes the time
     try:

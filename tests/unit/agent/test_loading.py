@@ -205,7 +205,7 @@ async def test_what_was_removed_stays_so_and_is_no_reason_to_read_more(bench: Be
     )
     await runtime.flush()
     await restarted(bench)
-    assert bench.pool.runtime(KEY).ledger._begins is not None
+    assert bench.pool.runtime(KEY).ledger.begins_at is not None
     said = json.dumps(bench.pool.runtime(KEY).store.messages())
     assert deletions.REMOVED in said
     assert "question 1" not in said

@@ -271,8 +271,8 @@ async def as_from_the_beginning(bench: Bench) -> None:
         runtime.store.running,
     )
     assert (trail.tip, trail.turn, trail.facts) == (
-        runtime.ledger._trail.tip,
-        runtime.ledger._trail.turn,
+        runtime.ledger.chain.tip,
+        runtime.ledger.chain.turn,
         runtime.ledger.facts,
     )
 

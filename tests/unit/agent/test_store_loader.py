@@ -101,7 +101,7 @@ async def test_what_is_read_of_a_session_without_a_boundary_is_what_all_of_it_gi
         read = Read(monkeypatch)
         short = await filled(root / "short", most)
         with monkeypatch.context() as patched:
-            patched.setattr(reading._Tail, "is_full", lambda _, line: line is None)
+            patched.setattr(reading.Tail, "is_full", lambda _, line: line is None)
             lines, read.lines = read.lines, 0
             whole = await filled(root / "whole", most)
             less += lines < read.lines

@@ -257,7 +257,7 @@ class TestIntake:
         assert [type(one) for one in done] == [bool, errors.StorageError, bool]
         await bench.idle()
         assert bench.tele.texts == ["re: first", "re: last"]
-        assert bench.intake._last == {}
+        assert bench.intake.last_written == {}
 
     async def test_an_inbound_opens_a_chat_that_counted_as_gone(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch

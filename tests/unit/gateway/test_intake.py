@@ -34,7 +34,7 @@ async def test_an_inbound_is_in_the_journal_and_can_be_read_again_when_accept_re
 async def test_a_message_is_taken_in_with_one_visit_to_the_disk(bench: Bench) -> None:
     bench.agent.hold = asyncio.Event()
     await bench.say("the journal is open now", chat_key="tele:chat:2")
-    batcher = bench.journal._base._batcher
+    batcher = bench.journal.base._batcher
     visits: list[int] = []
     work = batcher._work
 

@@ -170,4 +170,4 @@ async def test_few_are_remembered(bench: Bench, full: asyncio.Event, monkeypatch
             await bench.say("/stop", **STOP, **there, keys=(f"stop {chat}",))
         full.clear()
         await bench.idle()
-    assert list(bench.stops._heard) == [("stop 2",)]
+    assert list(bench.stops.seen) == [("stop 2",)]

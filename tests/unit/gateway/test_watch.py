@@ -100,8 +100,8 @@ class Ward:
     async def wait(self, seconds: float) -> None:
         """Let time pass, and what is told then arrive."""
         await self.bench.clock.advance(seconds)
-        while self.reports._tasks:
-            await asyncio.wait(self.reports._tasks)
+        while self.reports.tasks:
+            await asyncio.wait(self.reports.tasks)
 
     async def live(self, seconds: float) -> None:
         """Time in which both platforms are heard."""
@@ -216,7 +216,7 @@ async def test_a_contested_token_is_trouble_though_the_polls_still_get_through_n
 
 
 async def test_a_channel_that_was_never_connected_is_reported_and_left_to_its_start(ward: Ward) -> None:
-    ward.watch._seen["tele"].open = False
+    ward.watch.seen["tele"].open = False
     ward.tele.break_off("not started")
     await ward.wait(SILENCE + 60)
     assert ward.tele.heals == []
@@ -234,7 +234,7 @@ async def test_a_healing_that_fails_or_hangs_is_logged_and_the_watch_goes_on(
     ward.tele.cure = asyncio.Event()
     healing = len(ward.tele.heals)
     await ward.wait(60)
-    if (task := ward.watch._seen["tele"].healing) is not None:
+    if (task := ward.watch.seen["tele"].healing) is not None:
         await asyncio.wait([task])
         await asyncio.sleep(0)
     assert len(ward.tele.heals) > healing

@@ -28,9 +28,9 @@ async def test_lines_that_wait_for_the_disk_take_so_much_memory_and_no_more(
     for number in range(10):
         with pytest.raises(errors.StorageError):
             await chats.append(said(f"{number} " + "字" * 300, f"web:chat:{number % 2}"))
-    assert sum(len(entry.raw) for kept in chats._kept.values() for entry in kept) <= 5_000
+    assert sum(len(entry.raw) for kept in chats.kept.values() for entry in kept) <= 5_000
     lost = [line.details["lost"] for line in log.at("error") if "lost" in line.details]
-    assert sum(lost) == 10 - sum(map(len, chats._kept.values()))
+    assert sum(lost) == 10 - sum(map(len, chats.kept.values()))
     assert "are lost: there is no room for more in memory" in log.at("error")[-1].message
     disk.mend()
     await chats.append(said("after"))

@@ -148,7 +148,7 @@ async def test_what_is_remembered_of_archives_is_bounded(
     for number in range(12):
         await chats.append(said(f"t{number}", ts=number))
     assert len(await found(chats)) == 12
-    assert len(chats._spans) == 2
+    assert len(chats.spans) == 2
     assert await found(chats, before=3) == ["t0", "t1", "t2"]
     await chats.close()
 

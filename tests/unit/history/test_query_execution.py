@@ -120,7 +120,7 @@ def test_how_many_lines_have_a_word_is_counted_anew_once_there_are_more(
     assert counts.of("1:harbour", 300) == 210
     assert counts.of("1:harbour", 100) == 210, "nor does it count for a chat that has begun anew"
     assert counts.of("1:market", 300) == 100
-    assert len(counts._common) == 1
+    assert len(counts.common) == 1
     db.close()
 
 

@@ -40,7 +40,7 @@ async def make(path: Path, log: MemoryLog) -> AsyncIterator[Make]:
 
 
 def connection(journal: SqliteJournal) -> sqlite3.Connection:
-    db = journal._base._db
+    db = journal.base._db
     assert isinstance(db, sqlite3.Connection)
     return db
 

@@ -47,7 +47,7 @@ async def test_what_waits_together_is_committed_together(make: Make) -> None:
         busy.set()
         free.wait(10)
 
-    holding = asyncio.ensure_future(journal._base.run(hold))
+    holding = asyncio.ensure_future(journal.base.run(hold))
     await asyncio.to_thread(busy.wait, 10)
     waiting = [asyncio.create_task(journal.receive(inbound(number))) for number in range(100)]
     await asyncio.sleep(0)  # each of them is queued now
@@ -63,8 +63,8 @@ async def test_what_waits_together_is_committed_together(make: Make) -> None:
 async def test_the_database_is_never_touched_on_the_event_loops_thread(make: Make) -> None:
     journal = make()
     threads: set[int] = set()
-    await journal._base.run(lambda _: threads.add(threading.get_ident()))
-    await journal._base.run(lambda _: threads.add(threading.get_ident()))
+    await journal.base.run(lambda _: threads.add(threading.get_ident()))
+    await journal.base.run(lambda _: threads.add(threading.get_ident()))
     assert len(threads) == 1
     assert threading.get_ident() not in threads
 
@@ -220,8 +220,8 @@ async def test_an_operation_that_goes_wrong_in_python_fails_alone(make: Make) ->
     journal = make()
     results = await asyncio.gather(
         journal.receive(inbound(1)),
-        journal._base.run(lambda db: db.execute("SELECT ?", (2**70,))),
-        journal._base.run(lambda db: db.execute("SELECT ?", ("\ud800",))),
+        journal.base.run(lambda db: db.execute("SELECT ?", (2**70,))),
+        journal.base.run(lambda db: db.execute("SELECT ?", ("\ud800",))),
         journal.receive(inbound(2)),
         return_exceptions=True,
     )

@@ -151,8 +151,8 @@ async def test_what_may_have_been_written_and_was_refused_is_not_read_through_a_
     failing.failures = 1
     with pytest.raises(errors.StorageError):
         await journal.receive(inbound(2))
-    close(journal._base._reader)
-    journal._base._reader = None
+    close(journal.base._reader)
+    journal.base._reader = None
     with pytest.raises(errors.StorageError):
         await still_open(journal)
     assert await journal.probe() == ""

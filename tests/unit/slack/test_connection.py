@@ -302,7 +302,7 @@ async def test_a_server_that_does_not_say_goodbye_is_left(idle: Any, monkeypatch
         await asyncio.Event().wait()
 
     monkeypatch.setattr(socket_mode, "GOODBYE_SECONDS", 0.01)
-    monkeypatch.setattr(idle.server.link, "_listen", deaf)
+    monkeypatch.setattr(idle.server.link, "listen", deaf)
     await idle.slack.start(idle.intake)
     await idle.server.disconnect()
     await asyncio.wait_for(

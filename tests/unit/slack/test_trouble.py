@@ -153,7 +153,7 @@ async def test_a_person_is_written_to_by_their_id(stage: Any, out: Any) -> None:
 
 
 async def test_a_server_on_the_real_clock_pings_by_itself(stage: Any) -> None:
-    stage.server.link._ping_every = 10.0
+    stage.server.link.ping_every = 10.0
     await stage.slack.heal()
     await stage.server.until(lambda: stage.server.pongs == 1)
     await stage.clock.advance(10)

@@ -59,7 +59,7 @@ class Bed:
 
     async def polling(self) -> None:
         """Wait until a poll is open at the server, which has nothing for it."""
-        await self.until(lambda: self.server._poll is not None and not self.server._poll.done())
+        await self.until(lambda: self.server.poll is not None and not self.server.poll.done())
 
     async def pausing(self) -> None:
         """Wait until the channel sleeps before its next poll."""

@@ -89,9 +89,9 @@ async def test_a_place_that_is_none_of_the_services_own_is_not_looked_at(bed: Be
 
 
 async def test_a_place_may_have_any_name(bed: Bed) -> None:
-    bed.server._files["ünïcode name?#%2e.c++"] = DATA
+    bed.server.files["ünïcode name?#%2e.c++"] = DATA
     named = {"file_id": "x", "file_unique_id": "x", "file_path": "documents/ünïcode name?#%2e.c++"}
-    bed.server._paths[named["file_path"]] = bed.server.clock.now() + 9
+    bed.server.paths[named["file_path"]] = bed.server.clock.now() + 9
     bed.server.fail("getFile", status=200, body={"ok": True, "result": named})
     assert await fetched(bed, Attachment(kind="file", ref="x")) == DATA
 

@@ -27,7 +27,7 @@ def me() -> bot_api.Bot:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> TelegramServer:
-    monkeypatch.setattr(TelegramServer, "_wake", lambda self: None)  # no loop runs here
+    monkeypatch.setattr(TelegramServer, "wake", lambda self: None)  # no loop runs here
     return TelegramServer()
 
 

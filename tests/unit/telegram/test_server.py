@@ -208,7 +208,7 @@ async def test_flood_limits_hold_for_each_chat_on_the_servers_clock(clock: FakeC
 
 def test_what_people_say_gets_its_entities_as_telegram_makes_them() -> None:
     server = TelegramServer()
-    server._wake = lambda: None  # type: ignore[method-assign]  # no loop runs here
+    server.wake = lambda: None  # type: ignore[method-assign]  # no loop runs here
     said = server.say("👍 @shipmate_bot see /help@shipmate_bot me@here.org https://a.b/c @no")["message"]
     assert said["entities"] == [
         {"type": "mention", "offset": 3, "length": 13},

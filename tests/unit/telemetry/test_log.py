@@ -161,7 +161,7 @@ def test_lines_that_wait_are_bounded_in_bytes_too_and_debug_goes_first(
     log.close()
     messages = [line["message"] for line in lines(tmp_path)]
     assert messages == ["held", "info 0", "info 1", "info 2", "dropped 3 lines"]
-    assert log._bytes == 0
+    assert log.bytes_pending == 0
 
 
 def test_a_failing_disk_is_told_of_once_and_never_to_the_caller(

@@ -63,7 +63,7 @@ async def test_what_only_reads_does_not_count_as_a_write_and_fails_only_where_ev
 async def test_it_can_kill_the_process_before_and_after() -> None:
     inner = MemoryJournal(FakeClock())
     there: list[list[str]] = []
-    journal = FaultyJournal(inner, die=lambda: there.append(list(inner._inbox)))
+    journal = FaultyJournal(inner, die=lambda: there.append(list(inner.inbox)))
     journal.fail(JournalFailure("receive", then="kill"))
     journal.fail(JournalFailure("receive", then="kill", when="after"))
     for number in (1, 2):
