@@ -269,6 +269,7 @@ class MaintenanceJobs:
                 sessions=one.sessions,
                 told=one.told,
                 requests=one.requests,
+                files=one.files,
             )
 
     def _shared(self, name: str, seconds: float, run: Callable[[], Awaitable[None]]) -> PeriodicJob:

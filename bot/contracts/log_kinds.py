@@ -448,6 +448,7 @@ KINDS: Mapping[str, LogKind] = {
             "sessions": "integer: of the transcript",
             "told": "integer: lines of sessions that go on",
             "requests": "integer: files of recorded requests",
+            "files": "integer: files that the web page was sent",
             "cause": _CAUSE,
         },
     ),

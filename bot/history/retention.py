@@ -1,4 +1,5 @@
-"""Removes what is older than the days for which a chat is kept: lines of the archive, sessions of the transcript, recorded requests.
+"""Removes what is older than the days for which a chat is kept: lines of the archive, sessions of the transcript, recorded requests,
+files that the web page was sent.
 
 Files change under the locks of their folders, each whole, so a kill leaves what the next run removes. A session that goes on loses its
 old lines but for those that the model's view is built on; a conversation that comes back from the disk lets older turns go
@@ -22,7 +23,8 @@ EVERY = "*"
 """In the place of a chatKey: all chats that are not named."""
 _DAY = 86_400.0
 _PIECE = 1 << 20  # bytes of a session that are copied at once
-_SESSION = re.compile(rf"[{names.CROCKFORD}]{{26}}")
+_ULID = re.compile(rf"[{names.CROCKFORD}]{{26}}")
+_FILE = ".bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Expired:
     sessions: int
     told: int
     requests: int
+    files: int
 
 
 class Retention:
@@ -46,6 +49,7 @@ class Retention:
         self._disk = disk
         self._archives = rotation.ArchiveFiles(home / "chats", disk)
         self._transcripts = home / "transcripts"
+        self._sent = home / "sent"
 
     @property
     def kept_without_end(self) -> bool:
@@ -67,7 +71,8 @@ class Retention:
         """Remove what is too old, chat by chat. `holds` tells whether a conversation is in memory: of such a one the current session
         stays. Raises OSError.
         """
-        for name in sorted({*self._archives.chats(), *self._disk.names(self._transcripts)}):
+        folders = (*self._disk.names(self._transcripts), *self._disk.names(self._sent))
+        for name in sorted({*self._archives.chats(), *folders}):
             chat_key = self._key(name)
             days = None if chat_key is None else self.days(chat_key)
             if chat_key is None or days is None:
@@ -75,12 +80,13 @@ class Retention:
             before = int((now - days * _DAY) * 1000)
             lines = self._expire_archive(name, before)
             gone, told, records = self._expire_transcripts(name, before, current=not holds(chat_key))
-            if lines or gone or told or records:
-                yield Expired(chat_key, name, days, lines, gone, told, records)
+            files = self._expire_files(self._sent / name, before)
+            if lines or gone or told or records or files:
+                yield Expired(chat_key, name, days, lines, gone, told, records, files)
 
     def _key(self, name: str) -> ChatKey | None:
         paths = [self._archives.archive(name, number) for number in self._archives.numbers(name)]
-        told = rotation.chat_key(self._disk, name, [*paths, self._archives.main(name)])
+        told = rotation.chat_key(self._disk, name, [*paths, self._archives.main(name)]) or names.decode(name)
         try:
             return None if told is None else ChatKey.parse(told)
         except errors.IdentityInvalid:
@@ -123,7 +129,7 @@ class Retention:
         home = self._transcripts / name
         with jsonl.locked(self._transcripts):
             stems = (one.removesuffix(".jsonl") for one in self._disk.names(home) if one.endswith(".jsonl"))
-            known = sorted(stem for stem in stems if _SESSION.fullmatch(stem))
+            known = sorted(stem for stem in stems if _ULID.fullmatch(stem))
             old = [one for one in known if self.newest_ts(home, one) < before]
             if known and not (current and old == known):
                 stay = {known[-1], sessions.current(self._disk, home, known)}
@@ -142,6 +148,14 @@ class Retention:
         for path in records:
             self._disk.remove(path)
         return len(old), told, len(records)
+
+    def _expire_files(self, home: Path, before: int) -> int:
+        """Remove files that were sent; each is named by when."""
+        found = (one.partition(".")[0] for one in self._disk.names(home) if one.endswith(_FILE))
+        old = [one for one in found if _ULID.fullmatch(one) and names.made_at(one) * 1000 < before]
+        for one in old:
+            self._disk.remove(home / f"{one}{_FILE}")
+        return len(old)
 
     def _cut(self, home: Path, session: str, before: int) -> int:
         """Remove the lines of a session that are older and that nothing needs; how many. Those of its last day stay: a turn that a kill

@@ -413,7 +413,8 @@ async def test_what_is_beyond_its_days_goes_soon_after_a_start_and_each_hour(hou
         await house.do(chores, "see whether something is beyond its days")
     (told,) = house.log.of("retention")
     assert (str(told.chat_key), told.level) == ("web:chat:1", "action")
-    assert told.details == {"days": 30, "lines": 1, "sessions": 0, "told": 0, "requests": 0}
+    counts = {"lines": 1, "sessions": 0, "told": 0, "requests": 0, "files": 0}
+    assert told.details == {"days": 30, **counts}
     assert house.changes == ["web%3Achat%3A1"]
     assert list((house.home / "chats").glob("*.jsonl")) == []
     (house.home / "chats" / "web%3Achat%3A1.jsonl").write_text(json.dumps(line) + "\n")

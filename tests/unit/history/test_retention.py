@@ -9,6 +9,7 @@ import pytest
 
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
+from bot.contracts.outbound import OutgoingFile
 from bot.contracts.recall import RecallQuery
 from bot.contracts.transcript import Said, TranscriptLine
 from bot.history.archive import ChatStore
@@ -21,6 +22,7 @@ from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
+from channels.web.sent_files import SentFiles
 
 KEY = ChatKey.parse("telegram:chat:-100")
 TOPIC = ChatKey.parse("telegram:chat:-100:topic:7")
@@ -122,6 +124,21 @@ async def test_lines_beyond_their_days_go_from_archive_and_index_and_others_stay
     assert await home.said(KEY) == left + [f"heron number {n}" for n in range(14, 24)]
     everything = b"".join(path.read_bytes() for path in (home.path / "chats").iterdir() if path.is_file())
     assert b"heron number 3" not in everything
+
+
+async def test_files_that_the_web_page_was_sent_go_with_the_days_of_its_chat(home: Home) -> None:
+    key, files = ChatKey.parse("web:chat:Ann-1"), SentFiles(home.path, home.disk)
+    file, stays = OutgoingFile("table.csv", "text/csv", b"1,2"), ChatKey.parse("web:chat:Ben-2")
+    kept: dict[str, ChatKey] = {}
+    for _ in range(4):
+        for chat in (key, stays):
+            kept[files.put(chat, home.ids.ulid(), file).id] = chat
+        await home.clock.advance(DAY)
+    (gone,) = home.expire({str(key): 2})
+    assert (gone.chat_key, gone.files, gone.lines) == (key, 2, 0)
+    left = [chat for name, chat in kept.items() if files.find(chat, name) is not None]
+    assert (left.count(key), left.count(stays)) == (2, 4)
+    assert home.expire({str(key): 2}) == []
 
 
 async def test_a_quiet_chat_goes_whole_and_begins_anew(home: Home) -> None:
