@@ -81,6 +81,13 @@ class Copies:
                     self._disk.remove(path)
             return self._take(db, rows)
 
+    def catch_up(self, db: Connection) -> bool:
+        """The same, by what has changed since where this process has followed."""
+        with self._one_at_a_time:
+            if not self._newest:
+                return self.compare(db)
+            return self._take(db, shared_files.changed_since(db, self._newest))
+
     def bring(self, db: Connection) -> None:
         """Bring all files to a database that has none. In a transaction."""
         at = time.time_ns() // 1000 * 1000
@@ -110,9 +117,7 @@ class Copies:
         with self._one_at_a_time:
             try:
                 self._db = self._db or shared_files.connect(url)
-                if not self._newest:
-                    self.compare(self._db)
-                self._take(self._db, shared_files.changed_since(self._db, self._newest))
+                self.catch_up(self._db)
             except (sqlite3.Error, OSError):
                 self._end()
                 raise
@@ -365,9 +370,8 @@ class SharedDisk:
         return at
 
     def _meet(self, db: Connection, copies: Copies) -> None:
-        if shared_files.changed_since(db, 0):
-            shared_files.forget_removed(db)
-            if not copies.compare(db):
+        if shared_files.has_any(db):
+            if not copies.catch_up(db):
                 raise errors.StorageError("the files in the database are not whole")
             return
         copies.bring(db)

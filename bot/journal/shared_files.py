@@ -106,6 +106,11 @@ def changed_since(db: Connection, changed: int) -> list[SharedFile]:
     ]
 
 
+def has_any(db: Connection) -> bool:
+    """True where files were brought to the database, be they removed since."""
+    return db.execute("SELECT 1 FROM shared_files LIMIT 1").fetchone() is not None
+
+
 def found(db: Connection, path: str) -> SharedFile | None:
     row = db.execute(f"{_FOUND} WHERE path = ? AND id <> 0", (path,)).fetchone()
     return None if row is None else SharedFile(*row)
@@ -142,7 +147,7 @@ def remove(db: Connection, path: str) -> None:
 
 
 def forget_removed(db: Connection) -> None:
-    """Forget the names of what has gone. A copy that has it still compares all of its files when it begins."""
+    """Forget the names of what has gone, while nobody follows: a copy compares all of its files when it begins."""
     db.execute("DELETE FROM shared_files WHERE id = 0")
 
 

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from bot import errors
+from bot.contracts.archive import ArchiveLine
+from bot.history.archive import ChatStore
+from bot.history.line_stream import LineStream
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
 from tests import postgres
@@ -19,6 +22,7 @@ if postgres.programs() is not None:
     import psycopg
 
     from bot.journal import shared_disk, shared_files
+    from bot.journal.postgres import PostgresJournal
     from bot.journal.shared_disk import Copies, SharedDisk
 
 
@@ -116,9 +120,8 @@ async def test_a_standby_follows_and_fetches_only_what_came_to_a_file(
     a, home, copy = leads("a"), tmp_path / "a", tmp_path / "b/chats/x.jsonl"
     a.append(home / "chats/x.jsonl", b"one\n", sync=True)
     (tmp_path / "b").mkdir()
-    following = asyncio.create_task(
-        Copies(tmp_path / "b", SystemDisk(), MemoryLog()).follow(url, SystemClock())
-    )
+    copies = Copies(tmp_path / "b", SystemDisk(), MemoryLog())
+    following = asyncio.create_task(copies.follow(url, SystemClock()))
 
     async def until(words: bytes | None) -> None:
         async with asyncio.timeout(20):
@@ -136,6 +139,12 @@ async def test_a_standby_follows_and_fetches_only_what_came_to_a_file(
     await until(None)
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
+    a.append(home / "chats/y.jsonl", b"last\n", sync=True)
+    a.close()
+    b = SharedDisk(SystemDisk(), tmp_path / "b", url, log=MemoryLog())
+    b.begin(copies)
+    b.close()
+    assert there(tmp_path / "b") == {"chats/y.jsonl": b"last\n"}
 
 
 def test_the_first_host_brings_what_it_has_and_another_sets_its_own_aside(
@@ -220,3 +229,30 @@ def test_what_a_command_writes_beside_it_is_brought_along(leads: Hosts, tmp_path
     a.close()
     leads("b")
     assert there(tmp_path / "b") == {"access.json": b"{}"}
+
+
+async def test_lines_leave_the_journal_once_another_host_would_have_them(
+    leads: Hosts, url: str, tmp_path: Path
+) -> None:
+    a, log, clock = leads("a"), MemoryLog(), SystemClock()
+    journal = PostgresJournal(url, clock=clock, log=log)
+    stream = LineStream(journal, disk=a, clock=clock, log=log)
+    chats = ChatStore(tmp_path / "a/chats", disk=a, log=log, stream=stream)
+    await stream.replay({"chats": chats})
+    said = {
+        "ts": 1,
+        "channel": "web",
+        "chatId": "1",
+        "chatKey": "web:chat:1",
+        "role": "user",
+        "text": "hello",
+    }
+    await chats.append(ArchiveLine.model_validate(said))
+    (row,) = await journal.kept_lines()
+    await stream.settle()
+    assert await journal.kept_lines() == []
+    await chats.close()
+    await journal.close()
+    leads.kill()
+    leads("b")
+    assert there(tmp_path / "b") == {f"{row.file}.jsonl": row.lines}
