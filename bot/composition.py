@@ -50,7 +50,7 @@ from bot.gateway.builder import (
 )
 from bot.gateway.jobs.due import JobLimits
 from bot.gateway.live.message import Previewing
-from bot.gateway.operations import ChannelWatchdog, Losses
+from bot.gateway.operations import ChannelWatchdog, LostMessages
 from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
@@ -169,7 +169,7 @@ def assemble(
         mcp=mcp,
         reserve=services.reserve,
         reload=reload,
-        losses=Losses(
+        losses=LostMessages(
             services.manifests,
             journal=services.journal,
             archive=services.archive,

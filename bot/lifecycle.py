@@ -22,7 +22,7 @@ from bot.descriptors import RESERVE, limit
 from bot.disk_reserve import DiskReserve
 from bot.gateway.builder import GatewayParts
 from bot.gateway.delivery import Delivery
-from bot.gateway.operations import ChannelWatchdog, Losses, OperatorAlerts
+from bot.gateway.operations import ChannelWatchdog, LostMessages, OperatorAlerts
 from bot.gateway.scheduler import Scheduler
 from bot.history import archive, transcript
 from bot.history.line_stream import LineStream
@@ -202,7 +202,7 @@ class Gateway:
     mcp: McpServers
     reserve: DiskReserve
     reload: ConfigurationReload
-    losses: Losses
+    losses: LostMessages
     readiness: Readiness
     dashboard: Dashboard | None
 

@@ -14,7 +14,7 @@ from bot.agent.memory_writer import MemoryWriter
 from bot.agent.view_changes import ViewChanges
 from bot.context import deletions as reading
 from bot.context import memory
-from bot.context.store import Older, without_deleted
+from bot.context.store import InjectedMessage, without_deleted
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import SAME, Boundary, Same
@@ -68,7 +68,7 @@ class DeletionRunner:
             )
             return False
 
-    async def older(self, shown: Sequence[Older]) -> tuple[Older, ...]:
+    async def older(self, shown: Sequence[InjectedMessage]) -> tuple[InjectedMessage, ...]:
         """Older messages that a turn had loaded before a crash, without those that were removed meanwhile; without any
         where nobody can say which were.
         """

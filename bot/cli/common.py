@@ -66,7 +66,7 @@ def complain(line: str) -> None:
     print(printable(" ".join(LogRedactor()(line).split("\n"))), file=sys.stderr)
 
 
-class Complaints:
+class StderrLog:
     """`contracts.environment.Log` for a command: what an operator should know goes to stderr."""
 
     def write(self, kind: str, message: str, *, level: Level = "info", **details: Any) -> None:
@@ -141,9 +141,9 @@ def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
     home, inner = root / HOME, SystemDisk()
     with instance.locked(home):
         transfer.must_be_stopped(database(root))
-        disk = SharedDisk(inner, home, database(root), log=Complaints())
+        disk = SharedDisk(inner, home, database(root), log=StderrLog())
         try:
-            disk.begin(Copies(home, inner, Complaints()))
+            disk.begin(Copies(home, inner, StderrLog()))
             yield disk
             if erasing:
                 disk.erase()
@@ -160,7 +160,7 @@ def refresh(root: Path) -> None:
     from bot.system import SystemDisk
 
     with contextlib.suppress(errors.TryLater), instance.locked(root / HOME):
-        shared_disk.refresh(root / HOME, SystemDisk(), database(root), Complaints())
+        shared_disk.refresh(root / HOME, SystemDisk(), database(root), StderrLog())
 
 
 def database(root: Path) -> str:

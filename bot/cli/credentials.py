@@ -17,7 +17,7 @@ import typer
 from pydantic import ValidationError
 
 from bot import errors
-from bot.cli.common import HOME, Complaints, say
+from bot.cli.common import HOME, StderrLog, say
 from bot.config.checks import token_keys, variable
 from bot.invocation import command
 
@@ -108,7 +108,7 @@ async def _try_key(key: str, address: str | None) -> str:
         api_key=key,
         base_url=address,
         clock=SystemClock(),
-        log=Complaints(),
+        log=StderrLog(),
         ids=UlidSource(),
         rng=random.Random(),  # noqa: S311 - how long to wait before asking again
     )

@@ -20,10 +20,10 @@ from bot import errors
 from bot.cli.common import (
     HOME,
     AsJson,
-    Complaints,
     Defaults,
     Dir,
     Here,
+    StderrLog,
     manifests,
     named_operators,
     say,
@@ -346,7 +346,7 @@ def _model(config: Settings) -> Model:
         api_key=config.llm.api_key,
         base_url=config.llm.base_url,
         clock=SystemClock(),
-        log=Complaints(),
+        log=StderrLog(),
         ids=UlidSource(),
         rng=random.Random(),  # noqa: S311 - how long to wait before asking again
     )

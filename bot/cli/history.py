@@ -12,9 +12,9 @@ from bot import errors
 from bot.cli.common import (
     HOME,
     AsJson,
-    Complaints,
     Dir,
     Here,
+    StderrLog,
     complain,
     milliseconds,
     now,
@@ -138,7 +138,7 @@ def _archive(root: Path) -> SearchedArchive:
     from bot.history.archive import ChatStore
     from bot.history.searching import SearchedArchive
 
-    home, disk, log = root / HOME, system.SystemDisk(), Complaints()
+    home, disk, log = root / HOME, system.SystemDisk(), StderrLog()
     folder = home / "chats"
     store = ChatStore(folder, disk=disk, log=log)
     return SearchedArchive(store, home / "index.db", folder=folder, disk=disk, log=log, wait_bytes=1 << 60)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bot import errors
-from bot.cli.common import HOME, Complaints, Dir, Here, changing, clustered, manifests, refresh, say, say_json
+from bot.cli.common import HOME, Dir, Here, StderrLog, changing, clustered, manifests, refresh, say, say_json
 
 if TYPE_CHECKING:
     from bot.contracts.environment import Disk
@@ -75,6 +75,6 @@ def _data(person: str, root: Path, disk: Disk | None = None) -> PersonalData:
         disk=disk or SystemDisk(),
         clock=SystemClock(),
         ids=UlidSource(),
-        log=Complaints(),
+        log=StderrLog(),
         database=clustered(root),
     )

@@ -14,9 +14,9 @@ from bot import errors
 from bot.cli.common import (
     HOME,
     AsJson,
-    Complaints,
     Dir,
     Here,
+    StderrLog,
     complain,
     database,
     is_clustered,
@@ -88,7 +88,7 @@ async def _path(root: Path, request_id: str) -> TurnPath | None:
     from bot.journal.view import in_file
     from bot.system import SystemClock
 
-    file, clock, log = root / HOME / "journal.db", SystemClock(), Complaints()
+    file, clock, log = root / HOME / "journal.db", SystemClock(), StderrLog()
     if is_clustered(root):
         from bot.journal.postgres import view
 

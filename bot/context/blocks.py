@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from bot import text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Redact
-from bot.contracts.inbound import Shown
+from bot.contracts.inbound import ShownFile
 from bot.contracts.model import ATTACHED
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -93,7 +93,7 @@ def result_ids(message: Message) -> set[str]:
     return {block["tool_use_id"] for block in message["content"] if block.get("type") == "tool_result"}
 
 
-def attached(shown: Shown) -> Json:
+def attached(shown: ShownFile) -> Json:
     """The block that stands for a file which the model is shown."""
     return {
         "type": ATTACHED,

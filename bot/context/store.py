@@ -43,7 +43,7 @@ class Turn:
     entries: tuple[Entry, ...]
 
 
-class Older(NamedTuple):
+class InjectedMessage(NamedTuple):
     """A message of older turns that is shown before the running one."""
 
     ts: int
@@ -67,7 +67,7 @@ class RunningTurn:
     """The ids in the outbox of what it has said."""
     before: tuple[str, ...] = ()
     """The same when something joined it last."""
-    older: tuple[Older, ...] = ()
+    older: tuple[InjectedMessage, ...] = ()
     """Older messages in view, in time order."""
     injected: int = 0
     """The number of those that were ever loaded."""
@@ -93,7 +93,7 @@ class RunningTurn:
             self.older = self.older[len(self.older) - event.kept :]
         else:
             keys = event.keys or ((),) * len(event.messages)
-            more = map(Older, event.ts, event.messages, keys)
+            more = map(InjectedMessage, event.ts, event.messages, keys)
             # Stable, and what is loaded later is as a rule older: lines of one moment keep their order.
             self.older = tuple(sorted([*more, *self.older], key=lambda one: one.ts))
         self.injected += len(event.messages)
@@ -357,7 +357,9 @@ def with_redactions(
     return tuple(found)
 
 
-def without_deleted(shown: Iterable[Older], gone: deletions.Deletions) -> tuple[Older, ...]:
+def without_deleted(
+    shown: Iterable[InjectedMessage], gone: deletions.Deletions
+) -> tuple[InjectedMessage, ...]:
     """Older messages in view, without the words of those that are gone."""
     # A key that goes on names another chat, whose messages have the same ids as those of this one.
     return tuple(

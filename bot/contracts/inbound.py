@@ -36,7 +36,7 @@ class Attachment(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownFile:
     """A file that the model is shown as it is. The artifact holds its bytes in base64; `type` is its MIME type by what it holds."""
 
     artifact: str
@@ -59,7 +59,7 @@ class SeenFile:
     head: str = ""
     why: str = ""
     refused: bool = False
-    shown: Shown | None = None
+    shown: ShownFile | None = None
     code: errors.FileCode | Literal[""] = ""
     limit: int = 0
 

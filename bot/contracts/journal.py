@@ -29,7 +29,7 @@ OPEN_TURN: tuple[TurnState, ...] = ("running", "suspended", "stopping")
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class DataLoss:
     """A loss of data that an earlier process had written, and when it was found (epoch seconds)."""
 
     what: Literal["damaged", "gone"]
@@ -496,7 +496,7 @@ class Journal(Inbox, Steps, Outbox, Schedule, Leases, ApprovalStore, Protocol):
         """The trouble with the disk; "" where the last change reached it."""
         ...
 
-    def lost(self) -> Lost | None:
+    def lost(self) -> DataLoss | None:
         """The last loss that this journal knows of, found by this process or by an earlier one. A journal that was never
         there before counts as one that is gone.
         """

@@ -32,7 +32,7 @@ from bot.gateway.access import Memberships
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
-from bot.gateway.locales import Locales, Spoken
+from bot.gateway.locales import Locales, ReaderLocale
 from bot.gateway.operator_chats import OperatorChats, Outcome, QuestionCopies, who_decided
 from bot.gateway.scheduler import TurnSuspension
 from bot.tools.permissions.display import named
@@ -176,7 +176,7 @@ class ApprovalService:
         own = self._elsewhere(first, name, own=waiting.record.asked.own)
         places = [
             (spoken, to)
-            for spoken, to in ((Spoken(language_now(), zone_now(), own_zone()), here), *own)
+            for spoken, to in ((ReaderLocale(language_now(), zone_now(), own_zone()), here), *own)
             if to.chat_key not in done
         ]
         if places:
@@ -299,7 +299,7 @@ class ApprovalService:
         with speaking(row.language, row.zone, row.own_zone):
             return self._question(record, asked.inbound, row.chat_key.channel)
 
-    def _elsewhere(self, first: Inbound, name: str, *, own: bool) -> Iterator[tuple[Spoken, Address]]:
+    def _elsewhere(self, first: Inbound, name: str, *, own: bool) -> Iterator[tuple[ReaderLocale, Address]]:
         """The direct chats of the operators, each with how they are spoken to, who need not be where it was asked; none where an operator asked, or where it
         concerns nobody but who asked.
         """

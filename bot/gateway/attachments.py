@@ -20,7 +20,7 @@ from bot.contracts.artifacts import ArtifactPage, Artifacts
 from bot.contracts.base import Json, Level
 from bot.contracts.channel import Channel, Files, Manifest
 from bot.contracts.environment import Clock, Log, Redact
-from bot.contracts.inbound import Attachment, Inbound, SeenFile, Shown
+from bot.contracts.inbound import Attachment, Inbound, SeenFile, ShownFile
 from bot.contracts.journal import StepRecord, Steps
 from bot.contracts.model import Transcriber
 from bot.gateway import pdf
@@ -285,7 +285,7 @@ class FileReader:
         packed = decoder.packed or decoder.documented or decoder.sound is not None
         return self._limits.packed if packed else self._limits.most
 
-    async def _keep(self, decoder: Decoder, file: _File, room: int) -> Shown | None:
+    async def _keep(self, decoder: Decoder, file: _File, room: int) -> ShownFile | None:
         """Put a text away without our secrets, or a picture that has none of them."""
         if decoder.pictured:
             picture = await asyncio.to_thread(self._picture, decoder.data, room)
@@ -303,7 +303,7 @@ class FileReader:
         )
         return None
 
-    async def _keep_pdf(self, data: bytes, file: _File, room: int) -> Shown | None:
+    async def _keep_pdf(self, data: bytes, file: _File, room: int) -> ShownFile | None:
         """Put the text of a PDF away; one that is short is shown too. Raises `NoText` where it would be neither."""
         found = await pdf.read(data, self._limits.most)
         words = await asyncio.to_thread(lambda: self._redact(text.clean(found.text)))
@@ -323,9 +323,9 @@ class FileReader:
             await self._put(words, file, file.name)
         return shown
 
-    async def _shown(self, file: _File, data: bytes, kind: str, tokens: int) -> Shown:
+    async def _shown(self, file: _File, data: bytes, kind: str, tokens: int) -> ShownFile:
         await self._put(base64.b64encode(data).decode(), file, file.picture)
-        return Shown(file.picture, kind, len(data), tokens)
+        return ShownFile(file.picture, kind, len(data), tokens)
 
     def _picture(self, data: bytes, room: int) -> Picture:
         """The picture that can be shown of a file. Raises `NoText`."""
@@ -443,7 +443,7 @@ def _recorded(name: str, result: Json) -> SeenFile:
         shown = result.get("shown")
         if not isinstance(shown, dict):
             return SeenFile(name)
-        return SeenFile(name if result.get("text") else None, shown=Shown(**shown))
+        return SeenFile(name if result.get("text") else None, shown=ShownFile(**shown))
     why = str(result.get("why") or "")
     code: errors.FileCode | Literal[""] = next(
         (one for one in get_args(errors.FileCode) if one == result.get("code")), ""

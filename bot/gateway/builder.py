@@ -23,7 +23,7 @@ from bot.gateway.approvals import ApprovalService
 from bot.gateway.attachments import FileReader, Memory
 from bot.gateway.attachments import Limits as FileLimits
 from bot.gateway.background import BackgroundTasks
-from bot.gateway.commands import Branches, Commands, Pending, Servers
+from bot.gateway.commands import Commands, Pending, Servers, SessionBranches
 from bot.gateway.conversation import MODES
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner
@@ -420,7 +420,7 @@ def build_gateway(
         stops=stops,
         approvals=approvals,
         receipts=receipts,
-        branches=Branches(agent, receipts, manifests, clock),
+        branches=SessionBranches(agent, receipts, manifests, clock),
         removals=removals,
         retries=retries,
         ratings=Ratings(journal, log),

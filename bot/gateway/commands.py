@@ -35,7 +35,7 @@ _MOST_BACK = 6
 """Digits of the number of turns; what is longer is an id."""
 
 
-class Branches:
+class SessionBranches:
     """Goes back to sessions and forks them; receipts tell which turn a person means by an id or a reply."""
 
     def __init__(
@@ -195,7 +195,7 @@ class Commands:
         stops: Stops,
         approvals: ApprovalService,
         receipts: Receipts,
-        branches: Branches,
+        branches: SessionBranches,
         removals: Removals,
         retries: Retries,
         ratings: Ratings,

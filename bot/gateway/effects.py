@@ -65,7 +65,7 @@ class Ending:
 
 
 @dataclass(slots=True)
-class Begun:
+class AppliedEffects:
     """Effects that count already; `EffectRunner.finish` does the rest of the work."""
 
     stops: list[Turn] = field(default_factory=list)
@@ -115,19 +115,19 @@ class EffectRunner:
         if begun.stops or begun.restarts:
             self._tasks.start(self.finish(begun))
 
-    def change(self, change: Inbound, records: Sequence[InboxRecord]) -> Begun:
+    def change(self, change: Inbound, records: Sequence[InboxRecord]) -> AppliedEffects:
         """Begin an edit or a deletion; `records` is what is on file about its message. Where that waits or is being
         answered, it counts at once. Else the journal knows what became of it.
         """
         return self.apply(Edit(change, records) if change.kind == "edit" else Delete(change, records))
 
-    def apply(self, event: Message | Edit | Delete) -> Begun:
+    def apply(self, event: Message | Edit | Delete) -> AppliedEffects:
         """Tell the chat of an inbound of it, and begin what that decides."""
         return self.begin(self._scheduler.apply(event.inbound.chat_key, event))
 
-    def begin(self, effects: Iterable[Effect]) -> Begun:
+    def begin(self, effects: Iterable[Effect]) -> AppliedEffects:
         """Begin to carry out effects: what must come before anything else that happens in the chat."""
-        begun = Begun()
+        begun = AppliedEffects()
         for effect in effects:
             match effect:
                 case CancelWait(turn):
@@ -152,7 +152,7 @@ class EffectRunner:
                     assert_never(effect)
         return begun
 
-    async def finish(self, begun: Begun) -> bool:
+    async def finish(self, begun: AppliedEffects) -> bool:
         """End turns, then close what is closed, in order and once it is in the archive; whether anything was ended."""
         # What runs must not wait until all that waited is on file.
         ended = [await self.stop(turn) for turn in begun.stops]

@@ -23,7 +23,7 @@ NEAR = 3
 _UNKNOWN = Locale()
 
 
-class Spoken(NamedTuple):
+class ReaderLocale(NamedTuple):
     """The language and the zone for `bot.words.speaking`; `own`: that zone is the reader's, so times are told without its name."""
 
     language: str
@@ -58,7 +58,7 @@ class Locales:
         """All that is known of a person."""
         return self._known.get(person, _UNKNOWN)
 
-    def of(self, inbound: Inbound) -> Spoken:
+    def of(self, inbound: Inbound) -> ReaderLocale:
         """Return how the person of an inbound is spoken to; a stranger's locale is not remembered."""
         before = self.locale(inbound.person)
         now = _by_app(before, inbound)
@@ -67,18 +67,18 @@ class Locales:
             self._tasks.start(self._remember(inbound.person))
         return self._spoken(now, inbound.chat_type)
 
-    def known(self, person: UserRef, zone: str | None = None, chat_type: ChatType = "direct") -> Spoken:
+    def known(self, person: UserRef, zone: str | None = None, chat_type: ChatType = "direct") -> ReaderLocale:
         """Return how a person is spoken to who has written before; `zone` stands for one that is not known."""
         return self._spoken(self.locale(person), chat_type, zone)
 
-    async def choose_language(self, inbound: Inbound, code: str | None) -> Spoken:
+    async def choose_language(self, inbound: Inbound, code: str | None) -> ReaderLocale:
         """Speak this language with a person from now on, over restarts, None for that of their app. Raises
         `errors.StorageError`.
         """
         chosen = replace(self.locale(inbound.person), language=code, language_chosen=code is not None)
         return await self._choose(inbound, chosen)
 
-    async def choose_zone(self, inbound: Inbound, zone: str | None) -> Spoken:
+    async def choose_zone(self, inbound: Inbound, zone: str | None) -> ReaderLocale:
         """Tell a person times in this zone from now on, over restarts, None for that of their app. Raises
         `errors.StorageError`.
         """
@@ -93,16 +93,16 @@ class Locales:
         self._known[inbound.person] = replace(before, zone=zone)
         await self._remember(inbound.person)
 
-    async def _choose(self, inbound: Inbound, chosen: Locale) -> Spoken:
+    async def _choose(self, inbound: Inbound, chosen: Locale) -> ReaderLocale:
         locale = _by_app(chosen, inbound)
         await self._journal.put_locale(inbound.person, locale)
         self._known[inbound.person] = locale
         return self._spoken(locale, inbound.chat_type)
 
-    def _spoken(self, locale: Locale, chat_type: ChatType, zone: str | None = None) -> Spoken:
+    def _spoken(self, locale: Locale, chat_type: ChatType, zone: str | None = None) -> ReaderLocale:
         # The others of a group may live elsewhere.
         own = locale.zone is not None and chat_type == "direct"
-        return Spoken(locale.language or DEFAULT, locale.zone or zone or self._zone, own)
+        return ReaderLocale(locale.language or DEFAULT, locale.zone or zone or self._zone, own)
 
     async def _remember(self, person: UserRef) -> None:
         try:

@@ -320,7 +320,7 @@ LINES = 100
 """The last lines of a chat that are looked at."""
 
 
-class Losses:
+class LostMessages:
     """Goes by the archive: chats in which a person said something that has no answer, and that the journal does not know.
     Each is told once, over kills and restarts too: what tells them is in the outbox under the id of what they said.
     """

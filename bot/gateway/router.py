@@ -14,7 +14,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import WITHDRAWN, InboxRecord, Journal
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.commands import Commands, beside
-from bot.gateway.effects import Begun, EffectRunner
+from bot.gateway.effects import AppliedEffects, EffectRunner
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.message_versions import as_changed, edits_of
 from bot.gateway.removals import Removals
@@ -118,7 +118,7 @@ class InboundRouter:
                 self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
         return fresh
 
-    async def _changed(self, change: Inbound, begun: Begun) -> None:
+    async def _changed(self, change: Inbound, begun: AppliedEffects) -> None:
         """An edit or a deletion, once what it says of its message is in the archive: its row must not be closed before."""
         places: list[ChatKey] = []
         with self._removals.under_way(change):

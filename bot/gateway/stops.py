@@ -13,7 +13,7 @@ from bot.contracts.journal import STOPPED as STOPPED_END
 from bot.contracts.journal import Journal
 from bot.gateway.access import Access
 from bot.gateway.conversation import Close, Stop, Turn
-from bot.gateway.effects import Begun, EffectRunner
+from bot.gateway.effects import AppliedEffects, EffectRunner
 from bot.gateway.message_versions import is_thread_of, plain, stops
 from bot.gateway.scheduler import Backlog, Scheduler
 from bot.words import say
@@ -159,7 +159,9 @@ class Stops:
                     if row.kind != "delete" and not row.is_stop and row.request_id < stop.request_id
                     if stops(stop, row) and row.request_id not in known
                 ]
-                await self._effects.finish(Begun(closes=[Close(row, STOPPED_END) for row in reached]))
+                await self._effects.finish(
+                    AppliedEffects(closes=[Close(row, STOPPED_END) for row in reached])
+                )
         except errors.StorageError as error:
             # This process knows of the stop all the same.
             self._log.write("error", "a change could not be recorded", level="error", cause=str(error))

@@ -25,7 +25,7 @@ Spot = tuple[int, int, int, int]
 """Of a line: where it stands and how long it is, its time, and its role as a place in `ROLES`."""
 
 
-class _Unlike(Exception):
+class _IndexMismatch(Exception):
     """A line is not what the index says."""
 
 
@@ -52,7 +52,7 @@ def page(index: Index, name: str, query: HistoryQuery) -> HistoryPage | None:
         window = Window(replace(query, counted=all_of_them))
         try:
             _look(window, stream, spots, cheaply=query.skip is None)
-        except _Unlike:
+        except _IndexMismatch:
             return None
     return window.page() if all_of_them or window.full else None
 
@@ -132,7 +132,7 @@ def _look(window: Window, stream: Stream, spots: Iterable[Spot], *, cheaply: boo
             continue
         line = read_line(raw)
         if line is None or line.ts != ts or line.role != ROLES[role]:
-            raise _Unlike
+            raise _IndexMismatch
         window.look(line)
         if window.full:
             window.stop()

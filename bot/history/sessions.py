@@ -16,7 +16,7 @@ POINTER = "current.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class SessionOutline:
     """A session: when it was last written to (ms), how many messages it has, and the first that a person wrote."""
 
     session: str
@@ -58,7 +58,7 @@ def last_ts(file: OpenFile) -> int:
     return 0
 
 
-def outline(file: OpenFile, session: str, *, is_current: bool) -> Outline:
+def outline(file: OpenFile, session: str, *, is_current: bool) -> SessionOutline:
     """Read through a session."""
     count, first = 0, None
     for raw in pieces.lines(file):
@@ -66,7 +66,7 @@ def outline(file: OpenFile, session: str, *, is_current: bool) -> Outline:
             count += 1
             if first is None and (line := parsed(raw)) is not None and line.type == "user":
                 first = line
-    return Outline(session, is_current, count, last_ts(file), first)
+    return SessionOutline(session, is_current, count, last_ts(file), first)
 
 
 def points(file: OpenFile) -> list[Point]:

@@ -21,7 +21,7 @@ from bot.contracts.transcript import TranscriptLine, TurnEnd
 from bot.history import jsonl, names, reading, sessions
 from bot.history.line_stream import LineStream, Ticket, missing
 from bot.history.reading import Loaded
-from bot.history.sessions import Outline, Point
+from bot.history.sessions import Point, SessionOutline
 from bot.history.transcript_lines import dumped
 
 _COPIED = 1024 * 1024  # bytes of a session that are copied at once
@@ -205,7 +205,7 @@ class Transcript:
         self._note(item.chat_key, current)
         return current
 
-    async def outlines(self, chat_key: ChatKey, most: int) -> list[Outline]:
+    async def outlines(self, chat_key: ChatKey, most: int) -> list[SessionOutline]:
         """The sessions of a chat that have messages, the one last written to first; `most` of them."""
         return await self._asked(self._outlines, chat_key, most)
 
@@ -294,7 +294,7 @@ class Transcript:
         found = self._sessions(chat_key)
         return sessions.current(self._disk, self._home(chat_key), found) if found else None
 
-    def _outlines(self, chat_key: ChatKey, most: int) -> list[Outline]:
+    def _outlines(self, chat_key: ChatKey, most: int) -> list[SessionOutline]:
         with jsonl.locked(self._folder, shared=True):
             current = self._current(chat_key)
             found = self._sessions(chat_key)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from bot import errors
 from bot.batch import Batcher
 from bot.contracts.environment import Clock, Log
-from bot.contracts.journal import Lost
+from bot.contracts.journal import DataLoss
 from bot.disk_reserve import DiskReserve
 from bot.journal import file, salvage, schema
 from bot.journal.connection import Connection
@@ -72,7 +72,7 @@ class Database(abc.ABC):
         """The trouble with the disk, until a change reaches it again."""
         self._damaged = False
         """True where a loss was found that is not on file yet."""
-        self.lost: Lost | None = None
+        self.lost: DataLoss | None = None
         """As `contracts.journal.Journal.lost`."""
 
     def run(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from bot import errors
-from bot.contracts.journal import Lost
+from bot.contracts.journal import DataLoss
 from bot.journal.connection import Connection
 
 Migration = Callable[[Connection], None]
@@ -579,7 +579,7 @@ def migrate(db: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> int
     return len(missing)
 
 
-def lost(db: Connection, *, damaged: bool, now: float) -> Lost | None:
+def lost(db: Connection, *, damaged: bool, now: float) -> DataLoss | None:
     """The last loss on file, with what has just been found."""
     if damaged:
         db.execute(
@@ -588,4 +588,4 @@ def lost(db: Connection, *, damaged: bool, now: float) -> Lost | None:
         )
     db.execute("UPDATE lost SET at = ? WHERE at IS NULL", (now,))
     row = db.execute("SELECT what, at FROM lost").fetchone()
-    return None if row is None else Lost(*row)
+    return None if row is None else DataLoss(*row)

@@ -9,7 +9,7 @@ from typing import Any
 from bot import errors, text
 from bot.contracts.approvals import LASTING
 from bot.contracts.environment import Clock, Log
-from bot.contracts.journal import INBOX_FAILURE, OPEN_INBOX, Lost
+from bot.contracts.journal import INBOX_FAILURE, OPEN_INBOX, DataLoss
 from bot.contracts.outbound import OUTBOX_FAILURES
 from bot.disk_reserve import DiskReserve
 from bot.journal.approvals import SqlApprovals
@@ -80,7 +80,7 @@ class SqlJournal(SqlInbox, SqlSteps, SqlOutbox, SqlSchedule, SqlLeases, SqlLines
         """The trouble with the disk; "" where the last change reached it."""
         return self.base.trouble
 
-    def lost(self) -> Lost | None:
+    def lost(self) -> DataLoss | None:
         return self.base.lost
 
     @property

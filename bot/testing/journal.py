@@ -17,13 +17,13 @@ from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound, Listening
 from bot.contracts.journal import (
+    DataLoss,
     InboxEnd,
     InboxRecord,
     Job,
     Journal,
     LineRow,
     Locale,
-    Lost,
     PostedWrites,
     StepRecord,
     TurnEnd,
@@ -128,7 +128,7 @@ class FaultyJournal:
     def health(self) -> str:
         return self._inner.health()
 
-    def lost(self) -> Lost | None:
+    def lost(self) -> DataLoss | None:
         return self._inner.lost()
 
     def open(self) -> Coroutine[Any, Any, None]:

@@ -19,13 +19,13 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound, Listening
 from bot.contracts.journal import (
     INBOX_FAILURE,
+    DataLoss,
     FinalState,
     InboxEnd,
     InboxRecord,
     Job,
     LineRow,
     Locale,
-    Lost,
     StepKind,
     StepRecord,
     TurnEnd,
@@ -153,7 +153,7 @@ class MemoryJournal:
     def health(self) -> str:
         return ""
 
-    def lost(self) -> Lost | None:
+    def lost(self) -> DataLoss | None:
         return None
 
     async def open(self) -> None: ...

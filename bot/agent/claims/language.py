@@ -26,7 +26,7 @@ _LOADED: dict[str, Language] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
+class ClaimPattern:
     """One way to claim something. `own`: it says by itself that the speaker did it; what does not could be news of
     somebody else's doing.
     """
@@ -45,7 +45,7 @@ class Language:
     name: str
     deed: re.Pattern[str]
     """Some word of each saying, in small letters."""
-    sayings: tuple[Saying, ...]
+    sayings: tuple[ClaimPattern, ...]
     before: Pattern
     around: Pattern
     earlier: Pattern
@@ -88,7 +88,7 @@ def language(name: str) -> Language:
             if key not in {"name", "note", "sayings", "deed"}
         }
         sayings = tuple(
-            Saying(one["kind"], _compiled(one["pattern"], words), one.get("own", True))
+            ClaimPattern(one["kind"], _compiled(one["pattern"], words), one.get("own", True))
             for one in raw["sayings"]
         )
         # Every reply is searched for it: small letters cost a quarter of either case.

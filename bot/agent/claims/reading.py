@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import regex
 
 from bot.agent.claims import language as phrases
-from bot.agent.claims.language import COMMAND, NAME, Kind, Language, Saying
+from bot.agent.claims.language import COMMAND, NAME, ClaimPattern, Kind, Language
 
 HEAD, TAIL = 4_000, 2_000
 """Characters of the beginning and of the end of a text that are read: what lies between is no report."""
@@ -43,7 +43,7 @@ _PERSONS = regex.compile(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`earlier`: it is said to have been done before, perhaps in an older turn. `own` as in `language.Saying`."""
+    """`earlier`: it is said to have been done before, perhaps in an older turn. `own` as in `language.ClaimPattern`."""
 
     kind: Kind
     sentence: str
@@ -144,7 +144,7 @@ def _clause(sentence: str, start: int, end: int) -> str:
     return sentence[first:last]
 
 
-def _asked_otherwise(saying: Saying, person: str) -> bool:
+def _asked_otherwise(saying: ClaimPattern, person: str) -> bool:
     """True if it answers something else than a wish for this: a question, a text to be written, or a report."""
     if not saying.own:
         if not _order(saying.kind, person):

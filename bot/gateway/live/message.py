@@ -11,7 +11,7 @@ from bot.contracts.channel import ChannelSettings, Manifest, Streaming
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.outbound import Address, LiveForm, OutboundKind, OutboxRow
 from bot.contracts.tasks import TaskEvent
-from bot.gateway.live.partial_markdown import Beginning, beginning, has_begun
+from bot.gateway.live.partial_markdown import RenderablePrefix, beginning, has_begun
 from bot.gateway.live.progress_view import ProgressState
 from bot.gateway.long_blocks import LongBlocks
 from bot.gateway.outbox.worker import SETTLE_SECONDS, OutboxWorker
@@ -343,11 +343,11 @@ class Previews:
             messages.append((ending, replace(PLAIN, sure=last[: len(last) - unsure] if inside else "")))
         return messages
 
-    def _shortened(self, to: Address, shown: Beginning) -> Beginning:
+    def _shortened(self, to: Address, shown: RenderablePrefix) -> RenderablePrefix:
         """A beginning with what stands for its long code and tables."""
         shorter = self._long_blocks.taken_out(to.channel, shown.words, goes_on=True)
         closing = "" if shorter.ends_in_one else shown.closing
-        return Beginning(shorter.words, closing, sure=shorter.at(shown.sure))
+        return RenderablePrefix(shorter.words, closing, sure=shorter.at(shown.sure))
 
     async def _halt(self, preview: _Preview) -> None:
         """Nothing more is shown; what is on its way is waited for, so that it does not come after what follows."""

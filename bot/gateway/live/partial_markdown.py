@@ -38,7 +38,7 @@ _EMPHASIS = "*_~"
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class RenderablePrefix:
     """`words` is what of the text can be shown. Behind them `closing` closes the marks that are open in them, and ends the line
     where nothing may follow in it. The first `sure` characters are words as they will stay: no open mark is before them,
     so what only grows may have them.
@@ -53,20 +53,20 @@ class Beginning:
         return self.words + self.closing
 
 
-def beginning(written: str) -> Beginning:
+def beginning(written: str) -> RenderablePrefix:
     """Return the part that can be shown of a text of which this much was written."""
     end = len(written)
     for _ in range(TRIES):
         if not written[:end].strip():
             break
         held = _Tail(written[:end]).read()
-        if isinstance(held, Beginning):
+        if isinstance(held, RenderablePrefix):
             return _without_bare_marks(held)
         end = held
-    return Beginning("")
+    return RenderablePrefix("")
 
 
-def _without_bare_marks(shown: Beginning) -> Beginning:
+def _without_bare_marks(shown: RenderablePrefix) -> RenderablePrefix:
     """A list item or heading is only sure with some of its words."""
     sure = shown.words[: shown.sure].rstrip()
     line = sure.rfind("\n") + 1
@@ -80,7 +80,7 @@ class _Tail:
     def __init__(self, written: str) -> None:
         self._text = written
 
-    def read(self) -> Beginning | int:
+    def read(self) -> RenderablePrefix | int:
         """Return the part that can be shown, or the place from which on the text has to be held back."""
         opened = self._open_fence()
         if opened is not None:
@@ -88,7 +88,7 @@ class _Tail:
         shown = self._text.rstrip()
         line = shown.rfind("\n") + 1
         if _FENCE.match(shown, line):
-            return Beginning(shown, "\n", sure=len(shown))  # the end of code
+            return RenderablePrefix(shown, "\n", sure=len(shown))  # the end of code
         if _MARKS_ALONE.fullmatch(shown, line):
             return line
         first = self._paragraph(line)
@@ -111,7 +111,7 @@ class _Tail:
                 opened = None
         return opened
 
-    def _code(self, start: int, mark: str, before: str) -> Beginning | int:
+    def _code(self, start: int, mark: str, before: str) -> RenderablePrefix | int:
         head, _, body = self._text[start:].partition("\n")
         last = body[body.rfind("\n") + 1 :].strip(" \t>")
         if last and set(last) == {mark[0]}:
@@ -121,7 +121,9 @@ class _Tail:
             return start
         words = self._text[: start + len(head) + 1] + body
         whole = words.rfind("\n") + 1  # a fence alone is no code yet
-        return Beginning(words, f"\n{before}{mark}\n", sure=whole if whole > start + len(head) + 1 else start)
+        return RenderablePrefix(
+            words, f"\n{before}{mark}\n", sure=whole if whole > start + len(head) + 1 else start
+        )
 
     # ------------------------------------------------------------ lines
 
@@ -143,7 +145,7 @@ class _Tail:
             line = before
         return line
 
-    def _table(self, first: int, line: int, shown: str) -> Beginning | int | None:
+    def _table(self, first: int, line: int, shown: str) -> RenderablePrefix | int | None:
         """A table has whole rows alone; a line that may be the head of one is held back until the next says so."""
         lines = shown[first:].split("\n")
         at = first
@@ -151,20 +153,20 @@ class _Tail:
             at += len(above) + 1
             if "|" in above and at < line and delimits(row):
                 whole = self._text[len(shown) :].startswith("\n")
-                return Beginning(shown, "\n\n", sure=len(shown)) if whole else line
+                return RenderablePrefix(shown, "\n\n", sure=len(shown)) if whole else line
         last = lines[-1]
         if len(lines) > 1 and "|" in lines[-2] and delimits(last):
             whole = self._text[len(shown) :].startswith("\n")
-            return Beginning(shown, "\n\n", sure=len(shown)) if whole else line
+            return RenderablePrefix(shown, "\n\n", sure=len(shown)) if whole else line
         if len(last) <= LONGEST_LINK and "|" in _NO_CELLS.sub("", last):
             return line
         return None
 
     # ------------------------------------------------------------ inside a block
 
-    def _inline(self, start: int, shown: str) -> Beginning | int:
+    def _inline(self, start: int, shown: str) -> RenderablePrefix | int:
         if self._is_indented_code(start):
-            return Beginning(shown, "\n\n", sure=shown.rfind("\n") + 1)
+            return RenderablePrefix(shown, "\n\n", sure=shown.rfind("\n") + 1)
         block = shown[start:]
         trimmed = block.rstrip(_EMPHASIS)
         if len(trimmed) < len(block) and not _escaped(trimmed):
@@ -195,7 +197,7 @@ class _Inline:
         """The ends of all brackets, by their begin, once one is asked for."""
         self._at = 0
 
-    def read(self, before: str) -> Beginning | int:
+    def read(self, before: str) -> RenderablePrefix | int:
         block = self._block
         while self._at < len(block):
             sign = block[self._at]
@@ -219,13 +221,13 @@ class _Inline:
             return len(before) + late[0]
         return self._closed(before, block, "")
 
-    def _closed(self, before: str, words: str, closing: str) -> Beginning:
+    def _closed(self, before: str, words: str, closing: str) -> RenderablePrefix:
         """With its open marks closed, the last one first."""
         closing += "".join(sign * count for sign, count, _ in reversed(self._open))
         sure = min((at for _, _, at in self._open), default=len(words))
-        return Beginning(before + words, closing, sure=len(before) + sure)
+        return RenderablePrefix(before + words, closing, sure=len(before) + sure)
 
-    def _code(self, before: str) -> Beginning | int | None:
+    def _code(self, before: str) -> RenderablePrefix | int | None:
         block, start = self._block, self._at
         count = _run(block, start)
         at = start + count
@@ -238,7 +240,7 @@ class _Inline:
         if len(words) <= start + count:
             return len(before) + start
         closed = self._closed(before, words, "`" * count)
-        return Beginning(closed.words, closed.closing, sure=min(closed.sure, len(before) + start))
+        return RenderablePrefix(closed.words, closed.closing, sure=min(closed.sure, len(before) + start))
 
     def _emphasis(self, sign: str) -> None:
         block, start = self._block, self._at
@@ -355,6 +357,6 @@ def _in_code(block: str, at: int) -> bool:
     return False
 
 
-def has_begun(written: str, shown: Beginning) -> bool:
+def has_begun(written: str, shown: RenderablePrefix) -> bool:
     """True if what can be shown of a text has a whole sentence, or a whole line."""
     return "\n" in shown.words.strip() or text.has_sentence(written, len(shown.words) + 1)

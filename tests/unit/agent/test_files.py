@@ -12,7 +12,7 @@ from bot.agent.reattach import DroppedMessages
 from bot.context import blocks, masking
 from bot.context.deletions import REMOVED
 from bot.contracts.agent import TurnRequest
-from bot.contracts.inbound import Attachment, Inbound, SeenFile, Shown
+from bot.contracts.inbound import Attachment, Inbound, SeenFile, ShownFile
 from bot.contracts.provenance import Taint
 from bot.testing.model import reply, tool_use
 from bot.tools.permissions import taint
@@ -22,7 +22,7 @@ from tests.unit.agent.test_recording import again
 from tests.unit.agent.test_resume import killed_while_asking
 
 FILE = Attachment(kind="file", name="日志.log", size=20, ref="f1")
-PICTURE = SeenFile(shown=Shown("01ARZ3NDEKTSV4RRFFQ69G5FAW", "image/png", 4_000, 1_234))
+PICTURE = SeenFile(shown=ShownFile("01ARZ3NDEKTSV4RRFFQ69G5FAW", "image/png", 4_000, 1_234))
 SEEN = SeenFile("01ARZ3NDEKTSV4RRFFQ69G5FAV", 9_000, 40, "error 42 in line 7")
 
 
@@ -223,7 +223,7 @@ async def test_a_removed_message_takes_its_picture_along(bench: Bench) -> None:
 
 async def test_of_many_pictures_the_newest_stay_in_view_over_a_restart(bench: Bench) -> None:
     for number in range(masking.CROWD + 2):
-        one = Shown(f"01ARZ3NDEKTSV4RRFFQ69G5F{number:02}", "image/png", 4_000, 100)
+        one = ShownFile(f"01ARZ3NDEKTSV4RRFFQ69G5F{number:02}", "image/png", 4_000, 100)
         await bench.pool.run(request(bench, Files(SeenFile(shown=one))))
         assert pictures(bench.model.requests[-1].messages) <= masking.CROWD + 1
     shown = pictures(bench.model.requests[-1].messages)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot.context import deletions
-from bot.context.store import Older, without_deleted
+from bot.context.store import InjectedMessage, without_deleted
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import MembershipAnswer
@@ -109,9 +109,9 @@ async def test_what_was_removed_here_hides_no_line_of_another_chat(wide: Bench) 
             "meta": {"deleted": True},
         }
     )
-    older = list(map(Older, event.ts, event.messages, event.keys))
+    older = list(map(InjectedMessage, event.ts, event.messages, event.keys))
     assert "the parcel has come" in json.dumps(without_deleted(older, deletions.read_deletions([here])))
-    own = [Older(one.ts, one.message, one.key[:3]) for one in older]
+    own = [InjectedMessage(one.ts, one.message, one.key[:3]) for one in older]
     assert "parcel" not in json.dumps(without_deleted(own, deletions.read_deletions([here]))), (
         "as it was written before"
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.cli.common import Complaints, when
+from bot.cli.common import StderrLog, when
 from bot.contracts.identity import ChatKey
 
 from .conftest import Shipmate
@@ -138,7 +138,7 @@ def test_lines_that_cannot_be_read_are_told_of(shipmate: Shipmate, archive: Path
 
 
 def test_only_what_an_operator_should_know_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    complaints = Complaints()
+    complaints = StderrLog()
     complaints.write("storage", "all is well")
     complaints.write("storage", "all is not well", level="warn", lines=3)
     assert capsys.readouterr().err == "shipmate: all is not well\n"

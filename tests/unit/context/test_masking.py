@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bot.context import blocks, estimate, masking
 from bot.context.masking import KEPT_TOKENS, Pointer, masks, placeholder
 from bot.contracts.base import Json, Message
-from bot.contracts.inbound import Shown
+from bot.contracts.inbound import ShownFile
 from tests.shares import examples
 
 LONG = "\n".join(f"Zeile {number} 見た 👀" for number in range(60))
@@ -149,7 +149,7 @@ def test_only_contents_of_old_results_that_age_change_and_the_rest_stays_byte_fo
 
 def shown(number: int, size: int = 1_000) -> list[Message]:
     """A message with a picture, and its answer."""
-    picture = blocks.attached(Shown(f"A{number}", "image/png", size, 100))
+    picture = blocks.attached(ShownFile(f"A{number}", "image/png", size, 100))
     return [
         {"role": "user", "content": [picture, {"type": "text", "text": "look"}]},
         {"role": "assistant", "content": [{"type": "text", "text": "seen"}]},

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from bot.gateway.live.message import GOES_ON
-from bot.gateway.live.partial_markdown import Beginning, beginning, has_begun
+from bot.gateway.live.partial_markdown import RenderablePrefix, beginning, has_begun
 from bot.testing import telegram_rules as rules
 from bot.testing._slack_api import MARKDOWN_LIMIT
 from channels.slack import render as slack
@@ -291,5 +291,5 @@ def test_an_answer_has_begun_with_its_first_whole_sentence_or_line(written: str,
 )
 def test_a_bomb_is_looked_through_in_no_time(bomb: str) -> None:
     began = time.process_time()
-    assert isinstance(beginning(bomb), Beginning)
+    assert isinstance(beginning(bomb), RenderablePrefix)
     assert time.process_time() - began < 1.0

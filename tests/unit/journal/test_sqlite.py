@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts.journal import Lost
+from bot.contracts.journal import DataLoss
 from bot.journal import file
 from bot.testing.log import MemoryLog
 from tests.contracts.journal_approvals import approval
@@ -248,7 +248,7 @@ async def test_a_damaged_file_is_set_aside_and_a_fresh_one_begun(
     journal = make()
     read = await still_open(journal)
     assert all(one in map(inbound, range(200)) for one in read)
-    assert journal.lost() == Lost("damaged", 1_800_000_000.0)
+    assert journal.lost() == DataLoss("damaged", 1_800_000_000.0)
     assert await journal.receive(inbound(300))
     name = f"journal.db.corrupt-{1_800_000_000_000}"
     assert path.with_name(name).read_bytes() == bytes(data)

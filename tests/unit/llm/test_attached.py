@@ -9,7 +9,7 @@ from bot import errors
 from bot.context import blocks
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Shown
+from bot.contracts.inbound import ShownFile
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.history.artifacts import ArtifactStore
 from bot.llm.attached import GONE, UNSEEN, AttachedFiles
@@ -24,7 +24,7 @@ ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
 def shown(media: str = "image/png") -> Json:
-    return blocks.attached(Shown(ULID, media, 3, 10))
+    return blocks.attached(ShownFile(ULID, media, 3, 10))
 
 
 async def sent(tmp_path: Path, *content: Json, chat: ChatKey = CHAT) -> Any:
