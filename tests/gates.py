@@ -32,6 +32,8 @@ SPEAKERS = ("bot/agent/", "bot/errors.py", "bot/gateway/", "channels/")
 SENTENCE = re.compile(
     r"\W{0,3}[A-Z][\w’']*(?:,? \S+){2}|\W{0,3}[A-Z][^\n]* \S+[.?!…]\)?$|\W{0,3}[A-Z][a-z’']+[.?!…]\)?$|[^\\]*[\u3400-\u9fff]{2}"
 )
+MARK = re.compile(r"\W*[\[(‹⟨（［](?=[^\n]*[A-Za-z]{3})[^\n\\+*|?^]*[\])›⟩）］]\W*")
+"""A remark in brackets in the place of words, as `[removed]`."""
 SHOWN = frozenset({"accessibility_label", "alt_text", "description", "label", "placeholder", "text", "title"})
 """Names of what a platform shows to people as it is: keys of its objects, and of our arguments."""
 BUTTONS = {"BotCommand": 1, "InlineKeyboardButton": 0}
@@ -181,8 +183,12 @@ def _sentences(tree: ast.AST) -> Iterator[int]:
         if isinstance(node, ast.JoinedStr):
             apart.update(node.values)
     literals = [node for node in ast.walk(tree) if isinstance(node, (ast.Constant, ast.JoinedStr))]
-    found = [node.lineno for node in literals if node not in apart and SENTENCE.match(_text(node))]
+    found = [node.lineno for node in literals if node not in apart and _is_sentence(_text(node))]
     yield from sorted(found)
+
+
+def _is_sentence(words: str) -> bool:
+    return SENTENCE.match(words) is not None or MARK.fullmatch(words) is not None
 
 
 def _labels(tree: ast.AST) -> Iterator[int]:

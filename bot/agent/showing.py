@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from bot import tags, text
@@ -9,13 +10,16 @@ from bot.context import quotes
 from bot.contracts.base import Message
 from bot.contracts.model import ATTACHED
 from bot.tools.builtin.chat_send import ChatSend
-from bot.words import say
+from bot.tools.permissions.display import named
+from bot.words import CATALOGUES, DEFAULT, say
 
 SHOWN = 2_000
 """Characters."""
 _GATHERED = 5 * SHOWN
 """Characters that are looked at: a secret must not slip through because it crosses the border."""
 QUOTED = 80
+_ID = re.compile(r" \([^()]*\)$")
+"""Behind the name of whoever is quoted."""
 _UNSHOWN = frozenset({tags.CONTEXT, tags.HISTORY, tags.SERVERS})
 """Tags of the gateway that say nothing to people."""
 
@@ -39,14 +43,29 @@ def said(message: Message) -> str:
     told = tags.of(message)
     both = zip(message["content"], told, strict=True)
     own = [block["text"] for block, tag in both if block["type"] == "text" and tag is None]
-    quoted = [line for tag in told for line in quotes.shown(tag)]
+    quoted = [line for tag in told for line in _quoted(tag)]
     return text.preview(" ".join(own or quoted), QUOTED)
+
+
+def _quoted(told: tags.Tag | None) -> Iterator[str]:
+    """What a message brings of others: whose it is, without ids, and the words."""
+    for row in quotes.rows_of(told):
+        name = _ID.sub("", str(row.get("from")))
+        # Their name is their own choice: nothing in it is formatting or a link.
+        who = say("quoted.me") if name == quotes.YOU else f"`{named(name)}`"
+        how, kind = f"quoted.{row.get('how')}", str(row.get("kind", ""))
+        if kind:
+            key = f"kinds.{kind.replace(' ', '_')}"
+            yield say("quoted.kind", kind=say(key) if key in CATALOGUES[DEFAULT] else kind, who=who)
+        else:
+            yield say(how if how in CATALOGUES[DEFAULT] else "quoted.said", who=who)
+        yield from (f"> {line}" for line in str(row.get("text", "")).splitlines())
 
 
 def _lines(message: Message) -> Iterator[str]:
     who = "turn.history_bot" if message["role"] == "assistant" else "turn.history_person"
     for block, tag in zip(message["content"], tags.of(message), strict=True):
-        if quoted := quotes.shown(tag):
+        if quoted := list(_quoted(tag)):
             yield from quoted
         elif block["type"] == "text" and (tag is None or tag.name not in _UNSHOWN):
             yield say(who, words=block["text"])

@@ -36,7 +36,7 @@ def ids(message: Message, words: str | None = None) -> frozenset[str]:
     """The ids of the messages that one quotes, as far as it tells; with `words` of those that are quoted as saying just
     these.
     """
-    rows = [row for one in tags.of(message) for row in _rows(one) if "id" in row]
+    rows = [row for one in tags.of(message) for row in rows_of(one) if "id" in row]
     return frozenset(str(row["id"]) for row in rows if words is None or row.get("text") == words)
 
 
@@ -49,8 +49,8 @@ def without(message: Message, gone: Collection[str], words: str) -> Message:
 
 
 def _without(block: Json, told: tags.Tag | None, gone: Collection[str], words: str) -> Json:
-    rows = [row | {"text": words} if str(row.get("id")) in gone else row for row in _rows(told)]
-    return block | _tag(rows, told.nonce).block if told is not None and rows else block
+    left = [row | {"text": words} if str(row.get("id")) in gone else row for row in rows_of(told)]
+    return block | _tag(left, told.nonce).block if told is not None and left else block
 
 
 def _row(message: Quoted, time: Callable[[int], str]) -> Json:
@@ -134,11 +134,6 @@ def unarchived(line: ArchiveLine, nonce: str) -> tuple[str, tags.Tag | None]:
     return line.text[:own], _tag(rows, nonce)
 
 
-def shown(told: tags.Tag | None) -> list[str]:
-    """The lines of a tag of quotes as a person reads them; [] for anything else."""
-    return [line for row in _rows(told) for line in _shown(row).split("\n")]
-
-
 def _shown(row: Json) -> str:
     whose = _HOW.get(str(row.get("how")), "quoted from" if "kind" not in row else str(row["kind"]) + " of")
     facts = [f"{whose} {row.get('from')}", *(str(row[key]) for key in ("in", "time") if row.get(key))]
@@ -161,6 +156,6 @@ def _parted(rest: str) -> list[str]:
     return ["\n".join(lines) for lines in parts]
 
 
-def _rows(told: tags.Tag | None) -> list[Json]:
-    """The rows of a tag of quotes; [] of any other. A person may write one that looks so where there were no nonces."""
+def rows_of(told: tags.Tag | None) -> list[Json]:
+    """The rows of a tag of quotes, one a message; [] of any other. A person may write one that looks so where there were no nonces."""
     return told.rows if told is not None and told.name == tags.QUOTES and told.note == _NOTE else []

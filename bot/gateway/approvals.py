@@ -35,7 +35,7 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales, ReaderLocale
 from bot.gateway.operator_chats import OperatorChats, Outcome, QuestionCopies, who_decided
 from bot.gateway.scheduler import TurnSuspension
-from bot.tools.permissions.display import named
+from bot.tools.permissions.display import in_words, named
 from bot.words import CATALOGUES, DEFAULT, own_zone, paragraph, say, speaking, times
 from bot.words import language as language_now
 from bot.words import zone as zone_now
@@ -250,7 +250,7 @@ class ApprovalService:
 
         def outcome(verdict: Verdict, at: float) -> Outcome:
             minutes = int(SECONDS // 60)
-            may = [say(f"approval.who_{who}", count=minutes, who="") for who in ("operators", "asker")]
+            may = [say(f"approval.who_{who}", count=minutes, who="") for who in ("operators", "asker", "you")]
             typed = [_typed(record.id, one) for one in self._manifests.values() if not one.buttons]
             return Outcome(_ended(record.asked, verdict, at), (_asked(), *may, *typed))
 
@@ -259,7 +259,8 @@ class ApprovalService:
     def _question(self, record: ApprovalRecord, first: Inbound, channel: str) -> str:
         """The question as a channel shows it: where that has no buttons, with the commands that answer it."""
         manifest = self._manifests[channel]
-        return _asks(record, first, *(() if manifest.buttons else [_typed(record.id, manifest)]))
+        typed = () if manifest.buttons else [_typed(record.id, manifest)]
+        return _asks(record, first, *typed, local=self._manifests[first.channel].access == "local")
 
     async def _end_copies(self, record: ApprovalRecord) -> None:
         """The same of what is decided on file, and what goes with it."""
@@ -472,23 +473,29 @@ def _asked() -> str:
     return say("approval.asked", count=int(SECONDS // 60))
 
 
-def _asks(record: ApprovalRecord, first: Inbound, *typed: str) -> str:
-    """The question as people read it: for whom, why, exactly what, and how to answer."""
+def _asks(record: ApprovalRecord, first: Inbound, *typed: str, local: bool) -> str:
+    """The question as people read it: for whom, why, exactly what, and how to answer. Of a `local` person without a name an id
+    would say nothing.
+    """
     asked, minutes = record.asked, int(SECONDS // 60)
     # Nothing in it may end the block that it stands in.
-    shown = asked.shown.replace("```", "\\u0060" * 3)
+    shown = in_words(asked.shown.replace("```", "\\u0060" * 3))
     # Their name is their own choice: the id stands beside it, and nothing in the name is formatting, a link or another id.
-    who = f"`{named(first.user_name)}` ({asked.user_id})" if first.user_name else str(asked.user_id)
+    who = "" if local else str(asked.user_id)
+    if first.user_name:
+        who = f"`{named(first.user_name)}` ({asked.user_id})"
     key = f"approval.reason_{asked.why}"
     # An earlier version kept a sentence.
     reason = say(key) if key in CATALOGUES[DEFAULT] else asked.why
     if asked.why.startswith("budget_"):
-        question = paragraph(say("approval.question_budget", who=who), say("approval.budget_scopes"))
-    elif asked.task:
-        question = say("approval.question_task", who=who, task=asked.task)
+        question = say("approval.question_budget" if who else "approval.question_budget_here", who=who)
+        question = paragraph(question, say("approval.budget_scopes"))
+    elif task := asked.task:
+        question = say("approval.question_task" if who else "approval.question_task_here", who=who, task=task)
     else:
-        question = say("approval.question", who=who)
+        question = say("approval.question" if who else "approval.question_here", who=who)
     rule = [say("approval.rule", rule=asked.rule)] if asked.rule else []
     because = paragraph(say("approval.reason", reason=reason), *rule)
-    may = say("approval.who_asker" if asked.granted else "approval.who_operators", count=minutes, who=who)
+    decides = "operators" if not asked.granted else "asker" if who else "you"
+    may = say(f"approval.who_{decides}", count=minutes, who=who)
     return f"{question}\n\n```\n{shown}\n```\n\n{because}\n{paragraph(may, *typed)}"

@@ -473,7 +473,9 @@ class Commands:
     async def _whoami(self, inbound: Inbound) -> str:
         operator = self._access.is_operator(inbound.channel, inbound.user_id)
         key = "commands.whoami_operator" if operator else "commands.whoami_member"
-        return say(key, user=inbound.user_id, channel=inbound.channel, chat=inbound.chat_key)
+        name = named(inbound.user_name or "").strip()
+        who = f"`{name}` ({inbound.person})" if name else str(inbound.person)
+        return say(key, who=who, chat=inbound.chat_key)
 
 
 def _name(waiting: PendingUser) -> str:

@@ -20,6 +20,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, Journal
 from bot.contracts.memory_files import MemoryFiles, MemoryOwner
+from bot.contracts.outbound import OutboxRow
 from bot.gateway import repetitions
 from bot.gateway.access import Access
 from bot.gateway.background import BackgroundTasks
@@ -28,7 +29,7 @@ from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.jobs.service import JobService
 from bot.gateway.participation import SKEW
 from bot.gateway.reading import RECENT_SECONDS
-from bot.words import say
+from bot.words import say, speaking
 
 LAST = "last"
 AGAIN_SECONDS = 5.0
@@ -307,16 +308,18 @@ class Removals:
         about = [one for name in target.ids for one in await self._journal.about(inbound.chat_key, name)]
         said = {one.inbound.text for one in about if one.inbound.kind != "delete"}
 
-        def left(answer: str) -> str:
+        def left(row: OutboxRow) -> str:
+            with speaking(row.language):
+                answer, gone = row.text, say("marks.removed")
             for words in said:
-                answer = repetitions.without(answer, words)
+                answer = repetitions.without(answer, words, gone)
             return answer
 
         for turn in target.turns:
             for row in await self._journal.deliveries(turn):
                 if row.kind != "reply" or row.state != "sent" or row.message_id is None:
                     continue
-                if (words := await asyncio.to_thread(left, row.text)) == row.text:
+                if (words := await asyncio.to_thread(left, row)) == row.text:
                     continue
                 if await self._journal.delivered_as(row.chat_key, row.message_id) != turn:
                     continue  # another answer stands in its place

@@ -13,23 +13,22 @@ SHORTEST = 12
 """Weight of a whole message that is one, as letters; of a writing without spaces each counts as two."""
 MOST_WORDS = 2_000
 """Words of a message that are looked at."""
-GONE = "[removed]"
 _TELLING = re.compile(r"\S*\d\S*\d\S*")
 """A word with two digits or more, as codes, dates and addresses have."""
 _EDGES = ".,;:!?()[]{}<>\"'“”‘’«»、。，！？：；（）「」*_`~"
 
 
-def without(answer: str, message: str) -> str:
-    """The answer without what it repeats of a message. May take long for long texts."""
+def without(answer: str, message: str, gone: str) -> str:
+    """The answer with `gone` in place of what it repeats of a message. May take long for long texts."""
     spans = sorted(_spans(answer, message))
     if not spans:
         return answer
     parts, end = list[str](), 0
     for start, stop in spans:
         if start >= end:
-            parts += [answer[end:start], GONE]
+            parts += [answer[end:start], gone]
         end = max(end, stop)
-    return re.sub(rf"{re.escape(GONE)}(?:\s+{re.escape(GONE)})+", GONE, "".join([*parts, answer[end:]]))
+    return re.sub(rf"{re.escape(gone)}(?:\s+{re.escape(gone)})+", gone, "".join([*parts, answer[end:]]))
 
 
 def _spans(answer: str, message: str) -> Iterator[tuple[int, int]]:

@@ -201,7 +201,7 @@ class Policy:
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
         if kind in {"path", "tree"} and self._place(asked) != f"{self._root()}/{asked.arguments.get(name)}":
             lines.append(f"which is: {self._place(asked).removeprefix(self._root() + '/')}")
-        return visible(shortened(self.redact("\n".join(lines)), SHOWN))
+        return shortened(visible(self.redact("\n".join(lines))), SHOWN)
 
     def _root(self) -> str:
         return "/" + "/".join(self.paths.root)

@@ -26,7 +26,7 @@ from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
 from bot.contracts.recall import MembershipAnswer
 from bot.text import clean
-from bot.words import Sentence, say, sentence
+from bot.words import Sentence, paragraph, say, sentence
 from channels.slack import (
     address,
     buttons,
@@ -389,8 +389,9 @@ class SlackChannel:
         missing = sorted(_READS - self._scopes) if self._scopes else []
         if not missing:
             return Introduction(words)
-        deaf = say("slack.deaf", scopes=say("slack.and").join(missing))
-        return Introduction(f"{words} {deaf}", sentence("operators.deaf_slack", scopes=", ".join(missing)))
+        return Introduction(
+            paragraph(words, say("slack.deaf")), sentence("operators.deaf_slack", scopes=", ".join(missing))
+        )
 
     # Out
 

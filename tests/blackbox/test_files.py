@@ -311,7 +311,7 @@ async def test_without_the_right_to_read_files_people_hear_it_each_time_and_oper
     await sender.send("and now?", b"hello\n", "b.txt")
     first, second = await sender.heard(2)
     for name, answer in (("a.txt", first), ("b.txt", second)):
-        assert f"I couldn't read “{name}” (I haven't been given the right to read files here)." in answer
+        assert f"I couldn't read “{name}” (I'm not allowed to read files here)." in answer
     await world.sent()
     assert [one[:50] for one in world.texts()] == ["⚠️ On Slack I can't read files that people send: t"]
 

@@ -119,7 +119,7 @@ CHINESE = Words(
     allow="允许一次",
     deny="拒绝",
     again="重试",
-    admit="放进来",
+    admit="同意",
 )
 
 

@@ -148,7 +148,7 @@ async def test_in_slack_a_mention_brings_what_was_said_before_it_and_forgets_wha
             await world.sent()
             await world.process.kill()
             await world.start()
-    assert ["I haven't been given the right" in one for one in answers] == [True, False, False]
+    assert ["I'm not allowed to read this chat" in one for one in answers] == [True, False, False]
     (said_once,) = [one.text for one in world.slack.visible("D0ANN")]
     assert said_once.startswith(
         "⚠️ On Slack I can't hear and read channels: the app lacks the scope channels:history"

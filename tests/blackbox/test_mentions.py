@@ -184,7 +184,7 @@ async def test_a_command_in_blocks_is_one_and_what_is_typed_out_in_them_is_no_me
         blocks=[{"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": [command]}]}],
     )
     await world.slack.until(lambda: len(world.slack.replies("D0ANN")) == 1)
-    assert "You're U0ANN" in world.slack.replies("D0ANN")[0].text
+    assert "You're `Ann` (slack:U0ANN), " in world.slack.replies("D0ANN")[0].text
     assert not world.slack.replies(ROOM)
     assert not world.model.requests
 

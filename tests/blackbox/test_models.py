@@ -39,7 +39,7 @@ async def test_an_operator_chooses_the_model_of_a_chat_and_it_outlives_a_kill(wo
     assert SONNET in await said(world, "/model")
     assert await said(world, "remember 東京") == "Noted."
     chosen = await said(world, f"/model {OPUS}")
-    assert f"{OPUS} answers here. It was chosen for this chat; ship.json has {SONNET}." in chosen
+    assert f"{OPUS} answers here. It was chosen for this chat; elsewhere it's {SONNET}." in chosen
     assert "It reads up to 1,000,000 tokens. A million tokens cost $4.00 read and $20.00 written." in chosen
     assert await said(world, "and now?") == "Noted."
     assert asked(world) == [SONNET, OPUS]
@@ -132,7 +132,7 @@ async def test_in_slack_an_operator_chooses_it_by_mark_and_by_slash(world: World
     await asyncio.wait_for(delivery.acked.wait(), 90)
     await world.slack.until(
         lambda: any(
-            f"{SONNET} answers here. That is the one of ship.json" in one.text
+            f"{SONNET} answers here. That's the one I use everywhere" in one.text
             for one in world.slack.visible("D0ANN")
         )
     )
@@ -143,6 +143,6 @@ async def test_the_demo_says_that_it_is_the_only_one(world: World) -> None:
     team(world)
     world.config["llm"] = {"provider": "demo"}
     await world.start()
-    assert (await said(world, "/model")).startswith("demo answers here. That is the one of ship.json.")
+    assert (await said(world, "/model")).startswith("demo answers here. That's the one I use everywhere.")
     assert "only the built-in demo model" in await said(world, f"/model {OPUS}")
     assert (await said(world, "/model")).startswith("demo answers here")

@@ -177,7 +177,7 @@ async def test_added_to_a_chat_it_says_once_how_it_is_spoken_to_over_a_kill_too(
     await world.slack.until(lambda: len(world.slack.replies(ROOM)) == 1, START_SECONDS)
     await world.slack.until(lambda: bool(world.slack.replies(f"D{ANN[1:]}")), START_SECONDS)
     assert "privacy mode" in world.texts(GROUP)[0]
-    assert world.slack.replies(ROOM)[0].text.endswith("the Slack app lacks groups:history.")
+    assert world.slack.replies(ROOM)[0].text.endswith("I lack some rights here.")
     (told,) = world.slack.replies(f"D{ANN[1:]}")
     assert told.text.startswith(
         f"slack:{ANN} has added me to slack:chat:{ROOM}, but I can't read what is said there"

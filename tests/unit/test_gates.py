@@ -13,6 +13,8 @@ BREACHES = {
         "a sentence stands in code",
     ),
     "bot/agent/c.py": ('WORDS = "\u505c\u4e0b\u4e86"\n', "a sentence stands in code"),
+    "bot/gateway/mark.py": ('GONE = "[removed]"\n', "a sentence stands in code"),
+    "channels/telegram/mark.py": ('WORDS = f"\\n({count} more follow)"\n', "a sentence stands in code"),
     "bot/gateway/stopped.py": ('WORDS = "Stopped."\n', "a sentence stands in code"),
     "channels/slack/button.py": (
         'BUTTON = {"type": "button", "text": {"type": "plain_text", "text": "deny"}}\n',

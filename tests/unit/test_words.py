@@ -120,7 +120,7 @@ def test_no_catalogue_has_a_sentence_that_nobody_says() -> None:
     # By a key that stands in a variable: the name of a section before a name.
     made = [
         re.compile(re.escape(head) + ".+")
-        for head in re.findall(r'f"((?:approval|receipt|turn)\.\w+_)\{', code)
+        for head in re.findall(r'f"((?:approval|receipt|turn)\.\w+_|kinds\.|quoted\.)\{', code)
     ]
     known |= {key for key in ENGLISH if any(one.fullmatch(key) for one in made)}
     known |= {f"errors.{one.sentence}" for one in every_error(errors.ShipmateError)}
@@ -155,7 +155,7 @@ def test_english_counts_and_chinese_does_not() -> None:
 
 def test_a_language_holds_for_its_block_and_one_that_is_unknown_is_english() -> None:
     with speaking("zh"):
-        assert (language(), say("stop.stopped")) == ("zh", "已停下。")
+        assert (language(), say("stop.stopped")) == ("zh", "已停止。")
         with speaking("tlh"):
             assert (language(), say("stop.stopped")) == ("en", "Stopped.")
         assert language() == "zh"

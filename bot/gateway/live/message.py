@@ -371,7 +371,6 @@ LOOK_SECONDS = 1.0
 FRESH_SECONDS = 10.0
 """So long a board stands on which nothing has happened: then its times are brought up to date."""
 KIND: OutboundKind = "progress"
-CUT_SHORT = "\n(interrupted)"
 
 
 @dataclass(slots=True, eq=False)
@@ -426,7 +425,7 @@ class Progress:
         if watched.message.words:
             shown = watched.board.shown(now)
             if watched.board.empty:
-                await watched.message.last(watched.message.words + CUT_SHORT)
+                await watched.message.last(f"{watched.message.words}\n{say('turn.interrupted')}")
             else:
                 await watched.message.last(shown.words, LiveForm(shown.title, shown.cards))
         else:

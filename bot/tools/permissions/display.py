@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from bot import text
+from bot.words import say
 
 _SEEN = frozenset({"\n"})
 HIDING = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
@@ -12,6 +14,9 @@ HIDING = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
 """Letters and marks that show nothing all the same; those that choose a variant are beside them."""
 TAIL = 400
+_MARK = "\ue000"
+"""No visible words have this sign."""
+_LEFT_OUT = re.compile(f"{_MARK}([0-9]{{1,12}}){_MARK}")
 
 
 def visible(words: str) -> str:
@@ -25,13 +30,20 @@ def named(name: str) -> str:
 
 
 def shortened(words: str, limit: int) -> str:
-    """Words within about a limit, saying how much is left out: what is shown must not look like all there is."""
+    """Visible words within about a limit, with a mark (`told`) of how much is left out: what is shown must not look like all
+    there is.
+    """
     if len(words) <= limit:
         return words
     head = text.head(words, limit - TAIL)
     tail = words[text.border_after(words, len(words) - TAIL) :]
     missing = len(words) - len(head) - len(tail)
-    return f"{head}\n[… {missing:,} characters are not shown here …]\n{tail}"
+    return f"{head}\n{_MARK}{missing}{_MARK}\n{tail}"
+
+
+def in_words(shown: str) -> str:
+    """What `shortened` left of words, in the language of the running task."""
+    return _LEFT_OUT.sub(lambda mark: say("marks.left_out", count=int(mark[1])), shown)
 
 
 def _shows(sign: str) -> bool:

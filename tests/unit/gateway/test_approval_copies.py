@@ -351,8 +351,8 @@ async def test_each_copy_is_asked_and_ends_in_the_language_of_its_reader(desk: C
     name = await desk.asked()
     await until(lambda: len(desk.tele.sent) == PLACES)
     asked = {one.chat_key.chat_id: one for one in desk.tele.sent}
-    assert asked["1"].text.startswith("77 想让我运行这个。可以吗？")
-    assert "\n\n提问地点：在[这个对话](https://tele.test/-100/" in asked["1"].text
+    assert asked["1"].text.startswith("77 想让我执行下面的操作，可以吗？")
+    assert "\n\n来自[这个对话](https://tele.test/-100/" in asked["1"].text
     assert asked["2"].text.startswith("77 wants me to run this. May I?")
     assert {chat: one.language for chat, one in asked.items()} == {"1": "zh", "2": "en", "-100": "en"}
     await until(lambda: len(desk.log.of("delivery")) > PLACES)

@@ -117,7 +117,9 @@ async def test_a_person_forks_by_turns_by_an_answer_and_by_its_receipt(bench: Be
         (ChatKey.parse("tele:chat:77"), request_id, 0),
         (ChatKey.parse("tele:chat:77"), request_id, 0),
     ]
-    assert said[1].endswith("without the last 2 turns. /resume K7QZ returns to the one before.")
+    assert said[1].endswith(
+        "without your last 2 messages and my answers. /resume K7QZ returns to the one before."
+    )
     assert said[4] == "I know no message or answer unheard-of in this chat."
 
 
@@ -127,8 +129,8 @@ async def test_a_fork_that_cannot_be_is_told_why(bench: Bench) -> None:
     bench.agent.branch = SessionChange("unknown", turns=3)
     await bench.say("/fork 9", **command("fork", args="9"))
     nothing, few = await bench.tele.until(2)
-    assert "nothing here yet" in nothing
-    assert few == "This conversation has 3 turns; I can't go back 9 and keep one."
+    assert "nothing here to copy yet" in nothing
+    assert few == "I've answered 3 messages here; I can't go back 9 and keep one."
 
 
 async def model(bench: Bench, args: str, user_id: str = "77") -> str:
@@ -139,8 +141,8 @@ async def model(bench: Bench, args: str, user_id: str = "77") -> str:
 
 
 async def test_who_is_no_operator_sees_which_model_answers_and_chooses_none(bench: Bench) -> None:
-    unknown = "How many tokens it reads, I don't know. Its price I don't know."
-    assert await model(bench, "") == f"fake answers here. That is the one of ship.json. {unknown}"
+    unknown = "I don't know how many tokens it reads. I don't know its price."
+    assert await model(bench, "") == f"fake answers here. That's the one I use everywhere. {unknown}"
     assert await model(bench, "claude-opus-5-5") == "Only operators choose the model of a chat."
     assert await model(bench, "default") == "Only operators choose the model of a chat."
     assert bench.agent.chosen is None
@@ -148,12 +150,14 @@ async def test_who_is_no_operator_sees_which_model_answers_and_chooses_none(benc
 
 async def test_an_operator_chooses_a_model_and_goes_back(bench: Bench) -> None:
     said = await model(bench, " claude-opus-5-5 ", "1")
-    assert said.startswith("claude-opus-5-5 answers here. It was chosen for this chat; ship.json has fake.")
+    assert said.startswith("claude-opus-5-5 answers here. It was chosen for this chat; elsewhere it's fake.")
     assert "couldn't ask" not in said
     assert bench.agent.chosen == "claude-opus-5-5"
-    assert (await model(bench, "Default", "1")).startswith("fake answers here. That is the one of ship.json.")
+    assert (await model(bench, "Default", "1")).startswith(
+        "fake answers here. That's the one I use everywhere."
+    )
     bench.agent.reachable = False
-    assert "I couldn't ask the provider whether it has it." in await model(bench, "local/model:7b", "1")
+    assert "I couldn't ask the provider whether it has that one." in await model(bench, "local/model:7b", "1")
     assert bench.agent.chosen == "local/model:7b"
 
 
@@ -180,7 +184,7 @@ async def test_the_model_is_told_at_once_and_chosen_after_the_running_turn(bench
     await bench.say("a long one", user_id="1")
     await bench.agent.began.wait()
     await bench.say("/model x", user_id="1", command=Command(name="model", args="x"), addressed="command")
-    assert "the one of ship.json" in await model(bench, "", "1")
+    assert "the one I use everywhere" in await model(bench, "", "1")
     assert bench.agent.chosen is None
     bench.agent.hold.set()
     await bench.idle()
@@ -200,7 +204,9 @@ async def test_an_operator_lets_in_who_waits_and_keeps_them_out_again(bench: Ben
     bench.lists.note("tele", "99", "Zoë 🙂")
     assert "`Zoë 🙂`: /allow tele:99" in await told(bench, "/allow", "1")
     await bench.say("/allow", user_id="1", chat_id="-100", chat_type="group", **command("allow"))
-    assert (await bench.tele.until(3))[-1] == "Ask me that in our direct chat: the answer names people."
+    assert (await bench.tele.until(3))[
+        -1
+    ] == "Please ask me that in our direct chat: the answer names people."
     assert await told(bench, "/allow 99", "1") == "tele:99 may talk to me from now on."
     assert (bench.lists.allowed("tele"), bench.lists.pending()) == (frozenset({"99"}), [])
     assert await told(bench, "/block tele:99", "1") == "tele:99 is kept out from now on."

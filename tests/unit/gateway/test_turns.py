@@ -129,7 +129,7 @@ async def test_status_does_not_call_idle_what_waits_for_a_place(tmp_path: Path) 
     [
         ("start", "I'm shipmate"),
         ("help", "/stop"),
-        ("whoami", "You're 77 on tele, a member."),
+        ("whoami", "You're tele:77, a member."),
         ("status", "Ready. Model: "),
         ("new", "New conversation. (/resume goes back"),
         ("compact", "too little here to summarise"),

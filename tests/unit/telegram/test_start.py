@@ -76,7 +76,7 @@ async def test_menus_and_descriptions_are_there_in_each_language(bed: Bed) -> No
     assert "whoami" not in together
     chinese = {one["command"]: one["description"] for one in bed.server.commands["default", "zh"]}
     assert alone.keys() == chinese.keys()
-    assert (alone["stop"], chinese["stop"]) == ("Stop what I'm doing", "停下我正在做的事")
+    assert (alone["stop"], chinese["stop"]) == ("Stop what I'm doing", "停止我正在做的事")
     kinds = {"description", "short_description"}
     assert bed.server.descriptions.keys() == {(kind, code) for kind in kinds for code in ("", "zh")}
     assert "/help" in bed.server.descriptions["description", "zh"]

@@ -29,11 +29,12 @@ from bot.testing.model import tool_use
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.permissions import taint
-from bot.tools.permissions.display import shortened, visible
+from bot.tools.permissions.display import in_words, shortened, visible
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from bot.tools.registry import Registry
+from bot.words import speaking
 
 KEY = ChatKey.parse("slack:chat:C1:thread:10")
 
@@ -521,5 +522,8 @@ def test_signs_that_hide_something_are_written_out() -> None:
 def test_what_is_left_out_is_said() -> None:
     long = "a" * 1_000 + "; rm -rf " + "b" * 1_000
     short = shortened(long, 1_000)
-    assert "[… 1,009 characters are not shown here …]" in short
+    assert "[… 1,009 characters are not shown here …]" in in_words(short)
+    with speaking("zh"):
+        assert "[… 此处省略 1,009 个字符 …]" in in_words(short)
+    assert visible("\ue0005\ue000") == "\\ue0005\\ue000", "nobody else writes the mark"
     assert shortened("x", 1_000) == "x"

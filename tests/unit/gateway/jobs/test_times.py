@@ -340,7 +340,7 @@ def test_a_zone_that_nobody_knows_is_none(name: str) -> None:
         ("0 9 * * 7,1", "Mon, Sun at 09:00", "每逢周一, 周日 09:00"),
         ("0 7 1 * *", "on day 1 of every month at 07:00", "每月 1 日 07:00"),
         ("@daily", "every day at 00:00", "每天 00:00"),
-        ("5 * * * *", "every hour at minute 5", "每小时的第 5 分"),
+        ("5 * * * *", "every hour at minute 5", "每小时第 5 分"),
         ("*/20 9 * * *", "cron */20 9 * * *", "cron */20 9 * * *"),
         ("0 9 1 * 1", "cron 0 9 1 * 1", "cron 0 9 1 * 1"),
         ("0 9 * 2 *", "cron 0 9 * 2 *", "cron 0 9 * 2 *"),
