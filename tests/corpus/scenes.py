@@ -17,7 +17,6 @@ from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.inbound import Due
 from bot.gateway.jobs.due import merged
-from bot.gateway.repetitions import GONE
 from bot.testing.anthropic_script import Failure, Frame, reply, tool_use
 from bot.testing.faults import Fault
 from bot.words import say
@@ -489,7 +488,7 @@ async def _answered_thread(stage: Stage) -> str:
 
 
 @scene(
-    shown={ROOM: [words(GONE), *answers(TWO)]},
+    shown={ROOM: [words(say("marks.removed")), *answers(TWO)]},
     model=1,
     settings=SLACK,
     then=[{"say": TWO, "thread": ROOM}],
@@ -505,7 +504,7 @@ async def deletion_on_file_alone(stage: Stage) -> None:
 
 
 @scene(
-    shown={ROOM: [words(GONE), *answers(TWO)]},
+    shown={ROOM: [words(say("marks.removed")), *answers(TWO)]},
     model=1,
     settings=SLACK,
     then=[{"say": TWO, "thread": ROOM}],
