@@ -1,4 +1,4 @@
-"""Web and console share chatKeys of the form `<channel>:chat:<id>`, and commands that begin with `/`."""
+"""Web and console share chatKeys of the form `<channel>:chat:<id>`, commands that begin with `/`, and who names their zone."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ from bot.contracts.inbound import Command
 
 CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
+
+
+LONGEST_ZONE = 100
+
+
+def zone_of(said: object) -> str | None:
+    """The name of a time zone as a page or a terminal gives it; None for what can be none. The gateway knows which there are."""
+    return said if isinstance(said, str) and len(said) <= LONGEST_ZONE else None
 
 
 @dataclass(frozen=True, slots=True)

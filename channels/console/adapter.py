@@ -1,6 +1,7 @@
 """The gateway's side of the console: JSON lines over a Unix socket.
 
-    terminal → gateway   {"hello": {"chat": "local", "language": "en"}}   {"id": "…", "text": "…"}   {"ping": 1}
+    terminal → gateway   {"hello": {"chat": "local", "language": "en", "zone": "Asia/Tokyo"}}
+                         {"id": "…", "text": "…"}   {"ping": 1}
     gateway → terminal   {"ok": true, "id": "…", "taken": true}   {"error": "a sentence", "id": "…"}
                          {"message": {"id": "…", "kind": "reply", "text": "…"}}
                          {"working": true}   {"pong": 1}
@@ -27,7 +28,7 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.words import DEFAULT, language_of, say, speaking
 from channels.console import socket_file
 from channels.console.settings import KEYS, NAME
-from channels.local import CHAT_ID, command
+from channels.local import CHAT_ID, command, zone_of
 
 PART = 32_000
 """Characters of one message; a terminal takes any number, people do not."""
@@ -155,7 +156,7 @@ class ConsoleChannel:
             del self._sessions[task]
 
     async def _session(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        chat_id, language = "", None
+        chat_id, language, zone = "", None, None
         while line := await reader.readline():
             said = _parse(line)
             if said is None:
@@ -164,11 +165,12 @@ class ConsoleChannel:
                 _write(writer, {"pong": said["ping"]})
             elif "hello" in said:
                 chat_id = self._hello(said["hello"], writer) or chat_id
-                language = _language(said["hello"])
+                hello = said["hello"] if isinstance(said["hello"], dict) else {}
+                language, zone = _language(hello), zone_of(hello.get("zone"))
             elif not chat_id:
                 _write(writer, {"error": "Say hello first."})
             else:
-                _write(writer, await self._take(chat_id, language, said))
+                _write(writer, await self._take(chat_id, language, zone, said))
 
     def _hello(self, hello: Any, writer: asyncio.StreamWriter) -> str:
         chat_id = hello.get("chat", "local") if isinstance(hello, dict) else None
@@ -185,7 +187,9 @@ class ConsoleChannel:
             _write(writer, {"working": True})
         return chat_id
 
-    async def _take(self, chat_id: str, language: str | None, said: dict[str, Any]) -> dict[str, Any]:
+    async def _take(
+        self, chat_id: str, language: str | None, zone: str | None, said: dict[str, Any]
+    ) -> dict[str, Any]:
         """Hand one message to the intake; the answer for the terminal."""
         key, words = said.get("id"), said.get("text")
         if not isinstance(key, str) or CHAT_ID.fullmatch(key) is None or not isinstance(words, str):
@@ -208,6 +212,7 @@ class ConsoleChannel:
             command=command(words),
             message_id=key,
             language=language,
+            zone=zone,
         )
         try:
             taken = await self._intake.accept(inbound)
@@ -243,9 +248,9 @@ def _user_of(writer: asyncio.StreamWriter) -> int | None:
     return int(struct.unpack("3i", peer)[1])
 
 
-def _language(hello: Any) -> str | None:
+def _language(hello: dict[str, Any]) -> str | None:
     """The language of a terminal that says hello; None where it names none."""
-    tag = hello.get("language") if isinstance(hello, dict) else None
+    tag = hello.get("language")
     return language_of(tag) if isinstance(tag, str) else None
 
 

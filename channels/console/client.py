@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, TextIO
 
+import tzlocal
+
 from bot import text
 from bot.invocation import command
 from bot.words import language, say
@@ -123,6 +125,14 @@ async def converse(
         writer.close()
 
 
+def _zone() -> str | None:
+    """The name of this machine's time zone; None where it has none, or two that differ."""
+    try:
+        return tzlocal.get_localzone_name()
+    except (OSError, ValueError, LookupError):
+        return None
+
+
 class _Conversation:
     def __init__(self, writer: asyncio.StreamWriter, screen: Screen, quiet: float) -> None:
         self._writer, self._screen, self._quiet = writer, screen, quiet
@@ -134,7 +144,7 @@ class _Conversation:
         self._interrupts = 0
 
     async def run(self, reader: asyncio.StreamReader, stdin: TextIO, chat_id: str) -> int:
-        self._write({"hello": {"chat": chat_id, "language": language()}})
+        self._write({"hello": {"chat": chat_id, "language": language(), "zone": _zone()}})
         listening = asyncio.create_task(self._listen(reader))
         typing = asyncio.create_task(self._type(stdin))
         loop = asyncio.get_running_loop()

@@ -169,7 +169,7 @@ class WebChannel:
     async def heal(self) -> None:
         """Nothing: there is no connection of ours that could have died."""
 
-    async def _take(self, chat: str, key: str, words: str, language: str | None) -> bool:
+    async def _take(self, chat: str, key: str, words: str, language: str | None, zone: str | None) -> bool:
         """Hand one message to the intake. Raises `errors.StorageError` where it was not taken in."""
         if self._intake is None:
             raise errors.StorageError("The web channel is not started.")
@@ -188,6 +188,7 @@ class WebChannel:
             command=command(words),
             message_id=key,
             language=language,
+            zone=zone,
         )
         taken = await self._intake.accept(inbound)
         if taken:

@@ -22,6 +22,7 @@ from bot.contracts.approvals import CHOICES as ANSWERS
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.words import CATALOGUES, DEFAULT, best_language, names, say, speaking
+from channels.local import zone_of
 from channels.web import state
 from channels.web.guard import Guard, LoginThrottle, Visitor
 from channels.web.live_chats import STREAMS, BrowserStream, LiveChats, WebMessage, event
@@ -67,8 +68,8 @@ _PAGE = (
     '<title>Shipmate</title><link rel="stylesheet" href="/style.css"><main><p>{}</p></main></html>'
 )
 
-Take = Callable[[str, str, str, str | None], Awaitable[bool]]
-"""Hands chat, key and text of a message to the gateway, and the language of the browser."""
+Take = Callable[[str, str, str, str | None, str | None], Awaitable[bool]]
+"""Hands chat, key and text of a message to the gateway, and the language and the time zone of the browser."""
 
 
 class WebRoutes:
@@ -266,7 +267,9 @@ class WebRoutes:
         if not self._takes:
             return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
         try:
-            taken = await self._take(request[_VISITOR].user, key, words, _language(request))
+            taken = await self._take(
+                request[_VISITOR].user, key, words, _language(request), zone_of(body.get("zone"))
+            )
         except errors.StorageError as failure:
             return _unwritten(request, failure)
         return web.json_response({"id": key, "taken": taken}, status=202)

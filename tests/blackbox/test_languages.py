@@ -5,10 +5,12 @@ have chosen.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 
 from bot.testing.anthropic_script import error
 from bot.words import say, speaking
+from tests import quick
 from tests.blackbox.conftest import ANN, BOB, PERSON, World
 
 DIRECT = "D0ANN"
@@ -156,3 +158,14 @@ async def test_the_home_in_slack_is_the_persons_own_and_a_stranger_reads_that_th
     await world.slack.open_home(BOB)
     await world.slack.until(lambda: bool(world.slack.home_of(BOB)))
     assert world.slack.home_of(BOB) == f"shipmate\n• {say('strangers.hello')}"
+
+
+async def test_the_zone_of_a_terminal_is_that_of_its_machine(world: World) -> None:
+    world.config = {"llm": {"provider": "demo"}, "channels": {"web": {"enabled": False}}}
+    world.config["dashboard"] = {"enabled": False}
+    (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
+    async with asyncio.timeout(60):
+        _, out, _ = await quick.run(
+            "chat", "--dir", str(world.root), env={"TZ": "Asia/Tokyo"}, given=b"hello\n/timezone\n"
+        )
+    assert "I tell you times in Asia/Tokyo, where it is " in out.decode()

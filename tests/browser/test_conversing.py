@@ -151,6 +151,16 @@ async def test_who_reads_further_up_is_told_of_more_and_days_are_named(desk: Des
     await desk.picture(browser, f"end-{width}")
 
 
+async def test_times_are_told_in_the_zone_of_the_browser(desk: Desk) -> None:
+    await desk.start()
+    browser = await desk.opened(desk.link)
+    await browser.send({"cmd": "Emulation.setTimezoneOverride", "params": {"timezoneId": "Asia/Tokyo"}})
+    await say(browser, "/timezone")
+    await browser.until(
+        f"{SHOWN}.some((one) => one.startsWith('I tell you times in Asia/Tokyo, where it is '))"
+    )
+
+
 async def test_the_days_of_an_old_conversation_stand_above_their_messages(desk: Desk) -> None:
     await desk.start()
     browser = await desk.opened(desk.link)

@@ -212,7 +212,7 @@ async function send(message) {
   let sentence = "";
   for (const pause of [0, 1, 2, 4, 8, 15]) {
     await wait(pause);
-    const answer = await post("/api/messages", { text: message.text, clientId: message.id }).catch(() => null);
+    const answer = await post("/api/messages", { text: message.text, clientId: message.id, zone: Intl.DateTimeFormat().resolvedOptions().timeZone }).catch(() => null);
     if (answer?.ok) return confirmed(message);
     sentence = (await answer?.json().catch(() => null))?.error ?? "";
     if (answer?.status === 401) { logIn(); break; }

@@ -310,12 +310,12 @@ async def test_a_terminal_that_does_not_read_is_cut_off_and_blocks_nobody(
     stuck[1].close()
 
 
-async def test_a_terminal_is_answered_in_the_language_that_it_names(
+async def test_a_terminal_is_answered_in_the_language_and_the_zone_that_it_names(
     channel: Channel, intake: RecordingIntake, terminal: Terminal
 ) -> None:
-    await terminal.ask({"hello": {"chat": "local", "language": "zh_CN.UTF-8"}}, "ok")
+    await terminal.ask({"hello": {"chat": "local", "language": "zh_CN.UTF-8", "zone": "Asia/Tokyo"}}, "ok")
     await terminal.ask(_message("hello"), "ok")
-    assert intake.accepted[0].language == "zh"
+    assert (intake.accepted[0].language, intake.accepted[0].zone) == ("zh", "Asia/Tokyo")
     assert (await terminal.ask(_message(" ", "m2"), "error"))["error"] == "消息是空的。"
     await channel.pause()
     assert (await terminal.ask(_message("x", "m3"), "error"))["error"] == "我正在关闭，不再接收新消息。"

@@ -418,6 +418,15 @@ async def test_a_browser_has_its_own_chat_and_no_other(channel: Channel) -> None
     assert await channel.chats_of("../aa", keys, direct=True) == MembershipAnswer([])
 
 
+async def test_times_are_told_in_the_zone_that_a_browser_names(
+    browser: Browser, intake: RecordingIntake
+) -> None:
+    for number, zone in enumerate(("Asia/Tokyo", "x" * 101, 9)):
+        said = {"text": "x", "clientId": f"m{number}", "zone": zone}
+        assert (await browser.post("/api/messages", said))[0] == 202
+    assert [inbound.zone for inbound in intake.accepted] == ["Asia/Tokyo", None, None]
+
+
 async def test_a_browser_is_answered_in_the_language_that_it_likes_best(
     browser: Browser, intake: RecordingIntake, channel: Channel
 ) -> None:
