@@ -30,7 +30,7 @@ async def test_a_conversation_goes_on_after_another_one_and_from_its_past(world:
     asked = json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)
     assert "東京" in asked
     assert "something else" not in asked
-    assert "last 2 turns" in await said(world, "/fork 2")
+    assert "last 2 messages" in await said(world, "/fork 2")
     await said(world, "and now?")
     asked = json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)
     assert "東京" in asked

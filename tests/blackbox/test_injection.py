@@ -118,13 +118,12 @@ class Scene:
     async def _refused_there(self) -> None:
         """The same in Slack: the person who is asked says no."""
         for room in [one for one in self.slack.world.rooms.values() if one.kind == "im"]:
-            for post in [one for one in room.posts.values() if one.ts not in self.denied]:
-                if (
-                    asked := re.search(r"or deny (\w+) \(as commands\)", post.text)
-                ) is not None and post.bot_id:
+            for post in self.slack.visible(room.id):
+                no = [value for value in post.buttons if value.startswith("deny")]
+                if no and post.bot and post.ts not in self.denied:
                     self.denied.add(post.ts)
                     who = next(iter(room.members - {self.slack.world.bot_user}))
-                    await self.slack.say(f"!deny {asked[1]}", channel=room.id, user=who)
+                    await self.slack.press(room.id, post.ts, no[0], user=who)
 
     def log(self) -> list[Json]:
         """The whole lines: the last one may be half written."""

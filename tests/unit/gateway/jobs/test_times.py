@@ -344,7 +344,7 @@ def test_a_zone_that_nobody_knows_is_none(name: str) -> None:
         ("*/20 9 * * *", "cron */20 9 * * *", "cron */20 9 * * *"),
         ("0 9 1 * 1", "cron 0 9 1 * 1", "cron 0 9 1 * 1"),
         ("0 9 * 2 *", "cron 0 9 * 2 *", "cron 0 9 * 2 *"),
-        ("2027-03-01T09:00", "once", "一次"),
+        ("2027-03-01T09:00", "once", "仅一次"),
     ],
 )
 def test_people_read_a_plan_in_words(when: str, english: str, chinese: str) -> None:
