@@ -1,4 +1,4 @@
-"""What `shipmate version` says. Imports no parser: that would take most of its time."""
+"""Says the version: `shipmate version`. Imports no parser: that would take most of its time."""
 
 from __future__ import annotations
 
