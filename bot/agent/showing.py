@@ -48,7 +48,7 @@ def said(message: Message) -> str:
 
 
 def _quoted(told: tags.Tag | None) -> Iterator[str]:
-    """What a message brings of others: whose it is, without ids, and the words."""
+    """Tell what a message brings of others: whose it is, without ids, and the words."""
     for row in quotes.rows_of(told):
         name = _ID.sub("", str(row.get("from")))
         # Their name is their own choice: nothing in it is formatting or a link.

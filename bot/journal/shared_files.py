@@ -117,7 +117,7 @@ def found(db: Connection, path: str) -> SharedFile | None:
 
 
 def content(db: Connection, file: SharedFile, begin: int = 0) -> Iterator[bytes]:
-    """What a file has from the begin of a piece on. Of one that is written anew meanwhile something is missing."""
+    """Read what a file has from the begin of a piece on. Of one that is written anew meanwhile something is missing."""
     for at in range(begin, file.size, _READ):
         rows = db.execute(
             "SELECT data FROM shared_pieces WHERE id = ? AND begin >= ? AND begin < ? ORDER BY begin",

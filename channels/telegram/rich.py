@@ -21,7 +21,7 @@ LEVELS = 16
 WORTH = frozenset({"table_open", "heading_open"})
 """What an ordinary message cannot show. Others stay ordinary: older apps show a note in the place of a rich message."""
 NOTHING = "\u00a0"
-"""Stands in what is empty, which the service would not show."""
+"""Stands in a cell that is empty, which the service would not show."""
 _TYPES = {"text_link": "url"}
 
 
@@ -125,7 +125,8 @@ class _BlockWriter:
             inside += self._paragraph(opening, task=True)
             self._level -= 1
         inside += self.until("list_item_close")
-        return {"blocks": inside or [{"type": "paragraph", "text": NOTHING}]} | state
+        self.fits = self.fits and bool(inside)  # Telegram takes no block without words
+        return {"blocks": inside} | state
 
     def _table(self, _: Token) -> Iterator[Json]:
         rows: list[list[Json]] = []

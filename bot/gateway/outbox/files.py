@@ -94,7 +94,7 @@ class OutgoingFiles:
                 self._uses[row.file.sha256].discard(use)
 
     async def drop(self, stored: StoredFile, use: str) -> None:
-        """What was put gets no row."""
+        """Drop what was put and gets no row."""
         if self._end(stored.sha256, use):
             await self._remove(stored.sha256)
 

@@ -42,7 +42,7 @@ def shortened(words: str, limit: int) -> str:
 
 
 def in_words(shown: str) -> str:
-    """What `shortened` left of words, in the language of the running task."""
+    """Say what `shortened` left of words, in the language of the running task."""
     return _LEFT_OUT.sub(lambda mark: say("marks.left_out", count=int(mark[1])), shown)
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bot.testing.telegram_rich import checked_rich
@@ -125,6 +125,7 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(PIECES, max_size=25).map("".join))
+@example("# h\n- ")
 def test_whatever_it_makes_of_a_text_the_service_takes(markdown: str) -> None:
     found = rich.blocks(markdown)
     if found is None:
