@@ -170,6 +170,10 @@ class Access:
         )
         return next((verdict for holds, verdict in checks if holds), STRANGER)
 
+    def rules(self, channel: str) -> tuple[frozenset[str], ...]:
+        """All that may change while it runs and that the standing of people in direct chats follows from."""
+        return (self._lists.allowed(channel), self._lists.blocked(channel), frozenset(self._operators))
+
     def is_operator(self, channel: str, user_id: str) -> bool:
         return f"{channel}:{user_id}" in self._operators
 

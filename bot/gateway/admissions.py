@@ -113,6 +113,9 @@ class AdmissionService:
         self._deciding = asyncio.Lock()
         self._waiting: dict[str, ApprovalRecord] | None = None
         """The requests that are not decided; None until they are read."""
+        self._rules: list[tuple[frozenset[str], ...]] = []
+        self._unjudged: set[str] = set()
+        """Those that were not held against the newest rules of access."""
 
     async def ask(self, inbound: Inbound) -> str:
         """Ask operators about a stranger; returns what to tell that person, "" where they have been told. Done again after a
@@ -130,6 +133,7 @@ class AdmissionService:
                 return ""  # decided before a crash
             if self._waiting is not None:
                 self._waiting[record.id] = record
+                self._unjudged.add(record.id)
             for oldest in waiting[: max(0, len(waiting) + 1 - MOST_OPEN)]:
                 await self.settle(oldest, Verdict("expired"))
             asked = await self._asked(inbound)
@@ -160,8 +164,12 @@ class AdmissionService:
         ]
         if len(others) < MOST:
             return True
-        shown = [await self._journal.deliveries(one.id) for one in others]
-        return sum(any(row.buttons is not None for row in rows) for rows in shown) < MOST
+        shown = 0
+        for one in others:  # the oldest first, of which operators were told
+            shown += any(row.buttons is not None for row in await self._journal.deliveries(one.id))
+            if shown == MOST:
+                return False
+        return True
 
     async def decide(self, channel: str, user_id: str, verdict: Verdict) -> None:
         """Carry out what an operator has said of a person, and end the request of that person where there is one."""
@@ -232,14 +240,23 @@ class AdmissionService:
         if self._waiting is None:
             waiting = [one for one in await self._journal.open_approvals() if one.asked.admits]
             self._waiting = {one.id: one for one in waiting}
-        for record in list(self._waiting.values()):
-            channel, user_id = _person(record)
-            standing = self._access.standing(channel, user_id, record.asked.chat_key.chat_id, "direct")
-            verdict = Verdict("approved") if standing.allowed else Verdict("denied", scope="always")
-            if standing.reason == "stranger":
-                continue
-            if not await self.settle(record, verdict, done=True):
-                self._waiting.pop(record.id, None)
+        rules = [self._access.rules(channel) for channel in self._manifests]
+        if rules != self._rules:
+            self._rules = rules
+            self._unjudged.update(self._waiting)
+        for name in list(self._unjudged):
+            if (record := self._waiting.get(name)) is not None:
+                await self._hold_against_rules(record)
+            self._unjudged.discard(name)
+
+    async def _hold_against_rules(self, record: ApprovalRecord) -> None:
+        channel, user_id = _person(record)
+        standing = self._access.standing(channel, user_id, record.asked.chat_key.chat_id, "direct")
+        if standing.reason == "stranger":
+            return
+        verdict = Verdict("approved") if standing.allowed else Verdict("denied", scope="always")
+        if not await self.settle(record, verdict, done=True) and self._waiting is not None:
+            self._waiting.pop(record.id, None)
 
     async def _carry_out(self, channel: str, user_id: str, verdict: Verdict) -> None:
         if verdict.ended == "approved":

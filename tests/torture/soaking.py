@@ -216,11 +216,12 @@ class Sample:
 
 
 def slope(samples: list[Sample], value: Callable[[Sample], float]) -> float:
-    """How much a value grows with each event, by least squares."""
+    """How much a value grows with each event, by least squares; looks at one time alone show no growth."""
     xs, ys = [float(one.events) for one in samples], [value(one) for one in samples]
     x, y = sum(xs) / len(xs), sum(ys) / len(ys)
     over = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True))
-    return over / sum((a - x) ** 2 for a in xs)
+    spread = sum((a - x) ** 2 for a in xs)
+    return over / spread if spread else 0.0
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.outbound import ONLY_TO, Outbound, Sent
 from bot.gateway import admissions
+from bot.gateway.access import Access
 from bot.system import SystemDisk
 from bot.words import say
 from tests.unit.gateway.conftest import Bench, killed, never
@@ -375,6 +376,27 @@ async def test_what_the_command_line_decides_ends_the_request_too(
     await until(lambda: len(door.edits) == 2 and len(welcomes(door)) == count, door.clock)
     assert {one.partition(",")[0] for one in door.outcomes()} == {outcome}
     assert door.lists.pending() == []
+
+
+async def test_those_who_wait_are_judged_anew_only_where_the_lists_have_changed(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await door.asked()
+    await door.clock.advance(10)
+    judged: list[str | None] = []
+    standing = Access.standing
+
+    def counted(self: Access, channel: str, user_id: str | None, *chat: Any) -> Any:
+        judged.append(user_id)
+        return standing(self, channel, user_id, *chat)
+
+    monkeypatch.setattr(Access, "standing", counted)
+    await door.clock.advance(600)
+    assert judged == []
+    door.lists.allow("tele", "5")
+    await until(lambda: judged == ["666"], door.clock)
+    door.lists.allow("tele", "666")
+    await until(lambda: bool(welcomes(door)), door.clock)
 
 
 async def test_a_disk_that_does_not_say_who_waits_is_asked_again(tmp_path: Path) -> None:
