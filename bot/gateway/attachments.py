@@ -26,7 +26,7 @@ from bot.contracts.model import Transcriber
 from bot.gateway import pdf
 from bot.gateway.file_text import Decoder, NoText
 from bot.gateway.pictures import MOST_BYTES, SIDE, Picture, picture_of
-from bot.words import say
+from bot.words import paragraph, say
 
 GONE = SeenFile(why=errors.FileGone.why, code="gone")
 REFUSED = SeenFile(why="memory was short", refused=True, code="memory")
@@ -74,8 +74,11 @@ def cannot_open(attachments: Sequence[Attachment]) -> str:
     kinds: dict[str, list[str]] = {}
     for attachment in attachments:
         kinds.setdefault(attachment.kind, []).append(_named(attachment))
-    return " ".join(
-        say(f"files.cannot_{kind}", count=len(named), names=_listed(named)) for kind, named in kinds.items()
+    return paragraph(
+        *(
+            say(f"files.cannot_{kind}", count=len(named), names=_listed(named))
+            for kind, named in kinds.items()
+        )
     )
 
 

@@ -75,7 +75,7 @@ class SessionBranches:
         if change.outcome == "done":
             left = change.turns
             done = say("sessions.forked_without", count=left) if left else say("sessions.forked")
-            return " ".join([done, *_way_back(change, prefix)])
+            return paragraph(done, *_way_back(change, prefix))
         if request_id is not None:
             return say("sessions.fork_elsewhere", prefix=prefix)
         if not change.turns:
@@ -320,16 +320,17 @@ class Commands:
         asked, prefix, now = _argument(inbound), self._prefix(inbound), self._clock.now()
         if not asked:
             known = self._locales.locale(inbound.person).zone is not None
-            told = say("timezone.known" if known else "timezone.unknown", zone=zone(), time=times.hour(now))
-            return f"{told} {say('timezone.how', prefix=prefix)}"
+            key = "timezone.known" if known else "timezone.unknown"
+            return paragraph(say(key, zone=zone(), time=times.clock(now)), say("timezone.how", prefix=prefix))
         name = None
         if asked.casefold() != AUTO:
             name = await asyncio.to_thread(zone_named, asked)
             if name is None:
                 return await self._no_zone(asked, prefix)
         with speaking(*await self._locales.choose_zone(inbound, name)):
-            key = "timezone.now" if name is not None else "timezone.auto"
-            return say(key, zone=zone(), time=times.hour(now))
+            known = self._locales.locale(inbound.person).zone is not None
+            key = "now" if name is not None else "auto" if known else "unknown"
+            return say(f"timezone.{key}", zone=zone(), time=times.clock(now))
 
     @staticmethod
     async def _no_zone(asked: str, prefix: str) -> str:
@@ -393,7 +394,7 @@ class Commands:
                 f"{name} ({state})" for name, state in sorted(self._servers.sources().items())
             )
             words += [say("status.servers", servers=servers)] if servers else []
-        return " ".join(words)
+        return paragraph(*words)
 
     async def _model(self, inbound: Inbound) -> str:
         asked = _argument(inbound)
@@ -412,7 +413,7 @@ class Commands:
         except errors.ModelUnknown:
             return say("commands.model_missing", name=shown)
         unsure = [] if info.confirmed else [say("commands.model_unsure")]
-        return " ".join([_answering(info), *unsure])
+        return paragraph(_answering(info), *unsure)
 
     async def _allow(self, inbound: Inbound) -> str:
         if _argument(inbound) or not self._access.is_operator(inbound.channel, inbound.user_id):
@@ -461,7 +462,7 @@ class Commands:
         if not asked:
             said = say(f"listen.{await self._participation.listening(inbound.chat_key)}")
             how = say("listen.change", choices=", ".join(LISTENING), prefix=self._prefix(inbound))
-            return f"{said} {how}"
+            return paragraph(said, how)
         if not self._access.is_operator(inbound.channel, inbound.user_id):
             return say("commands.operators_listen")
         chosen = next((one for one in LISTENING if one == asked), None)

@@ -78,6 +78,6 @@ class HomePages:
     def _settings(self) -> tuple[str, ...]:
         return (
             say("home.language", language=say("language.name")),
-            say("home.zone", zone=zone(), time=times.hour(self._clock.now())),
+            say("home.zone", zone=zone(), time=times.clock(self._clock.now())),
             say("home.listen"),
         )

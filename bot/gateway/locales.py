@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import functools
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 from zoneinfo import available_timezones
 
 from bot import errors
@@ -43,6 +45,7 @@ class Locales:
         self._zone = zone
         self._known: dict[UserRef, Locale] = {}
         self._loaded = False
+        self._writing = WeakValueDictionary[UserRef, asyncio.Lock]()
 
     async def load(self) -> None:
         """Read once what is on file. Where that cannot be read, everyone's app decides."""
@@ -75,15 +78,13 @@ class Locales:
         """Speak this language with a person from now on, over restarts, None for that of their app. Raises
         `errors.StorageError`.
         """
-        chosen = replace(self.locale(inbound.person), language=code, language_chosen=code is not None)
-        return await self._choose(inbound, chosen)
+        return await self._choose(inbound, language=code, language_chosen=code is not None)
 
     async def choose_zone(self, inbound: Inbound, zone: str | None) -> ReaderLocale:
         """Tell a person times in this zone from now on, over restarts, None for that of their app. Raises
         `errors.StorageError`.
         """
-        chosen = replace(self.locale(inbound.person), zone=zone, zone_chosen=zone is not None)
-        return await self._choose(inbound, chosen)
+        return await self._choose(inbound, zone=zone, zone_chosen=zone is not None)
 
     async def note_zone(self, inbound: Inbound, zone: str) -> None:
         """A person has named a zone for something: it is theirs where nothing better is known."""
@@ -93,10 +94,12 @@ class Locales:
         self._known[inbound.person] = replace(before, zone=zone)
         await self._remember(inbound.person)
 
-    async def _choose(self, inbound: Inbound, chosen: Locale) -> ReaderLocale:
-        locale = _by_app(chosen, inbound)
-        await self._journal.put_locale(inbound.person, locale)
-        self._known[inbound.person] = locale
+    async def _choose(self, inbound: Inbound, **chosen: Any) -> ReaderLocale:
+        person = inbound.person
+        async with self._turn(person):
+            locale = _by_app(replace(self.locale(person), **chosen), inbound)
+            await self._journal.put_locale(person, locale)
+            self._known[person] = locale
         return self._spoken(locale, inbound.chat_type)
 
     def _spoken(self, locale: Locale, chat_type: ChatType, zone: str | None = None) -> ReaderLocale:
@@ -104,9 +107,14 @@ class Locales:
         own = locale.zone is not None and chat_type == "direct"
         return ReaderLocale(locale.language or DEFAULT, locale.zone or zone or self._zone, own)
 
+    def _turn(self, person: UserRef) -> asyncio.Lock:
+        """What is written of a person is written one after the other: the last one knows what the others were."""
+        return self._writing.setdefault(person, asyncio.Lock())
+
     async def _remember(self, person: UserRef) -> None:
         try:
-            await self._journal.put_locale(person, self._known[person])
+            async with self._turn(person):
+                await self._journal.put_locale(person, self._known[person])
         except errors.StorageError as error:
             self._failed(error)
 

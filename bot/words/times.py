@@ -31,12 +31,16 @@ def _clocks() -> tzinfo | None:
         return None
 
 
+def clock(moment: float) -> str:
+    """The time of day, as in `15:40`, beside the name of the zone."""
+    return f"{local(moment):%H:%M}"
+
+
 def hour(moment: float) -> str:
-    """The time of day, as in `15:40`; with the zone, as in `15:40 CET`, where that may not be the reader's."""
-    shown = local(moment)
+    """The time of day; with the zone, as in `15:40 CET`, where that may not be the reader's."""
     if own_zone() and _clocks() is not None:
-        return f"{shown:%H:%M}"
-    return say("time.hour", hour=f"{shown:%H:%M}", zone=_abbreviation(shown))
+        return clock(moment)
+    return say("time.hour", hour=clock(moment), zone=_abbreviation(local(moment)))
 
 
 def date(moment: float) -> str:

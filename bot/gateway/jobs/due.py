@@ -26,7 +26,7 @@ from bot.gateway.jobs import zones
 from bot.gateway.jobs.plans import MOST_MISSED
 from bot.gateway.jobs.store import JobStore, ScheduledJob
 from bot.gateway.locales import Locales
-from bot.words import say, speaking, times
+from bot.words import paragraph, say, speaking, times
 
 FAILURES = 3
 """So many in a row pause a job."""
@@ -267,7 +267,7 @@ class DueJobs:
             words.append(say("jobs.skipped_before", count=job.missed))
         if job.next is not None:
             words.append(say("jobs.skipped_next", time=times.date(job.next)))
-        return " ".join(words)
+        return paragraph(*words)
 
     def _gave_up(self, job: ScheduledJob) -> str:
         return say("jobs.gave_up", id=job.id, title=title(job))

@@ -14,7 +14,7 @@ from tests.unit.gateway.outgoing import until
 
 SETTINGS = (
     say("home.language", language="English"),
-    say("home.zone", zone="UTC", time="08:00 UTC"),
+    say("home.zone", zone="UTC", time="08:00"),
     say("home.listen"),
 )
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Command
-from bot.contracts.journal import Locale
+from bot.contracts.journal import Journal, Locale
+from bot.gateway.commands import HELP
 from bot.testing.journal import FaultyJournal, JournalFailure
 from bot.words import say, speaking
 from tests.unit.gateway.conftest import Bench, killed
@@ -96,7 +101,7 @@ HOW = say("timezone.how", prefix="/")
 async def test_the_time_zone_that_a_person_has_chosen_outlives_a_restart(tmp_path: Path) -> None:
     first = Bench(tmp_path)
     await first.open()
-    unknown = say("timezone.unknown", zone="UTC", time="08:00 UTC")
+    unknown = say("timezone.unknown", zone="UTC", time="08:00")
     assert await asked(first, "timezone") == f"{unknown} {HOW}"
     assert await asked(first, "timezone", "europe/berlin") == say(
         "timezone.now", zone="Europe/Berlin", time="09:00"
@@ -106,9 +111,7 @@ async def test_the_time_zone_that_a_person_has_chosen_outlives_a_restart(tmp_pat
     await second.open()
     known = say("timezone.known", zone="Europe/Berlin", time="09:00")
     assert await asked(second, "timezone", keys=("again",)) == f"{known} {HOW}"
-    assert await asked(second, "timezone", "auto", keys=("auto",)) == say(
-        "timezone.auto", zone="UTC", time="08:00 UTC"
-    )
+    assert await asked(second, "timezone", "auto", keys=("auto",)) == unknown
     assert await second.journal.locales() == {ANN: Locale()}
     await second.close()
 
@@ -143,3 +146,49 @@ async def test_a_zone_that_is_none_is_answered_with_those_that_come_near(bench: 
     for wrong in ("qqqq", "../../etc/passwd", "x" * 5_000):
         assert (await asked(bench, "timezone", wrong)).endswith("as in /timezone Europe/Berlin.")
     assert await bench.journal.locales() == {}
+
+
+async def test_what_is_chosen_with_the_first_message_outlives_what_the_app_says_of_it(tmp_path: Path) -> None:
+    first = Bench(tmp_path)
+    await first.open()
+    assert await asked(first, "language", "zh", language="en", zone="Asia/Tokyo") == chinese("language.now")
+    await first.idle()
+    assert await first.journal.locales() == {ANN: Locale("zh", language_chosen=True, zone="Asia/Tokyo")}
+    await first.close()
+
+
+class SlowLocales(FaultyJournal):
+    """What is chosen is on file once `go` is set."""
+
+    def __init__(self, inner: Journal) -> None:
+        super().__init__(inner)
+        self.go = asyncio.Event()
+        self.begun = asyncio.Event()
+
+    async def put_locale(self, person: UserRef, locale: Locale) -> None:
+        self.begun.set()
+        await self.go.wait()
+        await super().put_locale(person, locale)
+
+
+async def test_language_and_zone_that_are_chosen_while_one_is_written_are_both_kept(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, wrap=SlowLocales)
+    journal = bench.journal
+    assert isinstance(journal, SlowLocales)
+    await bench.open()
+    for name, args in (("language", "zh"), ("timezone", "Asia/Tokyo")):
+        command = Command(name=name, args=args)
+        await bench.say(f"/{name} {args}", command=command, addressed="command", keys=(name,))
+        await journal.begun.wait()
+    journal.go.set()
+    await bench.tele.until(2)
+    both = Locale("zh", language_chosen=True, zone="Asia/Tokyo", zone_chosen=True)
+    assert await journal.locales() == {ANN: both}
+    await bench.close()
+
+
+@pytest.mark.parametrize("name", HELP)
+async def test_in_chinese_no_space_stands_behind_a_sentence(bench: Bench, name: str) -> None:
+    for chat_type in ("direct", "group"):
+        told = await asked(bench, name, user_id="1", language="zh", chat_type=chat_type, keys=(chat_type,))
+        assert re.search(r"[。？！：] ", told) is None, told
