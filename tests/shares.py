@@ -14,7 +14,7 @@ SHORT, WHOLE = "short", "whole"
 _ALL = 100
 
 # How long an example takes says how busy the machine is.
-settings.register_profile(SHORT, deadline=None, max_examples=25)
+settings.register_profile(SHORT, deadline=None, max_examples=15)
 settings.register_profile(WHOLE, deadline=None, max_examples=_ALL)
 
 
@@ -33,11 +33,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def examples(whole: int) -> int:
-    """So many examples of a property, or what the profile leaves of them: never fewer than 15 of it."""
-    return max(min(whole, 15), whole * settings().max_examples // _ALL)
+    """So many examples of a property, or what the profile leaves of them: never fewer than 10 of it."""
+    return max(min(whole, 10), whole * settings().max_examples // _ALL)
 
 
-@pytest.fixture(params=[3, pytest.param(1, marks=pytest.mark.torture)])
+@pytest.fixture(params=[5, pytest.param(1, marks=pytest.mark.torture)])
 def stride(request: pytest.FixtureRequest) -> int:
     """How far apart the places are at which something is tried: each of them is in `make torture`."""
     return int(request.param)

@@ -1,6 +1,6 @@
-"""`pytest --workers 3` runs the tests in three workers, forked off one process that has imported and collected everything.
+"""`pytest --workers 4` runs the tests in four workers, forked off one process that has imported and collected everything.
 
-Collecting with coverage takes half a minute of CPU, a fork takes milliseconds. A worker that is free takes the next test, with
+Collecting takes a quarter of a minute of CPU, a fork takes milliseconds. A worker that is free takes the next test, with
 all of a module that is marked `together`: what is made once for a module would be made in each worker. Its reports go to the
 one process that prints and counts them.
 """

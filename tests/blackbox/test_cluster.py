@@ -77,6 +77,7 @@ async def test_a_turn_that_was_killed_goes_on_from_the_database(clustered: World
     assert SECRET.encode() not in world.everything_on_disk()
 
 
+@pytest.mark.torture
 async def test_the_journal_moves_to_the_database_and_back(clustered: World) -> None:
     world, url = clustered, clustered.process.env["DATABASE_URL"]
     engine = world.config.pop("engine")
@@ -215,6 +216,7 @@ async def test_the_next_host_knows_what_was_said_before_and_the_first_one_what_c
     assert not any(text.startswith("(You may") for text in world.texts())
 
 
+@pytest.mark.torture
 async def test_what_is_shared_is_backed_up_given_out_erased_and_restored(
     relay: Relay, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -45,7 +45,7 @@ SHARE = [
     case
     for at, name in enumerate(STATES)
     for same in [[folder for folder in OLDER if folder.name == name]]
-    for case in one_in(10, same[at % len(same) :] + same[: at % len(same)])
+    for case in one_in(30, same[at % len(same) :] + same[: at % len(same)])
 ]
 """Of each state some versions, and others of the next one."""
 NEWER = [folder for folder in CORPUS if folder.parent == NEWEST]

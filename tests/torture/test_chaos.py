@@ -104,6 +104,7 @@ async def test_a_thousand_messages_through_a_bad_network_and_kills(
     await storm(tmp_path, random.Random(scene.seed()), channels, MESSAGES, 10)
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("answers_only", [False, True])
 async def test_what_is_due_while_everything_is_deaf_for_forty_seconds_comes_after_it(
     answers_only: bool, tmp_path: Path
@@ -130,6 +131,7 @@ async def test_what_is_due_while_everything_is_deaf_for_forty_seconds_comes_afte
         await life.end()
 
 
+@pytest.mark.torture
 async def test_connections_that_died_while_they_were_idle_are_not_used(tmp_path: Path) -> None:
     async with net(tmp_path, random.Random(scene.seed()), "telegram") as world:
         life = await world.start()
@@ -167,6 +169,7 @@ async def test_a_repeat_goes_over_a_new_connection_that_has_just_answered(tmp_pa
         await life.end()
 
 
+@pytest.mark.torture
 async def test_after_a_conflict_a_bad_gateway_and_a_poll_that_hangs_telegram_is_heard_within_seconds(
     tmp_path: Path,
 ) -> None:

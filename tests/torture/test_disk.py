@@ -20,6 +20,7 @@ from bot.testing.clock import SteeredClock
 from bot.testing.disk import WRITES
 from bot.testing.faults import Fault
 from tests.blackbox.conftest import START_SECONDS, World, eventually
+from tests.shares import one_in
 from tests.torture import scene
 from tests.torture.inside import Inside, environment, quick_ends
 from tests.torture.outside import Alone
@@ -143,6 +144,7 @@ def all_plans(disk: int, journal: int) -> list[tuple[str, int, str, str, bool]]:
     ]
 
 
+@pytest.mark.torture
 async def test_an_operation_that_fails_costs_no_message(tmp_path: Path) -> None:
     plans = scene.spread(all_plans(10, 10), 6, random.Random(3))
     await everywhere(tmp_path, plans)
@@ -233,7 +235,7 @@ async def test_a_disk_that_is_really_full_and_gets_room_again(tmp_path: Path) ->
             assert said == [FIRST, SECOND, THIRD]
 
 
-@pytest.mark.parametrize("still_full", [False, True])
+@pytest.mark.parametrize("still_full", one_in(2, [True, False]))
 async def test_a_full_disk_and_a_kill_double_no_answer_and_lose_none(
     tmp_path: Path, *, still_full: bool
 ) -> None:

@@ -18,6 +18,7 @@ import pytest
 from bot.system import SystemClock
 from bot.testing.clock import SteeredClock
 from tests.blackbox.conftest import World
+from tests.shares import one_in
 from tests.torture import scene
 from tests.torture.inside import Inside, environment, quick_ends
 from tests.torture.outside import Alone
@@ -145,7 +146,7 @@ async def _cut(world: World, channel: str) -> None:
     world.telegram.fail("getUpdates", action="cut")
 
 
-@pytest.mark.parametrize("channel", ["telegram", "slack"])
+@pytest.mark.parametrize("channel", one_in(2, ["telegram", "slack"]))
 async def test_with_its_sockets_cut_at_every_message_it_answers_each_once(
     channel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,7 +196,7 @@ async def jumped(
     return questions
 
 
-@pytest.mark.parametrize("channel", ["telegram", "slack"])
+@pytest.mark.parametrize("channel", one_in(2, ["slack", "telegram"]))
 async def test_a_clock_that_jumps_while_turns_run_costs_and_doubles_nothing(
     channel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -203,6 +203,7 @@ async def test_after_three_minutes_of_storm_everybody_hears_something_within_a_m
     await storm(tmp_path, random.Random(scene.seed()), channels, STORM, 4.0)
 
 
+@pytest.mark.torture
 async def test_after_minutes_of_refused_sends_what_may_not_have_arrived_is_repeated_within_one(
     tmp_path: Path,
 ) -> None:

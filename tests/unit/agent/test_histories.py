@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.agent import histories
 
-SHORT = 300
+SHORT = 100
 LONG = int(os.environ.get("HISTORIES", "100000"))
 PART = 1_000
 

@@ -11,6 +11,7 @@ from tests.bench.context_bill import Account, Bill, Sent, shared
 from tests.bench.context_chat import Chat
 from tests.bench.context_policies import AppendOnly, MaskEveryTurn, Window
 from tests.bench.context_trace import CHARACTERS, RESULTS, Turn, days, trace, words
+from tests.shares import one_in
 
 FRAME = (700, 500)
 
@@ -41,7 +42,7 @@ async def test_a_later_part_of_a_chat_costs_no_more_than_its_beginning(tmp_path:
     assert bill.tokens(60, 80) <= bill.tokens(20, 40) * 1.02
 
 
-@pytest.mark.parametrize("sends", [True, False])
+@pytest.mark.parametrize("sends", one_in(2, [True, False]))
 async def test_two_hundred_short_turns_send_at_most_four_million_characters(
     tmp_path: Path, *, sends: bool
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -196,7 +197,8 @@ class Cutting:
                 there.sendall(data)
                 return
             there.sendall(data)
-        there.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):  # the other way has ended too, and closed both
+            there.shutdown(socket.SHUT_WR)
 
 
 def _accepted(listening: socket.socket) -> Iterator[socket.socket]:
