@@ -5,12 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol, Self, cast
 
 from bot import errors
 from bot.contracts.identity import ChatKey
 
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
+ApprovalState = Literal["waiting", "approved", "denied", "steered", "stopped", "expired", "nobody"]
+"""The state of a question on file; `unattended` ends none."""
+OPEN_APPROVAL: tuple[ApprovalState, ...] = ("waiting",)
+GIVEN: tuple[ApprovalState, ...] = ("approved",)
+"""The states of questions whose calls may run."""
+Subject = Literal["call", "task", "budget", "person"]
+"""What a question is about: a tool call, a subagent's task whose calls are refused, a budget that is spent, somebody who wants to
+be let in.
+"""
+Reason = Literal[
+    "tainted",
+    "instructs",
+    "read",
+    "default",
+    "rule",
+    "doubt",
+    "refused",
+    "budget_chat",
+    "budget_person",
+    "",
+]
+"""Why people are asked (`approval.reason_…` of a catalogue); "" where nothing is said of it."""
 Scope = Literal["once", "chat", "always"]
 Choice = Literal[
     "once", "chat", "always", "deny", "admit", "later", "again", "renew", "what", "remind", "weekly"
@@ -32,11 +54,9 @@ ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
 @dataclass(frozen=True, slots=True)
 class Approval:
     """A request for a person's approval. `fingerprint` is the hash of tool, arguments and folder: an approval holds for
-    nothing else. `shown` says exactly what will run, without secrets; `why` names the reason for asking (`approval.reason_…`
-    of a catalogue), `rule` is the rule behind it, `task` the subagent's task that wants it. `user_id` is the person whom it is for; `granted`: a rule gives them this, so they may decide
+    nothing else. `shown` says exactly what will run, without secrets; `why` names the reason for asking, `rule` is the rule behind it, `task` the subagent's task that wants it. `user_id` is the person whom it is for; `granted`: a rule gives them this, so they may decide
     themselves. `lasting`: an earlier lasting approval counts. `own`: it concerns this person alone, so operators
-    elsewhere are not shown it. `admits`: no tool call waits, this person asks to be let in; its `request_id` is the id of
-    its record.
+    elsewhere are not shown it. Where its `subject` is a person, no tool call waits, and its `request_id` is the id of its record.
     """
 
     request_id: str
@@ -45,15 +65,20 @@ class Approval:
     tool: str
     fingerprint: str
     shown: str
-    why: str
+    why: Reason
     rule: str
     channel: str | None
     user_id: str | None
     granted: bool
     lasting: bool
     own: bool = False
-    admits: bool = False
+    subject: Subject = "call"
     task: str = ""
+
+    @property
+    def admits(self) -> bool:
+        """True where somebody asks to be let in."""
+        return self.subject == "person"
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -106,6 +131,10 @@ class ApprovalRecord:
         return self.verdict is None
 
     @property
+    def state(self) -> ApprovalState:
+        return "waiting" if self.verdict is None else cast("ApprovalState", self.verdict.ended)
+
+    @property
     def expires_at(self) -> float:
         """The time until which it may be decided; whoever wants to be let in waits for as long as it takes."""
         return math.inf if self.asked.admits else self.asked_at + SECONDS
@@ -113,8 +142,7 @@ class ApprovalRecord:
     def settle(self, verdict: Verdict, at: float) -> Self:
         """It ends so."""
         if self.verdict is not None or verdict.ended == "unattended":
-            before = "waiting" if self.verdict is None else self.verdict.ended
-            raise errors.IllegalTransition(f"an approval that is {before} cannot become {verdict.ended}")
+            raise errors.IllegalTransition(f"an approval that is {self.state} cannot become {verdict.ended}")
         return replace(self, verdict=verdict, decided_at=at)
 
 

@@ -182,6 +182,10 @@ class OutboxRow:
     """The time zone in which it tells times; None of what earlier versions said."""
     own_zone: bool = False
     """That zone is the reader's, and not named with its times."""
+    part_of: str | None = None
+    """The row of the first part of its message; None of that one."""
+    closes_as: str | None = None
+    """The part of its words that stays once its question is decided; None of what is no question, and once it says how that ended."""
 
     @property
     def shown(self) -> str:
@@ -259,6 +263,7 @@ class OutboxRow:
             not_before=row.not_before,
             attempts=row.attempts,
             untold=row.untold,
+            closes_as=row.closes_as,
         )
 
     def make_way(self) -> OutboxRow:

@@ -24,7 +24,7 @@ from bot.contracts.outbound import ABOUT, ONLY_TO, Address
 from bot.gateway.access import Access, Memberships
 from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales
-from bot.gateway.operator_chats import OperatorChats, Outcome, QuestionCopies, who_decided
+from bot.gateway.operator_chats import OperatorChats, QuestionCopies, who_decided
 from bot.tools.permissions.display import named
 from bot.words import paragraph, say, speaking, times
 
@@ -205,7 +205,7 @@ class AdmissionService:
         """Show operators how a request ended, and tell the person who is let in where they asked; again, it changes nothing."""
         if self._waiting is not None:
             self._waiting.pop(record.id, None)
-        self._copies.close(record.id, lambda verdict, at: Outcome(ended(verdict, at)))
+        self._copies.close(record.id, ended)
         asked = await self._journal.inbound(record.id)
         if asked is None:
             return
@@ -320,7 +320,7 @@ def _approval(inbound: Inbound) -> Approval:
         user_id=inbound.user_id,
         granted=False,
         lasting=False,
-        admits=True,
+        subject="person",
     )
 
 

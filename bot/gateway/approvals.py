@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from bot import errors
@@ -33,11 +34,11 @@ from bot.gateway.admissions import AdmissionService
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales, ReaderLocale
-from bot.gateway.operator_chats import OperatorChats, Outcome, QuestionCopies, who_decided
+from bot.gateway.operator_chats import OperatorChats, QuestionCopies, who_decided
 from bot.gateway.scheduler import TurnSuspension
 from bot.tools.permissions.display import in_words, named
-from bot.words import CATALOGUES, DEFAULT, own_zone, paragraph, say, speaking, times
 from bot.words import language as language_now
+from bot.words import own_zone, paragraph, say, speaking, times
 from bot.words import zone as zone_now
 
 ASK_AGAIN = 15.0
@@ -62,6 +63,18 @@ class _Waiting:
     def decided(self, verdict: Verdict) -> None:
         if not self.answer.done():
             self.answer.set_result(verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A question as people read it; `while_open` are those of its lines that hold only until it is decided."""
+
+    words: str
+    while_open: tuple[str, ...]
+
+    def with_place(self, place: str) -> _Question:
+        """The same with a paragraph that says where it was asked."""
+        return replace(self, words=f"{self.words}\n\n{place}")
 
 
 class ApprovalService:
@@ -189,34 +202,36 @@ class ApprovalService:
                     with speaking(*spoken):
                         # Operators need not be where it was asked.
                         where = say("approval.asked_in", place=self._places.place(first))
-                        words = f"{self._question(waiting.record, first, to.channel)}\n\n{where}"
-                        asked[to.chat_key] = group.create_task(self._send(to, name, words, CHOICES))
+                        question = self._question(waiting.record, first, to.channel).with_place(where)
+                        asked[to.chat_key] = group.create_task(self._send(to, name, question, CHOICES))
             if here.chat_key not in done:
                 buttons = choices
                 if not choices and here.chat_type == "group" and not done and not await _any(asked.values()):
                     # Operators may be among those who read the group; nothing else shows them the question.
                     buttons = CHOICES
                 # The call is for those who decide about it.
-                words = (
+                question = (
                     self._question(waiting.record, first, first.channel)
                     if buttons
                     else _waits(waiting.record)
                 )
-                asked[here.chat_key] = group.create_task(self._send(here, name, words, buttons))
+                asked[here.chat_key] = group.create_task(self._send(here, name, question, buttons))
         done |= {to for to, sent in asked.items() if sent.result()}
         if here.chat_type == "direct" and not (choices or done - {here.chat_key}):
             # Nobody has it in view who may decide: the person would wait for nothing.
             self._log.write("approval", "no operator can be reached", level="warn", approval=name)
             waiting.decided(Verdict("nobody"))
 
-    async def _send(self, to: Address, name: str, words: str, choices: tuple[Choice, ...]) -> bool:
+    async def _send(self, to: Address, name: str, question: _Question, choices: tuple[Choice, ...]) -> bool:
         """Ask in one place, again and again until it is there, unless that is refused: nobody decides what they never saw.
         Whether it is there. Who calls this cancels it once it is decided.
         """
         buttons = QuestionButtons(name, choices)
         while True:
             try:
-                await self._delivery.send(to, words, kind="notice", buttons=buttons)
+                await self._delivery.send(
+                    to, question.words, kind="notice", buttons=buttons, while_open=question.while_open
+                )
             except errors.DeliveryFailed as error:
                 self._log.write(
                     "approval", "a question did not arrive", level="warn", approval=name, cause=str(error)
@@ -247,16 +262,9 @@ class ApprovalService:
 
     def _close(self, record: ApprovalRecord) -> None:
         """Show everywhere how it ended, now or before. Nobody waits for that."""
+        self._copies.close(record.id, partial(_ended, record.asked))
 
-        def outcome(verdict: Verdict, at: float) -> Outcome:
-            minutes = int(SECONDS // 60)
-            may = [say(f"approval.who_{who}", count=minutes, who="") for who in ("operators", "asker", "you")]
-            typed = [_typed(record.id, one) for one in self._manifests.values() if not one.buttons]
-            return Outcome(_ended(record.asked, verdict, at), (_asked(), *may, *typed))
-
-        self._copies.close(record.id, outcome)
-
-    def _question(self, record: ApprovalRecord, first: Inbound, channel: str) -> str:
+    def _question(self, record: ApprovalRecord, first: Inbound, channel: str) -> _Question:
         """The question as a channel shows it: where that has no buttons, with the commands that answer it."""
         manifest = self._manifests[channel]
         typed = () if manifest.buttons else [_typed(record.id, manifest)]
@@ -298,7 +306,7 @@ class ApprovalService:
         if asked is None or row.buttons is None or row.buttons.choices:
             return row.text
         with speaking(row.language, row.zone, row.own_zone):
-            return self._question(record, asked.inbound, row.chat_key.channel)
+            return self._question(record, asked.inbound, row.chat_key.channel).words
 
     def _elsewhere(self, first: Inbound, name: str, *, own: bool) -> Iterator[tuple[ReaderLocale, Address]]:
         """The direct chats of the operators, each with how they are spoken to, who need not be where it was asked; none where an operator asked, or where it
@@ -462,18 +470,15 @@ def _typed(name: str, manifest: Manifest) -> str:
     return say("approval.typed", id=name[-SHORT:], prefix=manifest.command_prefix)
 
 
-def _waits(record: ApprovalRecord) -> str:
+def _waits(record: ApprovalRecord) -> _Question:
     """The question as those read it who may not answer it."""
     task = record.asked.task
     words = say("approval.waits_task", task=task) if task else say("approval.waits")
-    return f"{words}\n{_asked()}"
+    until = say("approval.asked", count=int(SECONDS // 60))
+    return _Question(f"{words}\n{until}", (until,))
 
 
-def _asked() -> str:
-    return say("approval.asked", count=int(SECONDS // 60))
-
-
-def _asks(record: ApprovalRecord, first: Inbound, *typed: str, local: bool) -> str:
+def _asks(record: ApprovalRecord, first: Inbound, *typed: str, local: bool) -> _Question:
     """The question as people read it: for whom, why, exactly what, and how to answer. Of a `local` person without a name an id
     would say nothing.
     """
@@ -484,18 +489,18 @@ def _asks(record: ApprovalRecord, first: Inbound, *typed: str, local: bool) -> s
     who = "" if local else str(asked.user_id)
     if first.user_name:
         who = f"`{named(first.user_name)}` ({asked.user_id})"
-    key = f"approval.reason_{asked.why}"
-    # An earlier version kept a sentence.
-    reason = say(key) if key in CATALOGUES[DEFAULT] else asked.why
-    if asked.why.startswith("budget_"):
+    if asked.subject == "budget":
         question = say("approval.question_budget" if who else "approval.question_budget_here", who=who)
         question = paragraph(question, say("approval.budget_scopes"))
     elif task := asked.task:
         question = say("approval.question_task" if who else "approval.question_task_here", who=who, task=task)
     else:
         question = say("approval.question" if who else "approval.question_here", who=who)
-    rule = [say("approval.rule", rule=asked.rule)] if asked.rule else []
-    because = paragraph(say("approval.reason", reason=reason), *rule)
+    because = [say("approval.reason", reason=say(f"approval.reason_{asked.why}"))] if asked.why else []
+    if asked.rule:
+        because.append(say("approval.rule", rule=asked.rule))
     decides = "operators" if not asked.granted else "asker" if who else "you"
     may = say(f"approval.who_{decides}", count=minutes, who=who)
-    return f"{question}\n\n```\n{shown}\n```\n\n{because}\n{paragraph(may, *typed)}"
+    until = paragraph(may, *typed)
+    below = "\n".join([paragraph(*because), until] if because else [until])
+    return _Question(f"{question}\n\n```\n{shown}\n```\n\n{below}", (until,))

@@ -91,6 +91,7 @@ class Delivery:
         step_id: str | None = None,
         repeat_of: str | None = None,
         buttons: QuestionButtons | None = None,
+        while_open: Sequence[str] = (),
         place: str | None = None,
         files: Sequence[OutgoingFile] = (),
     ) -> list[Sent]:
@@ -102,7 +103,8 @@ class Delivery:
         where the platform lets it out only later it goes out by itself: `errors.DeliveryDeferred`. So does a reply
         that comes after it in the same chat, and what is cancelled before it is in the chat. `begun` hears the ids that it
         has in the outbox, before it is there. `step_id` is the tool call that says it, `repeat_of` the row that may have
-        arrived with these words, `place` the message in whose place the first part comes, where that can be changed.
+        arrived with these words, `place` the message in whose place the first part comes, where that can be changed. `while_open` are lines of a question
+        that hold only until it is decided.
         """
         submit = partial(
             self.outbox.submit,
@@ -112,6 +114,7 @@ class Delivery:
             repeat_of=repeat_of,
             step_id=step_id,
             buttons=buttons,
+            while_open=[self._redact(text.clean(line)) for line in while_open],
         )
         return await self._delivered(
             self._submitted(to, words, kind, begun, submit, owed=owed, place=place, files=files)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -55,19 +55,6 @@ class OperatorChats:
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The end of a question, as people read it. `over` are sentences that held only while it waited, each at the end of a line."""
-
-    words: str
-    over: tuple[str, ...] = ()
-
-    def without_over(self, question: str) -> str:
-        """A question, or a part of one, without those lines; a part that has no other stays as it is."""
-        lines = [line for line in question.split("\n") if not line.endswith(self.over)]
-        return "\n".join(lines) or question
-
-
 class QuestionCopies:
     """The messages that show a question, by the name of its approval. Each ends as the outcome, without buttons."""
 
@@ -78,7 +65,7 @@ class QuestionCopies:
         self._closing: set[asyncio.Task[None]] = set()
         self._ending: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def close(self, name: str, outcome: Callable[[Verdict, float], Outcome]) -> None:
+    def close(self, name: str, outcome: Callable[[Verdict, float], str]) -> None:
         """Show everywhere how a question ended, in the `outcome` of its verdict and the time of that as they are on file: said
         again, they are the same, and change nothing. What is on its way ends so once it is there. Nobody waits for that.
         """
@@ -86,7 +73,7 @@ class QuestionCopies:
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
-    async def _close(self, name: str, outcome: Callable[[Verdict, float], Outcome]) -> None:
+    async def _close(self, name: str, outcome: Callable[[Verdict, float], str]) -> None:
         outbox = self._delivery.outbox
         await outbox.load()
         # Asked for twice at once, the second finds on file what the first has changed.
@@ -99,7 +86,7 @@ class QuestionCopies:
                 return
             await asyncio.gather(*(batch.gone.wait() for batch in on_its_way))
 
-    async def _end(self, name: str, outcome: Callable[[Verdict, float], Outcome]) -> None:
+    async def _end(self, name: str, outcome: Callable[[Verdict, float], str]) -> None:
         """End the copies that are in their chats."""
         try:
             record = await self._journal.approval(name)
@@ -116,31 +103,24 @@ class QuestionCopies:
         done = [parts for parts in chats.values() if not any(row.open for row in parts)]
         await asyncio.gather(*(self._amend(copy, ended) for parts in done for copy in _copies(parts)))
 
-    async def _amend(self, copy: Sequence[OutboxRow], outcome: Callable[[], Outcome]) -> None:
+    async def _amend(self, copy: Sequence[OutboxRow], outcome: Callable[[], str]) -> None:
         """End one copy in its language, its last part last: where that says how it ended, nothing is left to do."""
-        with speaking(copy[-1].language, copy[-1].zone, copy[-1].own_zone):
-            ended = outcome()
-        if copy[-1].text.endswith(ended.words):
-            return
         looked_for = [
             await self._delivery.outbox.look_for(row) if row.state == "unknown" else row for row in copy
         ]
         there = [row for row in looked_for if row.message_id is not None]
-        parts = [replace(row, text=ended.without_over(row.text)) for row in there]
-        last = [replace(row, text=f"{row.text}\n\n{ended.words}") for row in parts[-1:]]
-        for row in (*parts[:-1], *last):
+        if not there or there[-1].closes_as is None:
+            return
+        with speaking(copy[-1].language, copy[-1].zone, copy[-1].own_zone):
+            ended = outcome()
+        *parts, last = [replace(row, text=row.closes_as or row.text, closes_as=None) for row in there]
+        for row in (*parts, replace(last, text=f"{last.text}\n\n{ended}")):
             await self._delivery.amend(replace(row, buttons=DECIDED))
 
 
-def _copies(rows: Sequence[OutboxRow]) -> list[list[OutboxRow]]:
-    """The rows of one chat by copy: asked again, a question begins as it did before."""
-    copies: list[list[OutboxRow]] = []
+def _copies(rows: Sequence[OutboxRow]) -> Iterable[list[OutboxRow]]:
+    """The rows of one chat by copy."""
+    copies: dict[str, list[OutboxRow]] = {}
     for row in rows:
-        if not copies or _first_line(row) == _first_line(copies[0][0]):
-            copies.append([])
-        copies[-1].append(row)
-    return copies
-
-
-def _first_line(row: OutboxRow) -> str:
-    return row.text.partition("\n")[0]
+        copies.setdefault(row.part_of or row.id, []).append(row)
+    return copies.values()

@@ -7,29 +7,40 @@ from dataclasses import fields
 from typing import Any
 
 from bot import errors, text
-from bot.contracts.approvals import LASTING, Approval, ApprovalRecord, Ended, Scope, Verdict, lasting
+from bot.contracts.approvals import (
+    GIVEN,
+    LASTING,
+    OPEN_APPROVAL,
+    Approval,
+    ApprovalRecord,
+    ApprovalState,
+    Scope,
+    Subject,
+    Verdict,
+    lasting,
+)
 from bot.contracts.identity import ChatKey
 from bot.journal.connection import Connection
 from bot.journal.table import JournalTable, Moves, dumps, held, loads, states
 
-_ASK = """INSERT INTO approvals (id, request_id, call_id, chat_key, fingerprint, asked, asked_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (request_id, call_id, fingerprint) DO NOTHING"""
-_FIELDS = "SELECT id, asked, asked_at, ended, decided_by, decided_name, scope, decided_at FROM approvals"
+_ASK = """INSERT INTO approvals (id, request_id, call_id, chat_key, fingerprint, subject, asked, state, asked_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (request_id, call_id, fingerprint) DO NOTHING"""
+_FIELDS = """SELECT id, subject, asked, asked_at, state, decided_by, decided_name, scope, decided_at
+    FROM approvals"""
 _THIS = f"{_FIELDS} WHERE request_id = ? AND call_id = ? AND fingerprint = ?"
 _ONE = f"{_FIELDS} WHERE id = ?"
 _MOVE = (
-    "UPDATE approvals SET ended = ?, decided_by = ?, decided_name = ?, scope = ?, decided_at = ? WHERE id = ?"
+    "UPDATE approvals SET state = ?, decided_by = ?, decided_name = ?, scope = ?, decided_at = ? WHERE id = ?"
 )
 # By `rowid` alone SQLite would look through the whole table in that order.
-_OPEN = f"{_FIELDS} WHERE ended IS NULL ORDER BY +rowid"
-_DECIDED = f"{_FIELDS} WHERE asked_at >= ? AND decided_at >= ? ORDER BY +rowid"
-_LONGEST = 7 * 86_400.0
-"""Seconds for which a question may wait: the table has an index of when it was asked, and what is older is swept."""
+_OPEN = f"{_FIELDS} WHERE state IN ({states(*OPEN_APPROVAL)}) ORDER BY +rowid"
+_DECIDED = f"{_FIELDS} WHERE decided_at >= ? ORDER BY +rowid"
 # Of one call there may be thousands that were allowed once.
-_LASTING = f"{_FIELDS} WHERE fingerprint = ? AND ended = 'approved' AND scope IN ({states(*LASTING)}) ORDER BY +rowid"
+_LASTING = f"""{_FIELDS} WHERE fingerprint = ? AND state IN ({states(*GIVEN)})
+    AND scope IN ({states(*LASTING)}) ORDER BY +rowid"""
 
-_NAMES = tuple(field.name for field in fields(Approval))
-_Row = tuple[str, str, float, Ended | None, str | None, str | None, Scope | None, float | None]
+_NAMES = tuple(field.name for field in fields(Approval) if field.name != "subject")
+_Row = tuple[str, Subject, str, float, ApprovalState, str | None, str | None, Scope | None, float | None]
 
 
 class SqlApprovals(JournalTable):
@@ -42,7 +53,9 @@ class SqlApprovals(JournalTable):
             asked.call_id,
             str(asked.chat_key),
             asked.fingerprint,
+            asked.subject,
             dumps({name: getattr(asked, name) for name in _NAMES} | {"chat_key": str(asked.chat_key)}),
+            OPEN_APPROVAL[0],
         )
         key, now = asked.key, self._clock.now()
 
@@ -66,7 +79,7 @@ class SqlApprovals(JournalTable):
         return _records(await self._rows(_OPEN, ()))
 
     async def decided_since(self, at: float) -> list[ApprovalRecord]:
-        return _records(await self._rows(_DECIDED, (at - _LONGEST, at)))
+        return _records(await self._rows(_DECIDED, (at,)))
 
     async def lasting(self, fingerprint: str, chat_key: ChatKey) -> Verdict | None:
         return lasting(_records(await self._rows(_LASTING, (fingerprint,))), chat_key)
@@ -81,12 +94,8 @@ class ApprovalMoves(Moves[ApprovalRecord]):
 
     def _write(self, db: Connection, name: str, _: ApprovalRecord, after: ApprovalRecord) -> None:
         end = after.verdict
-        told = (
-            (None, None, None, None)
-            if end is None
-            else (end.ended, text.clean(end.by), text.clean(end.name), end.scope)
-        )
-        db.execute(_MOVE, (*told, after.decided_at, name))
+        told = (None, None, None) if end is None else (text.clean(end.by), text.clean(end.name), end.scope)
+        db.execute(_MOVE, (after.state, *told, after.decided_at, name))
 
 
 def _records(rows: Iterable[_Row]) -> list[ApprovalRecord]:
@@ -95,14 +104,14 @@ def _records(rows: Iterable[_Row]) -> list[ApprovalRecord]:
 
 def _record(row: _Row) -> ApprovalRecord | None:
     """None where the disk has damaged it, or another Shipmate has written what this one cannot make out."""
-    name, asked, asked_at, ended, by, called, scope, decided_at = row
+    name, subject, asked, asked_at, state, by, called, scope, decided_at = row
     facts = loads(asked)
     try:
         known = {key: facts[key] for key in _NAMES if key in facts}
-        approval = Approval(**known | {"chat_key": ChatKey.parse(known["chat_key"])})
+        approval = Approval(**known | {"chat_key": ChatKey.parse(known["chat_key"]), "subject": subject})
     except (TypeError, KeyError, errors.IdentityInvalid):
         return None
-    verdict = Verdict(ended, by or "", scope or "once", called or "") if ended is not None else None
+    verdict = Verdict(state, by or "", scope or "once", called or "") if state != "waiting" else None
     return ApprovalRecord(name, approval, asked_at, verdict, decided_at)
 
 

@@ -18,12 +18,13 @@ from bot.words import DEFAULT
 
 PUT = """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces,
         repeat_of, not_before, attempts, untold, question_id, choices, created_at, changed_at, language, file, zone,
-        own_zone)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
+        own_zone, part_of, closes_as)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
 _MOVE = """UPDATE outbox SET state = ?, text = ?, message_id = ?, reason = ?, not_before = ?, attempts = ?, untold = ?,
-    changed_at = ? WHERE id = ?"""
+    closes_as = ?, changed_at = ? WHERE id = ?"""
 _RECORD = """SELECT id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces, repeat_of,
-    not_before, attempts, untold, question_id, choices, created_at, changed_at, language, file, zone, own_zone FROM outbox"""
+    not_before, attempts, untold, question_id, choices, created_at, changed_at, language, file, zone, own_zone,
+    part_of, closes_as FROM outbox"""
 _ONE = f"{_RECORD} WHERE id = ?"
 _STANDING = f"{_RECORD} WHERE request_id = ? AND message_id = ?"
 _DELIVERIES = f"{_RECORD} WHERE request_id = ? ORDER BY rowid"
@@ -172,12 +173,23 @@ def values(row: OutboxRow, now: float) -> list[object]:
             None if row.file is None else dumps(asdict(row.file)),
             row.zone,
             row.own_zone,
+            row.part_of,
+            row.closes_as,
         )
     )
 
 
 def _move(db: Connection, row: OutboxRow, now: float) -> None:
-    facts = (row.state, row.text, row.message_id, row.reason, row.not_before, row.attempts, row.untold)
+    facts = (
+        row.state,
+        row.text,
+        row.message_id,
+        row.reason,
+        row.not_before,
+        row.attempts,
+        row.untold,
+        row.closes_as,
+    )
     db.execute(_MOVE, clean((*facts, now, row.id)))
 
 
@@ -197,6 +209,7 @@ def _records(rows: Sequence[tuple[Any, ...]]) -> list[OutboxRow]:
                 _file(row[20]),
                 row[21],
                 bool(row[22]),
+                *row[23:25],
             )
         )
         for row in rows

@@ -444,6 +444,104 @@ def names_and_own_zones(db: Connection) -> None:
     db.execute("ALTER TABLE outbox ADD COLUMN own_zone INTEGER NOT NULL DEFAULT 0")
 
 
+def questions(db: Connection) -> None:
+    """A question has what it is about and its state in columns, and the reason for asking by its name. A row of the outbox names the
+    first part of its message, and has the words that stay once its question is decided.
+    """
+    db.execute("""CREATE TABLE approval_rows (
+        id TEXT PRIMARY KEY,
+        request_id TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        chat_key TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        subject TEXT NOT NULL CHECK (subject IN ('call', 'task', 'budget', 'person')),
+        asked TEXT NOT NULL,
+        state TEXT NOT NULL
+            CHECK (state IN ('waiting', 'approved', 'denied', 'steered', 'stopped', 'expired', 'nobody')),
+        asked_at REAL NOT NULL,
+        decided_by TEXT,
+        decided_name TEXT,
+        scope TEXT CHECK (scope IN ('once', 'chat', 'always')),
+        decided_at REAL,
+        UNIQUE (request_id, call_id, fingerprint)
+    )""")
+    before = db.execute("""SELECT id, request_id, call_id, chat_key, fingerprint, asked, coalesce(ended, 'waiting'), asked_at,
+        decided_by, decided_name, scope, decided_at FROM approvals ORDER BY rowid""").fetchall()
+    for *names, asked, state, asked_at, by, called, scope, decided_at in before:
+        subject, facts = _subject(asked)
+        db.execute(
+            """INSERT INTO approval_rows (id, request_id, call_id, chat_key, fingerprint, subject, asked, state, asked_at,
+                decided_by, decided_name, scope, decided_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            (*names, subject, facts, state, asked_at, by, called, scope, decided_at),
+        )
+    for statement in (
+        "DROP TABLE approvals",
+        "ALTER TABLE approval_rows RENAME TO approvals",
+        "CREATE INDEX approvals_open ON approvals (id) WHERE state IN ('waiting')",
+        "CREATE INDEX approvals_asked ON approvals (asked_at)",
+        "CREATE INDEX approvals_decided ON approvals (decided_at) WHERE decided_at IS NOT NULL",
+        "CREATE INDEX approvals_given ON approvals (fingerprint) WHERE state IN ('approved')",
+        "ALTER TABLE outbox ADD COLUMN part_of TEXT",
+        "ALTER TABLE outbox ADD COLUMN closes_as TEXT",
+    ):
+        db.execute(statement)
+    copies: dict[tuple[str, str], tuple[str, str]] = {}
+    rows = db.execute("""SELECT id, question_id, chat_key, text FROM outbox
+        WHERE kind = 'notice' AND question_id IN (SELECT id FROM approvals) ORDER BY rowid""").fetchall()
+    for name, question_id, chat_key, words in rows:
+        line = words.partition("\n")[0]
+        first, begins = copies.get((question_id, chat_key), (name, line))
+        if line == begins:  # asked again, a question begins as it did before
+            first = name
+        copies[question_id, chat_key] = (first, begins)
+        lines = words.split("\n")
+        left = "\n".join(one for one in lines if not one.endswith(_WHILE_OPEN)) or words
+        db.execute(
+            "UPDATE outbox SET part_of = ?, closes_as = ? WHERE id = ?",
+            (None if first == name else first, None if lines[-1].startswith(_DECIDED) else left, name),
+        )
+
+
+_WHILE_OPEN = (
+    "can decide within 30 minutes.",
+    "I've asked, and wait for up to 30 minutes.",
+    "allows exactly this in this chat from now on.",
+    "可以在 30 分钟内决定。",
+    "我已经问了管理员，最多等 30 分钟。",
+    "表示以后在这个聊天里都允许完全相同的操作。",
+)
+"""The ends of the lines that held until a question was decided, as earlier versions said them."""
+_DECIDED = ("✅ ", "⛔ ", "⌛ ", "⏹ ", "Nobody needs to decide this any more", "已无需决定")
+"""The beginnings of the lines that said how it was decided."""
+_WHY = {
+    "text from the web, a server, a file or people without rights is in view": "tainted",
+    "it changes what I am told to do": "instructs",
+    "text of the project's files is in view": "read",
+    "it needs an approval": "default",
+    "a rule of this installation wants it approved": "rule",
+    "a rule that forbids something cannot judge it": "doubt",
+}
+"""The reasons for asking as earlier versions kept them."""
+_REFUSED = "calls of this task were refused"
+
+
+def _subject(asked: str) -> tuple[str, str]:
+    """What a question is about, and its facts with the name of the reason."""
+    try:
+        facts = json.loads(asked)
+        why = str(facts["why"])
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return "call", asked
+    subject = "person" if facts.pop("admits", False) else "call"
+    if why.startswith("budget_"):
+        subject = "budget"
+    elif _REFUSED in why:
+        subject, why = "task", "refused"
+    else:
+        why = _WHY.get(why, why if why in _WHY.values() else "")
+    return subject, json.dumps({**facts, "why": why}, ensure_ascii=False)
+
+
 def _read(raw: str) -> dict[str, str]:
     """A JSON object of texts; {} where the disk has damaged it."""
     try:
@@ -488,6 +586,7 @@ MIGRATIONS: Sequence[Migration] = (
     outgoing_files,
     locales,
     names_and_own_zones,
+    questions,
 )
 
 Described = dict[str, tuple[str, ...]]

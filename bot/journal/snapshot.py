@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from bot import errors
-from bot.contracts.approvals import ApprovalRecord, Verdict
+from bot.contracts.approvals import OPEN_APPROVAL, ApprovalRecord, Verdict
 from bot.contracts.journal import OPEN_INBOX, OPEN_TURN
 from bot.contracts.outbound import OPEN_OUTBOX, OutboxRow
 from bot.journal import file
@@ -65,7 +65,7 @@ def _let_go(db: sqlite3.Connection) -> None:
     db.execute(f"DELETE FROM inbox WHERE state IN ({states(*OPEN_INBOX)})")
     for turn_id, begun_at in _open(db, "id, begun_at", "turns", OPEN_TURN):
         TurnMoves({turn_id: lambda turn: turn.end("stopped")}, begun_at).make(db)
-    for name, asked_at in db.execute("SELECT id, asked_at FROM approvals WHERE ended IS NULL").fetchall():
+    for name, asked_at in _open(db, "id, asked_at", "approvals", OPEN_APPROVAL):
         stop = partial(ApprovalRecord.settle, verdict=Verdict("stopped"), at=asked_at)
         ApprovalMoves({name: stop}, asked_at).make(db)
     # What was to be sent may have been: the platform is asked, or a repeat says that it is one.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bot import errors, text
-from bot.contracts.approvals import LASTING
+from bot.contracts.approvals import GIVEN, LASTING
 from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import INBOX_FAILURE, OPEN_INBOX, DataLoss
 from bot.contracts.outbound import OUTBOX_FAILURES
@@ -53,7 +53,7 @@ _SWEEP_STEPS = """DELETE FROM steps WHERE rowid IN (SELECT rowid FROM steps WHER
     AND request_id NOT IN (SELECT request_id FROM inbox) LIMIT ?)"""
 # What was allowed for a chat, or always, stays.
 _SWEEP_APPROVALS = f"""DELETE FROM approvals WHERE rowid IN (SELECT rowid FROM approvals
-    WHERE asked_at < ? AND (ended IS NULL OR ended <> 'approved' OR scope NOT IN ({states(*LASTING)}))
+    WHERE asked_at < ? AND NOT (state IN ({states(*GIVEN)}) AND scope IN ({states(*LASTING)}))
         AND request_id NOT IN (SELECT request_id FROM inbox) LIMIT ?)"""
 _PUT_ONCE = """INSERT INTO once VALUES (?, ?, ?)
     ON CONFLICT (key) DO UPDATE SET at = excluded.at, until = excluded.until"""

@@ -203,12 +203,13 @@ class BudgetedModel(ModelWrapper):
             tool="this turn",
             fingerprint=hashlib.sha256(told.encode()).hexdigest(),
             shown=self._spent(account, " / "),
-            why=f"budget_{account.scope}",
+            why="budget_chat" if account.scope == "chat" else "budget_person",
             rule=_RULES[account.scope],
             channel=None if person is None else person.channel,
             user_id=None if person is None else person.user_id,
             granted=False,
             lasting=True,
+            subject="budget",
         )
 
     def _spent(self, account: Account, of: str = " of ") -> str:

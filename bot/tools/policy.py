@@ -32,16 +32,6 @@ from bot.tools.permissions.subject import Call, Decision, PolicyContext, Role, S
 from bot.tools.registry import Registry
 from bot.vetting import Vetting
 
-_REASONS = {
-    defaults.TAINTED: "tainted",
-    defaults.INSTRUCTS: "instructs",
-    defaults.READ: "read",
-    defaults.WANTED: "default",
-    defaults.BY_RULE: "rule",
-    defaults.DOUBTED: "doubt",
-}
-"""The names of reasons for asking people (`Approval.why`)."""
-
 SHOWN = 1_500
 """Characters of a call that a person is shown."""
 _ENDS = {
@@ -108,7 +98,8 @@ class Policy:
             return decision
         if not await asyncio.to_thread(self._held, path):
             return decision
-        return replace(decision, outcome="ask", reason=defaults.INSTRUCTS, granted=False, own=False)
+        asks = defaults.asks(decision.source, "instructs", decision.rule)
+        return replace(asks, lasting=decision.lasting)
 
     def _held(self, path: str) -> bool:
         root = Path(self._root())
@@ -151,7 +142,7 @@ class Policy:
             tool=asked.tool,
             fingerprint=name,
             shown=self.shown(asked, call),
-            why=_REASONS.get(decision.reason, decision.reason),
+            why=decision.why,
             rule=decision.rule,
             channel=turn.channel,
             user_id=turn.user_id,

@@ -22,7 +22,7 @@ def approval(call: str = "call1", fingerprint: str = "f1", chat_key: ChatKey = H
         tool="run_shell",
         fingerprint=fingerprint,
         shown="make 漢字\n👍",
-        why="why",
+        why="rule",
         rule="",
         channel="slack",
         user_id="U1",

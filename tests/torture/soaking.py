@@ -35,6 +35,8 @@ AT_ONCE = 50
 """Events that come together."""
 BREAK = 20.0
 """Seconds between them, but for the nights."""
+GROWS, LONGEST_STEP = 1.005, 1.0
+"""By what each step of waiting is longer than the one before it, and how long it gets, in seconds."""
 DAY = 25
 """Times until it is night."""
 NIGHT = 3 * 3_600.0
@@ -257,10 +259,16 @@ class Soak:
 
     async def _greeted(self) -> None:
         """Wait until every stranger has been told that the bot is not theirs."""
+        await self._until(lambda: not self.gateway.parts.tasks.busy)
+
+    async def _until(self, over: Callable[[], bool]) -> None:
+        """Let time pass until something is so: ever faster, since what the platform puts off waits for minutes."""
+        step = 0.01
         async with asyncio.timeout(600):
-            while self.gateway.parts.tasks.busy:
+            while not over():
                 await asyncio.sleep(0.0005)
-                await self.clock.advance(0.01)
+                await self.clock.advance(step)
+                step = min(step * GROWS, LONGEST_STEP)
 
     async def _round(self) -> None:
         """Some events at once, until nothing is left to be done."""
@@ -273,10 +281,7 @@ class Soak:
             await self.gateway.parts.intake.keep_dead_letter(
                 "telegram", f"k{self.events}", "{broken", "it cannot be read"
             )
-        async with asyncio.timeout(600):
-            while self.gateway.parts.scheduler.active:
-                await asyncio.sleep(0.0005)
-                await self.clock.advance(0.01)
+        await self._until(lambda: not self.gateway.parts.scheduler.active)
         wrong = {words: count for words, count in platform.due.items() if count != 1}
         self._said = [
             *self._said[-5:],

@@ -168,7 +168,7 @@ async def test_what_was_open_is_not_done_again_where_it_may_have_been_since(
     assert await rows(there, OPEN) == []
     assert await rows(there, "SELECT state FROM turns") == [("stopped",)]
     assert await rows(there, "SELECT state FROM outbox") == [("sending",)]
-    assert await rows(there, "SELECT ended FROM approvals") == [("stopped",)]
+    assert await rows(there, "SELECT state FROM approvals") == [("stopped",)]
     journal = SqliteJournal(there / "journal.db", clock=CLOCK, log=MemoryLog())
     await journal.open()
     lost = journal.lost()

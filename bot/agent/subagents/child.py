@@ -285,12 +285,13 @@ class Child:
             tool="task",
             fingerprint=name,
             shown=f"task\ndescription: {self.label}\nrefused: {refused}",
-            why=f"{len(self._refused)} calls of this task were refused; it goes on only if somebody wants it to",
+            why="refused",
             rule="",
             channel=context.channel,
             user_id=context.user_id,
             granted=True,
             lasting=False,
+            subject="task",
         )
         with self.waiting():
             verdict = await self._deps.approvals.decide(question)

@@ -7,7 +7,7 @@ import functools
 import hashlib
 from asyncio import Future
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
@@ -440,13 +440,20 @@ class OutboxWorker:
         repeat_of: str | None = None,
         step_id: str | None = None,
         buttons: QuestionButtons | None = None,
+        while_open: Collection[str] = (),
         files: Sequence[KeptFile] = (),
     ) -> Batch:
         """Put one message into the outbox, in parts that each fit, with the files below them that were put into the store (`keep`).
         `replaces` are the message ids of the previews in whose places the first of them come.
         """
         rows = [
-            replace(self.row(to, part, kind), repeat_of=repeat_of, step_id=step_id, buttons=buttons)
+            replace(
+                self.row(to, part, kind),
+                repeat_of=repeat_of,
+                step_id=step_id,
+                buttons=buttons,
+                closes_as=None if buttons is None else _without(part, while_open),
+            )
             for part in parts
         ]
         for kept in files:
@@ -456,7 +463,7 @@ class OutboxWorker:
         rows[: len(replaces)] = [
             replace(row, replaces=place) for row, place in zip(rows, replaces, strict=False)
         ]
-        batch = Batch(to, deque(rows), len(rows), owed or kind == "reply")
+        batch = Batch(to, deque(_joined(rows)), len(rows), owed or kind == "reply")
         self._put(batch)
         return batch
 
@@ -503,14 +510,19 @@ class OutboxWorker:
         if found:
             return self.adopt(to, await self._left(found), late=True)
         rows = [
-            replace(self.row(to, part, "notice"), id=name, buttons=buttons)
+            replace(
+                self.row(to, part, "notice"),
+                id=name,
+                buttons=buttons,
+                closes_as=None if buttons is None else part,
+            )
             for name, part in zip(names, parts, strict=True)
         ]
         return self._concluded(to, rows, self._journal.post.put_outbox)
 
     def _concluded(self, to: Address, rows: Sequence[OutboxRow], write: WriteRows) -> Batch:
         now = self._clock.now()
-        rows = [replace(row, not_before=now) for row in rows]
+        rows = [replace(row, not_before=now) for row in _joined(rows)]
         batch = Batch(to, deque(rows), len(rows), owed=True)
         batch.written = asyncio.ensure_future(write(rows))
         self._put(batch)
@@ -969,6 +981,10 @@ class OutboxWorker:
         """Send the same words once more, which say so: so they are neither lost nor doubled in silence."""
         lost = batch.rows.popleft()
         before = repeated(lost)
+        # A message is cut in its second half: behind the sentence each part fits.
+        whole = before + lost.text
+        parts = [whole] if lost.file is not None else self._channels[batch.to.channel].split(whole)
+        closes_as = lost.closes_as if len(parts) == 1 else None
         repeats = [
             replace(
                 self.row(batch.to, part.removeprefix(before), lost.kind),
@@ -977,17 +993,14 @@ class OutboxWorker:
                 not_before=None if lost.not_before is None else self._clock.now(),
                 step_id=lost.step_id,
                 buttons=lost.buttons,
+                part_of=lost.part_of,
+                closes_as=closes_as or (lost.closes_as and part.removeprefix(before)),
                 language=lost.language,
                 file=lost.file,
                 zone=lost.zone,
                 own_zone=lost.own_zone,
             )
-            # A message is cut in its second half: behind the sentence each part fits.
-            for part in (
-                [before + lost.text]
-                if lost.file is not None
-                else self._channels[batch.to.channel].split(before + lost.text)
-            )
+            for part in parts
         ]
         for repeat in repeats:
             self._files.hold(repeat)
@@ -1231,6 +1244,17 @@ class OutboxWorker:
         await self._journal.post.update_outbox(row)
         if not row.open:
             await self._files.release(row)
+
+
+def _joined(rows: Sequence[OutboxRow]) -> Iterator[OutboxRow]:
+    """New rows of one message: each but the first names that one."""
+    for row in rows:
+        yield row if row is rows[0] else replace(row, part_of=rows[0].id)
+
+
+def _without(words: str, lines: Collection[str]) -> str:
+    """A text without these lines; one that has no others stays as it is."""
+    return "\n".join(line for line in words.split("\n") if line not in lines) or words
 
 
 def _derived_id(request_id: str, what: str, number: int) -> str:

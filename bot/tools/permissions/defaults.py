@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
+from bot.contracts.approvals import Reason
 from bot.contracts.provenance import Taint
 from bot.contracts.tools import READS, Effect
 from bot.tools.permissions.globs import folded
 from bot.tools.permissions.patterns import ARGUMENTS, JudgedCall
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode
-from bot.tools.permissions.subject import Call, Decision, PolicyContext
+from bot.tools.permissions.subject import Call, Decision, PolicyContext, Source
 
 CORE = (
     "chat_load_history",
@@ -56,12 +58,15 @@ OWN = frozenset({"memory", "schedule_cancel", "schedule_create"})
 """Tools that concern the asking person alone: a note, a job in this chat. With untrusted text in view that person
 confirms the call.
 """
-TAINTED = "text from the web, a server, a file or people without rights is in view"
-INSTRUCTS = "it changes what I am told to do"
-READ = "text of the project's files is in view"
-WANTED = "it needs an approval"
-BY_RULE = "a rule of this installation wants it approved"
-DOUBTED = "a rule that forbids something cannot judge it"
+ASKED_BECAUSE: Mapping[Reason, str] = {
+    "tainted": "text from the web, a server, a file or people without rights is in view",
+    "instructs": "it changes what I am told to do",
+    "read": "text of the project's files is in view",
+    "default": "it needs an approval",
+    "rule": "a rule of this installation wants it approved",
+    "doubt": "a rule that forbids something cannot judge it",
+}
+"""The reasons for asking, as the log and the model read them."""
 _HARMFUL: frozenset[Effect] = frozenset({"run", "write", "network"})
 _CHANGES: frozenset[Effect] = frozenset({"run", "write"})
 _OF_THE_PROJECT = frozenset({"path", "tree", "command"})
@@ -74,12 +79,24 @@ def decided(call: Call, now: PolicyContext) -> Decision:
     """The default: what reads, and what is named in `OPEN`, is allowed; everything else is asked for."""
     reads = call.effects == READS and not call.tool.startswith(MCP)
     if not reads and call.tool not in OPEN:
-        return Decision("ask", "default", WANTED)
+        return asks("default", "default")
     if taints(call, now, Taint.WORKSPACE):
-        why, own = TAINTED if now.taint == Taint.FOREIGN else READ, call.tool in OWN
+        own = call.tool in OWN
         # Their own chats are theirs to bring along.
-        return Decision("ask", "taint", why, granted=own or call.tool == HISTORY, own=own)
+        return asks(
+            "taint",
+            "tainted" if now.taint == Taint.FOREIGN else "read",
+            granted=own or call.tool == HISTORY,
+            own=own,
+        )
     return Decision("allow", "default", "it needs no approval")
+
+
+def asks(
+    source: Source, why: Reason, rule: str = "", *, granted: bool = False, own: bool = False
+) -> Decision:
+    """The decision to ask people, for this reason."""
+    return Decision("ask", source, ASKED_BECAUSE[why], rule, granted=granted, own=own, why=why)
 
 
 def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool:
@@ -100,15 +117,13 @@ def _carries(call: Call, now: PolicyContext) -> bool:
     return call.tool == HISTORY and call.arguments.get("scope") == "mine" and not now.private
 
 
-def instructs(call: Call, asked: JudgedCall) -> str | None:
-    """The reason why a write here is asked for even under an allow rule, unless the rule is marked: the file's text
-    will be taken for instructions. None elsewhere.
+def instructs(call: Call, asked: JudgedCall) -> bool:
+    """True where a write is asked for even under an allow rule, unless the rule is marked: the file's text will be taken for
+    instructions.
     """
     path = asked.words("path") if call.tool in {"write_file", "edit_file"} else None
-    for form in asked.forms(path) if path is not None else ():
-        if form and (form[-1] in _INSTRUCTIONS or _SKILLS in pairwise(form)):
-            return INSTRUCTS
-    return None
+    forms = asked.forms(path) if path is not None else ()
+    return any(form and (form[-1] in _INSTRUCTIONS or _SKILLS in pairwise(form)) for form in forms)
 
 
 def protected(call: Call, asked: JudgedCall, code: ProtectedCode | None) -> str | None:

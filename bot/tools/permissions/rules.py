@@ -96,13 +96,13 @@ class Rules:
             return Decision("deny", "protected", closed)
         given = [rule for rule in tool["allow"] if rule.answer(call, asked, subject, now) == "yes"]
         if doubt is not None:
-            return Decision("ask", "rule", defaults.DOUBTED, f"deny {doubt.text}")
-        if given and (why := defaults.instructs(call, asked)) and not any(rule.trusted for rule in given):
+            return defaults.asks("rule", "doubt", f"deny {doubt.text}")
+        if given and defaults.instructs(call, asked) and not any(rule.trusted for rule in given):
             # Not theirs to press either: what is written there speaks to everybody, operators too.
-            return Decision("ask", "default", why, f"allow {given[0].text}")
+            return defaults.asks("default", "instructs", f"allow {given[0].text}")
         for rule in tool["ask"]:
             if rule.answer(call, asked, subject, now) != "no":
-                return Decision("ask", "rule", defaults.BY_RULE, f"ask {rule.text}", granted=bool(given))
+                return defaults.asks("rule", "rule", f"ask {rule.text}", granted=bool(given))
         return _given(call, given, now) if given else defaults.decided(call, now)
 
     def _of(self, name: str) -> _Compiled:
@@ -130,7 +130,7 @@ def _given(call: Call, given: Sequence[_Rule], now: PolicyContext) -> Decision:
     """The decision of allow rules. Foreign text in view suspends them, unless one of them is marked."""
     rule = next((one for one in given if one.trusted), given[0])
     if not rule.trusted and defaults.taints(call, now):
-        return Decision("ask", "taint", defaults.TAINTED, f"allow {rule.text}", granted=True)
+        return defaults.asks("taint", "tainted", f"allow {rule.text}", granted=True)
     return Decision(
         "allow", "rule", "a rule of this installation allows it", f"allow {rule.text}", granted=True
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from bot.contracts.approvals import Reason
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import Taint
 from bot.contracts.tools import Effect
@@ -57,7 +58,7 @@ class PolicyContext:
 class Decision:
     """`rule` is the text of the rule that decided, "" where none did. `granted`: a rule gives this very call to the
     person who asked for it, so they may press the button themselves. `lasting`: an earlier lasting approval counts;
-    not while foreign text is in view. `own`: it concerns this person alone.
+    not while foreign text is in view. `own`: it concerns this person alone. `why` names the reason for asking.
     """
 
     outcome: Outcome
@@ -67,6 +68,7 @@ class Decision:
     granted: bool = False
     lasting: bool = True
     own: bool = False
+    why: Reason = ""
 
 
 def fingerprint(tool: str, arguments: Mapping[str, Any], directory: str, *definition: Any) -> str:

@@ -49,9 +49,7 @@ class Strict:
         if call["name"] == "forbidden":
             return refused
         if call["name"] == "dig":
-            asked = Approval(
-                "r", call["id"], KEY, "dig", "f", "dig", "it needs an approval", "", None, "77", False, True
-            )
+            asked = Approval("r", call["id"], KEY, "dig", "f", "dig", "default", "", None, "77", False, True)
             verdict = await context.current().approvals(self.person).decide(asked)
             return await run() if verdict.ended == "approved" else refused
         return await run()
@@ -84,7 +82,7 @@ async def test_a_person_is_asked_from_within_a_task_and_their_time_is_not_the_ta
     (result,) = told(bench)
     assert result["content"].startswith("- dug")
     assert len(dug.seen) == 1
-    assert (person.asked[0].why, person.asked[0].task) == ("it needs an approval", "ein Loch")
+    assert (person.asked[0].why, person.asked[0].task) == ("default", "ein Loch")
     assert events(bench).events[-1].totals.seconds < 60
 
 

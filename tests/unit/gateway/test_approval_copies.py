@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.outbox import worker
+from bot.words import CATALOGUES
 from tests.unit.gateway.conftest import killed
 from tests.unit.gateway.desk import GROUP, MEMBER, OPERATOR, Desk
 from tests.unit.gateway.outgoing import until
@@ -48,12 +50,14 @@ class Copies(Desk):
 
     async def shown(self) -> str:
         """Ask, and wait until every copy is on file as sent; the name of the question."""
+        before = self._delivered()
         name = await self.asked()
-        # The log says so once the row is on file.
-        await until(
-            lambda: [line.message for line in self.log.of("delivery")].count("notice delivered") == PLACES
-        )
+        await until(lambda: self._delivered() == before + PLACES)
         return name
+
+    def _delivered(self) -> int:
+        """The notices that are on file as sent: then the log says so."""
+        return [line.message for line in self.log.of("delivery")].count("notice delivered")
 
     def outcomes(self) -> set[str]:
         return {one.text.rpartition("\n\n")[2].partition(",")[0] for one in self.edits}
@@ -195,6 +199,39 @@ async def test_what_says_how_it_ended_is_not_changed_again(desk: Copies) -> None
         row.text.endswith("✅ Allowed by an operator, 08:00 UTC, in this chat from now on.") for row in rows
     )
     assert len(desk.edits) == PLACES
+
+
+async def test_a_question_ends_once_whatever_its_sentences_are_by_then(
+    desk: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = await desk.shown()
+    monkeypatch.setitem(CATALOGUES["en"], "approval.who_operators", "Operators say so.")
+    monkeypatch.setitem(CATALOGUES["en"], "approval.asked", "They know.")
+    await approved(desk, name)
+    await until(lambda: len(desk.edits) == PLACES)
+    assert not [one.text for one in desk.edits if "30 minutes" in one.text]
+    monkeypatch.setitem(CATALOGUES["en"], "approval.ended_chat", "Let through by {by}, {time}.")
+    await desk.approvals.recover()
+    await desk.idle()
+    assert len(desk.edits) == PLACES
+
+
+async def test_a_question_that_was_asked_in_other_words_before_a_kill_ends_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Copies(tmp_path)
+    await first.open()
+    await first.shown()
+    (row,) = [
+        row for row in await first.journal.deliveries(first.names()[0]) if row.chat_key.chat_id == "-100"
+    ]
+    # Nobody knows whether it is there, so it is asked again.
+    again = replace(row, id=first.ids.ulid(), text=f"In other words:\n{row.text}", message_id="m99")
+    await first.journal.put_outbox([again])
+    await denied(first, first.names()[0])
+    await until(lambda: len(first.edits) == PLACES + 1)
+    assert first.outcomes() == {"⛔ Denied by an operator"}
+    await first.close()
 
 
 async def test_closed_twice_at_once_each_copy_is_changed_once(desk: Copies) -> None:

@@ -330,7 +330,7 @@ async def test_of_several_the_name_is_asked_for(desk: Desk) -> None:
         "t",
         "f9",
         "s",
-        "w",
+        "rule",
         "",
         "tele",
         MEMBER,

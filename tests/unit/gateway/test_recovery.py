@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from bot.contracts.agent import TurnOutcome
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.journal import schema
 from bot.testing.model import reply, text, tool_use
 from bot.words import say
 from tests.contracts.journal_rig import still_open
@@ -248,6 +250,22 @@ async def test_the_question_of_a_turn_that_a_stop_and_a_kill_ended_is_closed(tmp
     await second.close()
 
 
+def as_version_7(file: Path) -> None:
+    """What a journal holds, in the tables of that version."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as kept:
+        with closing(sqlite3.connect(file)) as db:
+            db.backup(kept)
+        file.unlink()
+        kept.execute("UPDATE inbox SET merged_into = NULL")
+        with closing(sqlite3.connect(file, isolation_level=None)) as db:
+            schema.migrate(db, schema.MIGRATIONS[:7])
+            for table in ("chats", "inbox", "turns", "keys", "steps", "outbox"):
+                names = ", ".join(row[1] for row in db.execute(f"PRAGMA table_info({table})"))
+                rows = kept.execute(f"SELECT {names} FROM {table}").fetchall()
+                marks = ", ".join("?" * (names.count(",") + 1))
+                db.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
+
+
 async def test_an_edit_that_its_message_had_in_version_7_is_not_answered_again(tmp_path: Path) -> None:
     """Version 7: `amend` on file, the turn begun with the new words, the edit's own end not on file yet (it waits for the
     archive). Version 7 told that by the message's words; version 8 looks at `merged_into` alone, which is NULL.
@@ -266,38 +284,7 @@ async def test_an_edit_that_its_message_had_in_version_7_is_not_answered_again(t
     assert first.agent.requests[1].inbound is not None
     assert first.agent.requests[1].inbound.text == "the"
     await killed(first)
-    with sqlite3.connect(tmp_path / "journal.db") as db:
-        # as version 7 had it
-        db.execute("UPDATE inbox SET merged_into = NULL")
-        db.execute("DROP TABLE locales")
-        db.execute("DROP TABLE lines")
-        for column in (
-            "outbox DROP COLUMN language",
-            "outbox DROP COLUMN zone",
-            "outbox DROP COLUMN own_zone",
-            "approvals DROP COLUMN decided_name",
-            "outbox DROP COLUMN file",
-            "outbox DROP COLUMN choices",
-            "outbox DROP COLUMN question_id",
-            "steps DROP COLUMN parent_id",
-            "chats DROP COLUMN listening",
-        ):
-            db.execute(f"ALTER TABLE {column}")
-        db.execute("ALTER TABLE turns RENAME TO x")
-        db.execute("DROP INDEX turns_begun")
-        db.execute("""CREATE TABLE turns (
-        id TEXT PRIMARY KEY,
-        chat_key TEXT NOT NULL,
-        state TEXT NOT NULL
-            CHECK (state IN ('running', 'suspended', 'done', 'failed', 'stopped', 'withdrawn')),
-        begun_at REAL NOT NULL,
-        ended_at REAL
-    )""")
-        db.execute("INSERT INTO turns SELECT * FROM x")
-        db.execute("DROP TABLE x")
-        db.execute("CREATE INDEX turns_begun ON turns (begun_at)")
-        db.execute("PRAGMA user_version = 7")
-    db.close()
+    as_version_7(tmp_path / "journal.db")
     second = Bench(tmp_path, mode="followup")
     await second.open()
     await second.idle()

@@ -174,6 +174,74 @@ async def test_what_stood_in_names_and_words_is_in_columns(tmp_path: Path) -> No
     await journal.close()
 
 
+async def test_what_an_older_question_said_in_words_is_in_columns(tmp_path: Path) -> None:
+    file = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
+    schema.migrate(file, schema.MIGRATIONS[:15])
+    known = {
+        "request_id": "01REQ",
+        "call_id": "c",
+        "chat_key": "tele:chat:5",
+        "tool": "t",
+        "fingerprint": "f",
+        "shown": "",
+        "rule": "",
+        "channel": "tele",
+        "user_id": "7",
+        "granted": False,
+        "lasting": True,
+    }
+    asked = (
+        ("A1", {"why": "a rule of this installation wants it approved", "admits": False}, None),
+        ("A2", {"why": "budget_chat"}, "approved"),
+        (
+            "A3",
+            {"why": "3 calls of this task were refused; it goes on only if somebody wants it to"},
+            "stopped",
+        ),
+        ("A4", {"why": "", "admits": True}, None),
+        ("A5", {"why": "words of long ago"}, "expired"),
+    )
+    for name, facts, ended in asked:
+        file.execute(
+            "INSERT INTO approvals VALUES (?, '01REQ', ?, 'tele:chat:5', 'f', ?, 1.0, ?, NULL, 'once', ?, NULL)",
+            (name, name, json.dumps({**known, **facts}), ended, ended and 2.0),
+        )
+    question = "May I?\n\n```\nx\n```\n\nAsked because."
+    rows = (
+        ("01A", "A1", f"{question}\nOperators can decide within 30 minutes."),
+        ("01B", "A1", "its second part"),
+        ("01C", "A1", "May I?\n我已经问了管理员，最多等 30 分钟。"),
+        ("01D", "A2", f"{question}\n\n✅ Allowed by Ann, 08:00."),
+        ("01E", "R7", "Try again?"),
+    )
+    for name, question_id, words in rows:
+        file.execute(
+            """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, question_id, choices, created_at,
+            changed_at) VALUES (?, '01REQ', 'tele:chat:5', '{}', ?, 'notice', 'sent', ?, '[]', 1.0, 2.0)""",
+            (name, words, question_id),
+        )
+    file.close()
+    journal = SqliteJournal(tmp_path / "journal.db", clock=FakeClock(), log=MemoryLog())
+    records = [await journal.approval(name) for name, *_ in asked]
+    assert [one and (one.asked.subject, one.asked.why, one.state) for one in records] == [
+        ("call", "rule", "waiting"),
+        ("budget", "budget_chat", "approved"),
+        ("task", "refused", "stopped"),
+        ("person", "", "waiting"),
+        ("call", "", "expired"),
+    ]
+    assert [one.id for one in await journal.open_approvals()] == ["A1", "A4"]
+    found = await journal.deliveries("01REQ")
+    assert [(row.id, row.part_of, row.closes_as) for row in found] == [
+        ("01A", None, question),
+        ("01B", "01A", "its second part"),
+        ("01C", None, "May I?"),
+        ("01D", None, None),
+        ("01E", None, None),
+    ]
+    await journal.close()
+
+
 async def test_languages_and_time_zones_of_people_are_one_thing(tmp_path: Path) -> None:
     file = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
     schema.migrate(file, schema.MIGRATIONS[:12])

@@ -118,7 +118,7 @@ def test_a_wait_that_never_took_place_ends_no_approval() -> None:
 
 def test_an_approval_waits_for_half_an_hour_and_one_that_lets_somebody_in_for_as_long_as_it_takes() -> None:
     assert WAITING.expires_at == 5.0 + SECONDS
-    assert replace(WAITING, asked=replace(approval(), admits=True)).expires_at == float("inf")
+    assert replace(WAITING, asked=replace(approval(), subject="person")).expires_at == float("inf")
 
 
 ELSEWHERE = ChatKey.parse("slack:chat:C2")

@@ -169,7 +169,7 @@ async def test_what_needs_an_approval_is_refused_at_once_but_not_what_was_allowe
         "run_shell",
         "f1",
         "x",
-        "y",
+        "rule",
         "",
         "tele",
         "77",
