@@ -309,16 +309,21 @@ def _key(me: User, message: Message) -> str:
 
 
 def _command(said: str, entities: Iterable[MessageEntity], me: User) -> tuple[Command | None, bool]:
-    """The command that a message begins with, and whether it is meant for another bot."""
+    """The command that a message begins with, behind the bot's own name or without it, and whether it is meant for another
+    bot.
+    """
+    begins = _address_end(said, me)
     for entity in entities:
-        if entity.type == "bot_command" and entity.offset == 0:
-            match = _COMMAND.fullmatch(said[: number(entity.length)])
+        # All that stands before it is one unit a character, as those are that Telegram counts.
+        if entity.type == "bot_command" and entity.offset in {0, begins}:
+            ends = entity.offset + number(entity.length)
+            match = _COMMAND.fullmatch(said[entity.offset : ends])
             if match is None:
                 return None, False
             bot = match["bot"]
             if bot is not None and bot.lower() != (me.username or "").lower():
                 return None, True
-            args = said[entity.length :].strip()
+            args = said[ends:].strip()
             return Command(name=match["name"].lower(), args=args), False
     return None, False
 
@@ -341,8 +346,14 @@ def _addressed(
 
 def _without_address(said: str, me: User) -> str:
     """A text without the bot's name that it begins with; one that is nothing else stays as it is."""
-    rest = re.sub(rf"^\s*@{re.escape(me.username or '')}\b[\s:,]*", "", said, flags=re.IGNORECASE)
+    rest = said[_address_end(said, me) :]
     return rest if rest.strip() else said
+
+
+def _address_end(said: str, me: User) -> int:
+    """Where a text goes on after the bot's name that it begins with; 0 where it begins otherwise."""
+    found = re.match(rf"\s*@{re.escape(me.username or '')}\b[\s:,]*", said, flags=re.IGNORECASE)
+    return found.end() if found else 0
 
 
 def _to_others(message: Message, said: str, entities: Iterable[MessageEntity], me: User) -> bool:

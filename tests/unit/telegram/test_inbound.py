@@ -195,10 +195,12 @@ def test_commands_are_told_from_text(
         assert found.command is not None
         assert (found.command.name, found.command.args) == (name, args)
         assert found.text == text
+        named = must(server.say(f"@Shipmate_bot: {text}", chat_id=chat), me)
+        assert (named.command, named.text) == (found.command, text)
 
 
 def test_what_is_no_command_of_this_bot_stays_text(server: TelegramServer, me: bot_api.Bot) -> None:
-    for text in ("/help@other_bot", "/usr/bin then /abc", "say /help", "/"):
+    for text in ("/help@other_bot", "/usr/bin then /abc", "say /help", "/", "@other_bot /help"):
         found = must(server.say(text), me)
         assert (found.command, found.text, found.addressed) == (None, text, "direct")
     broken = [{"type": "bot_command", "offset": 0, "length": 3}]
