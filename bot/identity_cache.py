@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 Of = TypeVar("Of")
 Made = TypeVar("Made")
+
+MESSAGES = 4_096
+"""Messages of which something is remembered: those in the view of a chat are the same objects in request after request."""
 
 
 class IdentityCache(Generic[Of, Made]):
@@ -28,3 +31,8 @@ class IdentityCache(Generic[Of, Made]):
                 self._known.clear()
             self._known[id(of)] = known
         return known[1]
+
+    def each(self, objects: Iterable[Of]) -> list[Made]:
+        """The result for each of several objects, in order."""
+        known = self._known
+        return [found[1] if (found := known.get(id(of))) is not None else self(of) for of in objects]

@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from bot.contracts.base import Json, Message
+from bot.identity_cache import MESSAGES, IdentityCache
 
 CONTEXT = "turn_context"
 FILES = "attached_files"
@@ -101,8 +103,12 @@ def read(text: object) -> Tag | None:
     return Tag(found["name"], found["words"], found["note"] or "", found["nonce"] or "") if found else None
 
 
-def of(message: Message) -> list[Tag | None]:
+def of(message: Message) -> Sequence[Tag | None]:
     """The tag that each block of a message is, where Shipmate wrote it; None for all else."""
+    return _OF(message)
+
+
+def _read_all(message: Message) -> Sequence[Tag | None]:
     content = message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
     if message.get("role") != "user":
@@ -114,6 +120,9 @@ def of(message: Message) -> list[Tag | None]:
     return [tag if tag is not None and tag.nonce == own else None for tag in found]
 
 
+_OF = IdentityCache[Message, Sequence[Tag | None]](_read_all, most=MESSAGES)
+
+
 def begins(message: Message, name: str) -> Tag | None:
     """The tag with which a message begins, where it is one of this name without a note of its own."""
     first = next(iter(of(message)), None)
@@ -121,7 +130,14 @@ def begins(message: Message, name: str) -> Tag | None:
 
 
 def facts(message: Message) -> Json:
-    """The gateway's facts of a person's message; {} for any other."""
+    """The gateway's facts of a person's message; {} for any other. Not to be changed."""
+    return _FACTS(message)
+
+
+def _facts(message: Message) -> Json:
     first = begins(message, CONTEXT)
     found = first.json if first is not None else None
     return found if isinstance(found, dict) else {}
+
+
+_FACTS = IdentityCache[Message, Json](_facts, most=MESSAGES)

@@ -27,6 +27,7 @@ from bot.contracts.agent import (
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import TranscriptLine
+from bot.identity_cache import MESSAGES, IdentityCache
 from bot.sizes import size_of
 
 BUDGET = 256 * 1024 * 1024
@@ -34,6 +35,8 @@ OVERHEAD = 16 * 1024
 """Bytes of a runtime beside the messages in its store."""
 SHORT_IDLE = 60.0
 """Seconds after which a conversation counts as idle while memory is short."""
+
+_SIZE = IdentityCache[Message, int](size_of, most=MESSAGES)
 
 
 class AgentPool:
@@ -232,7 +235,7 @@ class AgentPool:
         if self._weighed.get(chat_key) is shown:
             return  # looked at, and not changed: the same in this moment as it was
         self._weighed[chat_key] = shown
-        weight = OVERHEAD + size_of(runtime.store.messages())
+        weight = OVERHEAD + sum(_SIZE.each(runtime.store.messages()))
         self.weight += weight - self.weights.get(chat_key, 0)
         self.weights[chat_key] = weight
 

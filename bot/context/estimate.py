@@ -15,7 +15,7 @@ from typing import Any
 from bot.context import blocks
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ATTACHED, Learned, ModelRequest, Usage
-from bot.identity_cache import IdentityCache
+from bot.identity_cache import MESSAGES, IdentityCache
 
 ASCII_PER_TOKEN = 3.3
 DATA_PER_TOKEN = 2.8
@@ -125,8 +125,6 @@ JUMP = 1.5
 """Factor by which one answer may pull the ratio at the most."""
 SLOWEST = 0.1
 """The weight of one answer among many; the first ones weigh more."""
-KEPT = 4_096
-"""Messages whose size is remembered."""
 
 
 class Estimator:
@@ -140,7 +138,7 @@ class Estimator:
         self._learned = learned
         self._ratios: dict[str, tuple[float, float]] = {}
         # Messages, system blocks and definitions of tools are the same objects in call after call.
-        self._size = IdentityCache[Json, float](_part_tokens, most=KEPT)
+        self._size = IdentityCache[Json, float](_part_tokens, most=MESSAGES)
 
     def ratio(self, model: str) -> float:
         """Actual by estimated tokens; 1.0 for a model that never answered."""
@@ -152,7 +150,7 @@ class Estimator:
 
     def messages(self, model: str, messages: Iterable[Message]) -> int:
         """Tokens of messages."""
-        return self._scaled(model, sum(map(self._size, messages)))
+        return self._scaled(model, sum(self._size.each(messages)))
 
     def frame(self, model: str, system: Iterable[Json], tools: Iterable[Json]) -> int:
         """Tokens of what stands before the messages."""
@@ -194,7 +192,7 @@ class Estimator:
         return round(plain * self.ratio(model))
 
     def _plain(self, request: ModelRequest) -> float:
-        return self._frame(request.system, request.tools) + sum(map(self._size, request.messages))
+        return self._frame(request.system, request.tools) + sum(self._size.each(request.messages))
 
     def _frame(self, system: Iterable[Json], tools: Iterable[Json]) -> float:
-        return sum(map(self._size, system)) + sum(map(self._size, tools))
+        return sum(self._size.each(system)) + sum(self._size.each(tools))

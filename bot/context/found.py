@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from bot import tags
 from bot.contracts.base import Json, Message
 from bot.contracts.provenance import ANYBODYS, ORIGIN
-from bot.identity_cache import IdentityCache
+from bot.identity_cache import MESSAGES, IdentityCache
 
 SAID = "instructions"
 """In a result that found tools: what their servers say, by server; never sent there."""
@@ -54,8 +54,6 @@ DEFINITION = "definition"
 TOOLS = "tools"
 """In a block of a summary: the definitions that were found before it and are declared still; never sent there."""
 _UNSENT = frozenset({ORIGIN, SAID, TOOLS})
-KEPT = 4_096
-"""Messages that are remembered as they are sent, so that they are the same objects in request after request."""
 
 
 def declared(messages: Sequence[Message]) -> tuple[list[Message], list[Json]]:
@@ -65,11 +63,12 @@ def declared(messages: Sequence[Message]) -> tuple[list[Message], list[Json]]:
     shown: list[Message] = []
     tools: dict[str, Json] = {}
     still = {str(tool["name"]): tool for message in messages[:1] for tool in _attached(message)}
-    for message in map(_SENT, messages):
-        content = message["content"]
-        if isinstance(content, list) and any(map(_refers, content)):
-            message = {**message, "content": [_taken(block, tools) for block in content]}  # noqa: PLW2901 - as it is sent
-        shown.append(message)
+    for message, refers in _SENT.each(messages):
+        if refers:
+            content = [_taken(block, tools) for block in message["content"]]
+            shown.append({**message, "content": content})
+        else:
+            shown.append(message)
     # No result refers to those of a summary: they are loaded at once.
     whole = [tool for name, tool in still.items() if name not in tools]
     return shown, [*whole, *({**tool, "defer_loading": True} for tool in tools.values())]
@@ -81,7 +80,13 @@ def _attached(message: Message) -> Iterator[Json]:
         yield from block.get(TOOLS, ())
 
 
-def _sent(message: Message) -> Message:
+def _sent(message: Message) -> tuple[Message, bool]:
+    """A message as it is sent, and whether its results refer to tools."""
+    content = message["content"]
+    return _bare(message), isinstance(content, list) and any(map(_refers, content))
+
+
+def _bare(message: Message) -> Message:
     """A message without what is only kept of it: whose words it holds is for us alone."""
     if ORIGIN in message:
         message = {key: message[key] for key in message if key != ORIGIN}
@@ -95,7 +100,8 @@ def _sent(message: Message) -> Message:
     return {**message, "content": bare}
 
 
-_SENT = IdentityCache[Message, Message](_sent, most=KEPT)
+_SENT = IdentityCache[Message, tuple[Message, bool]](_sent, most=MESSAGES)
+"""Messages as they are sent, the same objects in request after request."""
 
 
 def definitions(messages: Iterable[Message]) -> dict[str, Json]:

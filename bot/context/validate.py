@@ -15,7 +15,7 @@ from bot import errors
 from bot.context import blocks, view
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ATTACHED, ModelRequest
-from bot.identity_cache import IdentityCache
+from bot.identity_cache import MESSAGES, IdentityCache
 
 MAX_MESSAGES = 100_000
 MAX_BYTES = 32 * 1024 * 1024
@@ -49,7 +49,12 @@ def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
         yield f"messages: {len(messages)}, at most {MAX_MESSAGES} are allowed"
     if not messages or messages[0].get("role") != "user":
         yield "messages.0: the first message must be the user's"
-    shapes = [problem for at, message in enumerate(messages) for problem in _shape(at, message)]
+    shapes = [
+        problem
+        for at, sound in enumerate(_SOUND.each(messages))
+        if not sound
+        for problem in _shape(at, messages[at])
+    ]
     yield from shapes
     if not shapes:
         yield from _pairs(messages)
@@ -114,6 +119,10 @@ def _shape(at: int, message: Message) -> Iterator[str]:
     results = sum(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
     if 0 < results < len(content):
         yield f"messages.{at}: tool results must come first, in a message of their own"
+
+
+_SOUND = IdentityCache[Message, bool](lambda message: not any(_shape(1, message)), most=MESSAGES)
+"""True if a message may stand anywhere but at the front, and there too."""
 
 
 def block_problem(block: Any, role: str) -> str | None:
@@ -276,16 +285,18 @@ def _markable(request: ModelRequest) -> Iterator[tuple[str, Json]]:
                 yield place, block
 
 
-def _bytes(value: Sequence[Any]) -> int:
+def _bytes(value: Sequence[Any] | Json) -> int:
     return len(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
 
 
 _TOOLS = IdentityCache[Sequence[Json], int](_bytes)
+_MESSAGE = IdentityCache[Message, int](_bytes, most=MESSAGES)
 
 
 def _sized(request: ModelRequest) -> None:
     try:
-        size = _bytes([list(request.system), list(request.messages)]) + _TOOLS(request.tools)
+        messages = sum(_MESSAGE.each(request.messages)) + len(request.messages)
+        size = _bytes(list(request.system)) + messages + _TOOLS(request.tools)
     except (ValueError, TypeError, RecursionError) as error:
         raise errors.RequestInvalid(
             f"the request cannot be written as JSON ({type(error).__name__})"

@@ -30,6 +30,8 @@ MOST_RESTING = 1_000
 DAY = 24 * 3_600.0
 RECENT_SECONDS = 3_600.0
 """Age of the last exchange that a new conversation of a direct chat begins with, at the most."""
+_AS_A_RULE = 2
+"""Inbounds among which the one before a message is found, where no more has come."""
 _LOOKED_AT = 20
 """Inbounds, and lines of one turn, that are looked at for it."""
 EDITED = "earlier message, as its author has edited it since"
@@ -199,15 +201,9 @@ class Reading:
 
     async def _edited(self, inbound: Inbound) -> tuple[Quoted, ...]:
         """Messages as they read by now that were edited too late for their turn, since the turn before this one began."""
-        edits: list[Inbound] = []
-        for one in await self._journal.said_in(inbound.chat_key, limit=_LOOKED_AT):
-            said = one.inbound
-            if said.request_id >= inbound.request_id or said.chat_key != inbound.chat_key:
-                continue
-            if one.turn_id == said.request_id:
-                break
-            if said.kind == "edit" and one.state == "handled" and said.text.strip():
-                edits.insert(0, said)
+        edits = await self._edits_since_turn(inbound, _AS_A_RULE)
+        if edits is None:
+            edits = await self._edits_since_turn(inbound, _LOOKED_AT) or []
         newest = [edit for edit in edits if await self._counts(edit)]
         return tuple(
             Quoted(
@@ -221,6 +217,20 @@ class Reading:
             )
             for edit in newest
         )
+
+    async def _edits_since_turn(self, inbound: Inbound, limit: int) -> list[Inbound] | None:
+        """The edits among the newest inbounds since the turn before this one began; None where that is not among them."""
+        edits: list[Inbound] = []
+        records = await self._journal.said_in(inbound.chat_key, limit=limit)
+        for one in records:
+            said = one.inbound
+            if said.request_id >= inbound.request_id or said.chat_key != inbound.chat_key:
+                continue
+            if one.turn_id == said.request_id:
+                return edits
+            if said.kind == "edit" and one.state == "handled" and said.text.strip():
+                edits.insert(0, said)
+        return None if len(records) == limit < _LOOKED_AT else edits
 
     async def _counts(self, edit: Inbound) -> bool:
         """True where an edit is the newest of a message that was taken in."""

@@ -11,7 +11,7 @@ from bot import errors, text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
-from bot.identity_cache import IdentityCache
+from bot.identity_cache import MESSAGES, IdentityCache
 from bot.llm.wrapper import ModelWrapper, aclosing
 from bot.telemetry import context
 
@@ -40,6 +40,8 @@ class LoggedModel(ModelWrapper):
         self._payload = messages and payload
         # The definitions are the same object in call after call.
         self._tool_size = IdentityCache[Sequence[Json], int](_size)
+        self._message_size = IdentityCache[Message, int](_size, most=MESSAGES)
+        self._mark = IdentityCache[Message, int](_mark, most=MESSAGES)
         # Of the last request of each conversation, its messages by what they say.
         self._sent: OrderedDict[tuple[object, ...], list[int]] = OrderedDict()
 
@@ -74,7 +76,9 @@ class LoggedModel(ModelWrapper):
             "max_tokens": request.max_tokens,
             "message_count": len(request.messages),
             "tool_count": len(request.tools),
-            "characters": self._tool_size(request.tools) + _size(request.system) + _size(request.messages),
+            "characters": self._tool_size(request.tools)
+            + _size(request.system)
+            + sum(self._message_size.each(request.messages)),
         }
         if self._messages:
             details["messages"] = previews(request.messages, self._known(request))
@@ -92,7 +96,7 @@ class LoggedModel(ModelWrapper):
         """The number of messages with which the last request of this conversation began too."""
         running = context.current()
         of = (running.chat_key, running.task, request.purpose)
-        before, now = self._sent.pop(of, []), [_mark(message) for message in request.messages]
+        before, now = self._sent.pop(of, []), self._mark.each(request.messages)
         self._sent[of] = now
         if len(self._sent) > _CONVERSATIONS:
             self._sent.popitem(last=False)

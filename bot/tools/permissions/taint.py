@@ -9,11 +9,13 @@ foreign: text that cannot be told apart from another person's words counts as th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from bot import tags
 from bot.contracts.base import Json, Message
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, Provenance, Taint, unpacked
 from bot.contracts.tools import Effect
+from bot.identity_cache import MESSAGES, IdentityCache
 
 _TELLING = frozenset({"memory", "schedule_list"})
 """Tools whose results said in their first line whose words they held, before each block did."""
@@ -52,15 +54,43 @@ def seen(messages: Iterable[Message]) -> Provenance:
     """Provenance of these messages together."""
     calls: dict[str, str] = {}
     origin = NOBODYS
-    for message in messages:
-        content = message["content"]
-        blocks: Sequence[Json] = () if isinstance(content, str) else content
-        if message["role"] == "assistant":
-            calls |= {block["id"]: block["name"] for block in blocks if block.get("type") == "tool_use"}
-        origin |= _of(message, blocks, calls)
-        if origin.taint == Taint.FOREIGN:
+    kept = list(messages)
+    for message, (called, own) in zip(kept, _JUDGED.each(kept), strict=True):
+        calls |= called
+        found = own if own is not None else _of(message, _blocks(message), calls)
+        if found.taint == Taint.FOREIGN:
             return ANYBODYS
+        if found is not NOBODYS and found != origin:
+            origin |= found
     return origin
+
+
+class _Judged(NamedTuple):
+    """The tools that a message calls, by id of the call, and its provenance; None where that depends on calls before it."""
+
+    calls: Mapping[str, str]
+    origin: Provenance | None
+
+
+def _judged(message: Message) -> _Judged:
+    blocks = _blocks(message)
+    calls = [block for block in blocks if block.get("type") == "tool_use"] if _by_model(message) else []
+    open_ = any(block.get("type") == "tool_result" and ORIGIN not in block for block in blocks)
+    return _Judged(
+        {block["id"]: block["name"] for block in calls}, None if open_ else _of(message, blocks, {})
+    )
+
+
+_JUDGED = IdentityCache[Message, _Judged](_judged, most=MESSAGES)
+
+
+def _by_model(message: Message) -> bool:
+    return bool(message["role"] == "assistant")
+
+
+def _blocks(message: Message) -> Sequence[Json]:
+    content = message["content"]
+    return () if isinstance(content, str) else content
 
 
 def stamped(answer: Message, seen_by_model: Iterable[Message]) -> Message:
@@ -72,7 +102,7 @@ def stamped(answer: Message, seen_by_model: Iterable[Message]) -> Message:
 def _of(message: Message, blocks: Sequence[Json], calls: Mapping[str, str]) -> Provenance:
     if any(block.get("type") not in _OWN for block in blocks):
         return ANYBODYS
-    if message["role"] == "assistant":
+    if _by_model(message):
         # Versions before kept no note of it.
         return unpacked(message[ORIGIN]) if ORIGIN in message else NOBODYS
     origin = NOBODYS
