@@ -155,23 +155,23 @@ class ReservedDisk:
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
         before = self._inner.size(path)
 
-        def attempt() -> None:
+        def take_back() -> None:
             if self._inner.size(path) > before:
                 self._inner.truncate(path, before)  # what a write that was refused had got in
-            self._inner.append(path, data, sync=sync)
 
-        self._tried(attempt, len(data))
+        self._tried(lambda: self._inner.append(path, data, sync=sync), len(data), take_back)
 
     def replace(self, path: Path, data: bytes) -> None:
         self._tried(lambda: self._inner.replace(path, data), len(data))
 
-    def _tried(self, write: Callable[[], _R], size: int) -> _R:
+    def _tried(self, write: Callable[[], _R], size: int, take_back: Callable[[], object] = object) -> _R:
         while True:
             try:
                 return write()
             except OSError as error:
                 if error.errno not in FULL or not self._reserve.give(size):
                     raise
+            take_back()
 
 
 def _allocate(handle: int, begin: int, end: int) -> None:

@@ -132,7 +132,11 @@ class SystemDisk:
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
         new = sync and not path.exists()
-        handle = _opened(self._made(path, sync=sync), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        how = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        try:
+            handle = _opened(path, how)
+        except FileNotFoundError:
+            handle = _opened(self._made(path, sync=sync), how)
         try:
             if new:
                 # Else a power failure could take the file, with all that is said to be in it.

@@ -36,8 +36,6 @@ OVERHEAD = 16 * 1024
 SHORT_IDLE = 60.0
 """Seconds after which a conversation counts as idle while memory is short."""
 
-_SIZE = IdentityCache[Message, int](size_of, most=MESSAGES)
-
 
 class AgentPool:
     """`contracts.agent.Agent`: a runtime for each chatKey, made on demand. Together they stay within `budget` bytes, as
@@ -49,6 +47,7 @@ class AgentPool:
         self._budget = budget
         self.runtimes: OrderedDict[ChatKey, AgentRuntime] = OrderedDict()
         self.weights: dict[ChatKey, int] = {}
+        self._size = IdentityCache[Message, int](size_of, most=MESSAGES)
         self._weighed: dict[ChatKey, tuple[Message, ...]] = {}
         self.weight = 0
         self._lent: Counter[ChatKey] = Counter()
@@ -235,7 +234,7 @@ class AgentPool:
         if self._weighed.get(chat_key) is shown:
             return  # looked at, and not changed: the same in this moment as it was
         self._weighed[chat_key] = shown
-        weight = OVERHEAD + sum(_SIZE.each(runtime.store.messages()))
+        weight = OVERHEAD + sum(self._size.each(runtime.store.messages()))
         self.weight += weight - self.weights.get(chat_key, 0)
         self.weights[chat_key] = weight
 

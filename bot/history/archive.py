@@ -322,8 +322,9 @@ class ChatStore:
         """Write as many lines as go into the file before it has to be rotated, and rotate it then."""
         main = self._archives.main(name)
         self._archives.settle(name)
-        some = raws[: max(1, self._limit + 1 - self._files.tail(main).lines)]
-        tail = self._files.append(main, some, sync=self._stream is None)
+        tail = self._files.tail(main)
+        some = raws[: max(1, self._limit + 1 - tail.lines)]
+        tail = self._files.append(main, some, sync=self._stream is None, tail=tail)
         if tail.lines > self._limit:
             self._rotate(name)
         return len(some)

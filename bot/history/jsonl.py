@@ -217,13 +217,23 @@ class Files:
         self._tails.pop(path, None)
         self._forget_keys(path)
 
+    def begun(self, path: Path) -> bool:
+        """True if a file is known to have lines."""
+        return path in self._tails and bool(self._tails[path].size)
+
     def append(
-        self, path: Path, lines: Sequence[bytes], keys: Iterable[str] = (), *, sync: bool = True
+        self,
+        path: Path,
+        lines: Sequence[bytes],
+        keys: Iterable[str] = (),
+        *,
+        sync: bool = True,
+        tail: Tail | None = None,
     ) -> Tail:
         """Write whole lines; returns once they are on disk, or without `sync` in the file. Where it raises OSError, none of
-        them is there.
+        them is there. A `tail` that was just asked for is not looked at again.
         """
-        tail = self.tail(path)
+        tail = tail if tail is not None else self.tail(path)
         blob = (b"" if tail.ended else b"\n") + b"".join(lines)
         self._tails.pop(path)
         try:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 
 from bot.contracts.identity import ChatKey
 
 LONGEST = 200
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """The digits of a ULID."""
+_KNOWN = 4_096  # names that are remembered
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})*")
 _HASHED = re.compile(r"[A-Za-z0-9_%-]{120}~[0-9a-f]{16}")
@@ -21,7 +23,12 @@ def encode(text: ChatKey | str) -> str:
 
     A name holds neither `.` nor `/`, so nothing that is put behind it can be mistaken for a part of it.
     """
-    raw = str(text).encode("utf-8", "surrogatepass")
+    return _encoded(str(text))
+
+
+@lru_cache(_KNOWN)
+def _encoded(text: str) -> str:
+    raw = text.encode("utf-8", "surrogatepass")
     name = _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], raw).decode("ascii")
     if len(name) <= LONGEST:
         return name

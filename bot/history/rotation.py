@@ -14,12 +14,14 @@ from __future__ import annotations
 import re
 import threading
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 
 from bot.contracts.environment import Disk
 from bot.history import jsonl, names, pieces
 
 MAIN = ".jsonl"
+_PATHS = 2_000  # that are remembered
 _ARCHIVE = re.compile(r"(?P<name>[^.]*)\.archive-(?P<number>[1-9][0-9]{0,8})\.jsonl")
 
 
@@ -33,15 +35,17 @@ class ArchiveFiles:
         # found because numbers only grow.
         self._numbers: dict[str, list[int]] | None = None
         self._guard = threading.Lock()
+        # Each is asked for several times a line.
+        self._path = lru_cache(_PATHS)(folder.joinpath)
 
     def main(self, name: str) -> Path:
-        return self.folder / f"{name}{MAIN}"
+        return self._path(f"{name}{MAIN}")
 
     def archive(self, name: str, number: int) -> Path:
-        return self.folder / f"{name}.archive-{number}{MAIN}"
+        return self._path(f"{name}.archive-{number}{MAIN}")
 
     def marker(self, name: str) -> Path:
-        return self.folder / f"{name}.rotating"
+        return self._path(f"{name}.rotating")
 
     def chats(self) -> list[str]:
         """The names of all chats that have a file."""
@@ -60,7 +64,7 @@ class ArchiveFiles:
             while self._disk.size(self.archive(name, latest := found[-1] + 1 if found else 1)):
                 found.append(latest)
                 self._numbers[name] = found
-            begun = self._begun(name)
+            begun = self._begun(name) if found else None
             return [number for number in found if number != begun]
 
     def rotate(self, name: str) -> None:

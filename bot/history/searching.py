@@ -7,6 +7,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,8 +25,8 @@ from bot.history.index import Index
 from bot.history.ranking import Reranker
 from bot.history.recall import Recall
 
-LINGER = 0.1
-"""Seconds after a line is written before it is indexed: others come with it as a rule."""
+LINGER = 1.0
+"""Seconds after a line is written before it is indexed: its answer comes meanwhile as a rule. A search that comes first indexes it."""
 SLICE = 200
 """Lines that are indexed at once while the gateway runs."""
 TOGETHER = 50
@@ -67,6 +68,7 @@ class SearchedArchive:
         self._dirty: dict[str, None] = {}
         self._keys: dict[str, ChatKey] = {}
         self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._whole = False
         self._trouble = ""
         self._closed = False
@@ -124,6 +126,7 @@ class SearchedArchive:
     async def close(self) -> None:
         """Write what waits. What is not indexed then is at the next start."""
         self._closed = True
+        self._cancel_timer()
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -212,8 +215,8 @@ class SearchedArchive:
 
     async def caught_up(self) -> None:
         """Wait until what was written before is indexed."""
-        while self._task is not None and not self._task.done():
-            await asyncio.wait([self._task])
+        while (task := self._begin() if self._timer is not None else self._task) and not task.done():
+            await asyncio.wait([task])
 
     def _names(self) -> list[str]:
         listed = self._disk.names(self._folder)
@@ -221,12 +224,26 @@ class SearchedArchive:
 
     def _touch(self, name: str) -> None:
         self._dirty[name] = None
-        if not self._closed and (self._task is None or self._task.done()):
-            self._task = asyncio.get_running_loop().create_task(self._keep_up(), name="index")
+        if self._timer is None and (self._task is None or self._task.done()):
+            self._wait()
+
+    def _wait(self) -> None:
+        if not self._closed:
+            # In no turn's context, which it would keep.
+            self._timer = asyncio.get_running_loop().call_later(LINGER, self._begin, context=Context())
+
+    def _begin(self) -> asyncio.Task[None]:
+        self._cancel_timer()
+        self._task = asyncio.get_running_loop().create_task(self._keep_up(), name="index")
+        return self._task
+
+    def _cancel_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
 
     async def _keep_up(self) -> None:
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(LINGER)
         together = TOGETHER
         while self._dirty:
             names = list(islice(self._dirty, together))
@@ -245,8 +262,12 @@ class SearchedArchive:
             else:
                 self._trouble = ""
             self._dirty |= dict.fromkeys(more)
+            if not more and len(self._dirty) < TOGETHER:
+                break
             # Half of the time is for those who wait for the interpreter.
             await asyncio.sleep(loop.time() - began)
+        if self._dirty:
+            self._wait()
 
     def _failed(self, error: Exception) -> None:
         """Told once. The next line that is written, or the next look, tries again, from a new index if need be."""

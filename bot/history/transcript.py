@@ -106,6 +106,7 @@ class Transcript:
         self._writer: Batcher[_Item, str] = Batcher("transcript", self._work)
         # Current sessions of the chats that were used last, or names of those that will begin.
         self._current_of: OrderedDict[ChatKey, str] = OrderedDict()
+        self._path = functools.lru_cache(_CHATS)(self._named_path)
         # Rows in the journal by the uuids of lines whose `append` has not come to its end.
         self._ahead: dict[str, tuple[Ticket, _Row]] = {}
 
@@ -351,7 +352,7 @@ class Transcript:
             path = self._path(chat_key, session)
             return self._disk.open(path), path.name
 
-    def _path(self, chat_key: ChatKey, session: str) -> Path:
+    def _named_path(self, chat_key: ChatKey, session: str) -> Path:
         return self._home(chat_key) / f"{session}.jsonl"
 
     def _home(self, chat_key: ChatKey) -> Path:
@@ -397,19 +398,22 @@ class Transcript:
             return errors.StorageError(f"the transcript cannot be written: {error}")
 
     def _append(self, item: _Append) -> str:
-        current, home = item.current, self._home(item.chat_key)
+        current = item.current
         if not current and (known := self._sessions(item.chat_key)):
-            current = sessions.current(self._disk, home, known)
-        if not current or not self._disk.size(self._path(item.chat_key, current)):
+            current = sessions.current(self._disk, self._home(item.chat_key), known)
+        if not current or not self._begun(self._path(item.chat_key, current)):
             known = self._sessions(item.chat_key)
             if current not in known:
                 current = current or self._named(item.chat_key, known)
-                jsonl.tidy(self._disk, home)
+                jsonl.tidy(self._disk, self._home(item.chat_key))
                 if all(line.session_id for line in item.lines):
                     self._disk.replace(self._path(item.chat_key, current), b"")
                 # Else its first lines make the file.
         self._write(item, current)
         return current
+
+    def _begun(self, path: Path) -> bool:
+        return self._files.begun(path) or bool(self._disk.size(path))
 
     def _go_back(self, item: _Resume, known: list[str]) -> str:
         if item.session not in known:
@@ -462,10 +466,10 @@ class Transcript:
             by_session.setdefault(session, {}).setdefault(line.uuid, raw)
         for session, lines in by_session.items():
             path = self._path(item.chat_key, session)
-            self._files.tail(path)
+            tail = self._files.tail(path)
             fresh = {uuid: raw for uuid, raw in lines.items() if not self._files.has(path, uuid)}
             if fresh:
-                self._files.append(path, list(fresh.values()), fresh, sync=self._stream is None)
+                self._files.append(path, list(fresh.values()), fresh, sync=self._stream is None, tail=tail)
 
 
 def _after(ulid: str) -> str:

@@ -54,17 +54,15 @@ async def test_those_used_least_recently_go_first_and_come_back_whole(bench: Ben
 
 
 async def test_many_chats_stay_within_the_budget(bench: Bench) -> None:
-    bench.pool = AgentPool(bench.deps, budget=20 * (OVERHEAD + 64))
+    bench.pool = AgentPool(bench.deps, budget=20 * OVERHEAD)
     for number in range(200):
         await bench.pool.describe(ChatKey.parse(f"telegram:chat:{number}"))
     assert len(bench.pool) == 20
-    assert bench.pool.weight == sum(bench.pool.weights.values()) == 20 * (OVERHEAD + 64)
+    assert bench.pool.weight == sum(bench.pool.weights.values()) == 20 * OVERHEAD
     assert len(bench.pool.weights) == 20
 
 
-async def test_a_conversation_is_weighed_when_it_has_changed_and_not_each_time_somebody_looks(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_each_message_is_weighed_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     weighed: list[int] = []
 
     def counted(value: object) -> int:
@@ -72,14 +70,18 @@ async def test_a_conversation_is_weighed_when_it_has_changed_and_not_each_time_s
         return weighed[-1]
 
     monkeypatch.setattr(pool, "size_of", counted)
+    bench.pool = AgentPool(bench.deps)
     await say(bench, 1)
     await bench.pool.describe(ChatKey.parse("telegram:chat:1"))
     await bench.pool.describe(ChatKey.parse("telegram:chat:1"))
-    assert len(weighed) == 1
+    store = bench.pool.runtime(ChatKey.parse("telegram:chat:1")).store
+    assert len(weighed) == len(store)
+    assert bench.pool.weight == OVERHEAD + sum(weighed)
     await say(bench, 1)
+    assert len(weighed) == len(store)
+    assert bench.pool.weight == OVERHEAD + sum(weighed)
     await bench.pool.reset(ChatKey.parse("telegram:chat:1"))
-    assert weighed[1] > weighed[0] > weighed[2]
-    assert bench.pool.weight == OVERHEAD + weighed[2]
+    assert bench.pool.weight == OVERHEAD
 
 
 async def test_what_is_at_work_stays_whatever_it_weighs(bench: Bench) -> None:
