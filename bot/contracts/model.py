@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from bot.contracts.base import Json, Message
@@ -30,6 +30,8 @@ class ModelRequest:
     """With these instructions the provider's own summary of the messages is asked for, instead of an answer: a block of
     type `compaction`, which stands first in later requests, unchanged. Only where `ModelFacts.compacts`.
     """
+    wire: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
+    """Its body as it is sent, once that was made (`bot.llm.body`): the same bytes are sent, hashed and recorded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import asyncio
 import io
 import ssl
 from collections.abc import AsyncIterator
+from functools import lru_cache
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
@@ -20,6 +21,7 @@ LINE = 64 * 1024
 """Bytes of a header line, as with the provider's own transport."""
 LARGE = 512 * 1024
 """Bytes of a body from which on it is written a piece at a time."""
+_ADDRESSES = 32  # that are remembered
 
 _NOT_CONNECTED = (
     aiohttp.ClientConnectorError,
@@ -51,7 +53,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             async with asyncio.timeout(waits.get("write")):
                 answer = await self._session.request(
                     request.method,
-                    _address(request.url),
+                    _address(str(request.url)),
                     headers=[
                         (name.decode("ascii"), value.decode("latin-1")) for name, value in request.headers.raw
                     ],
@@ -98,9 +100,10 @@ class _Body(httpx2.AsyncByteStream):
         self._answer.close()
 
 
-def _address(url: httpx2.URL) -> str:
+@lru_cache(_ADDRESSES)
+def _address(url: str) -> str:
     """Without the name and the password, which stand in a header already."""
-    parts = urlsplit(str(url))
+    parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
