@@ -10,7 +10,7 @@ import contextlib
 import ipaddress
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -28,7 +28,7 @@ from bot.llm.body import COMPACTION, body_of, headers_of, pieces
 from bot.llm.classify import withhold_quotes
 from bot.llm.log import usage_object
 from bot.llm.prices import PriceTable
-from bot.llm.stream import Accumulator, EventStream, endless
+from bot.llm.stream import Accumulator, EventStream, endless, together
 from bot.llm.transport import AiohttpTransport
 
 __all__ = ["AnthropicModel", "Timeouts", "body_of"]
@@ -117,7 +117,8 @@ class AnthropicModel:
         )
         # What the library would make of them for each request, which takes it four times as long as to send that.
         known = self._client.default_headers.items()
-        self._headers = httpx2.Headers({name: value for name, value in known if isinstance(value, str)})
+        self._headers = self._http.headers.copy()
+        self._headers.update({name: value for name, value in known if isinstance(value, str)})
         self._address = httpx2.URL(f"{str(self._client.base_url).rstrip('/')}/v1/messages")
         self._waits = {"timeout": timeout.as_dict()}
 
@@ -127,20 +128,21 @@ class AnthropicModel:
         first: int | None = None
         failure: errors.ModelError | None = None
         response: httpx2.Response | None = None
+        deltas: list[TextDelta | ToolInputDelta] = []
         try:
             response = await self._open(request)
-            events = self._events(response, started)
-            async for event in events:
-                delta = answer.feed(event)
-                if first is None and event.get("type") == "content_block_delta":
-                    first = self._since(started)
-                if delta is not None:
-                    yield delta
+            chunks = self._chunks(response, started)
+            async for events in chunks:
+                self._take(events, response, answer, deltas)
+                first = self._since(started) if first is None and answer.begun else first
+                for piece in together(deltas):
+                    yield piece
+                deltas.clear()
                 if answer.done:
                     break
             if not answer.done:
                 raise errors.StreamBroken("The answer ended early.")
-            await _drain(events)
+            await _drain(chunks)
             yield self._reply(request, answer, response.headers, started, first)
         except errors.ModelError as error:
             failure = error
@@ -150,8 +152,26 @@ class AnthropicModel:
             if response is not None:
                 await response.aclose()
         if failure is not None:
+            for piece in together(deltas):
+                yield piece
             # Raised out here, so that it drags no chain of errors along whose texts hold the request.
             raise self._discreet(self._with_what_came(failure, request, answer), request, response)
+
+    def _take(
+        self,
+        events: Sequence[Json],
+        response: httpx2.Response,
+        answer: Accumulator,
+        deltas: list[TextDelta | ToolInputDelta],
+    ) -> None:
+        """Feed an answer with events that came together, up to its end; adds what is to be shown of them."""
+        for event in events:
+            if event.get("type") == "error":
+                raise self._told(response, event)
+            if (delta := answer.feed(event)) is not None:
+                deltas.append(delta)
+            if answer.done:
+                return
 
     async def _open(self, request: ModelRequest) -> httpx2.Response:
         try:
@@ -186,8 +206,12 @@ class AnthropicModel:
         told: object = response.text.strip()
         with contextlib.suppress(ValueError, RecursionError):
             told = json.loads(response.text)
+        return self._told(response, told)
+
+    def _told(self, response: httpx2.Response, body: object) -> errors.ModelError:
+        """The error of which a body or an event tells."""
         return classify.classify(
-            classify.read(response.status_code, told, response.headers, now=self._clock.now())
+            classify.read(response.status_code, body, response.headers, now=self._clock.now())
         )
 
     async def _body(self, request: ModelRequest) -> bytes:
@@ -204,17 +228,13 @@ class AnthropicModel:
         request.wire.append(b"".join(made))
         return request.wire[0]
 
-    async def _events(self, response: httpx2.Response, started: float) -> AsyncIterator[Json]:
+    async def _chunks(self, response: httpx2.Response, started: float) -> AsyncIterator[list[Json]]:
+        """The events of an answer, those together that came together."""
         events = EventStream(**self._limit)
         async for chunk in response.aiter_bytes():
             if self._clock.monotonic() - started > self._timeouts.total:
                 raise endless(f"The answer took longer than {self._timeouts.total:.0f} s: given up.")
-            for event in events.feed(chunk):
-                if event.get("type") == "error":
-                    raise classify.classify(
-                        classify.read(response.status_code, event, response.headers, now=self._clock.now())
-                    )
-                yield event
+            yield events.feed(chunk)
 
     def _reply(
         self,
@@ -333,7 +353,7 @@ def _compacts(capabilities: object) -> bool:
     return found is True
 
 
-async def _drain(events: AsyncIterator[Json]) -> None:
+async def _drain(events: AsyncIterator[list[Json]]) -> None:
     """Read a whole answer's body to its end, so that its connection serves the next call; a late end is let go."""
     with contextlib.suppress(TimeoutError, errors.ModelError, *_TRANSPORT):
         async with asyncio.timeout(DRAIN_SECONDS):

@@ -10,8 +10,11 @@ line, which proxies send, and has no limit. This one takes the name of an event 
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bot import errors, text
@@ -106,6 +109,8 @@ class Accumulator:
     def __init__(self, max_characters: int = MAX_CHARACTERS) -> None:
         self.done = False
         self.started = False
+        self.begun = False
+        """True once something of a block has come."""
         self.stop_reason: str | None = None
         self.stop_details: Json | None = None
         self.model = ""
@@ -156,6 +161,7 @@ class Accumulator:
         self._left -= sum(len(value) for value in delta.values() if isinstance(value, str))
         if self._left < 0:
             raise endless("The answer is larger than any model's: given up.")
+        self.begun = True
         return block.add(delta)
 
     def _message_delta(self, event: Json) -> None:
@@ -216,6 +222,21 @@ class Accumulator:
         """
         beside = (int(one[name]) for one in self._summing if _is_count(one.get(name)))
         return self._usage.get(name, 0) + sum(beside)
+
+
+def together(deltas: Sequence[TextDelta | ToolInputDelta]) -> Iterator[TextDelta | ToolInputDelta]:
+    """The same deltas, with neighbours of one text or one tool's input joined: each costs all that it passes."""
+    for _, some in itertools.groupby(deltas, key=_of_what):
+        pieces = list(some)
+        if isinstance(pieces[0], TextDelta):
+            yield TextDelta("".join(one.text for one in pieces if isinstance(one, TextDelta)))
+        else:
+            inputs = [one for one in pieces if isinstance(one, ToolInputDelta)]
+            yield replace(inputs[0], partial_json="".join(one.partial_json for one in inputs))
+
+
+def _of_what(delta: TextDelta | ToolInputDelta) -> tuple[str, str]:
+    return ("", "") if isinstance(delta, TextDelta) else (delta.tool_use_id, delta.name)
 
 
 class _Block:

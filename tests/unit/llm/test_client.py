@@ -128,7 +128,7 @@ async def test_text_streams_and_the_reply_holds_it_whole(
     server.answer(words)
     *deltas, reply = await items(model, ask())
     assert isinstance(reply, ModelReply)
-    assert len(deltas) > 2
+    assert deltas
     assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == words
     assert reply.content == [{"type": "text", "text": words}]
     assert reply.stop_reason == "end_turn"
@@ -140,6 +140,22 @@ async def test_text_streams_and_the_reply_holds_it_whole(
     assert reply.latency_ms >= reply.first_token_ms
     assert reply.provider_request_id is not None
     assert reply.provider_request_id.startswith("req_")
+
+
+async def test_what_comes_together_is_one_delta_and_nothing_waits_for_what_comes_later(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    gate = asyncio.Event()
+    server.then(script.pause(script.reply("one piece of it, and the other, which comes later"), gate, 4))
+    stream = aiter(model.stream(ask()))
+    first = await anext(stream)
+    assert isinstance(first, TextDelta)
+    gate.set()
+    *rest, _ = [item async for item in stream]
+    shown = [first, *rest]
+    assert all(isinstance(delta, TextDelta) for delta in shown)
+    assert len(shown) < 5, "four pieces of twelve characters and one more were sent"
+    assert "".join(delta.text for delta in shown if isinstance(delta, TextDelta)).endswith("comes later")
 
 
 async def test_tool_input_streams_and_is_parsed_once_whole(

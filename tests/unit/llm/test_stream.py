@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.model import TextDelta, ToolInputDelta
-from bot.llm.stream import Accumulator, EventStream
+from bot.llm.stream import Accumulator, EventStream, together
 from bot.testing import anthropic_script as script
 
 USAGE = {
@@ -381,3 +381,21 @@ def test_the_wire_of_the_loopback_server_is_what_it_says() -> None:
         "message_stop",
     ]
     assert json.dumps(happened[-2]["delta"]) == '{"stop_reason": "tool_use", "stop_sequence": null}'
+
+
+def test_neighbours_of_one_text_or_one_input_are_joined_and_nothing_else() -> None:
+    deltas: list[TextDelta | ToolInputDelta] = [
+        TextDelta("a"),
+        TextDelta("b"),
+        ToolInputDelta("t1", "look", "{"),
+        ToolInputDelta("t1", "look", "}"),
+        ToolInputDelta("t2", "look", "{}"),
+        TextDelta("c"),
+    ]
+    assert list(together(deltas)) == [
+        TextDelta("ab"),
+        ToolInputDelta("t1", "look", "{}"),
+        ToolInputDelta("t2", "look", "{}"),
+        TextDelta("c"),
+    ]
+    assert list(together([])) == []
