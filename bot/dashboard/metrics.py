@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, ProcessCollector
@@ -23,6 +24,9 @@ _TOKENS = {
     "outputTokens": "output",
 }
 
+_SERIES = 1_000
+"""Counters of one metric that are found at once."""
+
 FIGURES: Mapping[str, tuple[str, str]] = {
     "shipmate_turns_running": ("Turns that run now.", ""),
     "shipmate_queue_messages": ("Messages that wait in memory for a turn.", ""),
@@ -40,28 +44,35 @@ Figures = Mapping[str, float | Mapping[str, float] | None]
 """Values by the names of `FIGURES`, by label where there is one; None is not known."""
 
 
+def _labelled(
+    name: str, meaning: str, labels: Sequence[str], registry: CollectorRegistry
+) -> Callable[..., Counter]:
+    """The counters of a metric, by the values of its labels; that one is the same each time is remembered."""
+    return lru_cache(_SERIES)(Counter(name, meaning, labels, registry=registry).labels)
+
+
 class LogMetrics:
     """Counts lines of the log as they are written (`bot.telemetry.JsonlLog`). For any thread."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._turns = Counter(
+        self._turns = _labelled(
             "shipmate_turns", "Turns that ended, by status.", ["status"], registry=self.registry
         )
         self._turn_seconds = self._histogram("turn", "Seconds of a turn.", _TURN)
-        self._calls = Counter(
+        self._calls = _labelled(
             "shipmate_model_calls",
             "Calls of the model, by how they ended: ok, or the type of the error.",
             ["model", "purpose", "outcome"],
             registry=self.registry,
         )
-        self._tokens = Counter(
+        self._tokens = _labelled(
             "shipmate_model_tokens",
             "Tokens of the model: input, cache_read, cache_write, output.",
             ["model", "type"],
             registry=self.registry,
         )
-        self._cost = Counter(
+        self._cost = _labelled(
             "shipmate_model_cost_usd", "US dollars.", ["model", "purpose"], registry=self.registry
         )
         self._unpriced = Counter(
@@ -69,19 +80,19 @@ class LogMetrics:
         )
         self._latency = self._histogram("model_latency", "Seconds of an answer of the model.", _MODEL)
         self._first = self._histogram("model_first_token", "Seconds until its first token.", _MODEL)
-        self._retries = Counter(
+        self._retries = _labelled(
             "shipmate_model_retries",
             "Calls of the model that are tried again.",
             ["error"],
             registry=self.registry,
         )
-        self._deliveries = Counter(
+        self._deliveries = _labelled(
             "shipmate_deliveries",
             "Messages that go out: sent, failed, unknown, uncertain, deferred, throttled.",
             ["channel", "state"],
             registry=self.registry,
         )
-        self._lines = Counter(
+        self._lines = _labelled(
             "shipmate_log_lines", "Lines of the log, by level.", ["level"], registry=self.registry
         )
         self.loop_lag = self._histogram("loop_lag", "Seconds by which the event loop is late.", _LAG)
@@ -97,23 +108,23 @@ class LogMetrics:
 
     def observe(self, line: Mapping[str, Any]) -> None:
         """Count one line."""
-        self._lines.labels(line["level"]).inc()
+        self._lines(line["level"]).inc()
         if (count := self._of.get(line["kind"])) is not None:
             count(line, line["details"])
 
     def _turn(self, line: Mapping[str, Any], details: Mapping[str, Any]) -> None:
-        self._turns.labels(details.get("status")).inc()
+        self._turns(details.get("status")).inc()
         self._turn_seconds.observe(line.get("duration", 0) / 1000)
 
     def _response(self, _: Mapping[str, Any], details: Mapping[str, Any]) -> None:
         model, purpose = details.get("model"), details.get("purpose")
-        self._calls.labels(model, purpose, details.get("error", "ok")).inc()
+        self._calls(model, purpose, details.get("error", "ok")).inc()
         usage, cost, first = details.get("usage"), details.get("costUsd"), details.get("firstTokenMs")
         if usage is not None:
             for name, label in _TOKENS.items():
-                self._tokens.labels(model, label).inc(usage.get(name, 0))
+                self._tokens(model, label).inc(usage.get(name, 0))
             if cost is not None:
-                self._cost.labels(model, purpose).inc(cost)
+                self._cost(model, purpose).inc(cost)
             else:
                 self._unpriced.inc()
         if "error" not in details:
@@ -122,11 +133,11 @@ class LogMetrics:
             self._first.observe(first / 1000)
 
     def _retry(self, _: Mapping[str, Any], details: Mapping[str, Any]) -> None:
-        self._retries.labels(details.get("error")).inc()
+        self._retries(details.get("error")).inc()
 
     def _delivery(self, line: Mapping[str, Any], details: Mapping[str, Any]) -> None:
         if (state := details.get("state")) is not None:
-            self._deliveries.labels(line.get("chatKey", "").partition(":")[0], state).inc()
+            self._deliveries(line.get("chatKey", "").partition(":")[0], state).inc()
 
     async def watch_loop(self, clock: Clock) -> None:
         """See how late the event loop is, until cancelled."""

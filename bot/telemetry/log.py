@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -380,8 +381,13 @@ def _split_name(name: str) -> tuple[date, int] | None:
 
 
 def _timestamp(seconds: float) -> str:
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    whole, micro = divmod(round(seconds * 1e6), 1_000_000)
+    return f"{_second(whole)}.{micro // 1_000:03}Z"
+
+
+@lru_cache(2)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().removesuffix("+00:00")
 
 
 def _day(line: Line) -> str:
