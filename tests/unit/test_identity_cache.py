@@ -18,6 +18,13 @@ def test_the_same_object_is_asked_once_and_an_equal_one_by_itself() -> None:
     assert [it is one for it in asked] == [True, False]
 
 
+def test_several_are_asked_for_together() -> None:
+    known = IdentityCache[list[int], int](sum, most=3)
+    lists = [[at, at] for at in range(5)]
+    assert known.each(lists) == [0, 2, 4, 6, 8]
+    assert known.each([]) == []
+
+
 def test_only_a_few_are_kept_and_those_that_have_gone_are_asked_again() -> None:
     asked: list[int] = []
 

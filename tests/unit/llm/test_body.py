@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -64,3 +65,12 @@ def test_what_is_no_json_is_refused() -> None:
     for wrong in ({"text": object()}, {"text": float("nan")}, {"text": "\ud800"}):
         with pytest.raises((ValueError, TypeError)):
             body.wire(ModelRequest(model="m", max_tokens=1, system=(), messages=[{"content": [wrong]}]))
+
+
+def test_a_body_is_made_once_and_that_of_another_request_anew() -> None:
+    asked = ModelRequest("m", 1, (), [{"role": "user", "content": [{"type": "text", "text": "你好"}]}])
+    whole = body.wire(asked)
+    assert body.wire(asked) is whole
+    other = replace(asked, max_tokens=2)
+    assert body.wire(other) != whole
+    assert other != asked
