@@ -41,7 +41,7 @@ class Connections:
         self._quiet: OrderedDict[Connection, float] = OrderedDict()
         self._networks: Counter[str] = Counter()
         self._cut = 0
-        self._told: float | None = None
+        self._logged_at: float | None = None
 
     def server(self) -> HttpServer:
         """A server, not yet started."""
@@ -92,7 +92,7 @@ class Connections:
         """Say that there are too many, once a minute and not for each."""
         self._cut += 1
         now = self._clock.monotonic()
-        if self._told is None or now - self._told >= _SAY_SECONDS:
+        if self._logged_at is None or now - self._logged_at >= _SAY_SECONDS:
             self._log.write(
                 "connections",
                 "there are too many connections to the pages: those that ask for nothing are cut",
@@ -101,7 +101,7 @@ class Connections:
                 most=self.most,
                 cut=self._cut,
             )
-            self._told, self._cut = now, 0
+            self._logged_at, self._cut = now, 0
 
 
 class Connection(asyncio.Protocol):

@@ -48,7 +48,7 @@
     │   └── CommandFailed           a command ended in another exit code than 0
     ├── StorageError                disk or journal cannot write
     ├── IllegalTransition           a state machine was told something that cannot follow: a mistake of ours
-    ├── SummedUp                    a summary tells of the turn that was to be taken back
+    ├── TurnSummarized                    a summary tells of the turn that was to be taken back
     └── TurnStopped                 the person stopped the turn
 
 Each carries its data as attributes; the text of an error is for the operator. What a person reads is
@@ -197,7 +197,7 @@ class FileUnreachable(FileFailed):
     code = "unreachable"
 
 
-class NotHeard(FileFailed):
+class TranscriptionFailed(FileFailed):
     """A recording was not written down."""
 
     why = "it could not be heard just now"
@@ -518,7 +518,7 @@ class IllegalTransition(ShipmateError):
     """A state machine was told something that cannot follow."""
 
 
-class SummedUp(ShipmateError):
+class TurnSummarized(ShipmateError):
     """A summary tells of the turn that was to be taken back."""
 
     sentence = "summed_up"

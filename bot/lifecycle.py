@@ -14,7 +14,7 @@ from bot.agent.pool import AgentPool
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Clock, Disk, Ids
 from bot.contracts.journal import Journal
-from bot.contracts.leadership import Alone, Leadership
+from bot.contracts.leadership import Leadership, SoleLeader
 from bot.dashboard.console import ActiveChat, PartHealth
 from bot.dashboard.metrics import Figures
 from bot.dashboard.server import Dashboard
@@ -78,7 +78,7 @@ class Environment:
     """The same for each channel."""
     pace: float = 1.0
     """As `ChannelDeps.pace`."""
-    leadership: Leadership = field(default_factory=Alone)
+    leadership: Leadership = field(default_factory=SoleLeader)
 
 
 @dataclass(frozen=True, slots=True)

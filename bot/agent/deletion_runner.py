@@ -17,7 +17,7 @@ from bot.context import memory
 from bot.context.store import InjectedMessage, without_deleted
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
-from bot.contracts.transcript import SAME, Boundary, Same
+from bot.contracts.transcript import UNCHANGED, Boundary, Unchanged
 
 
 class DeletionRunner:
@@ -107,7 +107,7 @@ class DeletionRunner:
         uuids, since = reading.ids_to_redact(lines, wanted)
         ids, quoted_since = reading.quoted(lines, wanted)
         if uuids or ids:
-            head: Message | Same | None = SAME
+            head: Message | Unchanged | None = UNCHANGED
             since = min(filter(None, (since, quoted_since)), default=0)
             if self._view_changes.store.head is not None and reading.summed_up(lines, since):
                 head = self._head()

@@ -19,7 +19,7 @@ from bot.contracts.environment import Clock, Ids, Log, NoOperators, OperatorNoti
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import Steps
 from bot.contracts.model import Model, ModelReply, ModelRequest
-from bot.contracts.tasks import TaskEvents, Unwatched
+from bot.contracts.tasks import NullTaskEvents, TaskEvents
 from bot.contracts.tools import Skills
 from bot.history.memories import Memories
 from bot.history.requests import RequestLog
@@ -124,7 +124,7 @@ class AgentDeps:
     settled: Redact = str
     """Of words that were cut off, those that cannot be the beginning of a secret."""
     rules: Mapping[str, str] = field(default_factory=dict)
-    task_events: TaskEvents = field(default_factory=Unwatched)
+    task_events: TaskEvents = field(default_factory=NullTaskEvents)
     approvals: Approvals = field(default_factory=Unattended)
     operators: OperatorNotices = field(default_factory=NoOperators)
 

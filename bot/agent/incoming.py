@@ -38,7 +38,7 @@ async def user_message(
     changed = await sent_at(deps.history.archive, inbound)
     words = await deps.prompts.of_person(inbound)
     own = prompt.for_person(deps.redact(words)) if words else None
-    if own is not None and own in _told(seen):
+    if own is not None and own in _tags_in(seen):
         own = None
     files = await request.arrivals.files(inbound) if inbound.attachments else ()
     return _without_secrets(
@@ -68,7 +68,7 @@ async def instructions(touched: list[Path], deps: AgentDeps, seen: Iterable[Mess
         replace(tag, words=deps.redact(tag.words), note=deps.redact(tag.note))
         for tag in await nested.attached()
     ]
-    known, nonce = _told(seen) if found else set(), fresh_nonce(deps)
+    known, nonce = _tags_in(seen) if found else set(), fresh_nonce(deps)
     fresh = [
         replace(tag, nonce=nonce).block | {ORIGIN: WORKSPACES.packed()} for tag in found if tag not in known
     ]
@@ -88,7 +88,7 @@ def fresh_nonce(deps: AgentDeps) -> str:
     return tags.nonce(deps.ids.ulid())
 
 
-def _told(seen: Iterable[Message]) -> set[tags.Tag]:
+def _tags_in(seen: Iterable[Message]) -> set[tags.Tag]:
     """All that Shipmate itself has told the model in what it has seen."""
     return {tag for message in seen for tag in tags.of(message) if tag is not None}
 

@@ -19,7 +19,7 @@ from bot.contracts.transcript import (
     TurnStart,
     newer,
 )
-from bot.history.reading import Loaded
+from bot.history.reading import LoadedLines
 from bot.history.sessions import Point
 from bot.history.transcript import Transcript
 
@@ -94,7 +94,7 @@ class Ledger:
         self._writing: asyncio.Task[None] | None = None
 
     @property
-    def owes(self) -> bool:
+    def has_unwritten_lines(self) -> bool:
         """True if lines are not on disk yet."""
         return bool(self._owed)
 
@@ -108,7 +108,7 @@ class Ledger:
         """The uuid of the line that began the turn which has not ended."""
         return self.chain.turn
 
-    async def load(self, *, whole: bool = False, most: int | None = None) -> Loaded:
+    async def load(self, *, whole: bool = False, most: int | None = None) -> LoadedLines:
         """Load the effective part of the current session (`Transcript.read`), or all of it; the chain goes on from the last
         message of a finished turn.
         """

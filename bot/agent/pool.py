@@ -190,7 +190,7 @@ class AgentPool:
 
     async def flush(self) -> None:
         """Try again to write what the disk refused in any chat."""
-        for runtime in [one for one in self.runtimes.values() if one.owes]:
+        for runtime in [one for one in self.runtimes.values() if one.has_unwritten_lines]:
             await runtime.flush()
 
     def evict(self, idle_seconds: float) -> int:
@@ -248,7 +248,7 @@ class AgentPool:
                     return
 
     def _may_go(self, key: ChatKey, runtime: AgentRuntime) -> bool:
-        return not (runtime.busy or runtime.owes or key in self._lent)
+        return not (runtime.busy or runtime.has_unwritten_lines or key in self._lent)
 
     def _forget(self, key: ChatKey) -> None:
         del self.runtimes[key]

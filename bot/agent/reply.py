@@ -35,7 +35,7 @@ class TrackedReply:
         self._ledger = ledger
         self._before: tuple[str, ...] = ()
         self._noted = set[str]()
-        self._told = set[str]()
+        self._already_delivered = set[str]()
         self.delivered = 0
         self.settled = False
         self.attempted = False
@@ -60,7 +60,7 @@ class TrackedReply:
 
     def told(self) -> Json:
         """The same for the steps in the journal."""
-        sent = self._since(self._told)
+        sent = self._since(self._already_delivered)
         return {WRITTEN: list(sent)} if sent else {}
 
     def resume(
@@ -69,7 +69,7 @@ class TrackedReply:
         """After a crash, with what the outbox, the transcript and the journal have of the turn."""
         self._before = tuple(one.id for one in begun)
         self._noted.update(cut_off.written)
-        self._told.update(cut_off.written, written(recorded))
+        self._already_delivered.update(cut_off.written, written(recorded))
         self.attempted = not all(one.failed for one in begun)
         self.delivered = int(any(one.ids for one in begun))
         # What the person added after the last answer still wants one. What no line accounts for was said while the

@@ -77,9 +77,9 @@ class AgentRuntime:
         self.deletions = DeletionRunner(chat_key, self.view_changes, self.memory, self.compactor, deps)
 
     @property
-    def owes(self) -> bool:
+    def has_unwritten_lines(self) -> bool:
         """True if lines of the transcript or steps are in memory alone."""
-        return self.ledger.owes or bool(self._steps)
+        return self.ledger.has_unwritten_lines or bool(self._steps)
 
     async def flush(self) -> None:
         """Try again to write what the disk refused, and wait for what is on its way."""
@@ -245,7 +245,7 @@ class AgentRuntime:
             await self.ledger.settled()
             lines = await self._deps.history.transcript.load(self.chat_key)
             if compaction.summed_up(turn, lines, self.memory.covers):
-                raise errors.SummedUp
+                raise errors.TurnSummarized
         entries = turn.entries
         await self.memory.undo([entry.uuid for entry in entries])
         self.view_changes.apply("undo", Boundary(dropped=tuple(entry.uuid for entry in entries)))
@@ -276,7 +276,9 @@ class AgentRuntime:
             if self.filled:
                 return
             await self.ledger.flush()  # a turn that was stopped while it was filled has begun this
-            if not self.ledger.owes and not await self._deps.history.transcript.has(self.chat_key):
+            if not self.ledger.has_unwritten_lines and not await self._deps.history.transcript.has(
+                self.chat_key
+            ):
                 if request is None:
                     return
                 await self._adopt_archive(request)

@@ -30,7 +30,7 @@ from bot.contracts.transcript import (
     TurnStart,
 )
 from bot.history import names
-from bot.history.reading import Loaded
+from bot.history.reading import LoadedLines
 from bot.llm import body
 from bot.tools import excerpt
 
@@ -358,7 +358,7 @@ async def load_store(changes: ViewChanges, deps: AgentDeps, *, known: bool) -> S
     return loaded.lines
 
 
-async def _replayed(changes: ViewChanges, most: int | None) -> tuple[Loaded, int]:
+async def _replayed(changes: ViewChanges, most: int | None) -> tuple[LoadedLines, int]:
     """Fill the store from what is on file; how much of it had to be mended."""
     store, ledger = changes.store, changes.ledger
     store.reset()

@@ -53,7 +53,7 @@ def show(owner: Owner, file: Some = None, root: Dir = Here, as_json: AsJson = Fa
         for number, (line, by) in enumerate(zip(found.text.split("\n"), found.written, strict=True), 1):
             if as_json:
                 place = {"owner": one.key, "kind": one.kind, "path": found.path, "line": number, "text": line}
-                say_json(place | {"written": [_told(written) for written in by]})
+                say_json(place | {"written": [_as_json(written) for written in by]})
             else:
                 say(f"{_source(by):<60}  {line}".rstrip())
 
@@ -181,7 +181,7 @@ def _must_be_memory(owner: MemoryOwner, path: str, words: str) -> None:
         raise typer.BadParameter(f"{SESSION} cannot be read so: it is {error}") from None
 
 
-def _told(written: Written) -> dict[str, Any]:
+def _as_json(written: Written) -> dict[str, Any]:
     return {
         "ts": written.ts,
         "requestId": written.request_id or None,

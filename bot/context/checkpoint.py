@@ -16,7 +16,7 @@ from bot import text
 from bot.context import blocks, deletions
 from bot.context.store import AgentContextStore, Entry, Turn, with_redactions
 from bot.contracts.base import Message
-from bot.contracts.transcript import SAME, Boundary, Kept, KeptTurn, LastingFacts, TranscriptLine
+from bot.contracts.transcript import UNCHANGED, Boundary, KeptTurn, LastingFacts, RetainedView, TranscriptLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Checkpoint:
         store.restore(self.turns, self.head, self.masked)
 
 
-def kept(store: AgentContextStore, change: Boundary, facts: LastingFacts, since: str | None) -> Kept:
+def kept(store: AgentContextStore, change: Boundary, facts: LastingFacts, since: str | None) -> RetainedView:
     """Return the checkpoint for a boundary's line, after the boundary was applied."""
     entries = [entry for turn in store.turns for entry in turn.entries]
     hidden = {one for entry in entries for one in deletions.hidden(entry.message)}
-    return Kept(
+    return RetainedView(
         turns=tuple(
             KeptTurn(
                 request_id=turn.request_id,
@@ -48,7 +48,7 @@ def kept(store: AgentContextStore, change: Boundary, facts: LastingFacts, since:
         ),
         masked=dict(store.masked),
         digest=_digest(store.turns, store.head, store.masked),
-        head=store.head if change.head is SAME else None,
+        head=store.head if change.head is UNCHANGED else None,
         blank=tuple(entry.uuid for entry in entries if _is_redacted(entry.message)),
         unquoted=tuple(sorted(hidden)),
         since=since,
@@ -67,7 +67,7 @@ def rebuilt(line: TranscriptLine, messages: Mapping[str, Message]) -> Checkpoint
     if not isinstance(boundary, Boundary) or boundary.kept is None:
         return None
     kept = boundary.kept
-    head = kept.head if boundary.head is SAME else boundary.head
+    head = kept.head if boundary.head is UNCHANGED else boundary.head
     masked = dict(kept.masked)
     try:
         turns = tuple(

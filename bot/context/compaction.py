@@ -9,7 +9,7 @@ from bot.context import blocks
 from bot.context.store import Entry, Turn, api_rounds
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock
-from bot.contracts.transcript import SAME, Boundary, Maker, TranscriptLine
+from bot.contracts.transcript import UNCHANGED, Boundary, Maker, TranscriptLine
 
 KEEP_TOKENS = 4_000
 CUT_KEEPS = 2_500
@@ -188,5 +188,5 @@ def summed_up(turn: Turn, lines: Sequence[TranscriptLine], covers: str | None) -
     own = {entry.uuid for entry in turn.entries}
     first = next((at for at, line in enumerate(lines) if line.uuid in own), len(lines))
     told = (line.event for line in lines[first:] if isinstance(line.event, Boundary))
-    made = (one for one in told if one.head is not SAME and not one.again and one.reason != UNDO)
+    made = (one for one in told if one.head is not UNCHANGED and not one.again and one.reason != UNDO)
     return any(one.how != BY_MEMORY or covers in own for one in made)

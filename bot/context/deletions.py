@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from bot.context import blocks, quotes
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
-from bot.contracts.transcript import SAME, Boundary, Said, TranscriptLine, TurnStart
+from bot.contracts.transcript import UNCHANGED, Boundary, Said, TranscriptLine, TurnStart
 
 REMOVED = "[message removed]"
 _REMOVED: Json = {"type": "text", "text": REMOVED}
@@ -87,7 +87,7 @@ def tells(wanted: Deletions, line: TranscriptLine) -> bool:
     """
     event = line.event
     if isinstance(event, Boundary):
-        return bool(event.blank or event.unquoted or event.head is not SAME)
+        return bool(event.blank or event.unquoted or event.head is not UNCHANGED)
     if line.request_id in wanted.words | wanted.answers:
         return True
     return isinstance(event, Said) and bool(event.sources or quotes.ids(event.message) & wanted.ids)
@@ -140,7 +140,7 @@ def summed_up(lines: Iterable[TranscriptLine], since: int) -> bool:
     only put in other words (`again`) is as old as it was.
     """
     found = ((line.ts, line.event) for line in lines if isinstance(line.event, Boundary))
-    told = [ts for ts, one in found if one.head is not SAME and not one.again]
+    told = [ts for ts, one in found if one.head is not UNCHANGED and not one.again]
     return bool(told) and told[-1] >= since
 
 

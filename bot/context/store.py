@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bot.context import blocks, deletions
 from bot.contracts.base import Message
 from bot.contracts.transcript import (
-    SAME,
+    UNCHANGED,
     Boundary,
     Injection,
     Mask,
@@ -251,7 +251,7 @@ class AgentContextStore:
             self.redact(event.blank, event.unquoted)
         if event.dropped == "all":
             self.clear()
-        elif event.head is not SAME:
+        elif event.head is not UNCHANGED:
             self.compact(event.dropped, event.head)
         else:
             self.drop(event.dropped)

@@ -267,7 +267,7 @@ class Agent(Protocol):
 
     async def undo(self, chat_key: ChatKey) -> str | None:
         """Take the last turn out of the history; returns the beginning of the message that caused it, None where
-        there is none. The archive keeps it, and what it has done is done. Raises `errors.SummedUp` if a summary tells of
+        there is none. The archive keeps it, and what it has done is done. Raises `errors.TurnSummarized` if a summary tells of
         it, and `errors.StorageError`: nothing has changed then.
         """
         ...

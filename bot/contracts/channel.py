@@ -416,7 +416,7 @@ class Manifest:
     """Outgoing budget of the whole bot, over all chats."""
     edits: EditPace | None = None
     """None where messages cannot be changed; else its channel is an `Edits`."""
-    whispers: bool = False
+    ephemeral: bool = False
     """True if it can show a message of a group to one person alone (`contracts.outbound.ONLY_TO`)."""
     buttons: bool = False
     """True if it shows the buttons of a question (`Outbound.buttons`); elsewhere people read which command answers it."""

@@ -31,7 +31,7 @@ class Leadership(Protocol):
         ...
 
 
-class Alone:
+class SoleLeader:
     """The only process that its journal can have."""
 
     epoch = 0

@@ -123,5 +123,5 @@ class Transcriber(Protocol):
     """Writes down what is said in a recording."""
 
     async def transcribe(self, sound: bytes, type: str) -> str:  # noqa: A002 - the MIME type, as everywhere
-        """The words of a recording of this MIME type; "" where nothing is said. Raises `errors.NotHeard`."""
+        """The words of a recording of this MIME type; "" where nothing is said. Raises `errors.TranscriptionFailed`."""
         ...

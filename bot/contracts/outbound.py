@@ -20,7 +20,7 @@ does `progress`, at last into a summary.
 
 
 ONLY_TO = "only_to"
-"""The field of a target that names the one person who is to see a message, where the channel has a way (`Manifest.whispers`)."""
+"""The field of a target that names the one person who is to see a message, where the channel has a way (`Manifest.ephemeral`)."""
 ABOUT = "about"
 """The field beside it with the id of the message that it answers."""
 

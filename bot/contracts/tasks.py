@@ -64,7 +64,7 @@ class TaskEvents(Protocol):
         ...
 
 
-class Unwatched:
+class NullTaskEvents:
     """Drops all events."""
 
     def told(self, event: TaskEvent) -> None:

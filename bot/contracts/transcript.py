@@ -17,13 +17,13 @@ TurnStatus = Literal["done", "failed", "stopped", "withdrawn"]
 LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "mask", "meta"]
 
 
-class Same(Enum):
+class Unchanged(Enum):
     """Says that a boundary leaves the summary as it is, where None would take it away."""
 
-    SAME = "same"
+    UNCHANGED = "same"
 
 
-SAME = Same.SAME
+UNCHANGED = Unchanged.UNCHANGED
 
 
 def key(name: str) -> str:
@@ -97,7 +97,7 @@ class KeptTurn(_Data):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept(LastingFacts):
+class RetainedView(LastingFacts):
     """The view that a boundary leaves (`bot.context.checkpoint`), so that no reader has to look before it."""
 
     turns: tuple[KeptTurn, ...]
@@ -182,7 +182,7 @@ class Boundary(LastingFacts):
     reason: str = ""
     dropped: tuple[str, ...] | Literal["all"] = field(default_factory=tuple)  # always written
     """The messages that go, by uuid."""
-    head: Message | Same | None = SAME
+    head: Message | Unchanged | None = UNCHANGED
     """The message that stands for what went, from now on."""
     again: bool = False
     """True if `head` is the summary before in other words."""
@@ -194,7 +194,7 @@ class Boundary(LastingFacts):
     """True if the view is what `kept` names, whatever it was: something came back, or lines before were never read."""
     how: Annotated[Maker | None, _Readable] = None
     """The maker of a compaction."""
-    kept: Annotated[Kept | None, _Readable] = None
+    kept: Annotated[RetainedView | None, _Readable] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

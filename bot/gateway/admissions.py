@@ -137,7 +137,7 @@ class AdmissionService:
             for oldest in waiting[: max(0, len(waiting) + 1 - MOST_OPEN)]:
                 await self.settle(oldest, Verdict("expired"))
             asked = await self._asked(inbound)
-        if inbound.chat_type == "group" and not self._whispers(inbound.channel):
+        if inbound.chat_type == "group" and not self._ephemeral(inbound.channel):
             return ""  # all of the group would read it
         return paragraph(say("strangers.hello"), *([say("strangers.asked")] if asked else []))
 
@@ -150,7 +150,7 @@ class AdmissionService:
                 words = _question(
                     inbound, self._places.place(inbound), self._manifests[to.channel].command_prefix
                 )
-                await self._delivery.owe(to, words, str(to.chat_key), buttons)
+                await self._delivery.send_once(to, words, str(to.chat_key), buttons)
         return bool(chats)
 
     async def _room(self, inbound: Inbound) -> bool:
@@ -214,15 +214,15 @@ class AdmissionService:
             if verdict.ended == "approved":
                 target = {name: value for name, value in to.target.items() if name not in {ONLY_TO, ABOUT}}
                 buttons = examples(asked.inbound, self._manifests)
-                await self._delivery.owe(
+                await self._delivery.send_once(
                     replace(to, target=target), say("strangers.admitted"), "admitted", buttons
                 )
-            elif verdict.ended == "expired" and (to.chat_type != "group" or self._whispers(to.channel)):
-                await self._delivery.owe(to, say("strangers.gave_way"), "expired")
+            elif verdict.ended == "expired" and (to.chat_type != "group" or self._ephemeral(to.channel)):
+                await self._delivery.send_once(to, say("strangers.gave_way"), "expired")
 
-    def _whispers(self, channel: str) -> bool:
+    def _ephemeral(self, channel: str) -> bool:
         """True where one person of a group can be told something that the others do not see."""
-        return self._manifests[channel].whispers
+        return self._manifests[channel].ephemeral
 
     async def watch(self) -> None:
         """Let it count what the command line and the configuration say of people who wait."""

@@ -363,7 +363,7 @@ class ApprovalService:
         verdict = Verdict(ended, by, scope, inbound.user_name or "")
         record = await self._named(inbound, name)
         if isinstance(record, str):
-            return await self._told_before(inbound, name, verdict) or record
+            return await self._answer_to_earlier_press(inbound, name, verdict) or record
         operator = by in self._operators
         asker = record.asked.granted and by == f"{record.asked.channel}:{record.asked.user_id}"
         if not operator and not asker:
@@ -382,9 +382,9 @@ class ApprovalService:
             waiting.decided(verdict)
         else:
             self._close(record)
-        return _told(verdict)
+        return _answer(verdict)
 
-    async def _told_before(self, inbound: Inbound, name: str, verdict: Verdict) -> str:
+    async def _answer_to_earlier_press(self, inbound: Inbound, name: str, verdict: Verdict) -> str:
         """Return the answer to a press that has decided before a kill; "" where it has not."""
         record = await self._store.approval(name.upper()) if name else None
         press = await self._journal.inbound(inbound.request_id)
@@ -394,7 +394,7 @@ class ApprovalService:
         await self._end_copies(record)
         if record.verdict != verdict or record.decided_at < press.received_at:
             return ""
-        return letting_in.told(verdict) if record.asked.admits else _told(verdict)
+        return letting_in.told(verdict) if record.asked.admits else _answer(verdict)
 
     async def _named(self, inbound: Inbound, name: str) -> ApprovalRecord | str:
         """The approval that is meant: by name, or the only one of this chat, or of its threads; else what to say."""
@@ -447,7 +447,7 @@ def _short(record: ApprovalRecord) -> str:
     return record.id[-SHORT:]
 
 
-def _told(verdict: Verdict) -> str:
+def _answer(verdict: Verdict) -> str:
     if verdict.ended == "denied":
         return say("approval.denied")
     return say("approval.approved" if verdict.scope == "once" else f"approval.approved_{verdict.scope}")

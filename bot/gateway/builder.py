@@ -13,7 +13,7 @@ from bot.contracts.artifacts import Artifacts
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.journal import Journal
-from bot.contracts.leadership import Alone, Leadership
+from bot.contracts.leadership import Leadership, SoleLeader
 from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.model import Transcriber
 from bot.gateway import admissions as letting_in
@@ -107,7 +107,7 @@ class GatewayDeps:
     log: Log
     transcriber: Transcriber | None = None
     """Hears voice notes; None where nobody does."""
-    leadership: Leadership = field(default_factory=Alone)
+    leadership: Leadership = field(default_factory=SoleLeader)
 
 
 @dataclass(frozen=True, slots=True)

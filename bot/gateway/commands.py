@@ -18,7 +18,7 @@ from bot.gateway.access import Access
 from bot.gateway.admissions import AdmissionService, examples
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.conversation import HANDLED
-from bot.gateway.effects import Ending
+from bot.gateway.effects import InboundOutcome
 from bot.gateway.jobs.service import JobService
 from bot.gateway.locales import Locales, near_zones, zone_named
 from bot.gateway.participation import Participation
@@ -247,22 +247,22 @@ class Commands:
             "whoami": self._whoami,
         }
 
-    async def carry_out(self, inbound: Inbound) -> Ending:
+    async def carry_out(self, inbound: Inbound) -> InboundOutcome:
         """Do what a command, or a signal such as the stop button of a platform, says; returns what to tell its person."""
         if inbound.kind == "stop":
             # The platform shows by itself what became of its button.
             await self._stops.stop(inbound)
-            return Ending(HANDLED)
+            return InboundOutcome(HANDLED)
         if inbound.kind == "admission":
-            return Ending(HANDLED, await self._admissions.ask(inbound))
+            return InboundOutcome(HANDLED, await self._admissions.ask(inbound))
         if inbound.kind == "rating":
             await self._ratings.keep(inbound)
-            return Ending(HANDLED)
+            return InboundOutcome(HANDLED)
         if inbound.kind == "added":
-            return Ending(HANDLED, await self._introduce(inbound))
+            return InboundOutcome(HANDLED, await self._introduce(inbound))
         if inbound.command is not None and inbound.command.name == "start":
-            return Ending(HANDLED, self._hello(inbound), examples(inbound, self._manifests))
-        return Ending(HANDLED, await self.run(inbound))
+            return InboundOutcome(HANDLED, self._hello(inbound), examples(inbound, self._manifests))
+        return InboundOutcome(HANDLED, await self.run(inbound))
 
     async def run(self, inbound: Inbound) -> str:
         """Carry out a command; returns the answer for the person."""
@@ -371,7 +371,7 @@ class Commands:
     async def _undo(self, inbound: Inbound) -> str:
         try:
             said = await self._agent.undo(inbound.chat_key)
-        except errors.SummedUp as error:
+        except errors.TurnSummarized as error:
             return error.person
         if said is None:
             return say("commands.undo_nothing")

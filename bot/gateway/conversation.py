@@ -98,9 +98,9 @@ class TurnPhase(IntEnum):
     """It began before a restart, and is the next one of its chat."""
     STARTED = 1
     """It reads its thread and its files, or carries out a command."""
-    ASKED = 2
+    RUNNING = 2
     """The agent has it."""
-    OVER = 3
+    FINISHED = 3
     """It has said its last word; what is left is to record its end."""
 
 
@@ -145,12 +145,12 @@ class Turn:
     def may_restart_model_call(self) -> bool:
         """True while the agent has it, nobody has seen anything of its answer, and nothing was done for it."""
         free = not (self.acted or self.stopped or self.suspended or self.plan.begun)
-        return self.phase is TurnPhase.ASKED and free and self.restarts < MOST_RESTARTS
+        return self.phase is TurnPhase.RUNNING and free and self.restarts < MOST_RESTARTS
 
     @property
     def over(self) -> bool:
         """True where nothing can stop it any more."""
-        return self.phase is TurnPhase.OVER
+        return self.phase is TurnPhase.FINISHED
 
     def reach(self, phase: TurnPhase) -> None:
         """Come further. Raises `errors.IllegalTransition` for a phase that it has reached already."""
@@ -160,7 +160,7 @@ class Turn:
 
     def suspend(self, waits_for: Literal["approval", "question"]) -> None:
         """Wait for its person. Raises `errors.IllegalTransition` where the agent does not have it, or it waits already."""
-        if self.phase is not TurnPhase.ASKED or self.suspended:
+        if self.phase is not TurnPhase.RUNNING or self.suspended:
             state = "suspended" if self.suspended else self.phase.name
             raise errors.IllegalTransition(f"a turn that is {state} cannot be suspended")
         self.suspended, self.waits_for = True, waits_for
@@ -179,7 +179,7 @@ class Turn:
         """End, and each of its messages with it, at last the first one. Raises `errors.IllegalTransition` for a second end."""
         if self.end is not None:
             raise errors.IllegalTransition(f"a turn that has ended as {self.end.state} cannot end again")
-        self.phase, self.end = TurnPhase.OVER, end
+        self.phase, self.end = TurnPhase.FINISHED, end
         others = [(one, WITHDRAWN if one.request_id in self.withdrawn else end) for one in self.all[1:]]
         return [*(Close(*one) for one in others), Close(self.first, end)]
 
@@ -207,7 +207,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class GoesOn:
+class TurnResumed:
     """A turn that began before a restart. It is the next one of its chat, and goes on alone."""
 
     plan: TurnPlan
@@ -243,7 +243,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AgentStarted:
     """The agent has the running turn: from now on what its person adds steers or interrupts it. What steers and waits
     already is part of the question.
     """
@@ -262,28 +262,41 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
-class Acted:
+class OutputStarted:
     """The running turn shows something of its answer from now on, or runs a tool with effects."""
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class AgentFinished:
     """The agent is done with the running turn: nothing can stop it any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """The running turn has ended. It stays the turn of its chat until that is on file (`Closed`)."""
+class TurnEnded:
+    """The running turn has ended. It stays the turn of its chat until that is on file (`TurnClosed`)."""
 
     end: InboxEnd
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class TurnClosed:
     """The end of the running turn is on file. An edit that comes later came too late for it."""
 
 
-Event = Message | GoesOn | Edit | Delete | Stop | Asked | Acted | Suspended | Resumed | Over | Ended | Closed
+Event = (
+    Message
+    | TurnResumed
+    | Edit
+    | Delete
+    | Stop
+    | AgentStarted
+    | OutputStarted
+    | Suspended
+    | Resumed
+    | AgentFinished
+    | TurnEnded
+    | TurnClosed
+)
 
 
 # ------------------------------------------------------------ effects
@@ -474,7 +487,7 @@ class Conversation:
                 return self._delete(event)
             case Stop():
                 return self._stop(event)
-            case GoesOn(plan):
+            case TurnResumed(plan):
                 self._pending.append(Turn(plan, TurnPhase.PENDING, stopped=plan.stopped))
                 self._changes[plan.first.person] += len(plan.all)
                 return []
@@ -483,13 +496,15 @@ class Conversation:
         return self._of_turn(event, self._running)
 
     def _of_turn(
-        self, event: Asked | Acted | Suspended | Resumed | Over | Ended | Closed, turn: Turn
+        self,
+        event: AgentStarted | OutputStarted | Suspended | Resumed | AgentFinished | TurnEnded | TurnClosed,
+        turn: Turn,
     ) -> list[Effect]:
         match event:
-            case Asked():
-                turn.reach(TurnPhase.ASKED)
+            case AgentStarted():
+                turn.reach(TurnPhase.RUNNING)
                 return [RestartModelCall(turn)] if self._joining(turn) and not turn.stopped else []
-            case Acted():
+            case OutputStarted():
                 turn.acted = True
             case Suspended(waits_for):
                 if waits_for == "approval" and self.unread():
@@ -497,11 +512,11 @@ class Conversation:
                 turn.suspend(waits_for)
             case Resumed():
                 turn.resume()
-            case Over():
-                turn.reach(TurnPhase.OVER)
-            case Ended(end):
+            case AgentFinished():
+                turn.reach(TurnPhase.FINISHED)
+            case TurnEnded(end):
                 return turn.finish(end)
-            case Closed():
+            case TurnClosed():
                 self._close(turn)
         return []
 
@@ -531,7 +546,7 @@ class Conversation:
         turn = self._running
         if turn is None or turn.stopped or turn.over:
             return []
-        asked = turn.phase is TurnPhase.ASKED
+        asked = turn.phase is TurnPhase.RUNNING
         wanted, may = (
             (can_join_running_turn, self._mode.steers) if asked else (can_coalesce, self._mode.collects)
         )
@@ -572,7 +587,7 @@ class Conversation:
             # What others said somewhere answers nothing here; it waits for the turn.
             turn.decide()
             return [Answer(turn, inbound)]
-        if self._mode.interrupts and turn.phase is TurnPhase.ASKED:
+        if self._mode.interrupts and turn.phase is TurnPhase.RUNNING:
             effects += _stopping(turn)
         if turn.may_restart_model_call and inbound in self._joining(turn):
             turn.restarts += 1

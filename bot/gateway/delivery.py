@@ -63,7 +63,7 @@ class Delivery:
         self._previews = previews
         self.progress = progress
         self._leaving: set[asyncio.Task[None]] = set()
-        self._owing = asyncio.Lock()
+        self._sending_once = asyncio.Lock()
 
     async def open(self) -> None:
         """Take up what an earlier process left, and send from now on what has to wait."""
@@ -132,13 +132,15 @@ class Delivery:
         with contextlib.suppress(errors.DeliveryFailed):  # it is in the log already
             await self._delivered(self._concluded(to, words, write, buttons))
 
-    async def owe(self, to: Address, words: str, what: str, buttons: QuestionButtons | None = None) -> None:
+    async def send_once(
+        self, to: Address, words: str, what: str, buttons: QuestionButtons | None = None
+    ) -> None:
         """Send a notice that is on file when this returns, once for each `what` of its request. Nobody waits for it: the outbox
         alone looks after it. Raises `errors.StorageError` where it cannot be known.
         """
         await self.outbox.load()
         parts = await self._parts(to, words, ())
-        async with self._owing:  # asked for twice at once, it must find itself on file
+        async with self._sending_once:  # asked for twice at once, it must find itself on file
             batch = await self.outbox.owe(to, parts, what, buttons)
             if batch is None:
                 return

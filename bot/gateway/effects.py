@@ -28,12 +28,12 @@ from bot.gateway.conversation import (
     Delete,
     Edit,
     Effect,
-    Ended,
     LookUp,
     Message,
     RestartModelCall,
     StopTurn,
     Turn,
+    TurnEnded,
     TurnPhase,
     WakeAt,
     merged_into,
@@ -56,7 +56,7 @@ RENEW: tuple[Choice, ...] = ("renew",)
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class InboundOutcome:
     """The end of an inbound, and what its person is told then. That is no part of the conversation."""
 
     end: InboxEnd
@@ -174,7 +174,7 @@ class EffectRunner:
             return False
         self._reading.cancel(turn)
         # Before it has asked the agent, it sees by itself that it was stopped.
-        took = turn.phase is not TurnPhase.ASKED or await self._agent.stop(turn.first.chat_key)
+        took = turn.phase is not TurnPhase.RUNNING or await self._agent.stop(turn.first.chat_key)
         if took:
             # Before its person is told: else a crash in between would let it go on.
             self._journal.post.stop_turn(turn.first.request_id)
@@ -220,7 +220,7 @@ class EffectRunner:
     # ------------------------------------------------------------ from the beginning of an inbound to its end
 
     async def handle(
-        self, inbound: Inbound, work: Callable[[], Awaitable[Ending]], turn: Turn | None = None
+        self, inbound: Inbound, work: Callable[[], Awaitable[InboundOutcome]], turn: Turn | None = None
     ) -> None:
         """Do the work of an inbound, and record its end. Cancelled before that, it stays unfinished in the journal."""
         with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id, person=inbound.person):
@@ -230,13 +230,13 @@ class EffectRunner:
                 await self._worked(inbound, work, turn)
 
     async def _worked(
-        self, inbound: Inbound, work: Callable[[], Awaitable[Ending]], turn: Turn | None
+        self, inbound: Inbound, work: Callable[[], Awaitable[InboundOutcome]], turn: Turn | None
     ) -> None:
         try:
             ending = await work()
         except errors.ShipmateError as error:
             self._log.write("error", f"{type(error).__name__}: {error}", level="error")
-            ending = Ending(FAILED, error.person)
+            ending = InboundOutcome(FAILED, error.person)
         if turn is not None:
             await self._end_turn(turn, ending)
         else:
@@ -252,7 +252,7 @@ class EffectRunner:
             speaking(*self._locales.of(first)),
         ):
             if turn.end is None:
-                await self._end_turn(turn, Ending(FAILED, errors.ShipmateError().person))
+                await self._end_turn(turn, InboundOutcome(FAILED, errors.ShipmateError().person))
 
     async def _begin_turn(self, turn: Turn) -> None:
         # The journal keeps its order: only what must not be done twice waits for it.
@@ -263,10 +263,10 @@ class EffectRunner:
         if not_idempotent(first):
             await begun
 
-    async def _end_turn(self, turn: Turn, ending: Ending) -> None:
+    async def _end_turn(self, turn: Turn, ending: InboundOutcome) -> None:
         """Record how a turn and all that is left of it ended, once that is in the archive."""
         first = turn.first
-        closes = self.begin(self._scheduler.apply(first.chat_key, Ended(ending.end))).closes
+        closes = self.begin(self._scheduler.apply(first.chat_key, TurnEnded(ending.end))).closes
         for close in closes:
             await self._archive.archived(close.inbound)
         members = {close.inbound.request_id: close.end for close in closes}

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Mapping
 
 from bot.gateway import office_text
-from bot.gateway.office_text import NoText
+from bot.gateway.office_text import NoReadableText
 from bot.gateway.pictures import is_picture
 from bot.tools import text_encoding
 
-__all__ = ["Decoder", "NoText", "sound_type"]
+__all__ = ["Decoder", "NoReadableText", "sound_type"]
 
 _MARK = 16
 """Bytes by which a picture or a recording is known."""
@@ -27,7 +27,7 @@ SURE = 0.7
 
 
 class Decoder:
-    """The bytes of one file, as they come in pieces. Raises `NoText` as soon as they show to hold none; of text there are at most
+    """The bytes of one file, as they come in pieces. Raises `NoReadableText` as soon as they show to hold none; of text there are at most
     `most` bytes, of what text is packed in as many as come. Of what is `spoken` nothing but a recording is taken.
     """
 
@@ -76,28 +76,28 @@ class Decoder:
         self._look()
         data = bytes(self._bytes)
         if self._spoken or self.pictured or self.documented:
-            raise NoText
+            raise NoReadableText
         return office_text.text_of(data, self._most) if self.packed else _decoded(data)
 
     def _look(self) -> None:
         self._looked = True
         if self._spoken:
             if self.sound is None:
-                raise NoText
+                raise NoReadableText
             return
         head = bytes(self._bytes[:LOOKED_AT])
         if head.startswith(_OLE):
-            raise NoText(OLD_OFFICE, "old_office")
+            raise NoReadableText(OLD_OFFICE, "old_office")
         if self.packed or self.pictured or self.documented:
             return
         if text_encoding.no_text(head[: text_encoding.SNIFF]) not in {
             None,
             "binary file",
         }:
-            raise NoText
+            raise NoReadableText
         plain = text_encoding.is_utf8(head) and b"\0" not in head
         if not plain and _utf16(head) is None and legacy_encoding(head) is None:
-            raise NoText
+            raise NoReadableText
 
 
 def _decoded(data: bytes) -> str:
@@ -108,9 +108,9 @@ def _decoded(data: bytes) -> str:
     try:
         words = data.decode(name or "utf-8")
     except UnicodeError:
-        raise NoText from None
+        raise NoReadableText from None
     if "\0" in words:
-        raise NoText
+        raise NoReadableText
     return words
 
 

@@ -21,7 +21,7 @@ LONGEST = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Heard:
+class _RecentMessage:
     """One message: its id, when it was heard (monotonic seconds), and its words with those that it passes on."""
 
     message_id: str | None
@@ -36,14 +36,14 @@ class HeardMessages:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._chats: OrderedDict[ChatKey, deque[_Heard]] = OrderedDict()
+        self._chats: OrderedDict[ChatKey, deque[_RecentMessage]] = OrderedDict()
 
     def keep(self, inbound: Inbound) -> None:
         """Keep a message that was not for the bot, once; or what its author has made of one that is kept."""
         kept = self._chats.get(inbound.chat_key, deque(maxlen=MOST))
         said = _said(inbound) if inbound.kind != "delete" else ()
         if inbound.kind == "message" and self.author(inbound.chat_key, inbound.message_id) is None:
-            kept.append(_Heard(inbound.message_id, self._clock.monotonic(), said))
+            kept.append(_RecentMessage(inbound.message_id, self._clock.monotonic(), said))
             self._chats[inbound.chat_key] = kept
             self._chats.move_to_end(inbound.chat_key)
         else:
@@ -68,7 +68,7 @@ class HeardMessages:
         return tuple(quoted for one in kept if one.at >= oldest for quoted in one.said)
 
 
-def _change(kept: deque[_Heard], message_id: str | None, said: tuple[Quoted, ...]) -> None:
+def _change(kept: deque[_RecentMessage], message_id: str | None, said: tuple[Quoted, ...]) -> None:
     for at, one in enumerate(kept):
         if one.message_id == message_id:
             kept[at] = replace(one, said=said)

@@ -47,7 +47,7 @@ _BROKEN = (
 )
 
 
-class NoText(Exception):
+class NoReadableText(Exception):
     """These bytes hold no text that can be read. Where there is more to say, `why` says it to the model, and `code` with `limit`
     to people (`SeenFile`).
     """
@@ -64,7 +64,7 @@ class _Enough(Exception):
 
 
 def text_of(data: bytes, most: int) -> str:
-    """The text of a packed file, at most `most` characters. Raises `NoText` where it is no office file, or not a sound one."""
+    """The text of a packed file, at most `most` characters. Raises `NoReadableText` where it is no office file, or not a sound one."""
     words = _Words(most)
     try:
         package = _Package(data)
@@ -72,7 +72,7 @@ def text_of(data: bytes, most: int) -> str:
     except _Enough:
         words.parts.append(CUT)
     except _BROKEN:
-        raise NoText from None
+        raise NoReadableText from None
     return "".join(words.parts)
 
 
@@ -97,7 +97,7 @@ class _Package:
         end = data.rfind(_END, -65_536 - _END_SIZE)
         directory = int.from_bytes(data[end + 12 : end + 16], "little") if end >= 0 else 0
         if not 0 < directory <= DIRECTORY or data[max(0, end - 20) : end].startswith(_END_64):
-            raise NoText
+            raise NoReadableText
         self._zip = zipfile.ZipFile(io.BytesIO(data))
         self.names = frozenset(self._zip.namelist())
         self._left = PARTS
@@ -106,14 +106,14 @@ class _Package:
     def read(self, name: str, most: int = PART) -> bytes:
         about = self._zip.getinfo(name)
         if about.flag_bits & _LOCKED:
-            raise NoText("it is protected by a password", "locked")
+            raise NoReadableText("it is protected by a password", "locked")
         if about.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-            raise NoText
+            raise NoReadableText
         with self._zip.open(about) as part:
             data = part.read(min(most, self._left) + 1)
         self._left -= len(data)
         if self._left < 0 or len(data) > most:
-            raise NoText(TOO_MUCH, "too_much")
+            raise NoReadableText(TOO_MUCH, "too_much")
         return data
 
     def parse(
@@ -128,11 +128,11 @@ class _Package:
         def begun(tag: str, attributes: dict[str, str]) -> None:
             self._elements -= 1
             if self._elements < 0:
-                raise NoText(TOO_MUCH, "too_much")
+                raise NoReadableText(TOO_MUCH, "too_much")
             start(_local(tag), {_attribute(key): value for key, value in attributes.items()})
 
         def refused(*_: object) -> None:
-            raise NoText  # no office program writes a document type: without one there are no entities
+            raise NoReadableText  # no office program writes a document type: without one there are no entities
 
         parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
@@ -146,7 +146,7 @@ class _Package:
         while len(data) - seen > LONGEST:
             # The parser holds everything else up while it looks through one long tag.
             if (seen := data.rfind(b">", seen, seen + LONGEST) + 1) == 0:
-                raise NoText(TOO_MUCH, "too_much")
+                raise NoReadableText(TOO_MUCH, "too_much")
         for at in range(0, len(data), LONGEST):
             parser.Parse(data[at : at + LONGEST], False)
         parser.Parse(b"", True)
@@ -189,7 +189,7 @@ def _reader_of(package: _Package) -> Callable[[_Package, _Words], None]:
         b"application/vnd.oasis.opendocument."
     ):
         return _open_document
-    raise NoText
+    raise NoReadableText
 
 
 # ------------------------------------------------------------ running text

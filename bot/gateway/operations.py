@@ -64,7 +64,7 @@ class OperatorAlerts:
         self._log = log
         self._chats = chats
         self._spells: dict[str, asyncio.Task[bool]] = {}
-        self._told: dict[str, float] = {}
+        self._muted_until: dict[str, float] = {}
         self.tasks: set[asyncio.Task[bool]] = set()
         self._listening: asyncio.Task[None] | None = None
 
@@ -137,9 +137,9 @@ class OperatorAlerts:
                 return await self._journal.once(f"report:{subject}", self._clock.now(), every)
         except (TimeoutError, errors.StorageError):
             now = self._clock.monotonic()
-            self._told = {known: until for known, until in self._told.items() if now < until}
-            due = subject not in self._told
-            self._told.setdefault(subject, now + every)
+            self._muted_until = {known: until for known, until in self._muted_until.items() if now < until}
+            due = subject not in self._muted_until
+            self._muted_until.setdefault(subject, now + every)
             return due
 
     async def _all(self, words: Sentence) -> bool:

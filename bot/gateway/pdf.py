@@ -10,7 +10,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.gateway.file_text import NoText
+from bot.gateway.file_text import NoReadableText
 
 SHOWN_BYTES = 7_000_000
 """Bytes of one that is shown: in base64 they fit into an artifact."""
@@ -34,7 +34,7 @@ class Pdf:
 
 
 async def read(data: bytes, most: int, *, reader: Path = READER, seconds: float = SECONDS) -> Pdf:
-    """Pages and text of a PDF, of the text `most` characters, by the program `reader`. Raises `NoText` where it cannot be read, or
+    """Pages and text of a PDF, of the text `most` characters, by the program `reader`. Raises `NoReadableText` where it cannot be read, or
     not in that time.
     """
     process = await asyncio.create_subprocess_exec(
@@ -44,15 +44,15 @@ async def read(data: bytes, most: int, *, reader: Path = READER, seconds: float 
         async with asyncio.timeout(seconds):
             told, _ = await process.communicate(data)
     except TimeoutError:
-        raise NoText from None
+        raise NoReadableText from None
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
     head, _, words = told.decode("utf-8", "replace").partition("\n")
     if not head:
-        raise NoText
+        raise NoReadableText
     facts = json.loads(head)
     if facts.get("protected"):
-        raise NoText(PROTECTED, "locked")
+        raise NoReadableText(PROTECTED, "locked")
     return Pdf(facts["pages"], words)

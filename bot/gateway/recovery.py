@@ -13,7 +13,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import STOPPED, InboxEnd, Journal, Unfinished
 from bot.gateway.background import BackgroundTasks
-from bot.gateway.conversation import Delete, Event, GoesOn, Stop, TurnPlan
+from bot.gateway.conversation import Delete, Event, Stop, TurnPlan, TurnResumed
 from bot.gateway.effects import EffectRunner
 from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.locales import Locales
@@ -86,7 +86,9 @@ class Recovery:
         """Let a turn go on that was cut off; `since` is what it heard before that."""
         chat_key = plan.first.chat_key
         effects = [
-            effect for event in (GoesOn(plan), *since) for effect in self._scheduler.apply(chat_key, event)
+            effect
+            for event in (TurnResumed(plan), *since)
+            for effect in self._scheduler.apply(chat_key, event)
         ]
         if effects:
             self._tasks.start(self._effects.finish(self._effects.begin(effects)))

@@ -112,7 +112,9 @@ class Removals:
         target = target or await self._unknown(deletion, message_id, deletion.user_id)
         if target is None and deletion.chat_type == "group":
             # No conversation has it; a mention may have brought it along.
-            return await self._remove_elsewhere(deletion, _told(message_id, deletion.user_id, ts=deletion.ts))
+            return await self._remove_elsewhere(
+                deletion, _target(message_id, deletion.user_id, ts=deletion.ts)
+            )
         if target is None or target.role != "user" or target.person != deletion.user_id:
             return []
         places = await self._remove(deletion, target)
@@ -192,7 +194,7 @@ class Removals:
             said_by = next((one.user_id for one in quoted), heard_of)
             target = await self._unknown(inbound, message_id, said_by)
             if target is None and heard_of is not None:
-                target = _told(message_id, heard_of)
+                target = _target(message_id, heard_of)
         if target is None:
             return say("forget.unknown"), []
         if target.person != inbound.user_id and not self._access.is_operator(
@@ -268,7 +270,7 @@ class Removals:
             return None
         quoting = await self._quoting(inbound.chat_key, (message_id,))
         turns = await self._turns([one.inbound.request_id for one in quoting])
-        return _told(message_id, said_by, turns, inbound.ts if inbound.kind == "delete" else 0)
+        return _target(message_id, said_by, turns, inbound.ts if inbound.kind == "delete" else 0)
 
     async def _quoting(self, chat_key: ChatKey, ids: Sequence[str]) -> list[InboxRecord]:
         """The messages of people that answer messages with these ids."""
@@ -421,7 +423,7 @@ class Removals:
         )
 
 
-def _told(message_id: str, person: str, turns: tuple[str, ...] = (), ts: int = 0) -> _Target:
+def _target(message_id: str, person: str, turns: tuple[str, ...] = (), ts: int = 0) -> _Target:
     """A message that no conversation has as its own."""
     return _Target(message_id, "user", person, (), (), (message_id,), turns, ts)
 

@@ -40,7 +40,7 @@ _AROUND = " \t\r\n\u200b\u200e\u200f\ufe0f\ufeff.!?,;…。！？、，¡¿؟"
 
 
 @dataclass(slots=True)
-class _Heard:
+class _SeenStop:
     """A stop that has come: when it did first (ms), and whether it has ended anything."""
 
     since: int
@@ -66,7 +66,7 @@ class Stops:
         self._effects = effects
         self._backlog = backlog
         self._log = log
-        self.seen: dict[tuple[str, ...], _Heard] = {}
+        self.seen: dict[tuple[str, ...], _SeenStop] = {}
 
     def meant(self, inbound: Inbound) -> Inbound:
         """A message as what it means: “stop” alone is the command while a turn runs here that its person may stop, and when
@@ -122,15 +122,15 @@ class Stops:
         heard.ended = ended or heard.ended or await self._below(inbound, before)
         return say("stop.stopped") if heard.ended else say("stop.nothing")
 
-    def _hear(self, inbound: Inbound) -> tuple[_Heard | None, _Heard]:
+    def _hear(self, inbound: Inbound) -> tuple[_SeenStop | None, _SeenStop]:
         """The record of a stop that has come before, None where it has not; and the record from now on."""
         before = self.seen.get(inbound.keys)
-        heard = self.seen[inbound.keys] = before or _Heard(inbound.ts)
+        heard = self.seen[inbound.keys] = before or _SeenStop(inbound.ts)
         if len(self.seen) > MOST_HEARD:
             del self.seen[next(iter(self.seen))]
         return before, heard
 
-    async def _here(self, inbound: Inbound, turn: Turn | None, heard: _Heard | None) -> bool:
+    async def _here(self, inbound: Inbound, turn: Turn | None, heard: _SeenStop | None) -> bool:
         """End a turn, and what its person has waiting in this place; whether there was anything."""
         # What waits for this place may be in the chat above it, as the turn may.
         chat_keys = [key for key, _ in self._scheduler.chats() if key.contains(inbound.chat_key)]
@@ -166,7 +166,7 @@ class Stops:
             # This process knows of the stop all the same.
             self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
 
-    async def _below(self, inbound: Inbound, heard: _Heard | None) -> bool:
+    async def _below(self, inbound: Inbound, heard: _SeenStop | None) -> bool:
         """Stop what a person has in the threads of a place: some platforms take commands outside of threads only."""
         if inbound.command is None:
             return False
@@ -179,7 +179,7 @@ class Stops:
         )
         return await self._effects.finish(begun)
 
-    def _turn(self, inbound: Inbound, heard: _Heard | None) -> Turn | None:
+    def _turn(self, inbound: Inbound, heard: _SeenStop | None) -> Turn | None:
         """The turn that a stop is about; one of somebody else once at most, however often it is brought."""
         turn = self._scheduler.turn(inbound.chat_key)
         if turn is None:

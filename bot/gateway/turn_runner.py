@@ -22,16 +22,16 @@ from bot.gateway.commands import Commands
 from bot.gateway.conversation import (
     CAME_TOO_LATE,
     HANDLED,
-    Acted,
-    Asked,
-    Closed,
-    Ended,
-    Over,
+    AgentFinished,
+    AgentStarted,
+    OutputStarted,
     QueueMode,
     Turn,
+    TurnClosed,
+    TurnEnded,
 )
 from bot.gateway.delivery import ChatReply, Delivery
-from bot.gateway.effects import EffectRunner, Ending, not_idempotent
+from bot.gateway.effects import EffectRunner, InboundOutcome, not_idempotent
 from bot.gateway.jobs.due import merged
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
@@ -145,7 +145,7 @@ class TurnArrivals:
 
     def acted(self) -> None:
         if self._scheduler.running(self._turn.first.chat_key) is self._turn:
-            self._scheduler.apply(self._turn.first.chat_key, Acted())
+            self._scheduler.apply(self._turn.first.chat_key, OutputStarted())
 
 
 class TurnRunner:
@@ -219,13 +219,13 @@ class TurnRunner:
         if not well:
             # Its end is not on file: the next start takes it up again.
             if turn.end is None:
-                self._scheduler.apply(turn.first.chat_key, Ended(FAILED))
+                self._scheduler.apply(turn.first.chat_key, TurnEnded(FAILED))
             self._close(turn)
         self._scheduler.give_back()
 
     def _close(self, turn: Turn) -> None:
         if self._scheduler.running(turn.first.chat_key) is turn:
-            self._scheduler.apply(turn.first.chat_key, Closed())
+            self._scheduler.apply(turn.first.chat_key, TurnClosed())
 
     # ------------------------------------------------------------ work
 
@@ -233,25 +233,25 @@ class TurnRunner:
         """One turn from `begin_turn` to `end_turn`. Cancelled, it stays unfinished in the journal."""
         await self._effects.handle(turn.first, partial(self._handle, turn), turn)
         # Only now: what comes next in this chat stands below its last words.
-        self._scheduler.apply(turn.first.chat_key, Closed())
+        self._scheduler.apply(turn.first.chat_key, TurnClosed())
 
-    async def _handle(self, turn: Turn) -> Ending:
+    async def _handle(self, turn: Turn) -> InboundOutcome:
         first = turn.first
         if first.command is not None:
             if turn.plan.begun and not_idempotent(first):
                 prefix = self._manifests[first.channel].command_prefix
-                return Ending(HANDLED, say("commands.cut_off", prefix=prefix))
+                return InboundOutcome(HANDLED, say("commands.cut_off", prefix=prefix))
             return await self._commands.carry_out(first)
         if any(inbound.says for inbound in turn.plan.all):
             return await self._turn(turn)
         if first.kind == "edit":
-            return Ending(CAME_TOO_LATE)
+            return InboundOutcome(CAME_TOO_LATE)
         attachments = [one for inbound in turn.plan.all for one in inbound.attachments]
         if any(map(may_be_read, attachments)):
             return await self._turn(turn)
         return _unanswered(turn, unseen(attachments, full=self._files.full, log=self._log))
 
-    async def _turn(self, turn: Turn) -> Ending:
+    async def _turn(self, turn: Turn) -> InboundOutcome:
         first = turn.first
         to = Address.of(first)
         if first.due is not None and (words := merged(first.due)):
@@ -279,12 +279,12 @@ class TurnRunner:
             says = await self._complete(turn, arrivals)
             stopped = turn.stopped or not turn.left
             if stopped and not turn.plan.begun:
-                return Ending(STOPPED)
+                return InboundOutcome(STOPPED)
             if not all(one.failed for one in begun):
                 turn.below.clear()  # it stands below what they were sent
             elif not says and not stopped:
                 return _unanswered(turn, "\n".join(turn.below))
-            pending_input = bool(self._scheduler.apply(first.chat_key, Asked()))
+            pending_input = bool(self._scheduler.apply(first.chat_key, AgentStarted()))
             request = TurnRequest(
                 first.request_id,
                 first.chat_key,
@@ -300,11 +300,11 @@ class TurnRunner:
                 stopped=stopped,
             )
             outcome = await self._agent.run(request)
-            self._scheduler.apply(first.chat_key, Over())
+            self._scheduler.apply(first.chat_key, AgentFinished())
             await self._recorded(self._approvals.over(first.request_id, begun=turn.plan.begun))
         unasked = outcome.status == "failed" and _unasked(turn)
         notice = [] if outcome.notice is None or unasked else [outcome.notice, *turn.below]
-        return Ending(_ENDS[outcome.status], "\n\n".join(notice))
+        return InboundOutcome(_ENDS[outcome.status], "\n\n".join(notice))
 
     async def _complete(self, turn: Turn, arrivals: TurnArrivals) -> bool:
         """Read the files of a turn, with what its person sends meanwhile where that is one turn; whether it says anything
@@ -325,10 +325,10 @@ class TurnRunner:
             self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
 
 
-def _unanswered(turn: Turn, words: str) -> Ending:
+def _unanswered(turn: Turn, words: str) -> InboundOutcome:
     """The end of a message that gives the model nothing to answer."""
     said = InboxEnd("answered", "nothing to answer")
-    return Ending(said, "" if _unasked(turn) else words or say("turn.empty"))
+    return InboundOutcome(said, "" if _unasked(turn) else words or say("turn.empty"))
 
 
 def _unasked(turn: Turn) -> bool:

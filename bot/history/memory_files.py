@@ -290,12 +290,12 @@ class NoteStore:
         for folder in self._disk.names(self._folder):
             if folder in {_PEOPLE, jsonl.LOCK} or not (self._folder / folder).is_dir():
                 continue
-            key = self._told(folder) or folder if names.is_hashed(folder) else names.decode(folder)
+            key = self._decoded(folder) or folder if names.is_hashed(folder) else names.decode(folder)
             if key is not None and self._sizes(MemoryOwner("chat", key)):
                 found.append(key)
         return found
 
-    def _told(self, name: str) -> str | None:
+    def _decoded(self, name: str) -> str | None:
         """The chatKey of a name that is hashed, by what is noted of where lines come from."""
         owner = MemoryOwner("chat", name)
         for path in self._sizes(owner):

@@ -54,7 +54,7 @@ def noted(
     about: Json = {
         "v": 1,
         "sha256": _digest(raw),
-        "writers": [_told(by) for by in writers],
+        "writers": [_as_json(by) for by in writers],
         "lines": [[places[by] for by in line] for line in written],
     }
     if (old := _about(*before)) is not None:
@@ -77,7 +77,7 @@ def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
     return found if len(found) == count else unknown
 
 
-def _told(by: Written) -> Json:
+def _as_json(by: Written) -> Json:
     return {
         "ts": by.ts,
         "request_id": by.request_id,

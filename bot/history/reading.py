@@ -15,7 +15,16 @@ from dataclasses import dataclass, field
 
 from bot.contracts.base import Message
 from bot.contracts.environment import OpenFile
-from bot.contracts.transcript import Boundary, Event, Kept, Said, TranscriptLine, TurnEnd, TurnStart, messages
+from bot.contracts.transcript import (
+    Boundary,
+    Event,
+    RetainedView,
+    Said,
+    TranscriptLine,
+    TurnEnd,
+    TurnStart,
+    messages,
+)
 from bot.history import chain, jsonl, pieces
 from bot.history.transcript_lines import LEAD, parsed
 
@@ -32,7 +41,7 @@ _MORE = (b'"sources"', b"quoted_messages")
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedLines:
     """Lines of a session, in order: all of them, or those from a boundary on that names what it leaves.
 
     `base` is that boundary, one of `lines`; `segment` holds the messages it names, and before it stand only lines of
@@ -54,7 +63,7 @@ class Loaded:
         return messages(self.segment.values())
 
 
-def newest(file: OpenFile, most: int | None = None) -> Loaded:
+def newest(file: OpenFile, most: int | None = None) -> LoadedLines:
     """Read the effective lines of a session. All lines where no boundary tells, where one that tells names lines that are not there,
     and where lines of another making come before it is found. Where there is no boundary at all, only the newest turns, if
     those that have ended come to more messages than `most`.
@@ -73,7 +82,7 @@ def newest(file: OpenFile, most: int | None = None) -> Loaded:
         after.append(line)
         if tail.is_full(line):
             if all(one.uuid > line.uuid for one in after[:-1]) and not _has_boundary(file, offset):
-                return Loaded(_once(after), unreadable=unreadable[::-1], short=True)
+                return LoadedLines(_once(after), unreadable=unreadable[::-1], short=True)
             tail.most = None
         kept = _kept(line)
         if kept is None:
@@ -84,9 +93,9 @@ def newest(file: OpenFile, most: int | None = None) -> Loaded:
         if segment is None:
             break
         lines = [*running, *_once(after)]
-        return Loaded(lines, line, segment, unreadable[::-1])
+        return LoadedLines(lines, line, segment, unreadable[::-1])
     else:
-        return Loaded(_once(after), unreadable=unreadable[::-1])
+        return LoadedLines(_once(after), unreadable=unreadable[::-1])
     return whole(file)
 
 
@@ -117,7 +126,7 @@ def _has_boundary(file: OpenFile, size: int) -> bool:
     return any(_BOUNDARY in file.read(at, min(pieces.PIECE + overlap, size - at)) for at in starts)
 
 
-def whole(file: OpenFile, start: int = 0) -> Loaded:
+def whole(file: OpenFile, start: int = 0) -> LoadedLines:
     """All lines, each uuid once: where it stands first. What is of another making stands before what is ours. What
     stands in the first `start` bytes is left out.
     """
@@ -141,12 +150,14 @@ def whole(file: OpenFile, start: int = 0) -> Loaded:
         foreign.append(node)
         before = node.uuid if node.message is not None else before
     if not foreign:
-        return Loaded(list(lines.values()), unreadable=unreadable)
+        return LoadedLines(list(lines.values()), unreadable=unreadable)
     uuids = {one.uuid for one in foreign}
     if start and any(one.parent is not None and one.parent not in uuids for one in foreign):
         return whole(file)  # somebody went back to before that
     found = chain.chain(foreign)
-    return Loaded([*_in_turns(found.nodes), *lines.values()], unreadable=unreadable, circles=found.circles)
+    return LoadedLines(
+        [*_in_turns(found.nodes), *lines.values()], unreadable=unreadable, circles=found.circles
+    )
 
 
 def _compacted(raw: bytes, offset: int, found: Iterator[tuple[int, bytes]]) -> int:
@@ -252,7 +263,7 @@ def uuid_of(raw: bytes) -> str:
 
 
 def _before(
-    found: Iterator[tuple[int, bytes]], kept: Kept
+    found: Iterator[tuple[int, bytes]], kept: RetainedView
 ) -> tuple[dict[str, TranscriptLine] | None, list[TranscriptLine]]:
     """The lines before a boundary that it names: messages by uuid, None where one is missing, and those from the
     beginning of the running turn on.
@@ -280,7 +291,7 @@ def _before(
     return segment, _once(running)
 
 
-def _kept(line: TranscriptLine) -> Kept | None:
+def _kept(line: TranscriptLine) -> RetainedView | None:
     """Return what a boundary leaves; None if it does not say."""
     return line.event.kept if isinstance(line.event, Boundary) else None
 

@@ -20,7 +20,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import TranscriptLine, TurnEnd
 from bot.history import jsonl, names, reading, sessions
 from bot.history.line_stream import LineStream, Ticket, missing
-from bot.history.reading import Loaded
+from bot.history.reading import LoadedLines
 from bot.history.sessions import Point, SessionOutline
 from bot.history.transcript_lines import dumped
 
@@ -231,7 +231,7 @@ class Transcript:
         found = await self._asked(self._telling, chat_key, requests, counts)
         return found if found is not None else await self.load(chat_key)
 
-    async def read(self, chat_key: ChatKey, *, whole: bool = False, most: int | None = None) -> Loaded:
+    async def read(self, chat_key: ChatKey, *, whole: bool = False, most: int | None = None) -> LoadedLines:
         """Read the effective lines of the current session: with a checkpoint, no more than from there on; with
         no boundary at all, no more turns than come to over `most` messages. `whole`: all of it. Leaves out what it cannot
         read. Raises `errors.StorageError`.
@@ -319,10 +319,10 @@ class Transcript:
         with closing(found[0]) as file:
             return sessions.points(file)
 
-    def _read(self, chat_key: ChatKey, read: Callable[[OpenFile], Loaded]) -> tuple[Loaded, str]:
+    def _read(self, chat_key: ChatKey, read: Callable[[OpenFile], LoadedLines]) -> tuple[LoadedLines, str]:
         found = self._opened(chat_key)
         if found is None:
-            return Loaded([]), ""
+            return LoadedLines([]), ""
         file, name = found
         with closing(file):
             return read(file), name

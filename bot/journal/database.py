@@ -220,7 +220,7 @@ class Database(abc.ABC):
                 if file.suspect(error):
                     self._give_up(self._db, error)
                 if not self._again(error):
-                    refused = self._told(error)
+                    refused = self._storage_error(error)
         return [self._looked_up(operation) if operation.reads else refused for operation in operations]
 
     def _carry_out(self, db: Connection, operations: Sequence[Operation]) -> list[Any]:
@@ -306,7 +306,7 @@ class Database(abc.ABC):
             if not db.in_transaction or file.suspect(error) or self._may_fit(error):
                 raise
             db.execute("ROLLBACK TO operation")
-            result = self._refused(error) if file.own_fault(error) else self._told(error)
+            result = self._refused(error) if file.own_fault(error) else self._storage_error(error)
         db.execute("RELEASE operation")
         return result
 
@@ -326,7 +326,7 @@ class Database(abc.ABC):
     def _failed(self, error: Exception) -> errors.StorageError:
         if file.suspect(error):
             self._give_up(self._db, error)
-        return self._told(error)
+        return self._storage_error(error)
 
     def _may_fit(self, error: Exception) -> bool:
         """True if a change that a full disk refused may fit into the reserve."""
@@ -337,7 +337,7 @@ class Database(abc.ABC):
             self.trouble = ""
             self._log.write("storage", "the journal can be written again", file=self._name)
 
-    def _told(self, error: Exception) -> errors.StorageError:
+    def _storage_error(self, error: Exception) -> errors.StorageError:
         """Told to the operator once, however many find out."""
         words = f"the journal cannot be written: {error}"
         if words != self.trouble:

@@ -25,7 +25,7 @@ _BEFORE = frozenset({"lost", "probe"})
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class TransferredTable:
     """The rows of a table, counted and hashed in order, on both sides."""
 
     table: str
@@ -33,7 +33,7 @@ class Moved:
     sha256: str
 
 
-def to_postgres(path: Path, url: str, aside: Path) -> list[Moved]:
+def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
     """Move the journal in a file, which is renamed to `aside` then, and bring the files beside it that all hosts have. Raises
     `errors.StorageError`.
     """
@@ -51,7 +51,7 @@ def to_postgres(path: Path, url: str, aside: Path) -> list[Moved]:
     return moved
 
 
-def to_file(url: str, path: Path, aside: str) -> list[Moved]:
+def to_file(url: str, path: Path, aside: str) -> list[TransferredTable]:
     """Move the journal in PostgreSQL, whose tables go to the schema `aside` then, with the files. Raises `errors.StorageError`."""
     scratch = path.with_name(f"{path.name}.new")
     scratch.unlink(missing_ok=True)
@@ -87,7 +87,7 @@ def copy_out(url: str, folder: Path) -> None:
         raise errors.StorageError(f"the journal cannot be copied: {error}") from error
 
 
-def _fetched(source: Connection, path: Path, home: Path) -> list[Moved]:
+def _fetched(source: Connection, path: Path, home: Path) -> list[TransferredTable]:
     """Copy the journal to a new file, and the files to a `.ship`."""
     with closing(file.open_to_write(path, 5.0, _refuse)) as target:
         target.execute("BEGIN IMMEDIATE")
@@ -139,7 +139,7 @@ def must_be_stopped(url: str) -> None:
         )
 
 
-def _copied(source: Connection, target: Connection) -> list[Moved]:
+def _copied(source: Connection, target: Connection) -> list[TransferredTable]:
     """Copy every table and compare what is on both sides. In a transaction of the target."""
     moved = []
     for table in schema.tables():
@@ -157,7 +157,7 @@ def _copied(source: Connection, target: Connection) -> list[Moved]:
     return moved
 
 
-def _same_files(db: Connection, home: Path) -> Moved:
+def _same_files(db: Connection, home: Path) -> TransferredTable:
     """The files, counted and hashed in order, which are the same on both sides."""
     here, there = hashlib.sha256(), hashlib.sha256()
     paths = sorted(path.relative_to(home).as_posix() for path in shared_disk.files(home))
@@ -173,7 +173,7 @@ def _same_files(db: Connection, home: Path) -> Moved:
             there.update(data)
     if here.digest() != there.digest():
         raise errors.StorageError("the files are not the same on both sides; nothing was moved")
-    return Moved("files", len(paths), here.hexdigest())
+    return TransferredTable("files", len(paths), here.hexdigest())
 
 
 def _rows(db: Connection, table: str) -> Iterator[tuple[Any, ...]]:
@@ -183,12 +183,12 @@ def _rows(db: Connection, table: str) -> Iterator[tuple[Any, ...]]:
         yield tuple(postgres.value(one) for one in row)
 
 
-def _summed(db: Connection, table: str) -> Moved:
+def _summed(db: Connection, table: str) -> TransferredTable:
     count, digest = 0, hashlib.sha256()
     for row in _rows(db, table):
         count += 1
         digest.update(f"{row!r}\n".encode())
-    return Moved(table, count, digest.hexdigest())
+    return TransferredTable(table, count, digest.hexdigest())
 
 
 class _Silent:

@@ -57,13 +57,13 @@ class HttpTranscriber:
                 ) as answer,
             ):
                 if answer.status != 200:
-                    raise errors.NotHeard(f"the transcription answers {answer.status}")
+                    raise errors.TranscriptionFailed(f"the transcription answers {answer.status}")
                 raw = await answer.content.read(MOST + 1)
                 while len(raw) <= MOST and (more := await answer.content.read(MOST)):
                     raw += more
         except (aiohttp.ClientError, OSError) as error:
             # Neither its words nor its address, which may hold a password.
-            raise errors.NotHeard(
+            raise errors.TranscriptionFailed(
                 f"the transcription cannot be reached: {error.__class__.__name__}"
             ) from None
         return _words(raw)
@@ -76,5 +76,5 @@ def _words(raw: bytes) -> str:
         told = None
     words = told.get("text") if isinstance(told, dict) else None
     if not isinstance(words, str):
-        raise errors.NotHeard("the transcription's answer makes no sense")
+        raise errors.TranscriptionFailed("the transcription's answer makes no sense")
     return words

@@ -7,13 +7,13 @@ from urllib.parse import quote
 from aiohttp import web
 
 from bot.contracts.base import Json
-from bot.testing._slack_trouble import Troubled
+from bot.testing._slack_trouble import FaultInjection
 from bot.testing._slack_world import World
 
 _SIGN_IN = "<!DOCTYPE html><html><title>Sign in to Slack</title></html>"
 
 
-class Filed(Troubled):
+class FileHosting(FaultInjection):
     """Files that people upload, and the host they are fetched from (here the same server)."""
 
     world: World

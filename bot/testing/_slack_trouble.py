@@ -16,7 +16,7 @@ from bot.testing.loopback import Loopback
 Order = Callable[[Sequence[Delivery]], Sequence[Delivery]]
 
 
-class Troubled(Loopback):
+class FaultInjection(Loopback):
     """The part of `SlackServer` that makes trouble. The rest of a request's trouble is `Loopback.fail`."""
 
     link: Link

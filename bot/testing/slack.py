@@ -29,7 +29,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.testing import slack_scopes
 from bot.testing._slack_api import WebApi, changed, deleted
-from bot.testing._slack_files import Filed
+from bot.testing._slack_files import FileHosting
 from bot.testing._slack_link import Delivery, Link
 from bot.testing._slack_world import ApiError, Post, Room, RoomKind, Tally, World, escape
 
@@ -64,7 +64,7 @@ class Seen:
     """The names of its files."""
 
 
-class SlackServer(Filed):
+class SlackServer(FileHosting):
     """See the module. `ping_every` is the pause between pings of the server (None: 10 s on the real clock, none on
     another, whose test may call `ping`). Envelopes that are not acked in 3 s are sent again at once, after 1 and 5 minutes.
     """
@@ -93,7 +93,7 @@ class SlackServer(Filed):
         self._count = itertools.count(1)
         self._commands: set[int] = set()
         self._answers: Counter[int] = Counter()
-        self.whispers: list[str] = []
+        self.ephemeral: list[str] = []
         """What was shown to the one person who gave a slash command, as mrkdwn."""
         self.front: int | None = None
         """The port that clients are sent to for the socket, where something stands before this server."""
@@ -435,7 +435,7 @@ class SlackServer(Filed):
             return web.Response(status=404, text="used_url")
         self._answers[number] += 1
         if body.get("response_type", "ephemeral") == "ephemeral":
-            self.whispers.append(body["text"])
+            self.ephemeral.append(body["text"])
         await self.changed()
         return web.Response(text="ok")
 

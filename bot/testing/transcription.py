@@ -21,7 +21,7 @@ class FakeTranscriber:
     async def transcribe(self, sound: bytes, type: str) -> str:  # noqa: A002 - as in the protocol
         self.heard.append(type)
         if sound not in self.said:
-            raise errors.NotHeard("nobody knows this recording")
+            raise errors.TranscriptionFailed("nobody knows this recording")
         return self.said[sound]
 
 

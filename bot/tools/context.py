@@ -99,7 +99,7 @@ class ToolExecutionContext:
 _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")
 _call: ContextVar[str] = ContextVar("tool_call", default="")
 _made: ContextVar[list[Json] | None] = ContextVar("tool_made", default=None)
-_told: ContextVar[list[Provenance] | None] = ContextVar("tool_told", default=None)
+_provenance: ContextVar[list[Provenance] | None] = ContextVar("tool_provenance", default=None)
 
 
 @contextlib.contextmanager
@@ -151,7 +151,7 @@ def touch(path: Path) -> None:
 
 def report_provenance(origin: Provenance) -> None:
     """Report the provenance of the running tool's result. Without a report the tool's name decides."""
-    told = _told.get()
+    told = _provenance.get()
     if told is not None:
         told.append(origin)
 
@@ -160,7 +160,7 @@ def report_provenance(origin: Provenance) -> None:
 def collect_provenance() -> Iterator[list[Provenance]]:
     """Run a block in which one tool runs; what that `report_provenance` is in the list."""
     told: list[Provenance] = []
-    with _scope(_told, told):
+    with _scope(_provenance, told):
         yield told
 
 

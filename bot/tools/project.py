@@ -95,7 +95,7 @@ class Project:
         handle = os.open(self.root, _FOLDER)
         try:
             for at, part in enumerate(place.parts):
-                with _told(str(ProjectPath(place.parts[: at + 1]))):
+                with _naming_path(str(ProjectPath(place.parts[: at + 1]))):
                     inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
                 os.close(handle)
                 handle = inner
@@ -115,7 +115,7 @@ class Project:
         """Open a file for reading; the caller closes it. Raises OSError, and `errors.ToolError` for anything but a
         file.
         """
-        with self.parent(place) as (folder, name), _told(str(place)):
+        with self.parent(place) as (folder, name), _naming_path(str(place)):
             # A device may act when it is opened: asked before, and once more of what was opened.
             _must_be_file(os.stat(name, dir_fd=folder, follow_symlinks=False), place)
             handle = os.open(name, os.O_RDONLY | _CALM, dir_fd=folder)
@@ -128,7 +128,7 @@ class Project:
 
     def stat(self, place: ProjectPath) -> os.stat_result:
         """The state of what stands at a place, a link's own. Raises OSError."""
-        with self.parent(place) as (folder, name), _told(str(place)):
+        with self.parent(place) as (folder, name), _naming_path(str(place)):
             return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
     def read(self, place: ProjectPath, most: int) -> bytes:
@@ -149,7 +149,7 @@ class Project:
                 f"{CLOSED}." if self.code.closed else f"{place} cannot be written: {OURS}."
             )
         self._make(place)
-        with self.parent(place) as (folder, name), _told(str(place)):
+        with self.parent(place) as (folder, name), _naming_path(str(place)):
             old = _facts(folder, name)
             if old is not None:
                 _must_be_file(old, place)
@@ -179,7 +179,11 @@ class Project:
         """Make the folders above a file that are missing."""
         for depth in range(1, len(place.parts)):
             here = ProjectPath(place.parts[:depth])
-            with self.parent(here) as (folder, name), _told(str(here)), contextlib.suppress(FileExistsError):
+            with (
+                self.parent(here) as (folder, name),
+                _naming_path(str(here)),
+                contextlib.suppress(FileExistsError),
+            ):
                 os.mkdir(name, dir_fd=folder)
 
     def ignoring(self) -> IgnorePatterns:
@@ -247,7 +251,7 @@ def _missing(named: str) -> FileNotFoundError:
 
 
 @contextlib.contextmanager
-def _told(path: str) -> Iterator[None]:
+def _naming_path(path: str) -> Iterator[None]:
     """Errors of the system inside name this path."""
     try:
         yield

@@ -98,16 +98,16 @@ _JUDGED: Numbers = {
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class Architecture:
     """One architecture: its mark in the kernel's audit, and the numbers of its calls."""
 
     mark: int
     numbers: Mapping[str, int]
 
 
-def _machine(mark: int, column: int) -> Machine:
+def _machine(mark: int, column: int) -> Architecture:
     calls = {**FORBIDDEN, **UNKNOWN, **_JUDGED}
-    return Machine(mark, {call: number for call in calls if (number := calls[call][column]) is not None})
+    return Architecture(mark, {call: number for call in calls if (number := calls[call][column]) is not None})
 
 
 MACHINES = {"x86_64": _machine(0xC000003E, 0), "aarch64": _machine(0xC00000B7, 1)}
@@ -126,7 +126,7 @@ def program(machine: str = platform.machine()) -> bytes | None:
     return b"".join(struct.pack("=HBBI", *step) for step in _steps(MACHINES[machine], machine))
 
 
-def _steps(machine: Machine, name: str) -> Iterable[_Step]:
+def _steps(machine: Architecture, name: str) -> Iterable[_Step]:
     # Calls of another architecture have other numbers: none may be made.
     yield from (
         (_LOAD, 0, 0, _ARCH),
@@ -156,7 +156,7 @@ def _steps(machine: Machine, name: str) -> Iterable[_Step]:
     yield (_RETURN, 0, 0, _ALLOW)
 
 
-def _of(machine: Machine, call: str, body: list[_Step]) -> Iterable[_Step]:
+def _of(machine: Architecture, call: str, body: list[_Step]) -> Iterable[_Step]:
     """Steps for one call alone: what they do not refuse they allow."""
     if call in machine.numbers:
         yield (_EQUAL, 0, len(body) + 1, machine.numbers[call])

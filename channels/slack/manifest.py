@@ -63,7 +63,7 @@ MANIFEST = Manifest(
     # `chat.update` is taken some fifty times a minute of one workspace, whatever the conversation.
     # What is changed for show leaves room for the answers themselves.
     edits=EditPace({"direct": 1.2, "group": 1.5}, total=Pace(burst=6, every=1.6)),
-    whispers=True,
+    ephemeral=True,
     files=True,
     silence=90.0,  # Slack pings every few seconds
     direct=lambda user: {"channel": user},  # Slack opens the conversation with who is written to

@@ -71,7 +71,7 @@ JSON = {"Content-Type": "application/json"}
 _LONGEST_WAIT = 24 * 3600.0
 
 
-class NotSent(NetworkError):
+class RequestNotSent(NetworkError):
     """The request did not leave, or was refused without being executed."""
 
 
@@ -88,7 +88,7 @@ class TooManyRequests(TelegramError):
 
 
 class HttpTransport(BaseRequest):
-    """One HTTP client for the library, several times faster than its own. Failures are classified as `NotSent` or
+    """One HTTP client for the library, several times faster than its own. Failures are classified as `RequestNotSent` or
     `OutcomeUnknown` before the library sees them.
     """
 
@@ -134,7 +134,7 @@ class HttpTransport(BaseRequest):
                 url, method, request_data, _seconds(read_timeout, self._pace, self._patience)
             )
         except NOT_SENT as exc:
-            raise NotSent(type(exc).__name__) from exc
+            raise RequestNotSent(type(exc).__name__) from exc
         except OUTCOME_UNKNOWN as exc:
             raise OutcomeUnknown(type(exc).__name__) from exc
         body = _json_object(payload)
@@ -151,7 +151,7 @@ class HttpTransport(BaseRequest):
     def get(self, url: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """A file, to be read a piece at a time: `patience` bounds each wait, not the whole."""
         if self._session is None:
-            raise NotSent("not connected")
+            raise RequestNotSent("not connected")
         waits = aiohttp.ClientTimeout(
             total=None,
             connect=1.5 * self._patience,
@@ -166,7 +166,7 @@ class HttpTransport(BaseRequest):
         self, url: str, method: str, sent: RequestData | None, patience: float
     ) -> tuple[int, bytes]:
         if self._session is None:
-            raise NotSent("not connected")
+            raise RequestNotSent("not connected")
         connecting = self._patience / 2
         timeout = aiohttp.ClientTimeout(
             total=patience + 2 * self._patience,
@@ -348,7 +348,7 @@ class VerifiedConnections:
         failed = self._failed
         async with self._places:
             if failed != self._failed:
-                raise NotSent("another new connection has just not answered")
+                raise RequestNotSent("another new connection has just not answered")
             bot = _bot(self._token, self._base_url, 1, self._patience, self._pace)
             try:
                 try:
@@ -356,8 +356,8 @@ class VerifiedConnections:
                         await bot.initialize()
                 except (OutcomeUnknown, TimeoutError, *GARBLED) as exc:
                     self._failed += 1
-                    raise NotSent(f"a new connection does not answer ({type(exc).__name__})") from None
-                except NotSent:
+                    raise RequestNotSent(f"a new connection does not answer ({type(exc).__name__})") from None
+                except RequestNotSent:
                     self._failed += 1
                     raise
                 yield bot
@@ -381,7 +381,7 @@ def delivery_error(exc: TelegramError) -> errors.DeliveryFailed:
     match exc:
         case TooManyRequests():
             return errors.DeliveryThrottled(f"Telegram: {exc}", retry_after=exc.wait)
-        case NotSent():
+        case RequestNotSent():
             return errors.DeliveryThrottled(f"Telegram cannot be reached: {exc}", retry_after=1.0)
         case OutcomeUnknown():
             return errors.DeliveryUncertain(f"Telegram did not confirm: {exc}")

@@ -27,7 +27,7 @@ async def fetch(bot: bot_api.Bot, attachment: Attachment, *, most: int) -> Async
             async with contextlib.aclosing(coming):
                 async for piece in coming:
                     yield piece
-    except (bot_api.NotSent, *file_download.CONNECTION_ERRORS) as error:
+    except (bot_api.RequestNotSent, *file_download.CONNECTION_ERRORS) as error:
         # Neither the words of these nor their addresses: those hold the token.
         raise errors.FileUnreachable(f"Telegram's file broke off: {type(error).__name__}") from None
 
@@ -37,7 +37,12 @@ async def _described(bot: bot_api.Bot, name: str) -> tuple[str, int | None]:
         raise errors.FileGone("the message names no file")
     try:
         path, size = await bot.file_path(name)
-    except (bot_api.NotSent, bot_api.OutcomeUnknown, bot_api.TooManyRequests, *bot_api.GARBLED) as error:
+    except (
+        bot_api.RequestNotSent,
+        bot_api.OutcomeUnknown,
+        bot_api.TooManyRequests,
+        *bot_api.GARBLED,
+    ) as error:
         raise errors.FileUnreachable(f"Telegram does not tell of the file: {type(error).__name__}") from None
     except TelegramError as error:
         if "too big" in error.message.lower():

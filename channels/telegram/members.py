@@ -93,7 +93,7 @@ async def _found_inside(bot: Bot, chat: str, user_id: str) -> bool | None:
         member = await bot.get_chat_member(int(chat), int(user_id))
     except ChatMigrated:
         raise
-    except (bot_api.NotSent, bot_api.OutcomeUnknown, bot_api.TooManyRequests):
+    except (bot_api.RequestNotSent, bot_api.OutcomeUnknown, bot_api.TooManyRequests):
         return None
     except (TelegramError, *bot_api.GARBLED):
         return False

@@ -167,7 +167,7 @@ class Platform(abc.ABC):
     def plain(self, text: str) -> str:
         """The text without what differs from run to run."""
 
-    def whispers(self) -> list[str]:
+    def ephemeral(self) -> list[str]:
         """What somebody was shown alone, beside the rooms."""
         return []
 
@@ -263,8 +263,8 @@ class Slack(Platform):
             for one in self.server.visible(self.rooms[room])
         ]
 
-    def whispers(self) -> list[str]:
-        return [*self.server.whispers, *(text for _, _, text in self.server.world.alone)]
+    def ephemeral(self) -> list[str]:
+        return [*self.server.ephemeral, *(text for _, _, text in self.server.world.alone)]
 
     def _stamps(self, room: str) -> dict[str, int]:
         found = self.server.world.rooms.get(room)
@@ -423,7 +423,7 @@ class Transcript:
         self.platform = platform
         self.lines: list[str] = []
         self.known: dict[str, dict[int, str]] = {}
-        self.whispers = 0
+        self.ephemeral = 0
         self.turns = 0
 
     async def step(self, title: str, condition: Callable[[], bool], *, turns: int = 0) -> None:
@@ -443,14 +443,14 @@ class Transcript:
                 where = "In the group" if room == "the group" else f"In the direct chat with {room}"
                 self.lines += [f"{where}:", *fresh, *gone, ""]
             self.known[room] = now
-        alone = platform.whispers()
-        if alone[self.whispers :]:
+        alone = platform.ephemeral()
+        if alone[self.ephemeral :]:
             self.lines += [
                 "Shown to one person alone:",
-                *(platform.plain(_indented("", one)) for one in alone[self.whispers :]),
+                *(platform.plain(_indented("", one)) for one in alone[self.ephemeral :]),
                 "",
             ]
-        self.whispers = len(alone)
+        self.ephemeral = len(alone)
 
     @property
     def text(self) -> str:
@@ -464,7 +464,7 @@ async def converse(platform: Platform, words: Words) -> str:
 
     await platform.command("Ann", "whoami")
     await told.step(
-        "Ann, an operator, opens her direct chat", lambda: bool(said("Ann")) or bool(platform.whispers())
+        "Ann, an operator, opens her direct chat", lambda: bool(said("Ann")) or bool(platform.ephemeral())
     )
 
     model.answer(words.answer)

@@ -108,8 +108,8 @@ async def test_in_slack_too_every_operator_sees_how_it_ended(world: World) -> No
     await world.slack.press(places[1], posts()[1].ts, let_in, user=CARL)
     await world.slack.until(lambda: all("Not now by `Ann`" in one.text for one in posts()), START_SECONDS)
     assert all(one.buttons == () for one in posts())
-    await eventually(lambda: len(world.slack.whispers) == 2)
-    assert "They stay out for now." in world.slack.whispers
+    await eventually(lambda: len(world.slack.ephemeral) == 2)
+    assert "They stay out for now." in world.slack.ephemeral
     assert world.model.requests == []
     assert await world.process.stop() == 0
 

@@ -50,7 +50,7 @@ async def test_in_slack_too(world: World) -> None:
     await world.slack.press("D0ANN", notice.ts, value, user=ANN)
     await world.slack.until(lambda: world.slack.replies("D0ANN", asked)[-1].text == "Forty-two.", 40)
     await world.slack.until(lambda: not any(seen.buttons for seen in world.slack.replies("D0ANN", asked)), 40)
-    assert world.slack.whispers == ["Trying again."]
+    assert world.slack.ephemeral == ["Trying again."]
 
 
 def echo(body: Json) -> str:
@@ -104,5 +104,5 @@ async def test_in_slack_too_it_is_offered_and_answered_in_its_place(world: World
 
     await world.slack.until(lambda: shown() == [("re: what is old?", ())], 60)
     await world.turns(2)
-    assert world.slack.whispers == ["I'll answer that again."]
+    assert world.slack.ephemeral == ["I'll answer that again."]
     assert shown() == [("re: what is old?", ())]

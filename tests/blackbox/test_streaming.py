@@ -102,7 +102,7 @@ async def test_thumbs_are_kept_with_the_turn(world: World) -> None:
     ends = [line["requestId"] for line in world.log() if line["kind"] == "turn_end"]
     assert kept(world) == dict(zip(ends, ["bad", "good"], strict=True))
     await world.sent()
-    assert world.slack.whispers == []
+    assert world.slack.ephemeral == []
     assert world.texts() == [ANSWER]
 
 

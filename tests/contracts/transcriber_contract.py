@@ -20,5 +20,5 @@ class TranscriberContract:
                 assert await transcriber.transcribe(sound, "audio/ogg") == words
 
     async def test_what_cannot_be_understood_is_not_heard(self, transcriber: Transcriber) -> None:
-        with pytest.raises(errors.NotHeard):
+        with pytest.raises(errors.TranscriptionFailed):
             await transcriber.transcribe(b"OggS noise", "audio/ogg")

@@ -69,7 +69,7 @@ class Synthesis(BaseModel):
 async def merged(results: Sequence[Result], allowance: Allowance, tally: Tally, deps: AgentDeps) -> str:
     """All results as one text: what the fast model makes of them, else their labels; then what became of each task."""
     try:
-        words = _told(await _asked(results, allowance, tally, deps))
+        words = _markdown(await _asked(results, allowance, tally, deps))
     except errors.ShipmateError as error:
         deps.log.write(
             "synthesis",
@@ -153,7 +153,7 @@ def _shown(number: int, result: Result) -> str:
     )
 
 
-def _told(found: Synthesis) -> str:
+def _markdown(found: Synthesis) -> str:
     parts = [found.view.strip()]
     for name, several in (("Agreement", found.agreements), ("Conflicts", found.conflicts)):
         if several:

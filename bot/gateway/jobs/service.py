@@ -86,7 +86,7 @@ class JobService:
         if asked.timezone:
             await self._locales.note_zone(inbound, zone)
         self._note(job, inbound, "made")
-        return self._told(job, source)
+        return self._confirmation(job, source)
 
     def _made(self, asked: JobRequest, plan: plans.Plan, now: float) -> ScheduledJob:
         inbound, origin = asked.inbound, asked.origin
@@ -113,7 +113,7 @@ class JobService:
             pass
         return name
 
-    def _told(self, job: ScheduledJob, source: str) -> str:
+    def _confirmation(self, job: ScheduledJob, source: str) -> str:
         where, moment, times = job.plan.where, job.next, list[str]()
         while moment is not None and len(times) < 3:
             times.append(zones.written(moment, where))

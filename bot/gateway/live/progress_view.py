@@ -36,7 +36,7 @@ _SIGNS = re.compile(r"([\\`*_\[\]<>~|#!])")
 
 
 @dataclass(slots=True)
-class Work:
+class WorkItem:
     """One thing: a task, or a tool call. Times are epoch seconds. `note` says what it is about, or what went wrong."""
 
     id: str
@@ -93,14 +93,14 @@ class RenderedProgress:
 class ProgressState:
     """Takes events in any number; what it shows is always the newest of each thing, and the figures count all."""
 
-    _works: dict[str, Work] = field(default_factory=dict)
+    _works: dict[str, WorkItem] = field(default_factory=dict)
     _tools: dict[str, Tally] = field(default_factory=dict)
 
     # ------------------------------------------------------------ what happens
 
     def told(self, event: TaskEvent) -> None:
         """Something happened to a task."""
-        work = self._works.setdefault(event.task_id, Work(event.task_id, event.label, event.at))
+        work = self._works.setdefault(event.task_id, WorkItem(event.task_id, event.label, event.at))
         if not work.open:
             return
         if event.kind == "started":
@@ -118,7 +118,7 @@ class ProgressState:
 
     def began(self, call_id: str, tool: str, at: float) -> None:
         """A tool call of the turn itself runs."""
-        self._works[call_id] = Work(call_id, tool, at, "running", at)
+        self._works[call_id] = WorkItem(call_id, tool, at, "running", at)
 
     def ended(self, call_id: str, at: float, *, failed: bool) -> None:
         """It has ended."""
@@ -134,7 +134,7 @@ class ProgressState:
                 self._end(work, at, "stopped", "")
 
     @staticmethod
-    def _end(work: Work, at: float, state: State, note: str) -> None:
+    def _end(work: WorkItem, at: float, state: State, note: str) -> None:
         work.state, work.over, work.note = state, at, note
 
     def _count(self, tool: str, seconds: float) -> None:
@@ -200,7 +200,7 @@ class ProgressState:
         )
         return RenderedProgress("\n".join(lines), f"{title} · {_clock(figures.elapsed)}", cards)
 
-    def _named(self) -> list[Work]:
+    def _named(self) -> list[WorkItem]:
         """The things that are named, in the order in which they came."""
         order: tuple[State, ...] = ("running", "failed", "stopped", "waiting", "done")
         works = list(self._works.values())
@@ -239,14 +239,14 @@ def _bar(figures: ProgressTotals) -> str:
     return "█" * full + "░" * (BAR - full)
 
 
-def _line(work: Work, now: float) -> str:
+def _line(work: WorkItem, now: float) -> str:
     detail = _detail(work, now)
     return f"{_MARKS[work.state]} {_plain(text.preview(work.label, LABEL))}" + (
         f" · {_plain(detail)}" if detail else ""
     )
 
 
-def _detail(work: Work, now: float) -> str:
+def _detail(work: WorkItem, now: float) -> str:
     words: list[str] = [_clock(work.seconds(now))] if work.began is not None else []
     if work.state == "waiting":
         words.append(say("progress.waits"))

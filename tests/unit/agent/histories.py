@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bot.context import compaction, deletions, memory
 from bot.contracts.base import Message
-from bot.contracts.transcript import SAME, Boundary, Same
+from bot.contracts.transcript import UNCHANGED, Boundary, Unchanged
 from bot.testing import anthropic_rules as rules
 from bot.testing.model import text
 from tests.unit.agent.history_chat import Chat, Crash
@@ -64,7 +64,7 @@ class History(Chat):
         )
         uuids, since = deletions.ids_to_redact(self.ledger.lines, wanted)
         if uuids:
-            head: Message | Same | None = SAME
+            head: Message | Unchanged | None = UNCHANGED
             if self.store.head is not None and deletions.summed_up(self.ledger.lines, since):
                 head = self.rng.choice([None, memory.head(SUMMARY, nonce="0a1b2c3d")])
             self.view_changes.apply("deletion", Boundary(blank=tuple(uuids), head=head))

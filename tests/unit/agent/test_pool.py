@@ -165,7 +165,7 @@ async def test_a_conversation_that_owes_lines_to_the_disk_has_other_deps_once_th
     await say(bench, 1)
     disk.fail(Failure(times=None))
     await say(bench, 1)
-    assert bench.pool.runtime(key).owes
+    assert bench.pool.runtime(key).has_unwritten_lines
     await bench.pool.use(replace(bench.deps, models=replace(bench.deps.models, default_model="another")))
     assert (await bench.pool.describe(key)).default != "another"
     disk.mend()

@@ -189,7 +189,7 @@ async def elsewhere(bench: Bench, rng: random.Random) -> None:
     """What a person may ask for between turns: each gives the same store from the newest boundary and from all lines."""
     turns, asked = bench.pool.runtime(KEY).store.turns, rng.randrange(5)
     if asked == 0:
-        with contextlib.suppress(errors.SummedUp):
+        with contextlib.suppress(errors.TurnSummarized):
             await bench.pool.undo(KEY)
     elif asked == 1:
         await bench.pool.reset(KEY)

@@ -59,7 +59,7 @@ async def test_a_turn_of_which_a_summary_tells_is_not_taken_back(chat: Bench) ->
     await talked(chat, "one", "two", "three", "four", "the secret is 秘密")
     await summed_up(chat)
     before = shown(chat)
-    with pytest.raises(errors.SummedUp) as refused:
+    with pytest.raises(errors.TurnSummarized) as refused:
         await chat.pool.undo(KEY)
     assert "part of a summary" in refused.value.person
     assert shown(chat) == before
@@ -75,7 +75,7 @@ async def test_what_came_after_a_summary_is_taken_back_one_by_one_and_the_summar
         assert await chat.pool.undo(KEY) == said
         await restarted(chat)
     assert '"five"' not in shown(chat)
-    with pytest.raises(errors.SummedUp):
+    with pytest.raises(errors.TurnSummarized):
         await chat.pool.undo(KEY)
     assert store(chat).head == before
     await holds(chat)
@@ -86,7 +86,7 @@ async def test_it_is_refused_after_a_restart_too_until_a_removal_takes_the_summa
     turn = store(chat).turns[-1].request_id
     await summed_up(chat)
     await restarted(chat)
-    with pytest.raises(errors.SummedUp):
+    with pytest.raises(errors.TurnSummarized):
         await chat.pool.undo(KEY)
     await remove(chat, "5", turn)
     assert store(chat).head is None

@@ -12,7 +12,7 @@ from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import ANSWERED, Journal
-from bot.contracts.leadership import Alone
+from bot.contracts.leadership import SoleLeader
 from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway.builder import build_delivery
 from bot.gateway.live.message import NONE
@@ -77,7 +77,7 @@ class Desk:
                 limits=options.get("file_limits") or OutgoingLimits(),
             ),
             alerts=self.alerts,
-            leadership=options.get("leadership") or Alone(),
+            leadership=options.get("leadership") or SoleLeader(),
             redact=options.get("redact", Redactor({SECRET})),
             clock=self.clock,
             ids=self.ids,

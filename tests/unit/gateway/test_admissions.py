@@ -316,7 +316,7 @@ async def test_in_a_group_the_one_whose_request_gave_way_is_told_alone_or_not_at
         await door.say("hi", user_id=user, addressed="mention", **group)
         await door.idle()
     assert door.told("-7") == []
-    door.manifests["tele"] = replace(door.manifests["tele"], whispers=True)
+    door.manifests["tele"] = replace(door.manifests["tele"], ephemeral=True)
     await door.say("hi", user_id="902", addressed="mention", **group)
     await until(lambda: say("strangers.gave_way") in door.told("-7"))
     (told,) = [one for one in door.tele.sent if one.text == say("strangers.gave_way")]
@@ -434,7 +434,7 @@ async def test_in_a_group_nothing_is_said_where_all_would_read_it(door: Door) ->
 
 async def test_in_a_group_they_alone_are_told_where_the_platform_can(tmp_path: Path) -> None:
     door = Door(tmp_path)
-    door.manifests["tele"] = replace(door.manifests["tele"], whispers=True)
+    door.manifests["tele"] = replace(door.manifests["tele"], ephemeral=True)
     await door.opened()
     await door.asked(**GROUP)
     await door.idle()

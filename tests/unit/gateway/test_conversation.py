@@ -13,39 +13,39 @@ from bot.contracts.inbound import Attachment, Inbound
 from bot.contracts.journal import ANSWERED, FAILED, STOPPED, InboxEnd, InboxRecord
 from bot.gateway.conversation import (
     MODES,
-    Acted,
+    AgentFinished,
+    AgentStarted,
     Amend,
     Answer,
-    Asked,
     CancelWait,
     Close,
-    Closed,
     Conversation,
     Delete,
     Edit,
     Effect,
-    Ended,
     Event,
-    GoesOn,
     LookUp,
     Message,
-    Over,
+    OutputStarted,
     RestartModelCall,
     Resumed,
     Stop,
     StopTurn,
     Suspended,
+    TurnClosed,
+    TurnEnded,
     TurnPlan,
+    TurnResumed,
     Wait,
     WakeAt,
 )
 from bot.gateway.message_versions import same_message
 
 TURN: dict[str, Event] = {
-    "asked": Asked(),
-    "acted": Acted(),
-    "over": Over(),
-    "closed": Closed(),
+    "asked": AgentStarted(),
+    "acted": OutputStarted(),
+    "over": AgentFinished(),
+    "closed": TurnClosed(),
     "resumed": Resumed(),
     "asks for approval": Suspended("approval"),
     "asks a question": Suspended("question"),
@@ -1042,14 +1042,14 @@ class Script:
 
     def goes_on(self, found: re.Match[str]) -> str:
         first, *rest = (self.inbound(found["who"], name) for name in found["names"].split(", "))
-        return self.apply(GoesOn(TurnPlan(first, tuple(rest), begun=True)))
+        return self.apply(TurnResumed(TurnPlan(first, tuple(rest), begun=True)))
 
     def ended(self, found: re.Match[str]) -> str:
-        return self.apply(Ended(ENDS[found["how"]]))
+        return self.apply(TurnEnded(ENDS[found["how"]]))
 
     def turn_ends(self, _: re.Match[str]) -> str:
-        self.apply(Ended(ANSWERED))
-        return self.apply(Closed())
+        self.apply(TurnEnded(ANSWERED))
+        return self.apply(TurnClosed())
 
     def begin(self, found: re.Match[str]) -> str:
         who = UserRef("tele", found["who"]) if found["who"] else None

@@ -18,28 +18,28 @@ from bot.gateway.conversation import (
     LONGEST_BURST,
     MODES,
     MOST_RESTARTS,
-    Acted,
+    AgentFinished,
+    AgentStarted,
     Amend,
-    Asked,
     CancelWait,
     Close,
-    Closed,
     Conversation,
     Delete,
     Edit,
     Effect,
-    Ended,
     Event,
-    GoesOn,
     LookUp,
     Message,
-    Over,
+    OutputStarted,
     RestartModelCall,
     Resumed,
     Stop,
     StopTurn,
     Suspended,
+    TurnClosed,
+    TurnEnded,
     TurnPlan,
+    TurnResumed,
     Wait,
     WakeAt,
 )
@@ -368,13 +368,13 @@ class Conversing(RuleBasedStateMachine):
     @rule()
     def asked(self) -> None:
         self.plain.phase = "asked"
-        self.apply(Asked(), [f"ask anew for {self.plain.turn[0].name}"] if self.plain.next() else [])
+        self.apply(AgentStarted(), [f"ask anew for {self.plain.turn[0].name}"] if self.plain.next() else [])
 
     @precondition(lambda self: self.plain.turn)
     @rule()
     def acted(self) -> None:
         self.plain.acted = True
-        self.apply(Acted(), [])
+        self.apply(OutputStarted(), [])
 
     @precondition(lambda self: self.plain.phase == "asked" and self.plain.turn and not self.plain.suspended)
     @rule(waits_for=st.sampled_from(["approval", "question"]))
@@ -402,19 +402,19 @@ class Conversing(RuleBasedStateMachine):
             if self.plain.suspended:
                 self.plain.suspended = False
                 self.apply(Resumed(), [])
-            self.apply(Over(), [])
+            self.apply(AgentFinished(), [])
             return
         for one in turn[1:]:
             expected.append(f"close {one.name}: {one.outcome or 'answered'}")
         self.plain.phase = "over"
-        self.apply(Ended(ANSWERED), [*expected, f"close {turn[0].name}: answered"])
+        self.apply(TurnEnded(ANSWERED), [*expected, f"close {turn[0].name}: answered"])
         for one in turn:
             one.state = "closed"
         self.plain.turn, self.plain.stopped = [], False
         if turn[0].who in self.plain.people:
             self.plain.people.remove(turn[0].who)
             self.plain.people.append(turn[0].who)
-        self.apply(Closed(), [])
+        self.apply(TurnClosed(), [])
 
     # ------------------------------------------------------------ time, and restarts
 
@@ -448,7 +448,7 @@ class Conversing(RuleBasedStateMachine):
             first, *rest = (file[one.name] for one in turn)
             if turn[0].kind == "message" and first.command is not None:
                 first = first.model_copy(update={"command": None})
-            self.chat.apply(GoesOn(TurnPlan(first, tuple(rest), begun=True)), self.now)
+            self.chat.apply(TurnResumed(TurnPlan(first, tuple(rest), begun=True)), self.now)
         # The model: all is said anew, what had begun before all else.
         fresh = Chat(plain.mode, plain.quiet)
         fresh.said = [one for one in plain.said if one.state == "closed"]

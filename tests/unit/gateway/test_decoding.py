@@ -6,7 +6,7 @@ import pytest
 
 from bot.contracts.inbound import Attachment
 from bot.gateway.attachments import artifact_id, size_in_words
-from bot.gateway.file_text import OLD_OFFICE, Decoder, NoText
+from bot.gateway.file_text import OLD_OFFICE, Decoder, NoReadableText
 from tests.unit.gateway.office_files import docx
 
 TEXT = "日志 line one\nשורה two\n"
@@ -76,12 +76,12 @@ def test_bytes_that_are_text_are_read_however_they_are_cut(data: bytes, words: s
 )
 def test_bytes_that_are_no_text_are_none_however_they_are_cut(data: bytes) -> None:
     for size in (1, 3, 1_000) if len(data) < 2_000 else (1_000, 65_536):
-        with pytest.raises(NoText):
+        with pytest.raises(NoReadableText):
             decoded(data, size)
 
 
 def test_an_old_or_protected_office_file_is_told_as_such() -> None:
-    with pytest.raises(NoText) as caught:
+    with pytest.raises(NoReadableText) as caught:
         decoded(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(1_000), 700)
     assert caught.value.why == OLD_OFFICE
 

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from bot.gateway import office_text
-from bot.gateway.office_text import CUT, TOO_MUCH, NoText
+from bot.gateway.office_text import CUT, TOO_MUCH, NoReadableText
 from tests.unit.gateway.office_files import docx, odt, packed, pptx, relationships, said, xlsx
 
 MOST = 100_000
@@ -19,7 +19,7 @@ def text(data: bytes, most: int = MOST) -> str:
 
 
 def why(data: bytes) -> str:
-    with pytest.raises(NoText) as caught:
+    with pytest.raises(NoReadableText) as caught:
         text(data)
     return caught.value.why
 
@@ -181,6 +181,6 @@ def test_whatever_is_damaged_ends_in_text_or_in_none() -> None:
             data[rng.randrange(4, len(data))] = rng.randrange(256)
         try:
             outcomes.add(type(text(bytes(data))).__name__)
-        except NoText:
-            outcomes.add(NoText.__name__)
-    assert outcomes == {"str", "NoText"}
+        except NoReadableText:
+            outcomes.add(NoReadableText.__name__)
+    assert outcomes == {"str", "NoReadableText"}

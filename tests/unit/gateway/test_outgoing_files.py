@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from bot import errors
-from bot.contracts.leadership import Alone
+from bot.contracts.leadership import SoleLeader
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
 from bot.gateway.delivery import PIECE
 from bot.gateway.outbox import worker
@@ -165,7 +165,7 @@ async def test_a_file_that_may_be_there_comes_again_and_says_so(desk: Desk) -> N
     await desk.close()
 
 
-class Deposed(Alone):
+class Deposed(SoleLeader):
     """Leads until another process does."""
 
     def __init__(self) -> None:

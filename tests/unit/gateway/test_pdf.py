@@ -15,7 +15,7 @@ import pytest
 from bot.contracts.inbound import SeenFile
 from bot.gateway import pdf, pdf_reader
 from bot.gateway.attachments import Limits
-from bot.gateway.file_text import NoText
+from bot.gateway.file_text import NoReadableText
 from tests.unit.gateway import picture_files
 from tests.unit.gateway.conftest import SECRET, Bench
 from tests.unit.gateway.test_files import file, seen, whole
@@ -50,7 +50,7 @@ async def test_pages_and_text_are_read_by_another_process() -> None:
     ids=["no PDF", "cut", "protected", "a loop"],
 )
 async def test_what_cannot_be_read_is_none(data: bytes, why: str) -> None:
-    with pytest.raises(NoText) as caught:
+    with pytest.raises(NoReadableText) as caught:
         await pdf.read(data, 1_000)
     assert caught.value.why == why
 
@@ -58,7 +58,7 @@ async def test_what_cannot_be_read_is_none(data: bytes, why: str) -> None:
 async def test_a_parser_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     endless = tmp_path / "endless.py"
     endless.write_text("while True: pass")
-    with pytest.raises(NoText):
+    with pytest.raises(NoReadableText):
         await pdf.read(TWO, 1_000, reader=endless, seconds=0.2)
 
 

@@ -17,15 +17,15 @@ from bot.contracts.journal import ANSWERED
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.conversation import (
     MODES,
-    Closed,
     Delete,
     Effect,
-    Ended,
-    GoesOn,
     Message,
     Stop,
     Turn,
+    TurnClosed,
+    TurnEnded,
     TurnPlan,
+    TurnResumed,
 )
 from bot.gateway.scheduler import Backlog, Scheduler, TurnSlots
 from bot.testing.clock import FakeClock
@@ -82,7 +82,7 @@ class Hall:
     def ended(self, turn: Turn, well: bool) -> None:
         if not well:
             self.sorry.append(turn.first.text)
-        for event in (Ended(ANSWERED), Closed()):
+        for event in (TurnEnded(ANSWERED), TurnClosed()):
             self.scheduler.apply(turn.first.chat_key, event)
         self.scheduler.give_back()
 
@@ -90,7 +90,7 @@ class Hall:
         return self.scheduler.apply(one.chat_key, Message(one, taken_in=at))
 
     def go_on(self, first: Inbound, *rest: Inbound) -> None:
-        self.scheduler.apply(first.chat_key, GoesOn(TurnPlan(first, rest, begun=True)))
+        self.scheduler.apply(first.chat_key, TurnResumed(TurnPlan(first, rest, begun=True)))
 
     async def drain(self, seconds: float) -> bool:
         self.scheduler.close()

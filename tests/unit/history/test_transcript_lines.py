@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.contracts.transcript import (
-    SAME,
+    UNCHANGED,
     Boundary,
     Event,
     Injection,
-    Kept,
     KeptTurn,
     Mask,
     Meta,
     PrefixDigest,
+    RetainedView,
     Said,
     TurnEnd,
     TurnStart,
@@ -42,7 +42,7 @@ LASTING: dict[str, st.SearchStrategy[Any]] = {
     "answered_at": st.none() | st.integers(),
 }
 KEPT = st.builds(
-    Kept,
+    RetainedView,
     turns=st.lists(st.builds(KeptTurn, request_id=TEXT, sources=TEXTS, uuids=TEXTS), max_size=3).map(tuple),
     masked=st.dictionaries(TEXT, TEXT, max_size=3),
     digest=TEXT,
@@ -88,7 +88,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
         Boundary,
         reason=TEXT,
         dropped=TEXTS | st.just("all"),
-        head=st.none() | st.just(SAME) | OBJECT,
+        head=st.none() | st.just(UNCHANGED) | OBJECT,
         again=st.booleans(),
         blank=TEXTS,
         unquoted=TEXTS,

@@ -50,7 +50,7 @@ async def test_each_failure_is_one_of_hearing_and_says_nothing_of_the_key(
     server: TranscriptionServer, fault: dict[str, Any], cause: str
 ) -> None:
     server.fail("transcriptions", **fault)
-    with pytest.raises(errors.NotHeard, match=cause) as caught:
+    with pytest.raises(errors.TranscriptionFailed, match=cause) as caught:
         await heard(server)
     assert "sk-secret" not in str(caught.value)
     assert await heard(server) == "hello"
@@ -58,11 +58,11 @@ async def test_each_failure_is_one_of_hearing_and_says_nothing_of_the_key(
 
 async def test_a_wrong_key_or_model_is_not_heard(server: TranscriptionServer) -> None:
     for wrong in ({"key": "other"}, {"key": None}, {"model": "none"}):
-        with pytest.raises(errors.NotHeard):
+        with pytest.raises(errors.TranscriptionFailed):
             await heard(server, **wrong)
 
 
 async def test_an_endpoint_that_never_answers_is_given_up(server: TranscriptionServer) -> None:
     server.fail("transcriptions", action="hang")
-    with pytest.raises(errors.NotHeard):
+    with pytest.raises(errors.TranscriptionFailed):
         await heard(server, seconds=0.2)

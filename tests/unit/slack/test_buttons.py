@@ -82,7 +82,7 @@ async def test_a_press_is_a_command_of_whoever_pressed_and_they_alone_are_told(s
     assert found.keys[0].startswith("slack:T0TEAM:press:")
     before = len(stage.server.visible(stage.channel))
     await stage.slack.send(message("You cannot decide this.", **found.target))
-    assert stage.server.whispers == ["You cannot decide this."]
+    assert stage.server.ephemeral == ["You cannot decide this."]
     assert len(stage.server.visible(stage.channel)) == before
     assert root is not None
 

@@ -189,7 +189,7 @@ async def test_a_slash_command_is_answered_to_its_person_where_the_bot_may_not_w
     answer = replace(out("You are <@U0ADA> & @here 你好", "C0OUT"), target=asked.target)
     sent = await stage.slack.send(answer)
     assert sent.message_id == answer.id
-    assert stage.server.whispers == ["You are &lt;\u200b@U0ADA&gt; &amp; @\u200bhere 你好"]
+    assert stage.server.ephemeral == ["You are &lt;\u200b@U0ADA&gt; &amp; @\u200bhere 你好"]
     assert "/commands/" not in str(asked), "the address lets anyone write who has it"
 
 
@@ -198,7 +198,7 @@ async def test_only_who_gave_a_slash_command_in_a_channel_sees_what_it_says(stag
     (asked,) = await stage.arrived()
     notice = replace(out("You are 你好", stage.channel), target=asked.target, kind="notice")
     assert (await stage.slack.send(notice)).message_id == notice.id
-    assert stage.server.whispers == ["You are 你好"]
+    assert stage.server.ephemeral == ["You are 你好"]
     assert stage.server.replies(stage.channel) == []
     assert not stage.server.called("chat.postMessage")
 
@@ -218,7 +218,7 @@ async def test_answers_of_the_model_questions_and_direct_chats_are_for_all_who_a
     )
     await stage.slack.send(said)
     assert [seen.text for seen in stage.server.replies(where)] == ["Noon."]
-    assert stage.server.whispers == []
+    assert stage.server.ephemeral == []
 
 
 async def test_an_address_that_is_used_up_costs_no_answer(stage: Any, out: Any) -> None:
@@ -227,7 +227,7 @@ async def test_an_address_that_is_used_up_costs_no_answer(stage: Any, out: Any) 
     notice = replace(out("You are 你好", stage.channel), target=asked.target, kind="notice")
     for _ in range(6):
         await stage.slack.send(notice)
-    assert len(stage.server.whispers) == 5
+    assert len(stage.server.ephemeral) == 5
     assert [seen.text for seen in stage.server.replies(stage.channel)] == ["You are 你好"]
 
 
@@ -240,7 +240,7 @@ async def test_a_slash_command_is_answered_to_its_person_where_only_threads_may_
     stage.server.fail("chat.postMessage", status=200, body=refusal)
     answer = replace(out("You are 你好", stage.channel), target=asked.target)
     assert (await stage.slack.send(answer)).message_id == answer.id
-    assert stage.server.whispers == ["You are 你好"]
+    assert stage.server.ephemeral == ["You are 你好"]
 
 
 @pytest.mark.parametrize("trouble", ["expired", "unreachable", "unknown"])
@@ -365,7 +365,7 @@ async def test_a_preview_is_not_whispered_since_nobody_could_change_it(stage: An
     (asked,) = await stage.arrived()
     with pytest.raises(errors.TargetGone):
         await stage.slack.send(replace(out("half …", "C0OUT"), target=asked.target, kind="preview"))
-    assert stage.server.whispers == []
+    assert stage.server.ephemeral == []
 
 
 async def test_what_one_person_is_to_see_is_shown_to_them_alone(stage: Any, out: Any) -> None:
@@ -399,4 +399,4 @@ async def test_a_slash_command_is_answered_to_its_person_where_the_bot_is_no_mem
     (asked,) = await stage.arrived()
     message = out("You have to be let in.", "C0OTHER")
     await stage.slack.send(replace(message, target={**asked.target, "only_to": stage.ada, "about": ""}))
-    assert stage.server.whispers == ["You have to be let in."]
+    assert stage.server.ephemeral == ["You have to be let in."]

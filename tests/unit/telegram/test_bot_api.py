@@ -97,11 +97,11 @@ async def test_a_file_goes_as_one_part_and_the_parameters_as_others(client: bot_
 
 
 async def test_what_is_not_connected_says_that_nothing_was_sent() -> None:
-    with pytest.raises(bot_api.NotSent):
+    with pytest.raises(bot_api.RequestNotSent):
         await bot_api.HttpTransport(connections=1, patience=1, direct=True).post("http://127.0.0.1:1/getMe")
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/getMe", "nowhere at all", "http:///getMe"])
 async def test_what_could_not_leave_was_not_sent(client: bot_api.HttpTransport, url: str) -> None:
-    with pytest.raises(bot_api.NotSent):
+    with pytest.raises(bot_api.RequestNotSent):
         await client.post(url)

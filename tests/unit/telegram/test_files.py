@@ -124,7 +124,7 @@ async def test_what_is_asked_of_a_channel_that_stops_meanwhile_fails_plainly(bed
     await bed.channel.stop()
     with pytest.raises(errors.FileUnreachable):
         await anext(pieces)
-    with pytest.raises(bot_api.NotSent):
+    with pytest.raises(bot_api.RequestNotSent):
         bot_api.HttpTransport(connections=1, patience=1, direct=True).get(bed.server.url)
 
 
