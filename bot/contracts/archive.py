@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 from bot.contracts.base import Frozen, Json, Role
 from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
 
 
 class ArchiveLine(Frozen):
@@ -23,6 +24,21 @@ class ArchiveLine(Frozen):
     role: Literal["user", "assistant", "system", "tool"]
     text: str
     meta: Json | None = None
+
+    @classmethod
+    def of(cls, inbound: Inbound, **fields: Any) -> Self:
+        """The line of what a person said, or that comes of it: with these fields in the place of the inbound's own."""
+        own: dict[str, Any] = {
+            "ts": inbound.ts,
+            "channel": inbound.channel,
+            "chat_id": inbound.chat_id,
+            "chat_key": inbound.chat_key,
+            "user_id": inbound.user_id,
+            "message_id": inbound.said_as,
+            "role": "user",
+            "text": inbound.text,
+        }
+        return cls(**own | fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,17 +68,7 @@ class Memberships:
         """The place where somebody spoke, for operators, with a link to it where its channel knows one."""
         if inbound.chat_type == "direct":
             return say("place.direct")
-        line = ArchiveLine(
-            ts=inbound.ts,
-            channel=inbound.channel,
-            chat_id=inbound.chat_id,
-            chat_key=inbound.chat_key,
-            user_id=inbound.user_id,
-            message_id=inbound.said_as,
-            role="user",
-            text="",
-        )
-        link = self.permalink(line)
+        link = self.permalink(ArchiveLine.of(inbound))
         return say("place.link", link=link) if link else say("place.group", group=inbound.chat_id)
 
 

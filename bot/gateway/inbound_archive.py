@@ -75,17 +75,8 @@ class InboundArchive:
             "attachments": [a.model_dump(by_alias=True, exclude_none=True) for a in inbound.attachments]
             or None,
         }
-        line = ArchiveLine(
-            ts=inbound.ts,
-            channel=inbound.channel,
-            chat_id=inbound.chat_id,
-            chat_key=inbound.chat_key,
-            user_id=inbound.user_id,
-            message_id=inbound.said_as,
-            role="user",
-            text=words,
-            meta={key: value for key, value in meta.items() if value is not None},
-        )
+        told = {key: value for key, value in meta.items() if value is not None}
+        line = ArchiveLine.of(inbound, text=words, meta=told)
         try:
             await self._archive.append(line, hurry=False)
         except errors.StorageError as error:

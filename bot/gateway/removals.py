@@ -403,12 +403,9 @@ class Removals:
         )
 
     def _line(self, inbound: Inbound, target: _Target) -> ArchiveLine:
-        return ArchiveLine(
+        return ArchiveLine.of(
+            inbound,
             ts=int(self._clock.now() * 1000),
-            channel=inbound.channel,
-            chat_id=inbound.chat_id,
-            chat_key=inbound.chat_key,
-            user_id=inbound.user_id,
             message_id=target.message_id,
             role="system",
             text="",

@@ -60,7 +60,7 @@ class RecordingIntake:
                 return False
             self._seen.update(inbound.keys)
             self.accepted.append(inbound)
-            self.lines[inbound.chat_key].append(_line(inbound))
+            self.lines[inbound.chat_key].append(ArchiveLine.of(inbound))
             return True
         finally:
             await self._changes.tell()
@@ -96,16 +96,3 @@ class RecordingIntake:
         """Wait until `accept` was called `count` times; the last inbound offered."""
         await self.until(lambda: len(self.offered) >= count)
         return self.offered[-1]
-
-
-def _line(inbound: Inbound) -> ArchiveLine:
-    return ArchiveLine(
-        ts=inbound.ts,
-        channel=inbound.channel,
-        chat_id=inbound.chat_id,
-        chat_key=inbound.chat_key,
-        user_id=inbound.user_id,
-        message_id=inbound.message_id,
-        role="user",
-        text=inbound.text,
-    )

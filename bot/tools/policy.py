@@ -23,7 +23,6 @@ from bot.tools.catalog import ExternallyDefined
 from bot.tools.context import ToolExecutionContext
 from bot.tools.permissions import defaults, taint
 from bot.tools.permissions.display import shortened, visible
-from bot.tools.permissions.grammar import TRUSTED
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.patterns import ARGUMENTS
 from bot.tools.permissions.rules import Rules
@@ -94,7 +93,7 @@ class Policy:
         path = asked.arguments.get("path")
         if asked.tool not in {"write_file", "edit_file"} or not isinstance(path, str) or "\0" in path:
             return decision
-        if decision.outcome == "deny" or decision.rule.startswith(f"allow @{TRUSTED}:"):
+        if decision.outcome == "deny" or decision.trusted:
             return decision
         if not await asyncio.to_thread(self._held, path):
             return decision

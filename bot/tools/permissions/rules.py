@@ -132,7 +132,12 @@ def _given(call: Call, given: Sequence[_Rule], now: PolicyContext) -> Decision:
     if not rule.trusted and defaults.taints(call, now):
         return defaults.asks("taint", "tainted", f"allow {rule.text}", granted=True)
     return Decision(
-        "allow", "rule", "a rule of this installation allows it", f"allow {rule.text}", granted=True
+        "allow",
+        "rule",
+        "a rule of this installation allows it",
+        f"allow {rule.text}",
+        granted=True,
+        trusted=rule.trusted,
     )
 
 

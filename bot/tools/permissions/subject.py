@@ -59,6 +59,7 @@ class Decision:
     """`rule` is the text of the rule that decided, "" where none did. `granted`: a rule gives this very call to the
     person who asked for it, so they may press the button themselves. `lasting`: an earlier lasting approval counts;
     not while foreign text is in view. `own`: it concerns this person alone. `why` names the reason for asking.
+    `trusted`: the rule that allows it is marked.
     """
 
     outcome: Outcome
@@ -69,6 +70,7 @@ class Decision:
     lasting: bool = True
     own: bool = False
     why: Reason = ""
+    trusted: bool = False
 
 
 def fingerprint(tool: str, arguments: Mapping[str, Any], directory: str, *definition: Any) -> str:
