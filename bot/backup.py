@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import hashlib
 import io
+import json
 import os
 import shutil
 import stat
@@ -19,7 +21,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
 from bot import errors, instance, invocation
@@ -53,6 +55,8 @@ _LEFT_OUT = frozenset(
 )
 """What belongs to a process, or is made anew."""
 _MADE_BY_INIT = frozenset({".gitignore", "schema", instance.LOCK})
+_SOURCE, _MOVED = "restored.json", f"{JOURNAL}.moved"
+"""In the folder of a restore: of which backup it is, and the journal that the database has."""
 _LEVEL = 6
 
 
@@ -242,6 +246,7 @@ class _Stream(io.RawIOBase):
 
 def restore(source: Path, home: Path, *, disk: Disk, moved: bool, database: str | None = None) -> Backup:
     """Put a backup back into an empty `.ship`, and an empty `database`, whole or not at all, bring it up to date and make its index.
+    One that was cut off once the database had all of it is brought to its end.
 
     What was open in it is closed, since it may have been finished after the backup; where the gateway has `moved`, and has not run
     since, it goes on. Raises `errors.TryLater`, `errors.ConfigError` where something is there, `errors.StorageError` where the
@@ -249,44 +254,77 @@ def restore(source: Path, home: Path, *, disk: Disk, moved: bool, database: str 
     """
     instance.prepare_home(home)
     with instance.locked(home):
+        found = _in_database(source, home, database) or _unpacked(
+            source, home, disk=disk, moved=moved, database=database
+        )
         scratch = home / instance.RESTORING
-        # While that is there nothing else comes from anywhere: a gateway does not start.
-        ours = {scratch.name} if not scratch.exists() else set(disk.names(home))
-        if set(disk.names(home)) - _MADE_BY_INIT - ours:
-            raise errors.ConfigError(
-                f"{home}: found a conversation that is kept there; expected an empty folder; restore into another project "
-                "with --dir"
-            )
-        # The mark goes last: without it what is left after a kill would count as whole.
-        for name in sorted(ours - _MADE_BY_INIT, key=lambda one: one == scratch.name):
-            _remove(home / name)
-        scratch.mkdir(mode=0o700)
-        try:
-            found = _unpack(source, scratch)
-            if moved and found.running:
-                raise errors.ConfigError(
-                    "--moved: found a backup of a running gateway, which has gone on after it; expected one that was taken "
-                    "after the gateway had stopped; leave --moved away, or take one"
-                )
-            if disk.size(scratch / JOURNAL):
-                snapshot.take_up(scratch / JOURNAL, moved=moved)
-            if (scratch / CHATS).is_dir():
-                index.rebuild(scratch / INDEX, scratch / CHATS, disk)
-            if database is not None and disk.size(scratch / JOURNAL):
-                from bot.journal import transfer  # its library is there where it is wanted
-
-                transfer.to_postgres(scratch / JOURNAL, database, aside := scratch / f"{JOURNAL}.moved")
-                disk.remove(aside)
-        except (errors.ShipmateError, OSError):
-            _remove(scratch)
-            raise
-        os.sync()  # one file after the other would take minutes
-        for name in disk.names(scratch):
+        for name in set(disk.names(scratch)) - {_SOURCE}:
             disk.rename(scratch / name, home / name)
         # Were it back after a power cut, restoring again would take what was said since.
         disk.rename(scratch, gone := home / f"{instance.RESTORING}.tmp")
+        (gone / _SOURCE).unlink(missing_ok=True)
         gone.rmdir()
     return found
+
+
+def _unpacked(source: Path, home: Path, *, disk: Disk, moved: bool, database: str | None) -> Backup:
+    """Have everything in the folder of a restore, and in the database."""
+    scratch = home / instance.RESTORING
+    # While that is there nothing else comes from anywhere: a gateway does not start.
+    ours = {scratch.name} if not scratch.exists() else set(disk.names(home))
+    if set(disk.names(home)) - _MADE_BY_INIT - ours:
+        raise errors.ConfigError(
+            f"{home}: found a conversation that is kept there; expected an empty folder; restore into another project "
+            "with --dir"
+        )
+    # The mark goes last: without it what is left after a kill would count as whole.
+    for name in sorted(ours - _MADE_BY_INIT, key=lambda one: one == scratch.name):
+        _remove(home / name)
+    scratch.mkdir(mode=0o700)
+    try:
+        found = _unpack(source, scratch)
+        if moved and found.running:
+            raise errors.ConfigError(
+                "--moved: found a backup of a running gateway, which has gone on after it; expected one that was taken "
+                "after the gateway had stopped; leave --moved away, or take one"
+            )
+        if disk.size(scratch / JOURNAL):
+            snapshot.take_up(scratch / JOURNAL, moved=moved)
+        if (scratch / CHATS).is_dir():
+            index.rebuild(scratch / INDEX, scratch / CHATS, disk)
+        if database is not None and disk.size(scratch / JOURNAL):
+            from bot.journal import transfer  # its library is there where it is wanted
+
+            note = {"sha256": _sha256(source), **asdict(found)}
+            disk.replace(scratch / _SOURCE, json.dumps(note).encode())
+            os.sync()
+            transfer.to_postgres(scratch / JOURNAL, database, scratch / _MOVED)
+    except (errors.ShipmateError, OSError):
+        _remove(scratch)
+        raise
+    (scratch / _MOVED).unlink(missing_ok=True)
+    os.sync()  # one file after the other would take minutes
+    return found
+
+
+def _in_database(source: Path, home: Path, database: str | None) -> Backup | None:
+    """What a restore that was cut off has brought to the database; None where there is nothing of one."""
+    scratch = home / instance.RESTORING
+    if database is None or not (scratch / _SOURCE).exists():
+        return None
+    from bot.journal import transfer
+
+    note = json.loads((scratch / _SOURCE).read_bytes())
+    if note.pop("sha256") != _sha256(source) or not transfer.was_moved(database, scratch, home):
+        return None
+    for name in (JOURNAL, _MOVED):
+        (scratch / name).unlink(missing_ok=True)
+    return Backup(**note)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _remove(path: Path) -> None:

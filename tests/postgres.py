@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
@@ -37,15 +38,43 @@ def programs() -> Path | None:
     return next((one for one in places if (one / "postgres").exists()), None)
 
 
+@functools.cache
+def no_network() -> str:
+    """Why a server cannot be apart; "" where it can."""
+    if os.getuid() != 0 or not all(map(shutil.which, ("ip", "nsenter", "setpriv", "unshare"))):
+        return "a network of its own takes root, ip, unshare, nsenter and setpriv"
+    tried = subprocess.run(
+        ("unshare", "--net", "ip", "link", "add", "type", "veth"), capture_output=True, text=True, check=False
+    )
+    return f"no network of its own is allowed here: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A network between this machine and a server, whose other end can be turned off: then nothing is refused, all is silent."""
+
+    url: str
+    _end: tuple[str, ...]
+
+    def cut(self) -> None:
+        _called(*self._end, "down")
+
+    def mend(self) -> None:
+        _called(*self._end, "up")
+
+
 class Postgres:
     """One server with a folder of its own, reached by a socket in it. It refuses root, so root starts it as another user."""
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self, *, durable: bool = False, apart: bool = False) -> None:
+        """One `apart` is in a network of its own, to which `line` leads."""
         memory = Path("/dev/shm")
         folder = memory if memory.is_dir() else Path(tempfile.gettempdir())
         _remove_old(folder)
         self.home = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=folder))
         self._durable = durable
+        self._apart = apart
+        self._lines = 0
         self._server: subprocess.Popen[bytes] | None = None
         self._as: dict[str, Any] = {}
         if os.getuid() == 0:
@@ -63,16 +92,40 @@ class Postgres:
         return f"postgresql://shipmate@/postgres?host={quote(str(self.home), safe='')}{path}"
 
     def start(self) -> None:
-        settings = ("listen_addresses=", f"unix_socket_directories={self.home}", "max_connections=40")
+        everywhere = "*" if self._apart else ""
+        settings = (
+            f"listen_addresses={everywhere}",
+            f"unix_socket_directories={self.home}",
+            "max_connections=40",
+        )
         quick = () if self._durable else ("fsync=off", "full_page_writes=off")
         arguments = [part for one in (*settings, *quick) for part in ("-c", one)]
         self._server = subprocess.Popen(
-            [*_WITH_US, self._program("postgres"), "-D", self.home / "data", *arguments],
+            [*self._through(), self._program("postgres"), "-D", self.home / "data", *arguments],
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
-            **self._as,
+            **({} if self._apart else self._as),
         )
         self._until_ready(self._server)
+
+    def line(self) -> Line:
+        """One more way to a server that is apart. It goes with the server."""
+        assert self._server is not None
+        inside = ("nsenter", "--net", "--target", str(self._server.pid))
+        self._lines += 1
+        # Two lines for each process of tests, in the range that is kept for measurements.
+        number = os.getpid() % 2**14 * 8 + self._lines * 4
+        begin = f"198.{18 + (number >> 16)}.{number >> 8 & 255}"
+        here, there = (f"{begin}.{(number & 255) + last}" for last in (1, 2))
+        name, peer = f"pg{os.getpid()}x{self._lines}", f"line{self._lines}"
+        ip = ("ip", "link", "add", name, "type", "veth", "peer", "name", peer, "netns", str(self._server.pid))
+        _called(*ip)
+        _called("ip", "addr", "add", f"{here}/30", "dev", name)
+        _called("ip", "link", "set", name, "up")
+        _called(*inside, "ip", "addr", "add", f"{there}/30", "dev", peer)
+        made = Line(f"postgresql://shipmate@{there}/postgres", (*inside, "ip", "link", "set", peer))
+        made.mend()
+        return made
 
     def crash(self) -> None:
         """Kill every process of the server, as a loss of power would."""
@@ -103,6 +156,16 @@ class Postgres:
                 emptied += "INSERT INTO cluster_leader VALUES (1, 0, '', 0);"
             db.execute(f"BEGIN; {emptied} INSERT INTO lost VALUES (1, 'gone', NULL); COMMIT".encode())
         return self.url()
+
+    def _through(self) -> tuple[str, ...]:
+        """What the server is started through."""
+        if not self._apart:
+            return tuple(filter(None, _WITH_US))
+        with (self.home / "data/pg_hba.conf").open("a", encoding="ascii") as file:
+            file.write("host all all 0.0.0.0/0 trust\n")
+        user, group = str(pwd.getpwnam(self._as["user"]).pw_uid), str(self._as["group"])
+        who = ("--reuid", user, "--regid", group, "--clear-groups")
+        return ("unshare", "--net", "setpriv", *who, "--pdeathsig", "QUIT")
 
     def _until_ready(self, server: subprocess.Popen[bytes]) -> None:
         """Wait for the line that says so; what is said later is read and dropped, so that the server never waits."""
@@ -160,6 +223,10 @@ def _remove_old(folder: Path) -> None:
             runs = note.exists() and Path(f"/proc/{int(note.read_text().split()[0])}").exists()
             if not runs and time.time() - home.stat().st_mtime > 3_600:
                 shutil.rmtree(home, ignore_errors=True)
+
+
+def _called(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def _known(name: str) -> bool:

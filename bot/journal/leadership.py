@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from bot import errors
 from bot.contracts.environment import Clock, Log
 from bot.journal.connection import Connection
-from bot.journal.postgres import LOCKED, PostgresConnection
+from bot.journal.postgres import LOCKED, PostgresConnection, must_know
 
 T = TypeVar("T")
 BEAT = 0.5
@@ -65,6 +65,7 @@ class PostgresLeadership:
         self.deposed = asyncio.Event()
         """Set for good once another process leads in this one's place."""
         self._leads = asyncio.Event()
+        self._refusal: errors.StorageError | None = None
         self._until = 0.0
         self._seen: tuple[int, str, int] | None = None
         self._since = 0.0
@@ -74,7 +75,9 @@ class PostgresLeadership:
         self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
 
     async def lead(self, stop: asyncio.Event, stands_by: Callable[[str], object]) -> bool:
-        """Return once this process leads; False where `stop` is set before. `stands_by` hears who leads meanwhile."""
+        """Return once this process leads; False where `stop` is set before. `stands_by` hears who leads meanwhile. Raises
+        `errors.StorageError` where the tables are of a newer Shipmate.
+        """
         self._thread.start()
         waiting = [asyncio.create_task(one.wait()) for one in (self._leads, stop)]
         done, _ = await asyncio.wait(waiting, timeout=2 * BEAT, return_when=asyncio.FIRST_COMPLETED)
@@ -83,6 +86,8 @@ class PostgresLeadership:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for one in waiting:
             one.cancel()
+        if self._refusal is not None:
+            raise self._refusal
         return self._leads.is_set() and not stop.is_set()
 
     async def confirmed(self) -> None:
@@ -131,6 +136,10 @@ class PostgresLeadership:
                     if db is not None:
                         db.close()
                 db = None
+            except errors.StorageError as error:
+                self._refusal = error
+                self._loop.call_soon_threadsafe(self._leads.set)
+                break
             self._over.wait(BEAT)
         if db is not None:
             with contextlib.suppress(sqlite3.Error), contextlib.closing(db):
@@ -169,6 +178,7 @@ class PostgresLeadership:
         self._over.set()
 
     def _look(self, db: Connection) -> None:
+        must_know(db)  # the one that leads may be newer, and have changed the tables
         asked, found = self._clock.boottime(), _lease(db)
         epoch, self.leader, _ = found
         if found != self._seen:

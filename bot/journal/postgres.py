@@ -222,16 +222,24 @@ def _first(db: Connection, statement: str) -> Any:
     return db.execute(statement).fetchone()[0]
 
 
-def migrate(db: Connection) -> None:
-    """Bring the tables up to date, all steps or none. Raises `errors.StorageError` where a newer Shipmate has written them."""
-    db.execute("BEGIN")
-    db.execute("CREATE TABLE IF NOT EXISTS journal_version (version INTEGER PRIMARY KEY)")
-    version = _first(db, "SELECT max(version) FROM journal_version")
-    newest = len(schema.MIGRATIONS)
+def must_know(db: Connection) -> None:
+    """Raise `errors.StorageError` where a newer Shipmate has written the tables."""
+    if not _first(db, "SELECT to_regclass('journal_version') IS NOT NULL"):
+        return
+    version, newest = _first(db, "SELECT max(version) FROM journal_version"), len(schema.MIGRATIONS)
     if version is not None and version > newest:
         raise errors.StorageError(
             f"the journal has version {version}, this Shipmate knows versions up to {newest}: it was written by a newer one"
         )
+
+
+def migrate(db: Connection) -> None:
+    """Bring the tables up to date, all steps or none. Raises `errors.StorageError` where a newer Shipmate has written them."""
+    db.execute("BEGIN")
+    db.execute("CREATE TABLE IF NOT EXISTS journal_version (version INTEGER PRIMARY KEY)")
+    must_know(db)
+    version = _first(db, "SELECT max(version) FROM journal_version")
+    newest = len(schema.MIGRATIONS)
     if version is None:
         db.execute(
             "CREATE OR REPLACE FUNCTION instr(text, text) RETURNS integer IMMUTABLE LANGUAGE sql AS 'SELECT strpos($1, $2)'"

@@ -437,6 +437,14 @@ def refresh(home: Path, disk: Disk, url: str, log: Log) -> None:
         raise errors.StorageError(f"the files of .ship cannot be read from the database: {error}") from error
 
 
+def copies_of(home: Path) -> str:
+    """The name of the store whose copies the files of a `.ship` are; "" where they are none."""
+    try:
+        return str(json.loads((home / NOTE).read_bytes())["store"])
+    except (FileNotFoundError, ValueError, KeyError):
+        return ""
+
+
 def files(home: Path) -> Iterator[Path]:
     """The files of a `.ship` that all hosts have."""
     for name in FOLDERS:

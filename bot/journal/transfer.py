@@ -99,17 +99,27 @@ def _fetched(source: Connection, path: Path, home: Path) -> list[TransferredTabl
     return moved
 
 
+def was_moved(url: str, *homes: Path) -> bool:
+    """True where a database has what was moved from one of these folders. Raises `errors.StorageError`."""
+    try:
+        with closing(_source(url)) as db:
+            name = shared_files.store(db).name
+            return bool(_full(db)) and any(shared_disk.copies_of(home) == name for home in homes)
+    except sqlite3.Error as error:
+        raise errors.StorageError(f"the database cannot be used: {error}") from error
+
+
+def _full(db: Connection) -> str:
+    """A table that is not empty; "" where none is."""
+    tables = (*(table for table in schema.tables() if table not in _BEFORE), "shared_files")
+    return next((one for one in tables if db.execute(f"SELECT 1 FROM {one} LIMIT 1").fetchone()), "")
+
+
 def _target(url: str) -> Connection:
     db = _source(url)
-    tables = [table for table in schema.tables() if table not in _BEFORE]
-    full = [
-        table
-        for table in (*tables, "shared_files")
-        if db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()
-    ]
-    if full:
+    if full := _full(db):
         db.close()
-        raise errors.StorageError(f"there is a journal already: the table {full[0]} is not empty")
+        raise errors.StorageError(f"there is a journal already: the table {full} is not empty")
     return db
 
 

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -296,6 +297,25 @@ class Two:
             for chat in range(self.chats):
                 self.world.telegram.say(f"message {number}", chat_id=FIRST_CHAT + chat)
 
+    async def talk_for(self, seconds: float) -> None:
+        """The same, one after the other."""
+        for number in range(1, self.messages + 1):
+            for chat in range(self.chats):
+                self.world.telegram.say(f"message {number}", chat_id=FIRST_CHAT + chat)
+                await asyncio.sleep(seconds / self.messages / self.chats)
+
+    def count(self) -> int:
+        """Messages that are answered."""
+        return sum(len({number for number, _ in chat}) for chat in self.answers())
+
+    async def next_answer(self, what: str) -> None:
+        """Print how long it takes from now until the second process has answered something."""
+        began = time.monotonic()
+        await self.taken_over()
+        led, count = time.monotonic() - began, self.count()
+        await self.world.telegram.until(lambda: self.count() > count, 60)
+        sys.stdout.write(f"{what}: leads after {led:.1f} s, answers after {time.monotonic() - began:.1f} s\n")
+
     def texts(self) -> list[list[str]]:
         return [self.world.texts(FIRST_CHAT + chat) for chat in range(self.chats)]
 
@@ -312,9 +332,7 @@ class Two:
 
     async def answered(self, share: float) -> None:
         most = share * self.chats * self.messages
-        await self.world.telegram.until(
-            lambda: sum(len({number for number, _ in chat}) for chat in self.answers()) >= most, 300
-        )
+        await self.world.telegram.until(lambda: self.count() >= most, 300)
 
     async def taken_over(self) -> None:
         await eventually(lambda: any(line.startswith("ready ") for line in self.second.lines))
@@ -407,3 +425,131 @@ async def test_nothing_is_lost_where_the_database_crashes(two: Two) -> None:
     await asyncio.to_thread(server.start)
     await two.answered(1.0)
     two.check()
+
+
+@pytest.mark.torture
+async def test_a_freeze_of_nine_seconds_is_no_second_answer(two: Two) -> None:
+    await two.start()
+    talking = asyncio.create_task(two.talk_for(15))
+    await two.answered(0.1)
+    frozen = two.world.process
+    os.kill(frozen.pid, signal.SIGSTOP)
+    thawed = asyncio.get_running_loop().call_later(9, os.kill, frozen.pid, signal.SIGCONT)
+    try:
+        await two.next_answer("frozen")
+        assert await frozen.ended() == 75
+    finally:
+        thawed.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(frozen.pid, signal.SIGCONT)
+    await talking
+    await two.answered(1.0)
+    two.check()
+
+
+@pytest.fixture
+async def lines(two: Two) -> AsyncIterator[tuple[postgres.Line, postgres.Line]]:
+    """The networks between each of the two processes and their database."""
+    if reason := postgres.no_network():
+        pytest.skip(reason)
+    server = await asyncio.to_thread(lambda: postgres.Postgres(apart=True))
+    try:
+        made = (server.line(), server.line())
+        for process, line in zip((two.world.process, two.second), made, strict=True):
+            process.env = {**process.env, "DATABASE_URL": line.url}
+        yield made
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+@pytest.mark.torture
+async def test_one_that_is_cut_off_from_the_database_is_replaced(
+    two: Two, lines: tuple[postgres.Line, postgres.Line]
+) -> None:
+    line, _ = lines
+    await two.start()
+    talking = asyncio.create_task(two.talk_for(15))
+    await two.answered(0.1)
+    await asyncio.to_thread(line.cut)
+    await two.next_answer("cut off")
+    await asyncio.to_thread(line.mend)
+    assert await two.world.process.ended() == 75
+    await two.world.process.start(wait=False)  # as a supervisor does
+    await eventually(lambda: any(line.startswith("standby: ") for line in two.world.process.lines))
+    await talking
+    await two.answered(1.0)
+    two.check()
+
+
+@pytest.mark.torture
+async def test_a_standby_that_is_cut_off_takes_nothing(
+    two: Two, lines: tuple[postgres.Line, postgres.Line]
+) -> None:
+    _, line = lines
+    await two.start()
+    talking = asyncio.create_task(two.talk_for(10))
+    await two.answered(0.1)
+    await asyncio.to_thread(line.cut)
+    await eventually(lambda: "the lease cannot be looked at" in told(two.second))
+    await asyncio.to_thread(line.mend)
+    await talking
+    await two.answered(1.0)
+    two.check()
+    assert not any(line.startswith("ready ") for line in two.second.lines)
+    await two.world.process.kill()
+    await two.taken_over()
+
+
+@pytest.mark.torture
+async def test_both_are_cut_off_and_go_on(two: Two, lines: tuple[postgres.Line, postgres.Line]) -> None:
+    await two.start()
+    talking = asyncio.create_task(two.talk_for(15))
+    await two.answered(0.1)
+    for line in lines:
+        await asyncio.to_thread(line.cut)
+    await eventually(lambda: "the lease cannot be looked at" in told(two.second))
+    count = two.count()
+    for line in lines:
+        await asyncio.to_thread(line.mend)
+    await two.world.telegram.until(lambda: two.count() > count, 60)
+    await talking
+    await two.answered(1.0)
+    two.check()
+
+
+@pytest.mark.torture
+async def test_an_upgrade_goes_through_while_people_talk(two: Two) -> None:
+    first, second = two.world.process, two.second
+    await two.start()
+    talking = asyncio.create_task(two.talk_for(20))
+    await two.answered(0.1)
+    os.kill(first.pid, signal.SIGTERM)
+    await two.next_answer("stopped")
+    assert await first.ended() == 0
+    await first.start(wait=False)
+    await eventually(lambda: any(line.startswith("standby: ") for line in first.lines))
+    os.kill(second.pid, signal.SIGTERM)
+    assert await second.ended() == 0
+    await eventually(lambda: any(line.startswith("ready ") for line in first.lines))
+    await talking
+    await two.answered(1.0)
+    two.check()
+    assert not any(text.startswith("(You may") for chat in two.texts() for text in chat)
+
+
+def told(process: Process) -> str:
+    """The log of a process."""
+    return "".join(one.read_text(encoding="utf-8") for one in (process.root / ".ship/logs").glob("*.jsonl"))
+
+
+async def test_one_that_is_older_than_the_tables_does_not_lead(clustered: World) -> None:
+    world, url = clustered, clustered.process.env["DATABASE_URL"]
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("UPDATE journal_version SET version = version + 1")
+        try:
+            await world.start(wait=False)
+            assert await world.process.ended() == 1
+        finally:
+            db.execute("UPDATE journal_version SET version = version - 1")
+        assert "it was written by a newer one" in world.process.stderr
+        assert db.execute("SELECT epoch FROM cluster_leader").fetchone() == (0,)

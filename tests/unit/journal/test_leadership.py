@@ -69,6 +69,20 @@ async def test_a_standby_that_is_stopped_ends(candidate: Candidate) -> None:
     assert not await candidate("b").lead(stop, lambda _: stop.set())
 
 
+async def test_a_standby_ends_once_the_leader_has_made_the_tables_newer(
+    candidate: Candidate, url: str
+) -> None:
+    await leads(candidate("a"))
+    waiting = asyncio.create_task(candidate("b").lead(asyncio.Event(), lambda _: None))
+    with contextlib.closing(PostgresConnection(url)) as db:
+        db.execute("UPDATE journal_version SET version = version + 1")
+        try:
+            with pytest.raises(errors.StorageError, match="written by a newer one"):
+                await asyncio.wait_for(waiting, 20)
+        finally:
+            db.execute("UPDATE journal_version SET version = version - 1")
+
+
 async def test_one_whose_number_stands_still_is_followed_and_can_neither_write_nor_send(
     candidate: Candidate, url: str
 ) -> None:
