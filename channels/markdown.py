@@ -1,6 +1,7 @@
 """Parses Markdown for channels that give it a form of their own, within limits of time and depth.
 
-The rules of emphasis are relaxed for scripts without spaces between words: CommonMark lets `**` close behind punctuation only where a
+Cells of a table beyond its columns stay, in the last one; the parser would drop them, though a model that forgets to escape a `|` means
+them to be read. The rules of emphasis are relaxed for scripts without spaces between words: CommonMark lets `**` close behind punctuation only where a
 space or more punctuation follows, so that in Chinese and Japanese, which have neither, `**重要：**请看` would show its marks.
 """
 
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_block.table import escapedSplit, getLine, table
 from markdown_it.rules_inline import StateInline, emphasis, strikethrough
 from markdown_it.token import Token
 
@@ -48,6 +51,31 @@ def _is_punctuation(char: str) -> bool:
     return unicodedata.category(char)[0] in {"P", "S"}
 
 
+def _whole_table(state: StateBlock, first: int, last: int, silent: bool) -> bool:  # noqa: FBT001 - the library calls it so
+    known = len(state.tokens)
+    found = table(state, first, last, silent)
+    row: list[int] = []
+    for at, token in enumerate(state.tokens[known:], known):
+        if token.type == "tr_open":
+            row = []
+        elif token.type == "inline":
+            row.append(at)
+        elif token.type == "tr_close":
+            last = state.tokens[row[-1]]
+            assert last.map is not None  # noqa: S101 - the line that it stands in
+            cells = _cells(getLine(state, last.map[0]))
+            if len(cells) > len(row):
+                state.tokens[row[-1]] = last.copy(content=" | ".join(cells[len(row) - 1 :]))
+    return found
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of a row, as the parser counts them."""
+    cells = escapedSplit(line.strip(" \t\n"))
+    begins, ends = cells[0] == "", len(cells) > 1 and cells[-1] == ""
+    return [cell.strip() for cell in cells[begins : len(cells) - ends]]
+
+
 PARSED = 16_384
 """Characters that are parsed at the most. Longer text is shown as it is."""
 BRACKETS = 800
@@ -72,6 +100,7 @@ def _parser(*, references: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST}).enable(
         ["table", "strikethrough"]
     )
+    parser.block.ruler.at("table", _whole_table, {"alt": ["paragraph", "reference"]})
     # Addresses that are no links are still shown: whoever writes the tokens decides, not the parser.
     parser.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005
     return relaxed(parser if references else parser.disable("reference"))

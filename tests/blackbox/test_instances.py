@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,12 @@ async def test_a_second_stop_while_it_drains_changes_nothing(world: World, numbe
 async def test_a_stop_before_anything_can_be_reached_ends_at_once(world: World) -> None:
     world.only("telegram")
     await world.telegram.stop()
-    await world.start(wait=False)
-    await eventually(lambda: any("cannot be reached" in line for line in world.process.lines))
-    assert await world.process.stop() == 0
+    with socket.socket() as taken:  # else somebody else may listen there
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", world.telegram.port))
+        await world.start(wait=False)
+        await eventually(lambda: any("cannot be reached" in line for line in world.process.lines))
+        assert await world.process.stop() == 0
 
 
 async def test_a_stop_while_libraries_are_imported_exits_with_0(world: World) -> None:

@@ -147,6 +147,14 @@ def test_a_table_is_aligned_whatever_its_script() -> None:
     assert shown(table) == ("\n".join(lines), [("pre", "\n".join(lines))])
 
 
+def test_cells_beyond_the_columns_of_a_table_stay() -> None:
+    """Of a `|` that a model forgot to escape, too, and in a quote."""
+    lines = "a | b\n--+-------------\n1 | 2 | 3 | 你好"
+    for begins in ("", "> "):
+        said = "\n".join(begins + line for line in ("| a | b |", "|---|---|", "| 1 | 2 | **3** | 你好 |"))
+        assert lines in shown(said)[0]
+
+
 def test_a_table_wider_than_any_screen_is_not_padded() -> None:
     wide = "w" * 200
     said, entities = shown(f"| a | b |\n|---|---|\n| {wide} | c |")

@@ -126,6 +126,7 @@ PIECES = st.sampled_from(
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(PIECES, max_size=25).map("".join))
 @example("# h\n- ")
+@example(f"{TABLE}\n||s||你好")
 def test_whatever_it_makes_of_a_text_the_service_takes(markdown: str) -> None:
     found = rich.blocks(markdown)
     if found is None:

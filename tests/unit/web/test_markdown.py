@@ -59,6 +59,10 @@ def test_what_each_form_becomes(said: str, found: list[Any]) -> None:
     assert nodes(said) == found
 
 
+def test_cells_beyond_the_columns_of_a_table_stand_in_the_last_one() -> None:
+    assert "2 | 3" in str(nodes("| a | b |\n|---|---|\n| 1 | 2 | 3 |"))
+
+
 def test_a_table_has_sides() -> None:
     (table,) = nodes("| a | b |\n|:-:|--:|\n| 1 | **2** |")
     head, body = table[2:]
