@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import json
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,9 +52,8 @@ _FAILURES = (
     *_TRANSPORT,
     httpx2.InvalidURL,
     anthropic.AnthropicError,
-    # From the library's own reading and writing of JSON, and of a client that is closed.
+    # From the library's own reading and writing of JSON.
     AssertionError,
-    RuntimeError,
     ValueError,
     TypeError,
 )
@@ -103,7 +101,6 @@ class AnthropicModel:
             connect=self._timeouts.connect * pace,
             read=self._timeouts.idle * pace,
         )
-        self._http = _http_client(url, timeout)
         own = urlsplit(url).hostname == urlsplit(DEFAULT_BASE_URL).hostname
         self._client = anthropic.AsyncAnthropic(
             api_key=api_key,
@@ -112,15 +109,9 @@ class AnthropicModel:
             timeout=timeout,
             # Gateways in front of other models often read this header alone.
             default_headers={} if own else {"X-Api-Key": api_key},
-            http_client=self._http,
+            http_client=_http_client(url, timeout),
             open_telemetry=False,
         )
-        # What the library would make of them for each request, which takes it four times as long as to send that.
-        known = self._client.default_headers.items()
-        self._headers = self._http.headers.copy()
-        self._headers.update({name: value for name, value in known if isinstance(value, str)})
-        self._address = httpx2.URL(f"{str(self._client.base_url).rstrip('/')}/v1/messages")
-        self._waits = {"timeout": timeout.as_dict()}
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         started = self._clock.monotonic()
@@ -167,7 +158,9 @@ class AnthropicModel:
         """Feed an answer with events that came together, up to its end; adds what is to be shown of them."""
         for event in events:
             if event.get("type") == "error":
-                raise self._told(response, event)
+                raise classify.classify(
+                    classify.read(response.status_code, event, response.headers, now=self._clock.now())
+                )
             if (delta := answer.feed(event)) is not None:
                 deltas.append(delta)
             if answer.done:
@@ -175,20 +168,21 @@ class AnthropicModel:
 
     async def _open(self, request: ModelRequest) -> httpx2.Response:
         try:
-            headers = self._headers.copy()
-            headers.update(headers_of(request))
-            asked = httpx2.Request(
-                "POST",
-                self._address,
-                headers=headers,
+            stream = await self._client.post(
+                "/v1/messages",
+                cast_to=object,
                 content=await self._body(request),
-                extensions=self._waits,
+                # Without a key of ours the library makes one, and never sends it.
+                options={
+                    "headers": {"content-type": "application/json", **headers_of(request)},
+                    "idempotency_key": "",
+                },
+                stream=True,
+                stream_cls=anthropic.AsyncStream[object],
             )
-            response = await self._http.send(asked, stream=True)
-            if not response.is_success:
-                raise await self._refusal(response)
         except _FAILURES as error:
             raise self._failure(error) from None
+        response = stream.response
         kind = response.headers.get("content-type", "text/event-stream")
         if "event-stream" not in kind:
             await response.aclose()
@@ -197,22 +191,6 @@ class AnthropicModel:
                 request_id=_request_id(response.headers),
             )
         return response
-
-    async def _refusal(self, response: httpx2.Response) -> errors.ModelError:
-        try:
-            await response.aread()
-        finally:
-            await response.aclose()
-        told: object = response.text.strip()
-        with contextlib.suppress(ValueError, RecursionError):
-            told = json.loads(response.text)
-        return self._told(response, told)
-
-    def _told(self, response: httpx2.Response, body: object) -> errors.ModelError:
-        """The error of which a body or an event tells."""
-        return classify.classify(
-            classify.read(response.status_code, body, response.headers, now=self._clock.now())
-        )
 
     async def _body(self, request: ModelRequest) -> bytes:
         """The bytes of a request. Whatever its size, others have their turn meanwhile."""
