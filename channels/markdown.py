@@ -61,11 +61,11 @@ def _whole_table(state: StateBlock, first: int, last: int, silent: bool) -> bool
         elif token.type == "inline":
             row.append(at)
         elif token.type == "tr_close":
-            last = state.tokens[row[-1]]
-            assert last.map is not None  # noqa: S101 - the line that it stands in
-            cells = _cells(getLine(state, last.map[0]))
+            cell = state.tokens[row[-1]]
+            assert cell.map is not None  # noqa: S101 - the line that it stands in
+            cells = _cells(getLine(state, cell.map[0]))
             if len(cells) > len(row):
-                state.tokens[row[-1]] = last.copy(content=" | ".join(cells[len(row) - 1 :]))
+                state.tokens[row[-1]] = cell.copy(content=" | ".join(cells[len(row) - 1 :]))
     return found
 
 
