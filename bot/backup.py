@@ -308,7 +308,7 @@ def _unpacked(source: Path, home: Path, *, disk: Disk, moved: bool, database: st
 
 
 def _in_database(source: Path, home: Path, database: str | None) -> Backup | None:
-    """What a restore that was cut off has brought to the database; None where there is nothing of one."""
+    """The backup that a restore which was cut off has brought to the database; None where there is nothing of one."""
     scratch = home / instance.RESTORING
     if database is None or not (scratch / _SOURCE).exists():
         return None

@@ -108,7 +108,7 @@ class Locales:
         return ReaderLocale(locale.language or DEFAULT, locale.zone or zone or self._zone, own)
 
     def _turn(self, person: UserRef) -> asyncio.Lock:
-        """What is written of a person is written one after the other: the last one knows what the others were."""
+        """The lock under which a choice of a person is written, so that the last one knows the others."""
         return self._writing.setdefault(person, asyncio.Lock())
 
     async def _remember(self, person: UserRef) -> None:

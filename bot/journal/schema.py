@@ -526,7 +526,7 @@ _REFUSED = "calls of this task were refused"
 
 
 def _subject(asked: str) -> tuple[str, str]:
-    """What a question is about, and its facts with the name of the reason."""
+    """The subject of a question, and its facts with the name of the reason."""
     try:
         facts = json.loads(asked)
         why = str(facts["why"])

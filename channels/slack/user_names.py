@@ -21,7 +21,7 @@ FRESH = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What Slack tells of a person, and when it was asked (monotonic seconds)."""
+    """A person as Slack tells of them, and when it was asked (monotonic seconds)."""
 
     name: str | None = None
     locale: str | None = None
