@@ -106,7 +106,7 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.project
 test: $(VENV)/.dev
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python $(TESTS)
 
-# The same tests with their coverage, which fails below a share that is only ever raised. It takes a third longer. The threshold
+# The same tests with their coverage, which fails below a share that is only ever raised. It takes longer. The threshold
 # is never reached: on Python 3.11 slipcover takes its probes out in whatever thread reaches it, and raises there when another
 # thread imports meanwhile.
 coverage: $(VENV)/.dev

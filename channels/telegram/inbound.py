@@ -351,7 +351,7 @@ def _without_address(said: str, me: User) -> str:
 
 
 def _address_end(said: str, me: User) -> int:
-    """Where a text goes on after the bot's name that it begins with; 0 where it begins otherwise."""
+    """The place behind the bot's name with which a text begins; 0 where it begins otherwise."""
     found = re.match(rf"\s*@{re.escape(me.username or '')}\b[\s:,]*", said, flags=re.IGNORECASE)
     return found.end() if found else 0
 
