@@ -46,6 +46,7 @@
     ├── ToolError                   a tool failed; its text is for the model
     │   ├── ToolInputInvalid
     │   └── CommandFailed           a command ended in another exit code than 0
+    ├── NoReadableText              the bytes of a file hold no text that can be read
     ├── StorageError                disk or journal cannot write
     ├── IllegalTransition           a state machine was told something that cannot follow: a mistake of ours
     ├── TurnSummarized                    a summary tells of the turn that was to be taken back
@@ -506,6 +507,18 @@ class CommandFailed(ToolError):
         self.over = over
         self.stdout = stdout
         self.stderr = stderr
+
+
+class NoReadableText(ShipmateError):
+    """These bytes hold no text that can be read. Where there is more to say, `why` says it to the model, and `code` with `limit`
+    to people (`SeenFile`).
+    """
+
+    def __init__(self, why: str = "", code: FileCode | Literal[""] = "", limit: int = 0) -> None:
+        super().__init__(why)
+        self.why = why
+        self.code = code
+        self.limit = limit
 
 
 class StorageError(ShipmateError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
@@ -13,14 +14,14 @@ MESSAGES = 4_096
 
 
 class IdentityCache(Generic[Of, Made]):
-    """The result of `make` for each of the last few objects. Objects are told apart by identity and must not change
+    """The result of `make` for each of the last few objects; the oldest goes for a new one. Objects are told apart by identity and must not change
     afterwards. An exception of `make` is raised, and not cached.
     """
 
     def __init__(self, make: Callable[[Of], Made], *, most: int = 8) -> None:
         self._make = make
         self._most = most
-        self._known: dict[int, tuple[Of, Made]] = {}
+        self._known: OrderedDict[int, tuple[Of, Made]] = OrderedDict()
 
     def __call__(self, of: Of) -> Made:
         # It is kept with what was said of it: as long as it is, no other object has its id.
@@ -28,7 +29,7 @@ class IdentityCache(Generic[Of, Made]):
         if known is None:
             known = (of, self._make(of))
             if len(self._known) >= self._most:
-                self._known.clear()
+                self._known.popitem(last=False)  # not all at once: what is held stays the same
             self._known[id(of)] = known
         return known[1]
 

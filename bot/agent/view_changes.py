@@ -185,7 +185,11 @@ class ViewChanges:
         if self.tokens() <= (deps.limits.mask_threshold if above is None else above):
             return False
         results = masking.masks(
-            shown, ages=self._ages, keep=deps.limits.keep_observations, pointer=pointer_of
+            shown,
+            ages=self._ages,
+            keep=deps.limits.keep_observations,
+            masked=self.store.masked,
+            pointer=pointer_of,
         )
         if not results or self._hidden(shown, results) < hides:
             return False

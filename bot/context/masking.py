@@ -6,14 +6,13 @@ view changes when it is decided and never after; the caller that decides declare
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import NamedTuple
 
 from bot.context import blocks, estimate
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ATTACHED
 
-PREFIX = "[observation masked —"
 LEAST_KEPT = 3
 """However little is to be kept, so many observations are."""
 KEPT_FILES = 4
@@ -43,12 +42,13 @@ def masks(
     *,
     ages: Callable[[str], bool],
     keep: int,
+    masked: Container[str] = (),
     pointer: Callable[[str], Pointer | None] = _none,
 ) -> dict[str, str]:
     """Return the masks for old tool results, by id of the call; {} if nothing is to be masked.
 
     `ages` says by the name of a tool whether its results lose their worth. Of those the newest `keep` stay (three at
-    the least). So does whatever the model has not seen yet, an error of the last round, what is masked already, and
+    the least). So does whatever the model has not seen yet, an error of the last round, what is `masked` already, and
     what is no longer than its mask.
     """
     names = {call["id"]: call["name"] for message in messages for call in blocks.tool_uses(message)}
@@ -57,7 +57,7 @@ def masks(
     kept, tokens = 0, 0.0
     for at, block in _newest_first(messages):
         call = block["tool_use_id"]
-        if not ages(names.get(call, "")) or _is_masked(block):
+        if not ages(names.get(call, "")) or call in masked:
             continue
         tokens += estimate.block_tokens(block)
         stays = kept < max(keep, LEAST_KEPT) or tokens <= KEPT_TOKENS
@@ -101,12 +101,7 @@ def placeholder(block: Json, pointer: Callable[[str], Pointer | None] = _none) -
     if images:
         what += f", {images} image{'s' if images > 1 else ''}"
     where = f"; artifact {whole.artifact}" if whole is not None else ""
-    return f"{PREFIX} {what} omitted{where}]"
-
-
-def _is_masked(block: Json) -> bool:
-    content = block.get("content")
-    return isinstance(content, str) and content.startswith(PREFIX)
+    return f"[observation masked — {what} omitted{where}]"
 
 
 def _last_round(messages: Sequence[Message]) -> int:

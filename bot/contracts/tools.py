@@ -26,6 +26,8 @@ class ToolWatch(Protocol):
 Effect = Literal["read", "write", "run", "network", "message", "delegate"]
 """Effects of a call. `delegate`: they are those of further calls, each judged by itself."""
 READS: frozenset[Effect] = frozenset({"read"})
+MCP = "mcp__"
+"""The names of tools of MCP servers begin with this: `mcp__<server>__<tool>`."""
 WRITES: frozenset[Effect] = frozenset({"write"})
 
 

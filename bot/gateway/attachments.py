@@ -23,9 +23,9 @@ from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.inbound import Attachment, Inbound, SeenFile, ShownFile
 from bot.contracts.journal import StepRecord, Steps
 from bot.contracts.model import Transcriber
-from bot.gateway import pdf
-from bot.gateway.file_text import Decoder, NoReadableText
-from bot.gateway.pictures import MOST_BYTES, SIDE, Picture, picture_of
+from bot.documents import pdf
+from bot.documents.decoder import Decoder
+from bot.documents.pictures import MOST_BYTES, SIDE, Picture, picture_of
 from bot.words import paragraph, say
 
 GONE = SeenFile(why=errors.FileGone.why, code="gone")
@@ -255,7 +255,7 @@ class FileReader:
             async with asyncio.timeout_at(deadline), self._room:
                 await self._fetch(file, decoder)
                 shown = await self._keep(decoder, file, room)
-        except NoReadableText as error:
+        except errors.NoReadableText as error:
             self._write("a file holds no text", file, level="info", cause=error.why or None)
             return SeenFile(why=error.why, code=error.code, limit=error.limit)
         except errors.FileTooLarge as error:
@@ -298,7 +298,7 @@ class FileReader:
         if self._transcriber is not None and (kind := decoder.sound) is not None:
             said = text.clean(await self._transcriber.transcribe(decoder.data, kind)).strip()
             if not said:
-                raise NoReadableText(SILENCE, "silence")
+                raise errors.NoReadableText(SILENCE, "silence")
             await self._put(await asyncio.to_thread(self._redact, said), file, file.name)
             return None
         await self._put(
@@ -307,7 +307,7 @@ class FileReader:
         return None
 
     async def _keep_pdf(self, data: bytes, file: _File, room: int) -> ShownFile | None:
-        """Put the text of a PDF away; one that is short is shown too. Raises `NoReadableText` where it would be neither."""
+        """Put the text of a PDF away; one that is short is shown too. Raises `errors.NoReadableText` where it would be neither."""
         found = await pdf.read(data, self._limits.most)
         words = await asyncio.to_thread(lambda: self._redact(text.clean(found.text)))
         fits = found.pages <= self._limits.pages and len(data) <= min(room, pdf.SHOWN_BYTES)
@@ -315,9 +315,9 @@ class FileReader:
         clean = words == found.text and await asyncio.to_thread(self._clean, data)
         if not words.strip() and not (fits and clean):
             raise (
-                NoReadableText(SECRETIVE, "secret")
+                errors.NoReadableText(SECRETIVE, "secret")
                 if fits
-                else NoReadableText(
+                else errors.NoReadableText(
                     f"it has {found.pages} pages and no text that could be read", "pages", found.pages
                 )
             )
@@ -331,20 +331,20 @@ class FileReader:
         return ShownFile(file.picture, kind, len(data), tokens)
 
     def _picture(self, data: bytes, room: int) -> Picture:
-        """The picture that can be shown of a file. Raises `NoReadableText`."""
+        """The picture that can be shown of a file. Raises `errors.NoReadableText`."""
         picture = picture_of(data)
         if picture is None or not self._limits.pictures:
-            raise NoReadableText
+            raise errors.NoReadableText
         if max(picture.width, picture.height) > SIDE:
-            raise NoReadableText(f"it has more than {SIDE:,} pixels on a side", "pixels", SIDE)
+            raise errors.NoReadableText(f"it has more than {SIDE:,} pixels on a side", "pixels", SIDE)
         if len(data) > room:
-            raise NoReadableText(
+            raise errors.NoReadableText(
                 f"the pictures of one message may have {size_in_words(TOGETHER)} together",
                 "pictures",
                 TOGETHER,
             )
         if not self._clean(data):
-            raise NoReadableText(SECRETIVE, "secret")
+            raise errors.NoReadableText(SECRETIVE, "secret")
         return picture
 
     def _clean(self, data: bytes) -> bool:

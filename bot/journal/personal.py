@@ -53,7 +53,7 @@ def of_person(journal: Journal, person: UserRef) -> tuple[set[str], dict[str, bo
     with _opened(journal, write=False) as db:
         found = db.execute("SELECT request_id, chat_key, user_id, payload FROM inbox")
         for request_id, chat_key, user_id, payload in found:
-            if not chat_key.startswith(f"{person.channel}:"):
+            if ChatKey.parse(chat_key).channel != person.channel:
                 continue
             chats.setdefault(chat_key, set()).add(user_id)
             if user_id == person.user_id:

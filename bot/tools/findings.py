@@ -9,8 +9,9 @@ from pathlib import Path
 
 from bot.config.findings import finding, shown
 from bot.config.ship_file import ShipFile
+from bot.contracts.tools import MCP
 from bot.invocation import command
-from bot.tools.permissions.defaults import CORE, MCP
+from bot.tools.permissions.defaults import CORE
 from bot.tools.permissions.globs import glob
 from bot.tools.permissions.grammar import ParsedRule, RuleMalformed, parse
 from bot.tools.permissions.paths import Paths

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,9 +104,9 @@ class Registry:
     def get(self, name: str) -> Tool | None:
         return self._tools.get(name) or self._more.get(name)
 
-    def without(self, barred: Callable[[str], bool]) -> Registry:
+    def without(self, barred: Container[str]) -> Registry:
         """The same without the tools whose names are barred."""
-        return Registry((tool for name, tool in self._tools.items() if not barred(name)), self._more)
+        return Registry((tool for name, tool in self._tools.items() if name not in barred), self._more)
 
     def names(self) -> list[str]:
         """Of those that every request declares."""

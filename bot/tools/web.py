@@ -20,7 +20,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from bot import errors, text
-from bot.tools import text_encoding
+from bot.documents import encoding
 from bot.tools.permissions import urls
 
 _CLOSED = tuple(
@@ -190,7 +190,7 @@ class Web:
                     f"This is {text.preview(kind, 80)}, not text. Only text can be fetched."
                 )
             raw, cut = await _body(answer)
-            if not kind and (other := text_encoding.no_text(raw[: text_encoding.SNIFF])) is not None:
+            if not kind and (other := encoding.no_text(raw[: encoding.SNIFF])) is not None:
                 raise errors.ToolError(f"This is a {other}, not text. Only text can be fetched.")
             return Page(address, answer.status, kind, _decoded(raw, answer.charset), cut), None
 
@@ -281,6 +281,6 @@ async def _body(answer: aiohttp.ClientResponse) -> tuple[bytes, bool]:
 def _decoded(raw: bytes, named: str | None) -> str:
     """Bytes as text: by the mark at their beginning, by what the header or the page says, else as UTF-8."""
     found = _CHARSET.search(raw[:4_096])
-    names = (text_encoding.encoding(raw), named, found[1].decode("ascii") if found is not None else None)
-    known = next((name for one in names if one is not None and (name := text_encoding.known(one))), "utf-8")
+    names = (encoding.marked(raw), named, found[1].decode("ascii") if found is not None else None)
+    known = next((name for one in names if one is not None and (name := encoding.known(one))), "utf-8")
     return raw.decode(known, "replace")

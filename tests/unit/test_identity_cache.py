@@ -42,6 +42,20 @@ def test_only_a_few_are_kept_and_those_that_have_gone_are_asked_again() -> None:
     assert asked == [0, 1, 2, 3, 4, 0]
 
 
+def test_the_oldest_alone_goes_for_a_new_one() -> None:
+    asked: list[int] = []
+
+    def first(numbers: list[int]) -> int:
+        asked.append(numbers[0])
+        return numbers[0]
+
+    known = IdentityCache(first, most=3)
+    kept = [[at] for at in range(4)]
+    known.each(kept)
+    assert known.each(kept[1:]) == [1, 2, 3]
+    assert asked == [0, 1, 2, 3]
+
+
 def test_what_fails_is_tried_again() -> None:
     answers = iter([ValueError("no"), None])
 

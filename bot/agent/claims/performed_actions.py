@@ -11,12 +11,12 @@ import regex
 
 from bot.agent.claims.language import Kind
 from bot.contracts.base import Json, Message
-from bot.contracts.tools import Effect
+from bot.contracts.tools import MCP, Effect
 from bot.tools.builtin.chat_send import ChatSend
 from bot.tools.dispatch import CallWrapper
+from bot.tools.permissions.defaults import SCHEDULING
 from bot.tools.registry import Registry
 
-_MCP = "mcp__"
 TASK = "task"
 _LOOKS = frozenset(
     [
@@ -62,9 +62,9 @@ class PerformedAction:
             return frozenset()
         if self.tool == ChatSend.name:
             return frozenset({"sent"})
-        if self.tool.startswith(_MCP) or (self.tool == TASK and not inside):
+        if self.tool.startswith(MCP) or (self.tool == TASK and not inside):
             return _EVERYTHING
-        if self.tool.startswith("schedule_"):
+        if self.tool in SCHEDULING:
             return frozenset({"scheduled", "acted"})
         if {"run", "network"} <= self.effects:
             return _EVERYTHING  # a command that reaches the network may do anything
@@ -127,7 +127,7 @@ def action_of(call: Json, result: Json, registry: Registry) -> PerformedAction:
 def _looks(call: Json, effects: frozenset[Effect]) -> bool:
     """True if a call can only have read something."""
     name: str = call["name"]
-    if name.startswith(_MCP):
+    if name.startswith(MCP):
         words = regex.findall(r"[A-Z]?[a-z]+", name.split("__", 2)[-1])
         return effects == {"read"} or (bool(words) and words[0].lower() in _LOOKS)
     if name == "memory":

@@ -98,6 +98,8 @@ class Child:
         self.kept = False
         """True if its transcript is on disk."""
         self._own: list[Message] = [start.first]
+        self._masked = set[str]()
+        """Calls whose results have given way to a line."""
         self._all: list[Message] = [start.first]
         self._touched: list[Path] = []
         self._refused: list[str] = []
@@ -354,7 +356,8 @@ class Child:
     def _lighten(self, *, cut: bool) -> bool:
         """Mask old results, or else (`cut`) cut the longest; whether that changed anything. The transcript has them."""
         keep = self._deps.limits.keep_observations
-        words = masking.masks(self._own, ages=self._ages, keep=keep, pointer=pointer_of)
+        words = masking.masks(self._own, ages=self._ages, keep=keep, masked=self._masked, pointer=pointer_of)
+        self._masked.update(words)
         if not words and cut:
             words = blocks.shortened_results(self._own, SHORT_RESULT)
         if words:

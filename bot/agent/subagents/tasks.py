@@ -25,11 +25,11 @@ from bot.contracts.provenance import NOBODYS, ORIGIN, unpacked
 from bot.telemetry.context import task_scope
 from bot.tools import context
 from bot.tools.context import TaskMode
+from bot.tools.permissions.defaults import SCHEDULING
 from bot.tools.registry import Registry
 
-BARRED = frozenset({"task", "chat_send"})
-SCHEDULES = "schedule_"
-"""A task never has the tools `BARRED`, nor those whose names begin with this."""
+BARRED = frozenset({"task", "chat_send"}) | SCHEDULING
+"""Tools that a task never has."""
 BROKEN = "Something went wrong in it."
 STOPPED = "It was stopped."
 
@@ -208,4 +208,4 @@ class Tasks:
 
 def allowed(registry: Registry) -> Registry:
     """The tools of a task: those of its turn, without what is barred."""
-    return registry.without(lambda name: name in BARRED or name.startswith(SCHEDULES))
+    return registry.without(BARRED)

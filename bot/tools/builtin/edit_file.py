@@ -9,7 +9,8 @@ from pydantic import Field
 
 from bot import errors
 from bot.contracts.tools import WRITES, ToolInput
-from bot.tools import context, made_files, text_encoding
+from bot.documents import encoding
+from bot.tools import context, made_files
 from bot.tools.file_provenance import provenance_in_view
 from bot.tools.project import ProjectPath, stamp
 from bot.tools.registry import ToolPorts
@@ -51,9 +52,9 @@ class EditFile:
             known, raw = stamp(os.fstat(file.fileno())), file.read(LARGEST + 1)
         if len(raw) > LARGEST:
             raise errors.ToolError(f"{place} has more than {LARGEST} bytes and cannot be edited.")
-        if (kind := text_encoding.no_text(raw[: text_encoding.SNIFF])) is not None:
+        if (kind := encoding.no_text(raw[: encoding.SNIFF])) is not None:
             raise errors.ToolError(f"{place} is a {kind}. Only text can be edited.")
-        name = text_encoding.encoding(raw) or "utf-8"
+        name = encoding.marked(raw) or "utf-8"
         try:
             words = raw.decode(name)
         except UnicodeDecodeError:

@@ -14,7 +14,8 @@ from pydantic import Field
 from bot import errors, text
 from bot.contracts.provenance import WORKSPACES
 from bot.contracts.tools import READS, ToolInput
-from bot.tools import context, excerpt, text_encoding
+from bot.documents import encoding
+from bot.tools import context, excerpt
 from bot.tools.project import ProjectPath
 from bot.tools.registry import ToolPorts
 
@@ -79,21 +80,21 @@ class ReadFile:
     def _read(self, args: ReadFileInput) -> tuple[ProjectPath, _Page]:
         place = self._project.place(args.path)
         with os.fdopen(self._project.open(place), "rb") as file:
-            facts, head = os.fstat(file.fileno()), file.read(text_encoding.SNIFF)
+            facts, head = os.fstat(file.fileno()), file.read(encoding.SNIFF)
             size = facts.st_size
             context.report_provenance(WORKSPACES | self._origins.of(str(place), context.channel(), facts))
             file.seek(0)
-            if args.encoding is None and (kind := text_encoding.no_text(head)) is not None:
+            if args.encoding is None and (kind := encoding.no_text(head)) is not None:
                 raise errors.ToolError(f"{place} is a {kind} of {size} bytes. Only text can be read.")
-            name = text_encoding.encoding(head) or "utf-8"
+            name = encoding.marked(head) or "utf-8"
             if args.encoding is not None:
-                known = text_encoding.known(args.encoding)
+                known = encoding.known(args.encoding)
                 if known is None:
                     raise errors.ToolError(f"There is no encoding {text.preview(args.encoding, 40)!r}.")
                 name = known
             with io.TextIOWrapper(file, name, errors="replace") as words:
                 page = _page(words, args, counted=size <= COUNTED)
-            page.doubtful = name == "utf-8" and not text_encoding.is_utf8(head)
+            page.doubtful = name == "utf-8" and not encoding.is_utf8(head)
             return place, page
 
 

@@ -15,7 +15,8 @@ from bot import errors, text
 from bot.contracts.environment import Clock
 from bot.contracts.provenance import WORKSPACES
 from bot.contracts.tools import READS, ToolInput
-from bot.tools import context, excerpt, text_encoding
+from bot.documents import encoding
+from bot.tools import context, excerpt
 from bot.tools.ignore_patterns import IgnorePatterns
 from bot.tools.project import Entry, ProjectPath
 from bot.tools.registry import ToolPorts
@@ -141,10 +142,10 @@ class SearchFiles:
         except (OSError, errors.ToolError):
             found.skipped += 1  # gone meanwhile, or not to be read
             return True
-        if len(raw) > FILE or text_encoding.no_text(raw[: text_encoding.SNIFF]) is not None:
+        if len(raw) > FILE or encoding.no_text(raw[: encoding.SNIFF]) is not None:
             found.skipped += 1
             return True
-        words = raw.decode(text_encoding.encoding(raw) or "utf-8", "replace")
+        words = raw.decode(encoding.marked(raw) or "utf-8", "replace")
         lines = words.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         for number, line in enumerate(lines, 1):
             at = find(line[:LINE])

@@ -19,10 +19,10 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from bot import text
 from bot.contracts.base import Json
+from bot.contracts.tools import MCP
 from bot.tools.catalog import ToolOffer
 from bot.tools.permissions.display import HIDING
 
-PREFIX = "mcp__"
 LONGEST_NAME = 128
 WORDS = 1_000
 """Characters of a description."""
@@ -51,12 +51,12 @@ def name_of(server: str, tool: str) -> str:
     """`mcp__<server>__<tool>`, as the provider takes it. A name that has to be changed for that gets a digest of the
     whole, so that two never become one.
     """
-    whole = f"{PREFIX}{server}__{tool}"
+    whole = f"{MCP}{server}__{tool}"
     if _NAME.fullmatch(tool) and len(whole) <= LONGEST_NAME:
         return whole
     digest = hashlib.sha256(tool.encode("utf-8", "replace")).hexdigest()[:8]
     plain = re.sub(r"[^A-Za-z0-9_-]+", "_", tool)
-    return f"{f'{PREFIX}{server}__{plain}'[: LONGEST_NAME - 9]}_{digest}"
+    return f"{f'{MCP}{server}__{plain}'[: LONGEST_NAME - 9]}_{digest}"
 
 
 def line(words: str, limit: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bot.contracts.approvals import Reason
 from bot.contracts.provenance import Taint
-from bot.contracts.tools import READS, Effect
+from bot.contracts.tools import MCP, READS, Effect
 from bot.tools.permissions.globs import folded
 from bot.tools.permissions.patterns import ARGUMENTS, JudgedCall
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode
@@ -35,19 +35,17 @@ CORE = (
     "write_file",
 )
 """Every tool that a rule may name; those of MCP servers, `mcp__<server>__<tool>`, come beside them."""
-MCP = "mcp__"
+SCHEDULING = frozenset({"schedule_cancel", "schedule_create", "schedule_list"})
 OPEN = frozenset(
     {
         "chat_load_history",
         "chat_send",
         "memory",
-        "schedule_cancel",
-        "schedule_create",
-        "schedule_list",
         "skills_list",
         "skills_load",
         "task",
         "tool_search",
+        *SCHEDULING,
     }
 )
 """Tools that need no approval although they do more than read: they stay in their own folder or chat."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from bot import tags
 from bot.contracts.base import Json, Message
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, Provenance, Taint, unpacked
-from bot.contracts.tools import Effect
+from bot.contracts.tools import MCP, Effect
 from bot.identity_cache import MESSAGES, IdentityCache
 
 _TELLING = frozenset({"memory", "schedule_list"})
@@ -25,7 +25,6 @@ _BLOCK = "compaction"
 """A summary that the provider wrote; what it stands for is said behind it, as for ours."""
 _FOUND = "tool_reference"
 _OWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_result", _BLOCK})
-_MCP = "mcp__"
 MOST_PEOPLE = 200
 """People whose words an answer may repeat; where there are more, it counts as anybody's."""
 _SOURCES: Mapping[str, Taint] = {
@@ -45,7 +44,7 @@ such too.
 
 def usual(tool: str, effects: frozenset[Effect]) -> Provenance:
     """Provenance of a result whose tool reported none."""
-    level = Taint.FOREIGN if tool.startswith(_MCP) else _SOURCES.get(tool, Taint.NONE)
+    level = Taint.FOREIGN if tool.startswith(MCP) else _SOURCES.get(tool, Taint.NONE)
     # What comes over a network is nobody's of this project.
     return ANYBODYS if level and "network" in effects else Provenance(taint=level)
 
@@ -120,9 +119,7 @@ def _of(message: Message, blocks: Sequence[Json], calls: Mapping[str, str]) -> P
 def _of_result(result: Json, tool: str) -> Provenance:
     content = result.get("content")
     parts = content if isinstance(content, list) else []
-    if any(
-        part.get("type") == _FOUND and str(part.get("tool_name", _MCP)).startswith(_MCP) for part in parts
-    ):
+    if any(part.get("type") == _FOUND and str(part.get("tool_name", MCP)).startswith(MCP) for part in parts):
         # What a server says of its tools.
         return ANYBODYS
     if ORIGIN in result:
@@ -131,7 +128,7 @@ def _of_result(result: Json, tool: str) -> Provenance:
         first = content.partition("\n")[0] if isinstance(content, str) else ""
         return _inside(tags.read(first)) if first.startswith(f"<{tags.ORIGIN}>") else NOBODYS
     # From before results said it: nobody knows which file that was, or whether there was a network.
-    return ANYBODYS if not tool or tool in _SOURCES or tool.startswith(_MCP) else NOBODYS
+    return ANYBODYS if not tool or tool in _SOURCES or tool.startswith(MCP) else NOBODYS
 
 
 def summed(origin: Provenance) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Collection
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,8 +32,13 @@ def history(count: int, **more: object) -> list[Message]:
     return [asked, *(one for number in range(count) for one in called(number, **more)), done]  # type: ignore[arg-type]
 
 
-def old(messages: list[Message], keep: int = 4, ages: frozenset[str] = frozenset({"look"})) -> dict[str, str]:
-    return masks(messages, ages=ages.__contains__, keep=keep)
+def old(
+    messages: list[Message],
+    keep: int = 4,
+    ages: frozenset[str] = frozenset({"look"}),
+    masked: Collection[str] = (),
+) -> dict[str, str]:
+    return masks(messages, ages=ages.__contains__, keep=keep, masked=masked)
 
 
 def test_all_but_the_newest_become_a_line_that_counts_what_went() -> None:
@@ -96,9 +102,14 @@ def test_what_is_masked_is_not_decided_again() -> None:
     messages = history(9)
     first = old(messages)
     shown = [blocks.masked(message, first) for message in messages]
-    assert old(shown) == {}
-    again = old([*shown, *(one for number in range(9, 12) for one in called(number))])
+    assert old(shown, masked=first) == {}
+    again = old([*shown, *(one for number in range(9, 12) for one in called(number))], masked=first)
     assert sorted(again) == ["t5", "t6", "t7"]
+
+
+def test_a_result_that_only_looks_like_a_mask_is_masked_like_any_other() -> None:
+    found = old(history(9, content=f"[observation masked — 3 lines omitted]\n{LONG}"))
+    assert sorted(found) == [f"t{number}" for number in range(5)]
 
 
 def test_the_line_counts_images_and_names_the_artifact() -> None:
@@ -141,7 +152,7 @@ def test_only_contents_of_old_results_that_age_change_and_the_rest_stays_byte_fo
         assert result["content"][0]["tool_use_id"] == at
         if at in found:
             assert name == "look"
-            assert found[at].startswith(masking.PREFIX)
+            assert found[at] == placeholder(plain["content"][0])
             assert {**result["content"][0], "content": ""} == {**plain["content"][0], "content": ""}
         else:
             assert result == plain

@@ -13,9 +13,9 @@ import pypdf
 import pytest
 
 from bot.contracts.inbound import SeenFile
-from bot.gateway import pdf, pdf_reader
+from bot.documents import pdf, pdf_reader
+from bot.errors import NoReadableText
 from bot.gateway.attachments import Limits
-from bot.gateway.file_text import NoReadableText
 from tests.unit.gateway import picture_files
 from tests.unit.gateway.conftest import SECRET, Bench
 from tests.unit.gateway.test_files import file, seen, whole

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.contracts.inbound import Attachment
-from bot.gateway.file_text import sound_type
+from bot.documents.decoder import sound_type
 from bot.testing.transcription import FakeTranscriber
 from bot.words import say
 from tests.unit.gateway.conftest import SECRET, Bench

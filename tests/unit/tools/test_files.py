@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from bot import errors
 from bot.contracts.base import Json
+from bot.documents import encoding
 from bot.testing.clock import FakeClock
 from bot.testing.model import tool_use
-from bot.tools import excerpt, text_encoding
+from bot.tools import excerpt
 from bot.tools.builtin import list_dir, read_file, search_files
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.project import Project, ProjectPath
@@ -324,7 +325,7 @@ async def test_other_encodings_are_told_of_and_can_be_named(desk: Desk) -> None:
     assert "漢字かな" in await desk.said("read_file", path="old.txt", encoding="Shift_JIS")
     for wrong in ("rot13", "hex", "klingon", "a\0b"):
         assert "There is no encoding" in await desk.refused("read_file", path="old.txt", encoding=wrong)
-    assert text_encoding.is_utf8("字".encode()[:2])
+    assert encoding.is_utf8("字".encode()[:2])
 
 
 # ------------------------------------------------------------------ list_dir, search_files

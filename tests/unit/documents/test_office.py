@@ -7,15 +7,16 @@ import zipfile
 
 import pytest
 
-from bot.gateway import office_text
-from bot.gateway.office_text import CUT, TOO_MUCH, NoReadableText
+from bot.documents import office
+from bot.documents.office import CUT, TOO_MUCH
+from bot.errors import NoReadableText
 from tests.unit.gateway.office_files import docx, odt, packed, pptx, relationships, said, xlsx
 
 MOST = 100_000
 
 
 def text(data: bytes, most: int = MOST) -> str:
-    return office_text.text_of(data, most)
+    return office.text_of(data, most)
 
 
 def why(data: bytes) -> str:
@@ -67,7 +68,7 @@ def test_a_table_of_numbers_has_its_texts_gaps_and_dates() -> None:
         "日付\tPreis\t\tin line",
         "12.5\t12.5!\tTRUE",
         "2024-01-30\t2024-01-30 12:00:00\t06:00:00\t45321",
-        "\t" * office_text.GAP + "#DIV/0!",
+        "\t" * office.GAP + "#DIV/0!",
         "\t7",
     ]
     later = xlsx(
@@ -128,12 +129,12 @@ def test_what_is_larger_inside_than_it_may_be_is_given_up() -> None:
     assert why(packed({"word/document.xml": f"<a>{line * 165}</a>"})) == TOO_MUCH
     parts = {"word/document.xml": half, "word/footnotes.xml": half, "word/endnotes.xml": half}
     assert why(packed(parts)) == TOO_MUCH
-    assert why(packed({"word/document.xml": f"<a>{'<a/>' * (office_text.ELEMENTS + 1)}</a>"})) == TOO_MUCH
+    assert why(packed({"word/document.xml": f"<a>{'<a/>' * (office.ELEMENTS + 1)}</a>"})) == TOO_MUCH
 
 
 @pytest.mark.parametrize("long", ["<a b='{}'/>", "<a>{}</a>", "<a><!--{}--></a>", "<a {}/>"])
 def test_a_tag_or_a_text_that_never_ends_is_not_parsed(long: str) -> None:
-    assert why(packed({"word/document.xml": long.format("x" * office_text.LONGEST * 2)})) == TOO_MUCH
+    assert why(packed({"word/document.xml": long.format("x" * office.LONGEST * 2)})) == TOO_MUCH
 
 
 def test_however_deep_it_is_it_is_read() -> None:
@@ -142,7 +143,7 @@ def test_however_deep_it_is_it_is_read() -> None:
 
 
 def test_a_directory_of_very_many_parts_is_not_read() -> None:
-    names = {f"{number:020}": "" for number in range(office_text.DIRECTORY // 60)}
+    names = {f"{number:020}": "" for number in range(office.DIRECTORY // 60)}
     data = packed({"word/document.xml": "<a/>", **names})
     assert why(data) == ""
 

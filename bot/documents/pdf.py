@@ -10,7 +10,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.gateway.file_text import NoReadableText
+from bot.errors import NoReadableText
 
 SHOWN_BYTES = 7_000_000
 """Bytes of one that is shown: in base64 they fit into an artifact."""

@@ -14,10 +14,9 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Literal
 from xml.parsers import expat
 
-from bot import errors
+from bot.errors import NoReadableText
 
 MAGIC = b"PK\x03\x04"
 _END = b"PK\x05\x06"
@@ -45,18 +44,6 @@ _BROKEN = (
     RuntimeError,  # packed for a newer version than `zipfile` knows
     ValueError,
 )
-
-
-class NoReadableText(Exception):
-    """These bytes hold no text that can be read. Where there is more to say, `why` says it to the model, and `code` with `limit`
-    to people (`SeenFile`).
-    """
-
-    def __init__(self, why: str = "", code: errors.FileCode | Literal[""] = "", limit: int = 0) -> None:
-        super().__init__(why)
-        self.why = why
-        self.code = code
-        self.limit = limit
 
 
 class _Enough(Exception):
