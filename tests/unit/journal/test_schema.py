@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from bot.contracts.journal import Locale
 from bot.journal import SqliteJournal, approvals, inbox, leases, outbox, schedule, schema, sqlite, steps
 from bot.journal.connection import Connection
 from bot.journal.schema import REPEATED
+from bot.journal.sqlite import SqlJournal
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
+from tests import postgres as servers
 from tests.contracts.journal_rig import inbound, outbound, step, still_open
 
 NEWEST = len(schema.MIGRATIONS)
@@ -174,9 +177,11 @@ async def test_what_stood_in_names_and_words_is_in_columns(tmp_path: Path) -> No
     await journal.close()
 
 
-async def test_what_an_older_question_said_in_words_is_in_columns(tmp_path: Path) -> None:
-    file = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
-    schema.migrate(file, schema.MIGRATIONS[:15])
+ASKED = "May I?\n\n```\nx\n```\n\nAsked because."
+
+
+def _with_older_questions(file: Connection) -> list[str]:
+    """Write what version 15 kept of questions; the ids of these."""
     known = {
         "request_id": "01REQ",
         "call_id": "c",
@@ -206,12 +211,11 @@ async def test_what_an_older_question_said_in_words_is_in_columns(tmp_path: Path
             "INSERT INTO approvals VALUES (?, '01REQ', ?, 'tele:chat:5', 'f', ?, 1.0, ?, NULL, 'once', ?, NULL)",
             (name, name, json.dumps({**known, **facts}), ended, ended and 2.0),
         )
-    question = "May I?\n\n```\nx\n```\n\nAsked because."
     rows = (
-        ("01A", "A1", f"{question}\nOperators can decide within 30 minutes."),
+        ("01A", "A1", f"{ASKED}\nOperators can decide within 30 minutes."),
         ("01B", "A1", "its second part"),
         ("01C", "A1", "May I?\n我已经问了管理员，最多等 30 分钟。"),
-        ("01D", "A2", f"{question}\n\n✅ Allowed by Ann, 08:00."),
+        ("01D", "A2", f"{ASKED}\n\n✅ Allowed by Ann, 08:00."),
         ("01E", "R7", "Try again?"),
     )
     for name, question_id, words in rows:
@@ -220,9 +224,11 @@ async def test_what_an_older_question_said_in_words_is_in_columns(tmp_path: Path
             changed_at) VALUES (?, '01REQ', 'tele:chat:5', '{}', ?, 'notice', 'sent', ?, '[]', 1.0, 2.0)""",
             (name, words, question_id),
         )
-    file.close()
-    journal = SqliteJournal(tmp_path / "journal.db", clock=FakeClock(), log=MemoryLog())
-    records = [await journal.approval(name) for name, *_ in asked]
+    return [name for name, *_ in asked]
+
+
+async def _in_columns(journal: SqlJournal, names: list[str]) -> None:
+    records = [await journal.approval(name) for name in names]
     assert [one and (one.asked.subject, one.asked.why, one.state) for one in records] == [
         ("call", "rule", "waiting"),
         ("budget", "budget_chat", "approved"),
@@ -233,12 +239,43 @@ async def test_what_an_older_question_said_in_words_is_in_columns(tmp_path: Path
     assert [one.id for one in await journal.open_approvals()] == ["A1", "A4"]
     found = await journal.deliveries("01REQ")
     assert [(row.id, row.part_of, row.closes_as) for row in found] == [
-        ("01A", None, question),
+        ("01A", None, ASKED),
         ("01B", "01A", "its second part"),
         ("01C", None, "May I?"),
         ("01D", None, None),
         ("01E", None, None),
     ]
+
+
+async def test_what_an_older_question_said_in_words_is_in_columns(tmp_path: Path) -> None:
+    file = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
+    schema.migrate(file, schema.MIGRATIONS[:15])
+    names = _with_older_questions(file)
+    file.close()
+    journal = SqliteJournal(tmp_path / "journal.db", clock=FakeClock(), log=MemoryLog())
+    await _in_columns(journal, names)
+    await journal.close()
+
+
+@pytest.mark.skipif(servers.programs() is None, reason=servers.MISSING)
+async def test_what_an_older_question_said_is_in_columns_in_postgresql_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import psycopg
+
+    from bot.journal import postgres
+
+    server = servers.shared()
+    with psycopg.connect(server.url(), autocommit=True) as plain:
+        plain.execute("DROP SCHEMA IF EXISTS earlier CASCADE")
+        plain.execute("CREATE SCHEMA earlier")
+    url = server.url("earlier")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:15])
+        with closing(postgres.connect(url)) as db:
+            names = _with_older_questions(db)
+    journal = postgres.PostgresJournal(url, clock=FakeClock(), log=MemoryLog())
+    await _in_columns(journal, names)
     await journal.close()
 
 
