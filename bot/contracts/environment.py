@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from bot.contracts.base import Frozen, Json, Level
 from bot.contracts.identity import ChatKey
 from bot.words import Sentence
+
+_R = TypeVar("_R")
 
 
 class LogLine(Frozen):
@@ -50,6 +54,20 @@ async def ends_within(seconds: float, work: asyncio.Future[Any], clock: Clock) -
     finally:
         patience.cancel()
     return work.done()
+
+
+async def uninterrupted(work: Awaitable[_R]) -> _R:
+    """Await work that goes on in a thread where its caller is cancelled: cancelled, the caller ends once the work has, so
+    that what is done after it stands behind it.
+    """
+    going_on = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(going_on)
+    except asyncio.CancelledError:
+        while not going_on.done():
+            with contextlib.suppress(asyncio.CancelledError):  # the first one is raised
+                await asyncio.wait([going_on])
+        raise
 
 
 class OpenFile(Protocol):

@@ -355,22 +355,14 @@ class FileReader:
         return all(self._redact(words) == words for words in pieces)
 
     async def _put(self, words: str, file: _File, name: str) -> None:
-        """Keep an artifact. Interrupted, it is done before anything else is: a removal finds it."""
-        putting = asyncio.ensure_future(
-            self._artifacts.put(
-                words,
-                chat_key=file.inbound.chat_key,
-                request_id=file.inbound.request_id,
-                tool=STEP,
-                tool_use_id=file.name,
-                artifact_id=name,
-            )
+        await self._artifacts.put(
+            words,
+            chat_key=file.inbound.chat_key,
+            request_id=file.inbound.request_id,
+            tool=STEP,
+            tool_use_id=file.name,
+            artifact_id=name,
         )
-        try:
-            await asyncio.shield(putting)
-        except asyncio.CancelledError:
-            await asyncio.wait([putting])
-            raise
 
     async def _kept(self, file: _File) -> SeenFile | None:
         """The part of a file's text that is kept; None where nothing is."""

@@ -202,8 +202,8 @@ class EffectRunner:
                 waited = await amending is not False
                 await finish(change.request_id, merged_into(record.inbound) if waited else CAME_TOO_LATE)
         if change.kind == "edit" and record is not None and not record.open:
-            # Once the next turn can know of the edit: the platform may take its time with the button.
-            await self._offer(change, newest(change, records) or record)
+            # Once the next turn can know of the edit, which does not wait for the platform and its button.
+            self._tasks.start(self._offer(change, newest(change, records) or record))
 
     async def _offer(self, edit: Inbound, record: InboxRecord) -> None:
         """Offer an answer to the new words of a message below the one that it has."""

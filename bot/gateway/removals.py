@@ -16,7 +16,7 @@ from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Role
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Clock, Log, ends_within
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, Journal
 from bot.contracts.memory_files import MemoryFiles, MemoryOwner
@@ -24,6 +24,7 @@ from bot.contracts.outbound import OutboxRow
 from bot.gateway import repetitions
 from bot.gateway.access import Access
 from bot.gateway.background import BackgroundTasks
+from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
 from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.jobs.service import JobService
@@ -35,7 +36,7 @@ LAST = "last"
 AGAIN_SECONDS = 5.0
 """Until a removal that the disk refused is tried again."""
 PATIENCE = 5.0
-"""Seconds that a turn waits for what was deleted before it."""
+"""Seconds that a turn waits for what was edited or deleted before it."""
 _DAY = 86_400_000
 MOST = 200
 """Lines of one message, or of one turn, that are looked at; and inbounds at a time."""
@@ -144,10 +145,7 @@ class Removals:
 
     @contextlib.contextmanager
     def under_way(self, change: Inbound) -> Iterator[None]:
-        """While this goes on, `settled` waits for it, if a message is deleted by it."""
-        if change.kind != "delete":
-            yield
-            return
+        """While this goes on, `settled` waits for it."""
         going = self._under_way.setdefault(change.chat_key, {})
         done = going[change.request_id] = asyncio.Event()
         try:
@@ -159,15 +157,17 @@ class Removals:
                 self._under_way.pop(change.chat_key, None)
 
     async def settled(self, chat_key: ChatKey) -> None:
-        """Return once what was deleted before is in the archive, so that a turn that begins does not see it; after
-        `PATIENCE` seconds in any case.
+        """Return once what was edited or deleted before is on file, so that a turn that begins knows of it; after
+        `PATIENCE` seconds in any case, which nobody has for the same change again.
         """
-        going = [done.wait() for done in self._under_way.get(chat_key, {}).values()]
+        going = list(self._under_way.get(chat_key, {}).values())
         if not going:
             return
-        all_of_them = asyncio.gather(*going)
+        all_of_them = asyncio.gather(*[done.wait() for done in going])
         try:
-            await ends_within(PATIENCE, all_of_them, self._clock)
+            if not await ends_within(PATIENCE, all_of_them, self._clock):
+                for done in going:
+                    done.set()
         finally:
             all_of_them.cancel()
 
@@ -383,13 +383,9 @@ class Removals:
             await self._archive.append(self._line(inbound, target))
         # A note of a later turn names the message itself, also where that joined another's turn; so do its files.
         made = tuple(dict.fromkeys((*target.told, *target.of)))
-        artifacts = await self._artifacts.forget(inbound.chat_key, made)
-        notes = await self._memory.forget(MemoryOwner("chat", str(inbound.chat_key)), made)
-        if target.person is not None:
-            owner = MemoryOwner("person", f"{inbound.channel}:{target.person}")
-            notes += await self._memory.forget(owner, made)
-        if target.role == "user":
-            await self._jobs.forget(frozenset(target.turns))
+        person = UserRef(inbound.channel, target.person) if target.person is not None else None
+        jobs_of = target.turns if target.role == "user" else ()
+        artifacts, notes = await self._let_go(inbound.chat_key, person, made, jobs_of)
         self._log.write(
             "removal",
             "a message was removed",
@@ -401,6 +397,34 @@ class Removals:
             artifacts=artifacts,
             notes=notes,
         )
+
+    async def end(self, turn: Turn) -> None:
+        """Let go what a turn has made for messages that were deleted while it ran: what it was at then may have come
+        behind their removal.
+        """
+        made = sorted(turn.withdrawn)
+        if not made:
+            return
+        if not turn.left:
+            made.append(turn.first.request_id)
+        try:
+            await self._let_go(turn.first.chat_key, turn.first.person, made, () if turn.left else made)
+        except errors.StorageError as error:
+            self._log.write("error", "a removed file is still kept", level="error", cause=str(error))
+
+    async def _let_go(
+        self, chat_key: ChatKey, person: UserRef | None, made_by: Sequence[str], jobs_of: Sequence[str]
+    ) -> tuple[int, int]:
+        """Remove artifacts and notes that were made by these messages and turns, and jobs of these turns; how many artifacts
+        and lines of notes there were.
+        """
+        artifacts = await self._artifacts.forget(chat_key, made_by)
+        notes = await self._memory.forget(MemoryOwner("chat", str(chat_key)), made_by)
+        if person is not None:
+            notes += await self._memory.forget(MemoryOwner("person", str(person)), made_by)
+        if jobs_of:
+            await self._jobs.forget(frozenset(jobs_of))
+        return artifacts, notes
 
     def _line(self, inbound: Inbound, target: _Target) -> ArchiveLine:
         return ArchiveLine.of(

@@ -9,7 +9,6 @@ from functools import partial
 from bot import errors
 from bot.contracts.agent import Agent
 from bot.contracts.environment import Log
-from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import WITHDRAWN, InboxRecord, Journal
 from bot.gateway.background import BackgroundTasks
@@ -119,12 +118,15 @@ class InboundRouter:
         return fresh
 
     async def _changed(self, change: Inbound, begun: AppliedEffects) -> None:
-        """An edit or a deletion, once what it says of its message is in the archive: its row must not be closed before."""
-        places: list[ChatKey] = []
+        """An edit or a deletion, once what it says of its message is in the archive: its row must not be closed before.
+        The next turn is told of an edit by its row, of a deletion by the archive.
+        """
         with self._removals.under_way(change):
             await self._archive.archived(change)
-            if change.kind == "delete":
-                places = await self._removals.remove(change)
+            if change.kind == "edit":
+                await self._effects.finish(begun)
+                return
+            places = await self._removals.remove(change)
             forgetting = [asyncio.create_task(self._agent.forget(place)) for place in places]
         await self._effects.finish(begun)
         for task in forgetting:

@@ -242,14 +242,16 @@ class TurnRunner:
                 prefix = self._manifests[first.channel].command_prefix
                 return InboundOutcome(HANDLED, say("commands.cut_off", prefix=prefix))
             return await self._commands.carry_out(first)
-        if any(inbound.says for inbound in turn.plan.all):
-            return await self._turn(turn)
-        if first.kind == "edit":
-            return InboundOutcome(CAME_TOO_LATE)
         attachments = [one for inbound in turn.plan.all for one in inbound.attachments]
-        if any(map(may_be_read, attachments)):
+        says = any(inbound.says for inbound in turn.plan.all)
+        if not says and first.kind == "edit":
+            return InboundOutcome(CAME_TOO_LATE)
+        if not says and not any(map(may_be_read, attachments)):
+            return _unanswered(turn, unseen(attachments, full=self._files.full, log=self._log))
+        try:
             return await self._turn(turn)
-        return _unanswered(turn, unseen(attachments, full=self._files.full, log=self._log))
+        finally:
+            await self._removals.end(turn)
 
     async def _turn(self, turn: Turn) -> InboundOutcome:
         first = turn.first
@@ -265,6 +267,7 @@ class TurnRunner:
         title = text.preview(first.text, TITLE) if first.opens else ""
         shown = turn.plan.begun
         async with working(self._delivery, to, self._clock, every, shown=shown, rests=rests, title=title):
+            await self._removals.settled(first.chat_key)
             context = await self._reading.thread(turn)
             begun = await self._delivery.resume(to) if turn.plan.begun else ()
             arrivals = TurnArrivals(

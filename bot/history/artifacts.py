@@ -18,7 +18,7 @@ from typing import TypeVar
 from bot import errors, text
 from bot.contracts.artifacts import ArtifactMatch, ArtifactMatches, ArtifactPage
 from bot.contracts.base import Json
-from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile
+from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile, uninterrupted
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.history import jsonl, names, pieces
@@ -87,7 +87,7 @@ class ArtifactStore:
         }
         artifact_id = artifact_id or self._ids.ulid()
         try:
-            await asyncio.to_thread(self._put, text, self._path(chat_key, artifact_id), about)
+            await uninterrupted(asyncio.to_thread(self._put, text, self._path(chat_key, artifact_id), about))
         except OSError as error:
             raise errors.StorageError(f"an artifact cannot be written: {error}") from error
         return artifact_id
@@ -118,7 +118,7 @@ class ArtifactStore:
     async def forget(self, chat_key: ChatKey, requests: Collection[str]) -> int:
         """As `contracts.artifacts.Artifacts.forget`."""
         try:
-            return await asyncio.to_thread(self._forget, chat_key, frozenset(requests))
+            return await uninterrupted(asyncio.to_thread(self._forget, chat_key, frozenset(requests)))
         except OSError as error:
             raise errors.StorageError(f"artifacts cannot be removed: {error}") from error
 

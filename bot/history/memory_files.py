@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
-from bot.contracts.environment import Disk, Redact
+from bot.contracts.environment import Disk, Redact, uninterrupted
 from bot.contracts.identity import UserRef
 from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
 from bot.history import jsonl, names
@@ -114,7 +114,8 @@ class NoteStore:
                 return work()
 
         try:
-            return await asyncio.to_thread(locked)
+            working = asyncio.to_thread(locked)
+            return await (working if shared else uninterrupted(working))
         except OSError as error:
             raise errors.StorageError(f"memory files cannot be used: {error}") from error
 

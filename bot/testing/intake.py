@@ -88,7 +88,7 @@ class RecordingIntake:
     async def questions(self, _channel: str, chat_key: ChatKey, _user_id: str) -> list[OpenQuestion]:
         return self.open[chat_key]
 
-    async def until(self, condition: Callable[[], bool], timeout: float = 60.0) -> None:  # noqa: ASYNC109
+    async def until(self, condition: Callable[[], bool], timeout: float = 90.0) -> None:  # noqa: ASYNC109
         """Wait until `condition()` holds; it is tried again after every call of `accept` and `keep_dead_letter`."""
         await self._changes.until(condition, timeout)
 

@@ -141,7 +141,7 @@ class Loopback(abc.ABC):
         """Wake everyone who waits for a condition."""
         await self._changes.tell()
 
-    async def until(self, condition: Callable[[], bool], timeout: float = 60.0) -> None:  # noqa: ASYNC109
+    async def until(self, condition: Callable[[], bool], timeout: float = 90.0) -> None:  # noqa: ASYNC109
         """Wait until `condition()` holds; it is tried again after every change of the server's state."""
         await self._changes.until(condition, timeout)
 

@@ -24,7 +24,7 @@ from bot.testing.slack import APP_TOKEN, BOT_TOKEN, SlackServer
 from bot.testing.telegram import TelegramServer
 from tests import quick
 
-START_SECONDS = 40.0  # importing the platforms' libraries takes seconds on a busy machine
+START_SECONDS = 90.0  # a guard: on a busy machine importing the platforms' libraries alone takes seconds
 PERSON = 1001
 ANN = "U0ANN"
 BOB = "U0BOB"
@@ -113,7 +113,7 @@ class Process:
         assert self._process is not None
         if self.running:
             self._process.send_signal(number)
-        return await self.ended(15)
+        return await self.ended()
 
     async def kill(self) -> None:
         await self.stop(signal.SIGKILL)
@@ -152,11 +152,11 @@ class World:
             "channels": {
                 "telegram": {"enabled": True, "baseUrl": self.telegram.url, "allow": [str(PERSON)]},
                 "slack": {"enabled": True, "baseUrl": self.slack.api_url, "allow": [ANN, ROOM]},
-                "web": {"enabled": False},
+                "web": {"enabled": False, "port": 0},
                 "console": {"enabled": False},
             },
             "delivery": {"limits": False},
-            "dashboard": {"enabled": False},
+            "dashboard": {"enabled": False, "port": 0},
         }
         self.process.env = {
             "ANTHROPIC_API_KEY": KEY,

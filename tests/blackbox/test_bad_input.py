@@ -115,7 +115,6 @@ async def test_lone_surrogates_are_replaced_and_the_rest_of_the_message_is_kept(
 
 async def test_a_hundred_thousand_characters_come_back_in_parts(world: World) -> None:
     world.only("web")
-    world.config["channels"]["web"]["port"] = 0
     world.only("telegram")
     await world.start()
     world.model.answer("字" * 100_000)
@@ -156,7 +155,7 @@ async def test_a_model_that_fails_is_told_plainly(world: World, answers: list[An
     await world.start()
     world.model.then(*answers)
     world.telegram.say("hello")
-    await world.telegram.until(lambda: len(world.texts()) == 1, 20)
+    await world.telegram.until(lambda: len(world.texts()) == 1)
     assert said in world.texts()[0]
     assert "Traceback" not in world.texts()[0]
     world.model.answer("All is well again.")

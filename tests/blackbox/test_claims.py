@@ -20,7 +20,7 @@ async def test_what_was_shown_of_an_unfounded_claim_becomes_the_correction(world
     world.telegram.say("save the list to notes.md")
     await goes_on(world)
     gate.set()
-    await world.telegram.until(lambda: world.texts() == [TRUTH], 40)
+    await world.telegram.until(lambda: world.texts() == [TRUTH])
     await world.turns(1)
     assert [line["text"] for line in world.archive()] == ["save the list to notes.md", TRUTH]
     (line,) = [line for line in world.log() if line["kind"] == "claim"]
@@ -42,7 +42,7 @@ async def test_a_claim_that_a_tool_bears_out_is_said(world: World) -> None:
     world.model.answer("I've emailed Bob.")
     await world.start()
     world.telegram.say("save it to docs/a.md and email Bob")
-    await world.telegram.until(lambda: said in world.texts(), 40)
+    await world.telegram.until(lambda: said in world.texts())
     await world.turns(1)
     assert world.texts()[0] == said
     assert (world.root / "docs" / "a.md").read_text(encoding="utf-8") == "x"

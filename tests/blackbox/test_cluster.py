@@ -162,7 +162,7 @@ async def test_the_next_host_knows_what_was_said_before_and_the_first_one_what_c
     world.model.then(reply("Noted: 7731."), reply("Noted: 7732."))
     await world.heard("Noted: 7731.")
     world.telegram.edit(told["message"]["message_id"], "the vault code is 7732")
-    await world.telegram.until(lambda: "Noted: 7732." in world.texts(), 60)
+    await world.telegram.until(lambda: "Noted: 7732." in world.texts())
     await relay.says("/new")
     note = {"command": "create", "path": NOTE, "file_text": "They drink tea, no coffee."}
     await relay.says("I drink tea, no coffee", tool_use("memory", note), "Saved.")
@@ -228,7 +228,7 @@ async def test_what_is_shared_is_backed_up_given_out_erased_and_restored(
     await relay.says("the vault code is 7731", "Noted: vault.")
     world.model.then(reply("Hello."))
     world.telegram.say("I am another one", chat_id=other)
-    await world.telegram.until(lambda: world.texts(other) == ["Hello."], 60)
+    await world.telegram.until(lambda: world.texts(other) == ["Hello."])
     await world.turns(2)
     await relay.stands_by("b")
     await eventually(
@@ -313,7 +313,7 @@ class Two:
         began = time.monotonic()
         await self.taken_over()
         led, count = time.monotonic() - began, self.count()
-        await self.world.telegram.until(lambda: self.count() > count, 60)
+        await self.world.telegram.until(lambda: self.count() > count)
         sys.stdout.write(f"{what}: leads after {led:.1f} s, answers after {time.monotonic() - began:.1f} s\n")
 
     def texts(self) -> list[list[str]]:
@@ -511,7 +511,7 @@ async def test_both_are_cut_off_and_go_on(two: Two, lines: tuple[postgres.Line, 
     count = two.count()
     for line in lines:
         await asyncio.to_thread(line.mend)
-    await two.world.telegram.until(lambda: two.count() > count, 60)
+    await two.world.telegram.until(lambda: two.count() > count)
     await talking
     await two.answered(1.0)
     two.check()

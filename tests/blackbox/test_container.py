@@ -73,7 +73,7 @@ async def test_it_serves_where_the_project_and_tmp_alone_can_be_written_to(
     assert await _code(sys.executable, *words) == 0
     # To the process itself, and not to what it was started through.
     os.kill(int((world.root / ".ship" / "pid").read_text(encoding="ascii")), signal.SIGTERM)
-    assert await world.process.ended(15) == 0
+    assert await world.process.ended() == 0
     assert await _code(sys.executable, *words) == 1
 
 

@@ -368,7 +368,6 @@ async def test_the_dashboard_says_what_is_ready(world: World) -> None:
 
 async def test_the_web_chat_works_over_http(world: World) -> None:
     world.only("web")
-    world.config["channels"]["web"]["port"] = 0
     process = await world.start()
     address = process.ready_line.split()[-1]
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:

@@ -61,7 +61,6 @@ async def crowd(address: str) -> AsyncIterator[Crowd]:
 async def start(world: World, files: str) -> tuple[str, str]:
     """The addresses of page and dashboard of a Shipmate that may have so many files open."""
     world.only("telegram", "web")
-    world.config["channels"]["web"]["port"] = 0
     world.config["dashboard"] = {"port": 0}
     world.process.before = ["/bin/bash", "-c", f'ulimit {files}; exec "$@"', "bash"]
     await world.start()
@@ -79,10 +78,10 @@ async def test_half_open_requests_and_streams_without_end_leave_room_for_everybo
         await second.come(HEAD, HALF_OPEN // 10)
         for number in range(3):
             world.telegram.say(f"message {number}")
-            await world.telegram.until(lambda n=number: len(world.texts()) == n + 1, 20)  # type: ignore[misc]
+            await world.telegram.until(lambda n=number: len(world.texts()) == n + 1)  # type: ignore[misc]
         async with aiohttp.ClientSession() as session:
             for address in (f"{page}/api/info", f"{dashboard}/readyz"):
-                async with session.get(address, timeout=aiohttp.ClientTimeout(10)) as answer:
+                async with session.get(address, timeout=aiohttp.ClientTimeout(90)) as answer:
                     assert answer.status == 200, await answer.text()
             body = {"text": "/whoami", "clientId": "m1"}
             async with session.post(f"{page}/api/messages", json=body) as answer:

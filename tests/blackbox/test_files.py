@@ -71,7 +71,7 @@ class Sender:
         return self.world.texts()
 
     async def heard(self, count: int) -> list[str]:
-        await self.server.until(lambda: whole(self.replies(), count) and not self.growing(), 40)
+        await self.server.until(lambda: whole(self.replies(), count) and not self.growing())
         return self.replies()
 
     def growing(self) -> bool:

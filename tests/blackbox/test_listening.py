@@ -50,7 +50,7 @@ async def test_in_slack_a_thread_goes_on_without_a_mention_but_not_for_others(wo
 
 async def listen(world: World, mode: str) -> None:
     delivery = await world.slack.command(f"listen {mode}", channel=ROOM, user=ANN)
-    await asyncio.wait_for(delivery.acked.wait(), 30)
+    await asyncio.wait_for(delivery.acked.wait(), 90)
     await world.slack.until(lambda: bool(world.slack.ephemeral))
     await world.sent()
 

@@ -87,7 +87,7 @@ async def test_without_the_right_to_send_files_the_code_comes_as_text(world: Wor
     await world.start()
     world.model.then(told(ANSWER))
     await reader.ask("write me a script")
-    await reader.server.until(lambda: len(texts(reader)) == 2, 40)
+    await reader.server.until(lambda: len(texts(reader)) == 2)
     assert texts(reader) == [SHORT, f"{say('delivery.file_forbidden', name='code.py')}\n\n{CODE}"]
 
 
@@ -99,7 +99,7 @@ async def test_killed_while_the_file_is_on_its_way_there_is_one_text_and_one_fil
     world.model.then(told(ANSWER))
     reader.server.fail(BEFORE[reader.channel], action="hang")
     await reader.ask("write me a script")
-    await reader.server.until(lambda: bool(reader.server.called(BEFORE[reader.channel])), 40)
+    await reader.server.until(lambda: bool(reader.server.called(BEFORE[reader.channel])))
     await world.process.kill()
     await world.start()
     assert await reader.gets() == [FILE]
@@ -114,12 +114,12 @@ async def test_telegram_shows_the_sentence_as_soon_as_the_code_is_long(world: Wo
     early, late = asyncio.Event(), asyncio.Event()
     world.model.then(told(ANSWER, (0.4, early), (0.9, late)))
     world.telegram.say("write me a script")
-    await world.telegram.until(lambda: any("print('step 1:" in words for words in world.texts()), 40)
+    await world.telegram.until(lambda: any("print('step 1:" in words for words in world.texts()))
     early.set()
-    await world.telegram.until(lambda: world.texts()[-1].endswith(f"{seen(SENTENCE)} …"), 40)
+    await world.telegram.until(lambda: world.texts()[-1].endswith(f"{seen(SENTENCE)} …"))
     assert len(world.texts()) == 1
     late.set()
-    await world.telegram.until(lambda: world.texts() == [seen(SHORT), ""], 40)
+    await world.telegram.until(lambda: world.texts() == [seen(SHORT), ""])
     assert [(name, data) for name, _, data in world.telegram.documents()] == [FILE]
     assert world.telegram.tally(PERSON).posted == 2
 
@@ -134,7 +134,7 @@ async def test_slacks_stream_becomes_the_words_of_the_answer(world: World) -> No
     early.set()
     await in_slack(world, asked, lambda words: SENTENCE in words and "step 1:" not in words)
     late.set()
-    await world.slack.until(lambda: bool(world.slack.sent_files("D0ANN")), 60)
+    await world.slack.until(lambda: bool(world.slack.sent_files("D0ANN")))
     found = [one.text for one in world.slack.replies("D0ANN", asked) if one.text]
     assert found == [SHORT]
     assert world.slack.called("chat.startStream")
@@ -146,7 +146,7 @@ async def test_in_a_thread_of_a_channel_the_file_is_in_the_thread(world: World) 
     await world.start()
     world.model.then(told(ANSWER))
     asked = await world.slack.say("<@U0SHIP> a script", channel=ROOM, user=ANN)
-    await world.slack.until(lambda: bool(world.slack.sent_files(ROOM)), 60)
+    await world.slack.until(lambda: bool(world.slack.sent_files(ROOM)))
     await world.turns(1)
     assert [one.text for one in world.slack.replies(ROOM, asked)] == [SHORT, ""]
 
@@ -156,9 +156,9 @@ async def test_a_stop_in_the_middle_of_long_code_marks_the_words(world: World) -
     await world.start()
     world.model.then(told(ANSWER, (0.9, Halt.STALL)))
     world.telegram.say("write me a script")
-    await world.telegram.until(lambda: any(SENTENCE.replace("`", "") in words for words in world.texts()), 40)
+    await world.telegram.until(lambda: any(SENTENCE.replace("`", "") in words for words in world.texts()))
     world.telegram.say("/stop")
-    await world.telegram.until(lambda: len(world.telegram.documents()) == 1, 40)
+    await world.telegram.until(lambda: len(world.telegram.documents()) == 1)
     words = world.texts()[0]
     assert words.endswith(f"{seen(SENTENCE)}\n\n{say('turn.stopped')}")
     (_, _, data) = world.telegram.documents()[0]
@@ -171,17 +171,17 @@ async def test_answered_again_the_words_take_their_place_and_the_new_file_comes_
     await world.start()
     world.model.then(told(ANSWER))
     number = world.telegram.say("write me a script")["message"]["message_id"]
-    await world.telegram.until(lambda: len(world.telegram.documents()) == 1, 40)
+    await world.telegram.until(lambda: len(world.telegram.documents()) == 1)
     await world.turns(1)
     await world.sent()
     world.telegram.edit(number, "write me a better script")
     chat = world.telegram.chat(PERSON)
-    await world.telegram.until(lambda: any("reply_markup" in one for one in chat.messages.values()), 60)
+    await world.telegram.until(lambda: any("reply_markup" in one for one in chat.messages.values()))
     answer = next(one for one in chat.messages.values() if "reply_markup" in one)
     ((button,),) = answer["reply_markup"]["inline_keyboard"]
     world.model.then(told(ANSWER.replace("step", "stage")))
     world.telegram.press(answer["message_id"], button["callback_data"], chat_id=PERSON)
-    await world.telegram.until(lambda: len(world.telegram.documents()) == 2, 60)
+    await world.telegram.until(lambda: len(world.telegram.documents()) == 2)
     assert world.texts() == [seen(SHORT), "", ""]
     assert [name for name, _, _ in world.telegram.documents()] == ["code.py", "code.py"]
     assert b"stage 79" in world.telegram.documents()[1][2]

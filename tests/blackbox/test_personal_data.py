@@ -163,7 +163,6 @@ async def test_a_person_is_given_out_beside_a_running_gateway_which_is_not_erase
 
 async def test_a_person_of_the_web_chat_is_given_out_and_erased_as_any_other(world: World) -> None:
     world.only("web")
-    world.config["channels"]["web"]["port"] = 0
     world.model.script(lambda body: SECRET if SECRET in str(body["messages"][-1]) else "well")
     await world.start()
     page = world.process.ready_line.split()[2]

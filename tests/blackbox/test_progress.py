@@ -44,11 +44,11 @@ async def test_telegram_shows_tasks_side_by_side_in_one_message(world: World) ->
     tasks = working(world, "telegram")
     await world.start()
     world.telegram.say("please look at everything")
-    await world.telegram.until(lambda: any("Working: 0 of 4" in text for text in world.texts()), 40)
+    await world.telegram.until(lambda: any("Working: 0 of 4" in text for text in world.texts()))
     shown = world.texts()[0]
     assert all(f"Area {number}" in shown for number in range(COUNT))
     tasks.go.set()
-    await world.telegram.until(lambda: len(world.texts()) == 2 and "Done: 4 of 4" in world.texts()[0], 40)
+    await world.telegram.until(lambda: len(world.texts()) == 2 and "Done: 4 of 4" in world.texts()[0])
     assert world.texts()[1] == "Everything is fine."
     tally = world.telegram.tally(PERSON)
     assert (tally.posted, tally.deleted) == (2, 0)
@@ -60,14 +60,14 @@ async def test_slack_shows_them_as_task_cards(world: World) -> None:
     tasks = working(world, "slack")
     await world.start()
     asked = await world.slack.say("please look at everything", channel="D0ANN", user=ANN)
-    await world.slack.until(lambda: bool(world.slack.replies("D0ANN", asked)), 40)
+    await world.slack.until(lambda: bool(world.slack.replies("D0ANN", asked)))
     (begun,) = world.slack.called("chat.startStream")
     tasks_of = [chunk for chunk in begun.params["chunks"] if chunk["type"] == "task_update"]
     assert [task["title"].partition(" · ")[0] for task in tasks_of] == [
         f"Area {number}" for number in range(COUNT)
     ]
     tasks.go.set()
-    await world.slack.until(lambda: len(world.slack.replies("D0ANN", asked)) == 2, 40)
-    await world.slack.until(lambda: "Done: 4 of 4" in world.slack.replies("D0ANN", asked)[0].text, 40)
+    await world.slack.until(lambda: len(world.slack.replies("D0ANN", asked)) == 2)
+    await world.slack.until(lambda: "Done: 4 of 4" in world.slack.replies("D0ANN", asked)[0].text)
     assert world.slack.replies("D0ANN", asked)[0].text.count("complete: ") == 4
     assert world.slack.tally("D0ANN").posted == 2

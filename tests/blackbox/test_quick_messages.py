@@ -61,7 +61,7 @@ class Side:
 
     async def until(self, count: int) -> list[str]:
         server = self.world.slack if self.slack else self.world.telegram
-        await server.until(lambda: len(self.heard()) >= count, 40)
+        await server.until(lambda: len(self.heard()) >= count)
         return self.heard()
 
 

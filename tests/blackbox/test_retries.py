@@ -20,7 +20,7 @@ async def test_in_telegram_a_press_tries_it_again_and_takes_the_button_away(worl
     await world.start()
     world.model.then(*[told("One two three four.", (0.5, Halt.CUT))] * TRIES)
     world.telegram.say("and?")
-    await world.telegram.until(lambda: bool(with_buttons(world)), 60)
+    await world.telegram.until(lambda: bool(with_buttons(world)))
     (notice,) = with_buttons(world)
     ((button,),) = notice["reply_markup"]["inline_keyboard"]
     assert button["text"] == "Try again"
@@ -30,9 +30,9 @@ async def test_in_telegram_a_press_tries_it_again_and_takes_the_button_away(worl
     world.model.then(reply(tool_use("chat_send", {"text": "Forty-two."})), reply())
     for _ in range(2):
         world.telegram.press(notice["message_id"], button["callback_data"], chat_id=PERSON)
-    await world.telegram.until(lambda: world.texts()[-1] == "Forty-two.", 40)
-    await world.telegram.until(lambda: not with_buttons(world), 40)
-    await world.telegram.until(lambda: len(world.telegram.called("answerCallbackQuery")) == 2, 40)
+    await world.telegram.until(lambda: world.texts()[-1] == "Forty-two.")
+    await world.telegram.until(lambda: not with_buttons(world))
+    await world.telegram.until(lambda: len(world.telegram.called("answerCallbackQuery")) == 2)
     said = [call.params["text"] for call in world.telegram.called("answerCallbackQuery")]
     assert sorted(said) == ["I'm at it already.", "Trying again."]
     await eventually(lambda: [line["text"] for line in world.archive()] == ["and?", "and?", "Forty-two."])
@@ -43,13 +43,13 @@ async def test_in_slack_too(world: World) -> None:
     await world.start()
     world.model.then(*[told("One two three four.", (0.5, Halt.CUT))] * TRIES)
     asked = await world.slack.say("and?", channel="D0ANN", user=ANN)
-    await world.slack.until(lambda: any(seen.buttons for seen in world.slack.replies("D0ANN", asked)), 60)
+    await world.slack.until(lambda: any(seen.buttons for seen in world.slack.replies("D0ANN", asked)))
     notice = world.slack.replies("D0ANN", asked)[-1]
     (value,) = notice.buttons
     world.model.then(reply(tool_use("chat_send", {"text": "Forty-two."})), reply())
     await world.slack.press("D0ANN", notice.ts, value, user=ANN)
-    await world.slack.until(lambda: world.slack.replies("D0ANN", asked)[-1].text == "Forty-two.", 40)
-    await world.slack.until(lambda: not any(seen.buttons for seen in world.slack.replies("D0ANN", asked)), 40)
+    await world.slack.until(lambda: world.slack.replies("D0ANN", asked)[-1].text == "Forty-two.")
+    await world.slack.until(lambda: not any(seen.buttons for seen in world.slack.replies("D0ANN", asked)))
     assert world.slack.ephemeral == ["Trying again."]
 
 
@@ -68,7 +68,7 @@ async def test_in_telegram_an_edit_after_the_answer_offers_one_in_its_place_over
     await world.turns(1)
     await world.sent()
     world.telegram.edit(number, "what is old? \u8001")
-    await world.telegram.until(lambda: bool(with_buttons(world)), 60)
+    await world.telegram.until(lambda: bool(with_buttons(world)))
     (answer,) = with_buttons(world)
     ((button,),) = answer["reply_markup"]["inline_keyboard"]
     assert (button["text"], answer["text"]) == ("Answer again", "re: what is new?")
@@ -76,9 +76,9 @@ async def test_in_telegram_an_edit_after_the_answer_offers_one_in_its_place_over
     await world.start()
     for _ in range(2):
         world.telegram.press(answer["message_id"], button["callback_data"], chat_id=PERSON)
-    await world.telegram.until(lambda: world.texts() == ["re: what is old? \u8001"], 60)
-    await world.telegram.until(lambda: not with_buttons(world), 40)
-    await world.telegram.until(lambda: len(world.telegram.called("answerCallbackQuery")) == 2, 40)
+    await world.telegram.until(lambda: world.texts() == ["re: what is old? \u8001"])
+    await world.telegram.until(lambda: not with_buttons(world))
+    await world.telegram.until(lambda: len(world.telegram.called("answerCallbackQuery")) == 2)
     said = sorted(call.params["text"] for call in world.telegram.called("answerCallbackQuery"))
     assert said == ["I'll answer that again.", "I'm at it already."]
     await world.turns(2)
@@ -94,7 +94,7 @@ async def test_in_slack_too_it_is_offered_and_answered_in_its_place(world: World
     await world.turns(1)
     await world.sent()
     await world.slack.edit("D0ANN", asked, "what is old?")
-    await world.slack.until(lambda: any(seen.buttons for seen in world.slack.replies("D0ANN", asked)), 60)
+    await world.slack.until(lambda: any(seen.buttons for seen in world.slack.replies("D0ANN", asked)))
     (answer,) = world.slack.replies("D0ANN", asked)
     assert answer.text == "re: what is new?"
     await world.slack.press("D0ANN", answer.ts, answer.buttons[0], user=ANN)
@@ -102,7 +102,7 @@ async def test_in_slack_too_it_is_offered_and_answered_in_its_place(world: World
     def shown() -> list[tuple[str, tuple[str, ...]]]:
         return [(seen.text, seen.buttons) for seen in world.slack.replies("D0ANN", asked)]
 
-    await world.slack.until(lambda: shown() == [("re: what is old?", ())], 60)
+    await world.slack.until(lambda: shown() == [("re: what is old?", ())])
     await world.turns(2)
     assert world.slack.ephemeral == ["I'll answer that again."]
     assert shown() == [("re: what is old?", ())]

@@ -27,7 +27,7 @@ def seen(world: World) -> list[Seen]:
 async def answered(world: World, words: str = ANSWER) -> list[Seen]:
     world.model.then(told(words))
     world.telegram.say("what is there?")
-    await world.telegram.until(lambda: any(seen(world)), 60)
+    await world.telegram.until(lambda: any(seen(world)))
     await world.turns(1)
     return seen(world)
 
@@ -53,7 +53,7 @@ async def test_what_needs_no_rich_message_is_an_ordinary_one_and_so_is_all_by_de
     await world.start()
     world.model.then(told("# Fruit\n\n| a | b |\n|---|---|\n| 1 | 2 |"))
     world.telegram.say("again?")
-    await world.telegram.until(lambda: len(seen(world)) == 2, 60)
+    await world.telegram.until(lambda: len(seen(world)) == 2)
     assert seen(world)[-1].rich == ()
 
 
@@ -63,10 +63,10 @@ async def test_shown_while_it_is_written_it_becomes_one_in_the_same_message(worl
     gate = asyncio.Event()
     world.model.then(told(ANSWER, (0.5, gate)))
     world.telegram.say("what is there?")
-    await world.telegram.until(lambda: any("This is what" in one.text for one in seen(world)), 40)
+    await world.telegram.until(lambda: any("This is what" in one.text for one in seen(world)))
     assert seen(world)[0].rich == ()
     gate.set()
-    await world.telegram.until(lambda: bool(seen(world)[0].rich), 40)
+    await world.telegram.until(lambda: bool(seen(world)[0].rich))
     assert [one.text for one in seen(world)] == [WORDS]
     assert world.telegram.tally(PERSON).posted == 1
 
@@ -82,7 +82,7 @@ async def test_a_refused_one_is_sent_as_an_ordinary_one_once(world: World) -> No
     assert world.telegram.tally(PERSON).posted == 1
     world.model.then(told(ANSWER))
     world.telegram.say("and now?")
-    await world.telegram.until(lambda: len(seen(world)) == 2, 60)
+    await world.telegram.until(lambda: len(seen(world)) == 2)
     assert seen(world)[-1].rich
 
 
@@ -94,7 +94,7 @@ async def test_a_service_that_does_not_know_them_is_asked_once(world: World) -> 
         world.model.then(told(ANSWER))
         world.telegram.say("what is there?")
         await world.turns(count)
-        await world.telegram.until(lambda count=count: len(seen(world)) == count, 60)  # type: ignore[misc]
+        await world.telegram.until(lambda count=count: len(seen(world)) == count)  # type: ignore[misc]
     assert all(one.rich == () and one.text.startswith("Fruit\n") for one in seen(world))
     assert len(world.telegram.called("sendRichMessage")) <= 1
 
@@ -105,9 +105,9 @@ async def test_killed_while_one_is_on_its_way_it_comes_again_and_says_so(world: 
     world.model.then(told(ANSWER))
     world.telegram.fail("sendRichMessage", action="late", seconds=3_600)
     world.telegram.say("what is there?")
-    await world.telegram.until(lambda: len(seen(world)) == 1, 60)
+    await world.telegram.until(lambda: len(seen(world)) == 1)
     await world.process.kill()
     await world.start()
-    await world.telegram.until(lambda: len(seen(world)) == 2, 60)
+    await world.telegram.until(lambda: len(seen(world)) == 2)
     assert [bool(one.rich) for one in seen(world)] == [True, True]
     assert seen(world)[1].text.endswith(WORDS)

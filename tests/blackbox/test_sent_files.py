@@ -42,7 +42,7 @@ class Reader:
         return [(name, data) for name, _, data in sent]
 
     async def gets(self, count: int = 1) -> list[tuple[str, bytes]]:
-        await self.server.until(lambda: len(self.files()) >= count, 60)
+        await self.server.until(lambda: len(self.files()) >= count)
         return self.files()
 
 
@@ -120,7 +120,7 @@ async def test_killed_while_the_platform_is_slow_the_file_arrives_as_it_was_mean
     world.model.script(making())
     reader.server.fail(BEFORE[reader.channel], action="hang")
     await reader.ask("make me a table")
-    await reader.server.until(lambda: bool(reader.server.called(BEFORE[reader.channel])), 40)
+    await reader.server.until(lambda: bool(reader.server.called(BEFORE[reader.channel])))
     await world.process.kill()
     (world.root / "out" / NAME).unlink()
     await world.start()
@@ -156,7 +156,7 @@ async def test_killed_while_the_same_file_goes_out_again_both_arrive(world: Worl
     await settled(world)
     reader.server.fail(BEFORE[reader.channel], action="hang")
     await reader.ask("once more, please")
-    await reader.server.until(lambda: len(reader.server.called(BEFORE[reader.channel])) == 2, 40)
+    await reader.server.until(lambda: len(reader.server.called(BEFORE[reader.channel])) == 2)
     await world.process.kill()
     await world.start()
     assert await reader.gets(2) == [(NAME, WORDS.encode())] * 2
@@ -176,7 +176,7 @@ async def test_without_the_right_the_person_hears_it_once_and_so_do_operators(
     world.model.script(making())
     await reader.ask("make me a table")
     words = say("delivery.file_forbidden", name=NAME)
-    await reader.server.until(lambda: words in reader.texts(), 40)
+    await reader.server.until(lambda: words in reader.texts())
     await world.turns(1)
     assert reader.texts().count(words) == 1
     assert reader.texts()[0] == "Here it is."

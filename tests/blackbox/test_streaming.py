@@ -61,7 +61,7 @@ async def test_telegram_shows_an_answer_as_it_is_written_in_one_message(world: W
     first.set()
     await goes_on(world, len(early) + 20)
     second.set()
-    await world.telegram.until(lambda: world.texts() == [ANSWER], 40)
+    await world.telegram.until(lambda: world.texts() == [ANSWER])
     tally = world.telegram.tally(PERSON)
     assert (tally.posted, tally.visible, tally.deleted) == (1, 1, 0)
     assert tally.edited >= 2
@@ -76,13 +76,13 @@ async def test_slack_streams_in_the_thread_of_a_direct_chat(world: World) -> Non
     world.model.then(told(ANSWER, (0.5, gate)), reply())
     asked = await world.slack.say("and?", channel="D0ANN", user=ANN)
     await in_slack(world, asked, lambda text: len(text) > 40 and ANSWER.startswith(text))
-    await world.slack.until(lambda: world.slack.title_of("D0ANN", asked) == "and?", 40)
+    await world.slack.until(lambda: world.slack.title_of("D0ANN", asked) == "and?")
     gate.set()
     await in_slack(world, asked, lambda text: text == ANSWER)
     assert world.slack.tally("D0ANN").posted == 1
     assert world.slack.called("chat.startStream")
     assert not world.slack.called("chat.postMessage")
-    await world.slack.until(lambda: bool(world.slack.called("chat.stopStream")), 40)
+    await world.slack.until(lambda: bool(world.slack.called("chat.stopStream")))
 
 
 async def test_thumbs_are_kept_with_the_turn(world: World) -> None:
@@ -95,7 +95,7 @@ async def test_thumbs_are_kept_with_the_turn(world: World) -> None:
     await world.slack.press("D0ANN", answer.ts, "rating bad", user=ANN)
     world.model.then(told(ANSWER))
     world.telegram.say("and?")
-    await world.telegram.until(lambda: world.texts() == [ANSWER], 40)
+    await world.telegram.until(lambda: world.texts() == [ANSWER])
     world.telegram.react(world.telegram.visible(PERSON)[-1].message_id, "👍", chat_id=PERSON)
     await eventually(lambda: len(kept(world)) == 2)
     await world.turns(2)
@@ -132,7 +132,7 @@ async def test_killed_in_the_middle_of_a_stream_the_answer_is_whole_and_one(worl
     asked = await world.slack.say("and?", channel="D0ANN", user=ANN)
     await in_slack(world, asked, lambda text: len(text) > 20)
     gate.set()
-    await world.slack.until(lambda: bool(world.slack.called("chat.appendStream")), 40)
+    await world.slack.until(lambda: bool(world.slack.called("chat.appendStream")))
     await world.process.kill()
     gate = asyncio.Event()
     world.model.then(told("Another one, " + ANSWER, (0.5, gate)), reply())
@@ -179,9 +179,9 @@ async def test_after_a_restart_the_answer_goes_on_in_the_same_message(world: Wor
     gate = asyncio.Event()
     world.model.then(told("Another one, " + ANSWER, (0.5, gate)), reply())
     await world.start()
-    await world.telegram.until(lambda: world.texts()[-1].startswith("Another one"), 40)
+    await world.telegram.until(lambda: world.texts()[-1].startswith("Another one"))
     gate.set()
-    await world.telegram.until(lambda: world.texts() == ["Another one, " + ANSWER], 40)
+    await world.telegram.until(lambda: world.texts() == ["Another one, " + ANSWER])
     assert world.telegram.tally(PERSON).posted == 1
     await world.turns(1)
     assert [line["text"] for line in world.archive()] == ["and?", "Another one, " + ANSWER]
@@ -200,7 +200,7 @@ async def test_a_draft_has_a_stop_button(world: World) -> None:
     assert ANSWER.startswith(early)
     assert world.texts() == []
     world.telegram.press_stop(chat_id=PERSON, draft_id=name)
-    await world.telegram.until(lambda: bool(world.texts()), 40)
+    await world.telegram.until(lambda: bool(world.texts()))
     assert world.texts()[0].endswith("\n\n(stopped)")
     assert world.telegram.tally(PERSON).posted == 1
 
@@ -212,7 +212,7 @@ async def test_a_stop_ends_it_with_a_mark_in_the_same_message(world: World) -> N
     world.telegram.say("and?")
     await goes_on(world)
     world.telegram.say("/stop")
-    await world.telegram.until(lambda: world.texts()[0].endswith("\n\n(stopped)"), 40)
+    await world.telegram.until(lambda: world.texts()[0].endswith("\n\n(stopped)"))
     assert ANSWER.startswith(world.texts()[0].removesuffix("\n\n(stopped)"))
     assert [text for text in world.texts() if text.endswith(" …")] == []
 
@@ -225,7 +225,7 @@ async def test_a_model_that_breaks_off_for_good_leaves_a_mark(world: World) -> N
     world.telegram.say("and?")
     await goes_on(world)
     gate.set()
-    await world.telegram.until(lambda: len(world.texts()) == 2, 60)
+    await world.telegram.until(lambda: len(world.texts()) == 2)
     half, notice = world.texts()
     assert ANSWER.startswith(half.removesuffix("\n\n(interrupted)"))
     assert "try again" in notice
@@ -244,5 +244,5 @@ async def test_no_part_of_a_secret_is_ever_shown(world: World) -> None:
     gate.set()
     assert (await goes_on(world, 20)).startswith("Your key is [redacted]")
     later.set()
-    await world.telegram.until(lambda: world.texts() == [said.replace(KEY, "[redacted]")], 40)
+    await world.telegram.until(lambda: world.texts() == [said.replace(KEY, "[redacted]")])
     assert not any(KEY[:6] in text for text in shown(world))

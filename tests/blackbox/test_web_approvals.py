@@ -63,7 +63,6 @@ async def test_an_operator_decides_in_any_tab_over_a_reload_or_a_kill_and_all_se
     world: World, killed: bool
 ) -> None:
     world.only("web")
-    world.config["channels"]["web"]["port"] = 0
     world.config["permissions"] = {"ask": ["skills_list"]}
     await world.start()
     page = world.process.ready_line.split()[2]
@@ -99,7 +98,6 @@ async def test_an_operator_decides_in_any_tab_over_a_reload_or_a_kill_and_all_se
 
 async def test_who_may_not_decide_sees_no_buttons_until_the_link_is_opened(world: World) -> None:
     world.only("web", "telegram")
-    world.config["channels"]["web"]["port"] = 0
     world.config["operators"] = ["telegram:2002"]
     world.config["permissions"] = {"ask": ["skills_list"]}
     await world.start()

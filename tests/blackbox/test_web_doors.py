@@ -53,7 +53,6 @@ async def as_other(address: str) -> tuple[int, str | None, str]:
 async def page(world: World) -> str:
     """The address of the web chat of a Shipmate that runs."""
     world.only("web")
-    world.config["channels"]["web"]["port"] = 0
     await world.start()
     return world.process.ready_line.split()[2]
 

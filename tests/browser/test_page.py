@@ -71,7 +71,6 @@ async def test_the_link_makes_one_browser_an_operators_and_others_are_told(desk:
     desk.world.config["channels"]["telegram"]["enabled"] = True
     desk.world.config["permissions"] = {"ask": ["skills_list"]}
     desk.world.only("web", "telegram")
-    desk.world.config["channels"]["web"]["port"] = 0
     await desk.world.start()
     page = desk.world.process.ready_line.split()[3]
     desk.world.telegram.say("/whoami", chat_id=2002)  # else no message reaches that operator

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +19,8 @@ from tests.contracts.channel_contract import ChannelContract, surroundings
 from tests.contracts.channel_edits import EditsContract
 from tests.contracts.channel_files import FilesContract
 from tests.contracts.channel_sends_files import SendsFilesContract
+
+OPENS = "apps.connections.open"
 
 PEOPLE = {"first": "U0ADA", "second": "U0GRACE"}
 
@@ -64,10 +65,14 @@ class SlackRig:
     async def again(self) -> None:
         # The pong comes after every ack that is on its way.
         await self.server.until(lambda: self.server.sockets > 0)
-        pongs = self.server.pongs
+        pongs, opened = self.server.pongs, len(self.server.called(OPENS))
         await self.server.ping()
-        with contextlib.suppress(TimeoutError):  # the socket may fall meanwhile
-            await self.server.until(lambda: self.server.pongs > pongs, timeout=1)
+
+        def answered() -> bool:
+            fell = not self.server.sockets or len(self.server.called(OPENS)) > opened
+            return fell or self.server.pongs > pongs
+
+        await self.server.until(answered)
         await self.clock.advance(66 if any(d.attempts > 1 for d in self.server.unacked()) else 3)
 
     async def say_as_self(self, text: str) -> None:

@@ -29,12 +29,12 @@ async def test_what_comes_while_a_batch_is_written_makes_the_next_batch() -> Non
     def work(batch: list[int]) -> list[int]:
         batches.append(batch)
         started.set()
-        go_on.wait(10)
+        go_on.wait(90)
         return batch
 
     batcher = Batcher("test", work)
     first = asyncio.ensure_future(batcher.put(1))
-    await asyncio.to_thread(started.wait, 10)
+    await asyncio.to_thread(started.wait, 90)
     others = [asyncio.ensure_future(batcher.put(item)) for item in (2, 3)]
     await asyncio.sleep(0)
     go_on.set()
@@ -98,7 +98,7 @@ async def test_a_cancelled_caller_takes_nothing_back() -> None:
     go_on = threading.Event()
 
     def work(batch: list[int]) -> list[None]:
-        go_on.wait(10)
+        go_on.wait(90)
         done.extend(batch)
         return [None] * len(batch)
 

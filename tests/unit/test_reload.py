@@ -213,7 +213,7 @@ async def test_what_nobody_has_foreseen_is_told_and_the_next_signal_is_answered(
     serving = asyncio.create_task(gateway.reload.serve(asked, loaded))
     for count in (1, 2):
         asked.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(90):
             while len(told(gateway)) < count:  # noqa: ASYNC110 - a log sets no event
                 await asyncio.sleep(0)
         if count == 1:

@@ -54,7 +54,7 @@ def life(*words: str, wait_for: str, number: int = signal.SIGTERM) -> tuple[int,
             lines.append(line.strip())
         process.send_signal(number)
         lines += process.stdout.read().split()  # while its input stays open
-        return process.wait(20), lines
+        return process.wait(90), lines
 
 
 @pytest.mark.parametrize("number", shutdown_signals.STOPS)
@@ -89,7 +89,7 @@ def test_a_hangup_ends_nothing(moment: str) -> None:
             assert process.stdout.readline() == "draining\n"
         process.send_signal(signal.SIGTERM)
         assert process.stdout.read().split() == ["stopped", "ended"]
-        assert process.wait(20) == 0
+        assert process.wait(90) == 0
 
 
 async def test_the_last_resort_is_set_off_by_the_first_stop_alone() -> None:
@@ -101,7 +101,7 @@ async def test_the_last_resort_is_set_off_by_the_first_stop_alone() -> None:
             for _ in range(2):
                 os.kill(os.getpid(), signal.SIGTERM)
             await stop.wait()
-            assert await asyncio.to_thread(left.wait, 10)
+            assert await asyncio.to_thread(left.wait, 90)
         assert all(signal.getsignal(number) is signal.SIG_IGN for number in shutdown_signals.STOPS)
     finally:
         for number, handler in before.items():

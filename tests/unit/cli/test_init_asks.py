@@ -68,7 +68,7 @@ async def test_each_credential_is_tried_and_asked_again_until_it_holds(
     code = "operator-" + "ab" * 8
     monkeypatch.setattr("secrets.token_hex", lambda _: "ab" * 8)
     running = asyncio.create_task(services.run("init", services.root))
-    await services.telegram.until(lambda: bool(services.telegram.called("getUpdates")), 30)
+    await services.telegram.until(lambda: bool(services.telegram.called("getUpdates")))
     services.telegram.say(f"/start {code}")
     done = await running
     assert done.code == 0, done

@@ -141,7 +141,7 @@ def test_following_shows_lines_as_they_come(folder: Path) -> None:
         assert json.loads(running.stdout.readline())["message"] == "a new day"
         running.send_signal(signal.SIGINT)
         try:
-            assert running.wait(10) == 0
+            assert running.wait(90) == 0
         finally:
             running.kill()  # who has started the tests may have them ignore what a terminal sends
 

@@ -40,7 +40,7 @@ def stopped_while_importing(folder: Path, command: str, number: int) -> tuple[in
         assert started.stdout is not None
         assert started.stdout.readline() == "importing\n"
         started.send_signal(number)
-        _, said = started.communicate(timeout=20)
+        _, said = started.communicate(timeout=90)
     return started.returncode, said
 
 

@@ -14,6 +14,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
 from bot.contracts.journal import ANSWERED, InboxEnd
 from bot.contracts.provenance import Provenance
+from bot.gateway import removals
 from bot.gateway.conversation import UNKNOWN_MESSAGE
 from bot.gateway.reading import EDITED
 from bot.testing.journal import FaultyJournal
@@ -434,6 +435,45 @@ async def told(bench: Bench, words: str, **more: Any) -> list[tuple[str, str | N
     edits = [one for one in bench.agent.requests[-1].context if one.kind == EDITED]
     assert {one.provenance for one in edits} <= {Provenance(frozenset({"77"}))}
     return [(one.text, one.message_id) for one in edits]
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_turn_begins_once_an_edit_before_it_is_on_file(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, late: bool
+) -> None:
+    await told(bench, "on Monday", message_id="a")
+    bench.agent.messages = 2
+    gate, ending, waits = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    finish, settled = bench.journal.post.finish, bench.removals.settled
+
+    def held(request_id: str, end: InboxEnd) -> asyncio.Future[None]:
+        async def written() -> None:
+            await gate.wait()
+            await finish(request_id, end)
+
+        ending.set()
+        return asyncio.ensure_future(written())
+
+    async def seen(chat_key: ChatKey) -> None:
+        waits.set()
+        await settled(chat_key)
+
+    monkeypatch.setattr(bench.journal.post, "finish", held)
+    monkeypatch.setattr(bench.removals, "settled", seen)
+    await bench.say("on 火曜日", message_id="a", kind="edit", ts=1_700_000_100_000)
+    await ending.wait()
+    await bench.say("when is it?", message_id="b")
+    await waits.wait()
+    await bench.clock.advance(0)
+    await bench.clock.advance(removals.PATIENCE - 1)
+    assert len(bench.agent.requests) == 1
+    if late:
+        await bench.clock.advance(1)  # nobody waits for ever
+        assert await bench.tele.until(2) == ["re: on Monday", "re: when is it?"]
+    gate.set()
+    await bench.idle()
+    edits = [one.text for one in bench.agent.requests[-1].context if one.kind == EDITED]
+    assert (len(bench.agent.requests), edits) == (2, [] if late else ["on 火曜日"])
 
 
 async def test_an_edit_after_the_turn_is_known_to_the_next_one_and_to_no_other(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from bot import errors
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.channel import FILE_PIECE
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment, SeenFile
+from bot.contracts.inbound import Attachment, Inbound, SeenFile
 from bot.contracts.outbound import Address
 from bot.gateway.attachments import Limits
 from bot.gateway.delivery import ChatReply
@@ -286,24 +287,39 @@ async def test_a_removed_message_takes_what_was_read_of_its_files_along(bench: B
     assert not list((bench.root / "artifacts").rglob("*.txt"))
 
 
-async def test_a_message_that_is_deleted_while_its_file_is_kept_leaves_nothing(bench: Bench) -> None:
+@pytest.mark.parametrize("stopped", ["while it is put away", "while it is let go"])
+async def test_a_message_that_is_deleted_while_its_file_is_kept_leaves_nothing(
+    bench: Bench, stopped: str
+) -> None:
     bench.tele.files["f1"] = TEXT.encode()
-    putting, put, go_on = asyncio.Event(), bench.artifacts.put, asyncio.Event()
+    putting, go_on, leaving = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    put, forget, remove = bench.artifacts.put, bench.artifacts.forget, bench.removals.remove
 
     async def slowly(*args: Any, **more: Any) -> str:
         putting.set()
         await go_on.wait()
         return await put(*args, **more)
 
+    async def removed(deletion: Inbound) -> list[ChatKey]:
+        places = await remove(deletion)
+        bench.artifacts.forget = held  # type: ignore[method-assign]
+        go_on.set()
+        if stopped == "while it is let go":
+            await leaving.wait()
+        return places
+
+    async def held(chat_key: ChatKey, requests: Collection[str]) -> int:
+        bench.artifacts.forget = forget  # type: ignore[method-assign]
+        leaving.set()
+        if stopped == "while it is let go":
+            await asyncio.Event().wait()  # until its turn is stopped
+        return await forget(chat_key, requests)
+
     bench.artifacts.put = slowly  # type: ignore[method-assign]
+    bench.removals.remove = removed  # type: ignore[method-assign]
     await bench.say("look", message_id="m9", attachments=(file(),))
     await putting.wait()
-    deleted = asyncio.create_task(bench.say("", message_id="m9", kind="delete"))
-    turn = bench.running[ChatKey.parse("tele:chat:77")]
-    while not (bench.log.of("removal") and turn.stopped):  # noqa: ASYNC110 - neither sets an event
-        await asyncio.sleep(0)
-    go_on.set()
-    await deleted
+    await bench.say("", message_id="m9", kind="delete")
     await bench.idle()
     assert bench.agent.requests == []
     assert not list((bench.root / "artifacts").rglob("*.txt"))

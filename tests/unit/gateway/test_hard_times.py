@@ -223,7 +223,7 @@ class TestAStopDuringDelivery:
         def slow(words: str) -> list[str]:
             if len(words) > delivery.SHORT:
                 loop.call_soon_threadsafe(splitting.set)
-                go_on.wait(5)
+                go_on.wait(90)
             return split(words)
 
         monkeypatch.setattr(bench.tele, "split", slow)

@@ -170,7 +170,7 @@ async def test_an_archive_that_is_slow_holds_up_neither_platform_nor_turn_and_ke
 
     class SlowDisk(SystemDisk):
         def replace(self, path: Path, data: bytes) -> None:
-            assert gate.wait(10)
+            assert gate.wait(90)
             super().replace(path, data)
 
     bench = Bench(tmp_path, disk=SlowDisk())

@@ -15,8 +15,9 @@ from bot.contracts.inbound import Command, Inbound, Quoted
 from bot.contracts.memory_files import MemoryOwner, Written
 from bot.contracts.outbound import Outbound
 from bot.gateway import removals
+from bot.gateway.conversation import Turn
 from bot.words import say
-from tests.unit.gateway.conftest import Bench, leave_open
+from tests.unit.gateway.conftest import Bench, leave_open, unwritten
 from tests.unit.gateway.outgoing import until
 
 KEY = ChatKey.parse("tele:chat:77")
@@ -236,6 +237,53 @@ async def test_what_its_turn_made_goes_too(bench: Bench) -> None:
     files = [await bench.memory.read(owner, "a.md") for owner in (me, chat)]
     assert [file.text for file in files if file is not None] == ["kept", "kept"]
     assert not list((bench.root / "artifacts").rglob("*.txt"))
+
+
+async def makes_something(bench: Bench, request_id: str) -> None:
+    """What tools leave behind that had begun before the turn was stopped."""
+    await bench.artifacts.put("鯨", chat_key=KEY, request_id=request_id, tool="look", tool_use_id="t")
+    for owner in (MemoryOwner("person", "tele:77"), MemoryOwner("chat", str(KEY))):
+        await bench.memory.change(owner, "a.md", lambda _: "鯨", Written(2, request_id, KEY, "77"))
+
+
+async def left_of(bench: Bench) -> list[str]:
+    files = [path.name for path in (bench.root / "artifacts").rglob("*.txt")]
+    for owner in (MemoryOwner("person", "tele:77"), MemoryOwner("chat", str(KEY))):
+        file = await bench.memory.read(owner, "a.md")
+        files += [file.text] if file is not None and file.text else []
+    return files
+
+
+@pytest.mark.parametrize("killed_then", [False, True])
+async def test_what_its_turn_makes_behind_the_removal_goes_too(tmp_path: Path, *, killed_then: bool) -> None:
+    bench = Bench(tmp_path)
+    await bench.open()
+    remove = bench.removals.remove
+
+    async def removed(deletion: Inbound) -> list[ChatKey]:
+        places = await remove(deletion)
+        await makes_something(bench, bench.agent.requests[0].request_id)
+        return places
+
+    async def dead(turn: Turn) -> None: ...
+
+    bench.removals.remove = removed  # type: ignore[method-assign]
+    bench.agent.hold = asyncio.Event()
+    await bench.say("my secret is 鯨", message_id="m")
+    await bench.agent.began.wait()
+    if killed_then:
+        bench.removals.end = dead  # type: ignore[method-assign]
+        bench.journal.post.end_turn = unwritten  # type: ignore[method-assign]
+    await bench.say("", message_id="m", kind="delete")
+    await bench.idle()
+    if killed_then:
+        assert await left_of(bench)
+        await bench.close()
+        bench = Bench(tmp_path)
+        await bench.open()
+        await bench.idle()
+    assert await left_of(bench) == []
+    await bench.close()
 
 
 async def test_what_joined_a_turn_takes_along_what_the_turn_made(bench: Bench) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,6 +236,30 @@ async def test_a_large_artifact_is_read_in_pieces(make: Make) -> None:
     found = await store.grep(artifact_id, KEY, "nadel", offset=0, limit=100)
     assert [(one.line, one.offset, one.text) for one in found.found] == [(2, 1_000_001, "Nadel")]
     assert Counting.largest <= pieces.PIECE
+
+
+@pytest.mark.parametrize("cancelled", [1, 2])
+async def test_one_who_is_cancelled_ends_once_the_disk_has_taken_it(
+    make: Make, tmp_path: Path, cancelled: int
+) -> None:
+    writing, go_on = threading.Event(), threading.Event()
+
+    def held(kind: str, _: str) -> None:
+        if kind == "replace":
+            writing.set()
+            assert go_on.wait(90)
+
+    putting = asyncio.create_task(put(make(FaultyDisk(SystemDisk(), seen=held)), "text"))
+    await asyncio.to_thread(writing.wait, 90)
+    for _ in range(cancelled):
+        putting.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    ended = putting.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await putting
+    assert (ended, len(files(tmp_path))) == (False, 1), "what is done next stands behind it"
 
 
 async def test_over_the_largest_size_the_middle_goes_and_the_text_says_so(

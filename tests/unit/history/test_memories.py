@@ -91,7 +91,7 @@ class Slow(SystemDisk):
 
     def replace(self, path: Path, data: bytes) -> None:
         self.begun.set()
-        self.may.wait(5)
+        self.may.wait(90)
         super().replace(path, data)
 
 
@@ -99,7 +99,7 @@ async def test_what_is_forgotten_while_it_is_written_does_not_come_back(tmp_path
     disk = Slow()
     memories = Memories(tmp_path, disk=disk)
     saving = asyncio.create_task(memories.save(KEY, SavedMemory(WORDS, "01X")))
-    await asyncio.to_thread(disk.begun.wait, 5)
+    await asyncio.to_thread(disk.begun.wait, 90)
     saving.cancel()
     await asyncio.wait([saving])
     forgetting = asyncio.create_task(memories.forget(KEY))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -205,6 +206,27 @@ async def test_of_a_file_that_was_changed_by_hand_nobody_says_where_it_comes_fro
     assert await shelf.sources("a.md") == [("two", []), ("three", [])]
     file.with_suffix(".lines").write_text("[broken", encoding="utf-8")
     assert await shelf.sources("a.md") == [("two", []), ("three", [])]
+
+
+async def test_one_who_is_cancelled_ends_once_the_disk_has_taken_it(tmp_path: Path) -> None:
+    shelf, writing, go_on = Shelf(tmp_path), threading.Event(), threading.Event()
+
+    def held(kind: str, _: str) -> None:
+        if kind == "replace":
+            writing.set()
+            assert go_on.wait(90)
+
+    shelf.store = NoteStore(shelf.root, disk=FaultyDisk(SystemDisk(), seen=held))
+    noting = asyncio.create_task(shelf.write("a.md", "鯨"))
+    await asyncio.to_thread(writing.wait, 90)
+    noting.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    ended = noting.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await noting
+    assert (ended, await shelf.text("a.md")) == (False, "鯨"), "what is done next stands behind it"
 
 
 async def test_the_lines_of_a_turn_are_forgotten(shelf: Shelf) -> None:

@@ -45,7 +45,7 @@ async def candidate(url: str) -> AsyncIterator[Candidate]:
 
 
 async def leads(one: PostgresLeadership) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         assert await one.lead(asyncio.Event(), lambda _: None)
 
 
@@ -55,11 +55,11 @@ async def test_one_leads_and_the_next_one_does_once_it_gives_the_lease_back(
     first, second, heard = candidate("a"), candidate("b"), asyncio.Queue[str]()
     await leads(first)
     waiting = asyncio.create_task(second.lead(asyncio.Event(), heard.put_nowait))
-    assert await asyncio.wait_for(heard.get(), 20) == "a"
+    assert await asyncio.wait_for(heard.get(), 90) == "a"
     assert [(one.holder, one.leads) for one in hosts(url)] == [("a", True), ("b", False)]
     assert (first.role(), second.role()) == ("leader, epoch 1", "standby; a leads")
     await first.close()
-    assert await asyncio.wait_for(waiting, 20)
+    assert await asyncio.wait_for(waiting, 90)
     assert (second.role(), second.epoch) == ("leader, epoch 2", 2)
 
 
@@ -78,7 +78,7 @@ async def test_a_standby_ends_once_the_leader_has_made_the_tables_newer(
         db.execute("UPDATE journal_version SET version = version + 1")
         try:
             with pytest.raises(errors.StorageError, match="written by a newer one"):
-                await asyncio.wait_for(waiting, 20)
+                await asyncio.wait_for(waiting, 90)
         finally:
             db.execute("UPDATE journal_version SET version = version - 1")
 
@@ -126,7 +126,7 @@ async def test_one_that_was_suspended_leads_only_once_the_database_has_said_so(
         db.execute(f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {LOCKED}")
     with pytest.raises(errors.StorageError):
         await before.receive(inbound(2))
-    await asyncio.wait_for(woken.deposed.wait(), 20)
+    await asyncio.wait_for(woken.deposed.wait(), 90)
     await clock.advance(60)
     assert not sending.done(), "it would have sent"
     sending.cancel()
@@ -152,7 +152,7 @@ async def test_what_takes_long_ends_once_it_may_not_lead_any_more(candidate: Can
     await begun.wait()
     await asyncio.to_thread(postgres.lease, url, "b")
     with pytest.raises(errors.DeliveryUncertain):
-        await asyncio.wait_for(sending, 20)
+        await asyncio.wait_for(sending, 90)
     assert over.is_set()
 
 
@@ -160,7 +160,7 @@ async def test_one_that_finds_another_one_in_its_place_is_deposed(candidate: Can
     first = candidate("a")
     await leads(first)
     await asyncio.to_thread(postgres.lease, url, "b")
-    await asyncio.wait_for(first.deposed.wait(), 20)
+    await asyncio.wait_for(first.deposed.wait(), 90)
     assert first.role() == "b leads in its place"
 
 
@@ -169,5 +169,5 @@ async def test_a_leader_whose_lease_is_gone_ends(candidate: Candidate, url: str)
     await leads(first)
     with contextlib.closing(PostgresConnection(url)) as db:
         db.execute("DELETE FROM cluster_leader")
-    await asyncio.wait_for(first.deposed.wait(), 20)
+    await asyncio.wait_for(first.deposed.wait(), 90)
     await leads(candidate("b"))

@@ -124,7 +124,7 @@ async def test_a_standby_follows_and_fetches_only_what_came_to_a_file(
     following = asyncio.create_task(copies.follow(url, SystemClock()))
 
     async def until(words: bytes | None) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while (copy.read_bytes() if copy.exists() else None) != words:  # noqa: ASYNC110 - a thread copies it
                 await asyncio.sleep(0.01)
 

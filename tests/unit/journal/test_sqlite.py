@@ -45,10 +45,10 @@ async def test_what_waits_together_is_committed_together(make: Make) -> None:
 
     def hold(_: object) -> None:
         busy.set()
-        free.wait(10)
+        free.wait(90)
 
     holding = asyncio.ensure_future(journal.base.run(hold))
-    await asyncio.to_thread(busy.wait, 10)
+    await asyncio.to_thread(busy.wait, 90)
     waiting = [asyncio.create_task(journal.receive(inbound(number))) for number in range(100)]
     await asyncio.sleep(0)  # each of them is queued now
     said: list[str] = []

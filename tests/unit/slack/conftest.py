@@ -120,15 +120,13 @@ async def idle(server: SlackServer, clock: FakeClock, tmp_path: Path) -> AsyncIt
     made: list[SlackChannel] = []
 
     def make(**settings: Any) -> SlackChannel:
-        timing = {
-            "call_seconds": settings.pop("call_seconds", 10.0),
-            "ping_seconds": settings.pop("ping_seconds", 10.0),
-        }
         given = {"bot_token": server.bot_token, "app_token": server.app_token, "base_url": server.api_url}
         outside = ChannelDeps(
             clock=clock, log=log, rng=random.Random(1), home=tmp_path, root=tmp_path, disk=SystemDisk()
         )
-        made.append(SlackChannel(SlackSettings(**(given | settings)), outside, **timing))
+        made.append(
+            SlackChannel(SlackSettings(**(given | settings)), outside, call_seconds=10.0, ping_seconds=10.0)
+        )
         return made[-1]
 
     yield Stage(server, clock, log, Intake(server), make(), make, f"D{ADA[1:]}", made)

@@ -9,6 +9,7 @@ import pytest
 
 from bot import errors
 from channels.slack import adapter, socket_mode
+from tests.timers import leap, leap_until_done
 
 
 async def test_start_returns_when_the_socket_has_said_hello(idle: Any) -> None:
@@ -70,12 +71,15 @@ async def test_a_token_of_a_person_is_refused(idle: Any) -> None:
     ],
 )
 async def test_trouble_on_the_way_is_waited_for(idle: Any, method: str, fault: dict[str, Any]) -> None:
-    slack = idle.make(call_seconds=0.5)
     idle.server.fail(method, **fault)
+    starting = asyncio.create_task(idle.slack.start(idle.intake))
+    if fault.get("action") == "hang":
+        await idle.server.until(lambda: bool(idle.server.called(method)))
+        await leap_until_done(starting, 10.0)
     with pytest.raises(errors.ChannelUnreachable):
-        await slack.start(idle.intake)
-    await slack.start(idle.intake)
-    assert slack.health().connected
+        await starting
+    await idle.slack.start(idle.intake)
+    assert idle.slack.health().connected
 
 
 async def test_nobody_listening_is_unreachable(idle: Any) -> None:
@@ -226,14 +230,15 @@ async def test_a_ping_that_cannot_be_answered_ends_the_socket(
 
 
 async def test_answers_to_our_own_pings_are_no_signs_of_life(idle: Any) -> None:
-    slack = idle.make(ping_seconds=0.02)
-    await slack.start(idle.intake)
+    await idle.slack.start(idle.intake)
     greeted = idle.clock.now()
     idle.clock.jump(100)
-    await idle.server.until(lambda: idle.server.pinged > 2)
-    assert slack.health().last_heard == greeted
+    for count in (1, 2, 3):
+        leap(10.0)
+        await idle.server.until(lambda count=count: idle.server.pinged == count)
+    assert idle.slack.health().last_heard == greeted
     await idle.server.ping()
-    await idle.until(lambda: slack.health().last_heard == idle.clock.now())
+    await idle.until(lambda: idle.slack.health().last_heard == idle.clock.now())
 
 
 async def test_waits_for_a_new_socket_grow_to_half_a_minute_and_follow_slack(stage: Any) -> None:

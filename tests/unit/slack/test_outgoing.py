@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from bot.contracts.approvals import QuestionButtons
 from bot.contracts.outbound import OutgoingFile
 from channels.slack import adapter
 from channels.slack.response_urls import MOST, ResponseUrls
+from tests.timers import leap_until_done
 
 
 @pytest.fixture
@@ -109,13 +111,15 @@ async def test_a_lost_answer_is_uncertain_and_never_posted_again(stage: Any, out
         {"status": 200, "body": b"\x1f", "headers": {"Content-Type": "application/gzip"}},
     ],
 )
-async def test_an_answer_that_says_nothing_is_uncertain(idle: Any, out: Any, fault: dict[str, Any]) -> None:
-    slack = idle.make(call_seconds=0.5)
-    await slack.start(idle.intake)
-    idle.server.fail("chat.postMessage", **fault)
+async def test_an_answer_that_says_nothing_is_uncertain(stage: Any, out: Any, fault: dict[str, Any]) -> None:
+    stage.server.fail("chat.postMessage", **fault)
+    sending = asyncio.create_task(stage.slack.send(out("answer", stage.direct)))
+    if fault.get("action") == "hang":
+        await stage.server.until(lambda: bool(stage.server.called("chat.postMessage")))
+        await leap_until_done(sending, 10.0)
     with pytest.raises(errors.DeliveryUncertain):
-        await slack.send(out("answer", idle.direct))
-    assert len(idle.server.called("chat.postMessage")) == 1
+        await sending
+    assert len(stage.server.called("chat.postMessage")) == 1
 
 
 async def test_nobody_listening_means_surely_not_sent(stage: Any, out: Any) -> None:

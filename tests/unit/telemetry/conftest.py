@@ -28,7 +28,7 @@ class GatedDisk(SystemDisk):
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
         self.reached.set()
-        assert self.gate.wait(10)
+        assert self.gate.wait(90)
         if self.error is not None:
             if self.half:
                 super().append(path, data[:10])

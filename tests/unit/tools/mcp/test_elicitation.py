@@ -12,6 +12,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.questions import Answer, Question
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.mcp.elicitation import TRIES, kind, read
+from tests.timers import leap, leap_until_done
 from tests.unit.tools.mcp.conftest import Rig, Start, friendly, until
 
 TURN = ToolExecutionContext(ChatKey.parse("slack:chat:C1"), "R1", "U1", None, cast("Any", None))
@@ -60,17 +61,21 @@ async def test_the_answer_reaches_the_tool_and_what_does_not_fit_is_asked_again(
 
 
 async def test_while_a_person_is_waited_for_the_clock_stands_still(start: Start) -> None:
-    rig = await start(one=friendly(timeoutMs=300))
+    rig = await start(one=friendly(timeoutMs=600_000))
     person = Person()
     calling = asyncio.create_task(book(rig, person))
     await until(lambda: person.asked)
-    done, _ = await asyncio.wait([calling], timeout=1.0)
+    leap(601.0)
+    done, _ = await asyncio.wait([calling], timeout=0.1)
     assert not done
     calling.cancel()
     await asyncio.gather(calling, return_exceptions=True)
     await until(lambda: person.left)
-    with pytest.raises(errors.ToolError, match="did not answer"), tool_scope(TURN):
-        await rig.call("mcp__one__wait")
+    with tool_scope(TURN):
+        waiting = asyncio.create_task(rig.call("mcp__one__wait"))
+    await leap_until_done(waiting, 601.0)
+    with pytest.raises(errors.ToolError, match="did not answer"):
+        await waiting
 
 
 @pytest.mark.parametrize(
