@@ -122,7 +122,10 @@ async def started(
                         dashboard=only is None,
                     )
                     load = functools.partial(configuration.load, root, defaults=defaults)
-                    async with serving(gateway, say, stop), _beside(gateway.reload.serve(hung_up, load)):
+                    async with (
+                        serving(gateway, say, stop),
+                        _beside(gateway.reload.serve(hung_up, load, lambda line: say(redact(line)))),
+                    ):
                         settle_memory()
                         if not stop.is_set():
                             log.write("ready", ready_line(gateway), channels=sorted(gateway.channels))

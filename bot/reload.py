@@ -43,8 +43,12 @@ class ConfigurationReload:
         self._deps_of = deps_of
         self._log = log
 
-    async def serve(self, asked: asyncio.Event, load: Callable[[], config.Settings]) -> None:
-        """Reload each time that it is asked for. What nobody has foreseen ends that one reload, not what runs."""
+    async def serve(
+        self, asked: asyncio.Event, load: Callable[[], config.Settings], say: Callable[[str], None]
+    ) -> None:
+        """Reload each time that it is asked for, and say what became of it. What nobody has foreseen ends that one reload, not
+        what runs.
+        """
         while True:
             await asked.wait()
             asked.clear()
@@ -54,11 +58,15 @@ class ConfigurationReload:
                 await asyncio.wait([reload])
             finally:
                 reload.cancel()
-            if not reload.cancelled() and (error := reload.exception()) is not None:
-                self._refused(f"{type(error).__name__}: {error}", held=self.settings is before)
+            if reload.cancelled():
+                continue
+            if (error := reload.exception()) is None:
+                say(reload.result())
+            else:
+                say(self._refused(f"{type(error).__name__}: {error}", held=self.settings is before))
 
-    async def reload(self, load: Callable[[], config.Settings]) -> None:
-        """Check what `load` reads, and let new turns have it. The log says what became of it."""
+    async def reload(self, load: Callable[[], config.Settings]) -> str:
+        """Check what `load` reads, and let new turns have it; what became of it, which the log has too."""
         try:
             found = await asyncio.to_thread(load)
             settings = _with_turns_of(self.settings, found)
@@ -66,35 +74,32 @@ class ConfigurationReload:
             if settings.llm.model != self.settings.llm.model:
                 await _must_be_there(deps)
         except errors.ConfigError as error:
-            self._refused(*error.findings)
-            return
+            return self._refused(*error.findings)
         changed = sorted(_differing(self.settings, settings))
         restart = sorted(_differing(settings, found))
         if changed:
             self.settings = settings
             await self._agent.use(deps)
-        words = (
+        words = "SIGHUP: " + (
             "turns that begin from now on have the changed configuration" if changed else "nothing changes"
         )
         if restart:
             words += f"; a restart is needed for {', '.join(restart)}"
         self._log.write(
             "reload",
-            f"SIGHUP: {words}",
+            words,
             level="warn" if restart else "info",
             changed=changed,
             restart=restart,
             configuration=found.fingerprint,
         )
+        return words
 
-    def _refused(self, *findings: str, held: bool = True) -> None:
+    def _refused(self, *findings: str, held: bool = True) -> str:
         what = "cannot be used, and the one before holds" if held else "is not used by every chat yet"
-        self._log.write(
-            "reload",
-            f"SIGHUP: the configuration {what}: {findings[0]}",
-            level="error",
-            findings=list(findings),
-        )
+        words = f"SIGHUP: the configuration {what}: {findings[0]}"
+        self._log.write("reload", words, level="error", findings=list(findings))
+        return words
 
 
 async def _must_be_there(deps: AgentDeps) -> None:

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Dir, Here, manifests, must_lead, say, say_json, timestamp, when
+from bot.cli.common import (
+    HOME,
+    AsJson,
+    Dir,
+    Here,
+    hint_of_folder,
+    manifests,
+    must_lead,
+    say,
+    say_json,
+    timestamp,
+    when,
+)
 from bot.invocation import command
 
 if TYPE_CHECKING:
@@ -23,6 +35,7 @@ def allow(channel: Channel, user_id: Id, root: Dir = Here) -> None:
     _known(channel, user_id)
     must_lead(root)
     _lists(root).allow(channel, user_id)
+    hint_of_folder(root)
     say(f"{channel}:{user_id} is allowed.")
 
 
@@ -31,12 +44,14 @@ def block(channel: Channel, user_id: Id, root: Dir = Here) -> None:
     _known(channel, user_id)
     must_lead(root)
     _lists(root).block(channel, user_id)
+    hint_of_folder(root)
     say(f"{channel}:{user_id} is blocked.")
 
 
 def pending(root: Dir = Here, as_json: AsJson = False) -> None:
     """List people who wrote to the bot and are not let in."""
     asked = _lists(root).pending()
+    hint_of_folder(root)
     if as_json:
         for item in asked:
             time = timestamp(datetime.fromtimestamp(item.ts / 1000, UTC))

@@ -94,6 +94,12 @@ def settings(root: Path, *, defaults: bool = False) -> Settings:
     return configuration.load(root, defaults=defaults)
 
 
+def hint_of_folder(root: Path) -> None:
+    """Say that no gateway has run in a folder, which is then the wrong one as a rule."""
+    if not (root / HOME / "logs").is_dir():
+        complain(f"No gateway has run in {root.resolve()} yet; --dir names another folder.")
+
+
 def is_clustered(root: Path) -> bool:
     """True where ship.json, of which nothing else has to be right, keeps the journal in PostgreSQL."""
     try:

@@ -39,6 +39,8 @@ class Credentials:
 
     values: dict[str, str] = field(default_factory=dict)
     operators: list[str] = field(default_factory=list)
+    channels: list[str] = field(default_factory=list)
+    """Channels whose tokens are among the values."""
 
 
 def ask(root: Path, name: str, known: Mapping[str, Manifest]) -> Credentials:
@@ -70,6 +72,11 @@ def document(root: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
+
+
+def name(root: Path) -> str | None:
+    """The bot's name that holds where there is a ship.json; None where there is none."""
+    return str(document(root).get("name") or "shipmate") if (root / "ship.json").exists() else None
 
 
 def operators(root: Path) -> frozenset[str]:
@@ -142,6 +149,7 @@ def _ask_for_tokens(
             or typer.confirm("Keep them all the same?", default=False)
         ):
             found.values |= {names[token]: value for token, value in values.items()}
+            found.channels.append(manifest.name)
             if settings is not None and manifest.claim is not None:
                 person = _person(manifest.claim, manifest.name, settings)
                 found.operators += [] if person is None else [f"{manifest.name}:{person}"]

@@ -16,6 +16,7 @@ from bot.cli.common import (
     Here,
     StderrLog,
     complain,
+    hint_of_folder,
     milliseconds,
     now,
     say,
@@ -24,7 +25,7 @@ from bot.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from bot.contracts.archive import ArchiveLine
     from bot.history.archive import ChatInfo
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 def chats(root: Dir = Here, as_json: AsJson = False) -> None:
     """The conversations in the archive, the one last spoken in first."""
+    hint_of_folder(root)
     found = asyncio.run(_chats(root))
     names = people(root, [info.chat_key for info in found])
     for info in found:
@@ -96,6 +98,23 @@ def people(root: Path, chat_keys: Iterable[str]) -> dict[str, str]:
     if not (root / HOME / "chats").is_dir():
         return {}
     return asyncio.run(_people(root, chat_keys))
+
+
+def persons(root: Path, chats: Mapping[str, str]) -> dict[str, str]:
+    """The names of people, as the newest lines of a chat of each have them."""
+    if not (root / HOME / "chats").is_dir():
+        return {}
+    return asyncio.run(_persons(root, chats))
+
+
+async def _persons(root: Path, chats: Mapping[str, str]) -> dict[str, str]:
+    from bot.history.archive import names_of
+
+    archive = _archive(root)
+    try:
+        return await names_of(archive, chats)
+    finally:
+        await archive.close()
 
 
 async def _people(root: Path, chat_keys: Iterable[str]) -> dict[str, str]:

@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Dir, Here, complain, moment, printable, say_raw, timestamp
+from bot.cli.common import (
+    HOME,
+    AsJson,
+    Dir,
+    Here,
+    complain,
+    hint_of_folder,
+    moment,
+    printable,
+    say_raw,
+    timestamp,
+)
 
 if TYPE_CHECKING:
     from bot.telemetry.log_reader import Line, LineFilter, LogReader
@@ -56,6 +67,7 @@ def logs(
 
     if tree and (follow or as_json):
         raise typer.BadParameter("--tree goes without -f and --json")
+    hint_of_folder(root)
     start = None if since is None else timestamp(moment(since))
     request = None if request is None else request.upper()
     reader = log_of(root, LineFilter(chat, request, _level(level), start))

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bot import errors
-from bot.cli.common import HOME, Dir, Here, StderrLog, changing, clustered, manifests, refresh, say, say_json
+from bot.cli.common import (
+    HOME,
+    Dir,
+    Here,
+    StderrLog,
+    changing,
+    clustered,
+    hint_of_folder,
+    manifests,
+    refresh,
+    say,
+    say_json,
+)
 
 if TYPE_CHECKING:
     from bot.contracts.environment import Disk
@@ -69,6 +81,7 @@ def _data(person: str, root: Path, disk: Disk | None = None) -> PersonalData:
         )
     if not (root / HOME).is_dir():
         raise errors.NotFound(f"there is no {HOME} in {str(root)!r}")
+    hint_of_folder(root)
     return PersonalData(
         root / HOME,
         ref,

@@ -25,6 +25,7 @@ from bot.cli.common import (
 from bot.invocation import command
 
 if TYPE_CHECKING:
+    from bot.cli.credentials import Credentials
     from bot.contracts.channel import Manifest
 
 
@@ -46,9 +47,9 @@ def init(
     for line in _doubts(operators, known):
         raise typer.BadParameter(line, param_hint="--operator")
     asks = sys.stdin.isatty() and not yes
-    earlier = credentials.document(root).get("name")
+    earlier = credentials.name(root)
     if earlier and name and name != earlier:
-        complain(f"The bot's name stays {earlier!r}: ship.json says so, and can be changed there.")
+        complain(f"The bot's name stays {earlier!r}: it can be changed in ship.json.")
     name = earlier or name
     if asks:
         name = name or typer.prompt("The bot's name", default="shipmate")
@@ -57,8 +58,8 @@ def init(
         raise typer.BadParameter("a name is one line of at most 80 characters", param_hint="--name")
     found = credentials.ask(root, title, known) if asks else credentials.Credentials()
     found.operators += operators
-    if asks and not found.operators and not credentials.operators(root):
-        found.operators += _ask_operators(known)
+    if asks:
+        found.operators += _more_operators(root, found, known)
     _write(root, title, tuple(found.operators), known)
     credentials.keep(root, found, known)
     if not asks:
@@ -75,8 +76,16 @@ def _doubts(operators: tuple[str, ...], known: Mapping[str, Manifest]) -> list[s
     return [line for entry in operators for line in config.operator("operator", entry, known)]
 
 
-def _ask_operators(known: Mapping[str, Manifest]) -> tuple[str, ...]:
-    say("Operators may approve what the bot asks for and use operators' commands.")
+def _more_operators(root: Path, found: Credentials, known: Mapping[str, Manifest]) -> tuple[str, ...]:
+    """Ask for operators where nobody is one, or nobody on a channel that was connected now."""
+    from bot.cli import credentials
+
+    people = {*found.operators, *credentials.operators(root)}
+    without = [one for one in found.channels if not any(person.startswith(f"{one}:") for person in people)]
+    if people and not without:
+        return ()
+    where = f" Nobody is one on {' and '.join(without)} yet." if without else ""
+    say(f"Operators may approve what the bot asks for and use operators' commands.{where}")
     say("Write each as telegram:123456789 or slack:U0123456789, with commas between; empty for nobody yet.")
     while True:
         words = typer.prompt("Operators", default="", show_default=False)
@@ -115,7 +124,11 @@ def _write(root: Path, name: str, operators: tuple[str, ...], known: Mapping[str
 
 
 def _show_next(root: Path) -> None:
+    from bot import instance
+
     say()
+    if instance.is_held(root / HOME):
+        say("Shipmate runs in this folder. It reads tokens and keys at a start: stop it, and run it again.")
     say(f"Next: {command('check', root)}, then {command('run', root)}")
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Dir, Here, moment, say, say_json
-from bot.cli.history import people
+from bot.cli.common import HOME, AsJson, Dir, Here, hint_of_folder, moment, say, say_json
+from bot.cli.history import people, persons
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from bot.history.usage import UsageTotals
+    from bot.history.usage import UsageSums, UsageTotals
 
 SHOWN = 10
 """Chats that are listed, the dearest first; of more than these no names are looked up."""
@@ -44,13 +45,19 @@ def stats(
     from bot.history.usage import UsageSums
     from bot.system import SystemDisk
 
+    hint_of_folder(root)
     sums = UsageSums(root / HOME, SystemDisk())
     if rebuild:
         sums.rebuild()
     sums.catch_up()
     start = 0.0 if since is None else moment(since).timestamp()
     if by is not None:
-        _show_groups(root, by, sums.by(by.value, chat=chat, since=start), as_json=as_json)
+        parts = sums.by(by.value, chat=chat, since=start)
+        if as_json:
+            for name, part in parts:
+                say_json({by.value: name} | _facts(part))
+        else:
+            _show_groups(by, parts, _names(root, by, sums, [name for name, _ in parts[:SHOWN]]))
         return
     whole = sums.total(chat=chat, since=start)
     if as_json:
@@ -75,12 +82,14 @@ def stats(
             say(f"  {name}{who}: {part.turns} turns, {_share(part)} from the cache, {_cost(part)}")
 
 
-def _show_groups(root: Path, by: Group, parts: list[tuple[str, UsageTotals]], *, as_json: bool) -> None:
-    if as_json:
-        for name, part in parts:
-            say_json({by.value: name} | _facts(part))
-        return
-    names = people(root, [name for name, _ in parts[:SHOWN]]) if by is Group.CHAT else {}
+def _names(root: Path, by: Group, sums: UsageSums, shown: list[str]) -> dict[str, str]:
+    """The names of people, and of who spoke in chats, by their ids."""
+    if by is Group.CHAT:
+        return people(root, shown)
+    return persons(root, sums.last_chats(shown)) if by is Group.PERSON else {}
+
+
+def _show_groups(by: Group, parts: list[tuple[str, UsageTotals]], names: Mapping[str, str]) -> None:
     width = max([len(by.value), *(len(name) for name, _ in parts)])
     say(f"{by.value:<{width}} {'turns':>7} {'answers':>8} {'read':>13} {'cache':>5} {'written':>11}  cost")
     for name, part in parts:

@@ -20,7 +20,7 @@ from bot.contracts.archive import Archive, HistoryQuery
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
 from bot.dashboard.metrics import Figures
-from bot.history.archive import ChatInfo, people_of
+from bot.history.archive import ChatInfo, names_of, people_of
 from bot.history.trace import steps_of, total_of
 from bot.history.usage import By, Level, UsageSums, UsageTotals
 from bot.telemetry.log_reader import LineFilter, LogReader
@@ -209,11 +209,16 @@ class Console:
         if by == "day":
             groups.reverse()
         shown = groups[(page - 1) * ROWS : page * ROWS]
-        chats = [name for name, _ in shown] if by == "chat" else []
+        ids = [name for name, _ in shown]
+        names: dict[str, str] = {}
+        if by == "chat":
+            names = await people_of(self._of.archive, ids)
+        elif by == "person":
+            names = await names_of(self._of.archive, await asyncio.to_thread(self._of.usage.last_chats, ids))
         return {
             "by": by,
             "groups": shown,
-            "names": await people_of(self._of.archive, chats),
+            "names": names,
             "dearest": max((one.cost for _, one in groups), default=0.0),
             "total": total,
             "at": page,

@@ -401,3 +401,20 @@ async def people_of(archive: Archive, chat_keys: Iterable[str]) -> dict[str, str
         if found:
             names[chat_key] = ", ".join(found[:NAMES_SHOWN])
     return names
+
+
+async def names_of(archive: Archive, chats: Mapping[str, str]) -> dict[str, str]:
+    """The names of people (`channel:id`), as the newest lines of the chat that is given for each have them. Raises
+    `errors.StorageError`.
+    """
+    names = {}
+    for person, chat_key in chats.items():
+        try:
+            key = ChatKey.parse(chat_key)
+        except errors.IdentityInvalid:
+            continue
+        page = await archive.search(key, HistoryQuery(limit=NAME_LINES, counted=False))
+        theirs = (line.meta for line in reversed(page.lines) if f"{line.channel}:{line.user_id}" == person)
+        if name := next((str(meta["username"]) for meta in theirs if meta and meta.get("username")), ""):
+            names[person] = name
+    return names

@@ -212,6 +212,15 @@ class UsageSums:
             found.sort(key=lambda one: (-one[1].cost, -one[1].prompt, one[0]))
         return found
 
+    def last_chats(self, people: Collection[str]) -> dict[str, str]:
+        """The chat in which each of these people caused something last."""
+        marks = ", ".join("?" * len(people))
+        select = (
+            f"SELECT person, chat, MAX(hour) FROM usage WHERE chat != '' AND person IN ({marks}) GROUP BY 1"  # noqa: S608 - marks
+        )
+        with self._opened() as db:
+            return {person: chat for person, chat, _ in db.execute(select, tuple(people))}
+
     def spent(self, since: float) -> list[tuple[tuple[str, ...], UsageTotals]]:
         """The same by chat, person and model together."""
         with self._opened() as db:

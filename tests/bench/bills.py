@@ -1,13 +1,14 @@
 """The time of `shipmate stats`, `trace` and `logs -f` with a million lines of log over 30 days: `python -m tests.bench.bills [LINES]`.
 
-Prints seconds for counting the whole log once, for what came since, and for each view of the sums, the trace of a turn and the first of
-the newest lines, each in a process of its own, beside one that only says its version.
+Prints seconds, and those of the processor, for counting the whole log once, for what came since, and for each view of the sums, the
+trace of a turn and the first of the newest lines, each in a process of its own, beside one that only says its version.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -74,25 +75,28 @@ def fill(logs: Path, lines: int) -> None:
             (logs / f"2027-01-{day:02}.jsonl").write_bytes(data)
 
 
-def _seconds(*words: str) -> float:
-    began = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "bot", *words], check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - began
-
-
-def _first_line(*words: str) -> float:
+def _process(*words: str, lines: int = 0) -> tuple[float, float]:
+    """The seconds of a command, and those of the processor, until it ends or has printed so many lines."""
     began = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "bot", *words], stdout=subprocess.PIPE)
     assert process.stdout is not None
-    process.stdout.readline()
+    _ = [process.stdout.readline() for _ in range(lines)] if lines else process.stdout.read()
     took = time.perf_counter() - began
-    process.kill()
-    process.communicate()
-    return took
+    if lines:
+        process.kill()
+    process.stdout.close()
+    _, _, used = os.wait4(process.pid, 0)
+    process.returncode = 0
+    return took, used.ru_utime + used.ru_stime
 
 
-def _say(name: str, seconds: float) -> None:
-    sys.stdout.write(f"{name:>16} {seconds:7.3f} s\n")
+def _least(*words: str, lines: int = 0) -> tuple[float, float]:
+    wall, processor = zip(*(_process(*words, lines=lines) for _ in range(5)), strict=True)
+    return min(wall), min(processor)
+
+
+def _say(name: str, seconds: tuple[float, float]) -> None:
+    sys.stdout.write(f"{name:>16} {seconds[0]:7.3f} s {seconds[1]:7.3f} s of the processor\n")
 
 
 def main(lines: int) -> None:
@@ -102,17 +106,17 @@ def main(lines: int) -> None:
         fill(logs, lines)
         sums = UsageSums(logs.parent, SystemDisk())
         for name in ("the whole log", "nothing new"):
-            began = time.perf_counter()
+            began = time.perf_counter(), time.process_time()
             sums.catch_up()
-            _say(name, time.perf_counter() - began)
-        _say("version", min(_seconds("version") for _ in range(5)))
+            _say(name, (time.perf_counter() - began[0], time.process_time() - began[1]))
+        _say("version", _least("version", "--json"))
         for by in ("", "day", "person", "chat", "model"):
             words = ("stats", "--dir", folder, *(("--by", by) if by else ()))
-            _say(f"stats {by}", min(_seconds(*words) for _ in range(5)))
+            _say(f"stats {by}", _least(*words))
         for day in (1, DAYS // 2, DAYS):
             turn = request_id(day, lines // DAYS // 20)
-            _say(f"trace, day {day}", min(_seconds("trace", turn, "--dir", folder) for _ in range(5)))
-        _say("logs -f", min(_first_line("logs", "-f", "--dir", folder) for _ in range(5)))
+            _say(f"trace, day {day}", _least("trace", turn, "--dir", folder))
+        _say("logs -f", _least("logs", "-f", "--dir", folder, lines=1))
 
 
 if __name__ == "__main__":

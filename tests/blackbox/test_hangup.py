@@ -63,6 +63,7 @@ async def test_sighup_gives_a_changed_configuration_to_new_turns(world: World) -
 
     (world.root / "ship.json").write_text('{"llm": {"model": 5}}', encoding="utf-8")
     line = await hung_up(world, "the one before holds: llm.model")
+    await eventually(lambda: line["message"] in world.process.lines)
     world.telegram.say("three")
     await world.heard("Before.", "After.", "Still.")
     assert world.model.bodies[-1]["model"] == "claude-opus-5-5"

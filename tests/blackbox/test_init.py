@@ -106,7 +106,6 @@ async def test_a_bot_for_a_team_is_set_up_in_one_go_and_its_operator_is_who_ran_
 ) -> None:
     world.telegram.say("somebody else is first", chat_id=2002)
     await terminal.start("init", str(terminal.root))
-    await terminal.answer("The bot's name", "Gull")
     await terminal.answer("Key of the Messages API", "sk-ant-wrong-key-1")
     await terminal.until("The provider refuses it")
     await terminal.answer("Keep it all the same", "n")
@@ -127,6 +126,8 @@ async def test_a_bot_for_a_team_is_set_up_in_one_go_and_its_operator_is_who_ran_
     world.telegram.say("/start operator-guessed", chat_id=2002)
     world.telegram.say(f"/start {code}")
     await terminal.until(f"You are telegram:{PERSON}, an operator")
+    await terminal.until("Nobody is one on slack yet")
+    await terminal.answer("Operators", f"slack:{ANN}")
     await terminal.until("Next: shipmate check")
     assert await terminal.ended() == 0
 

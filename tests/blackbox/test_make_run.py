@@ -112,6 +112,20 @@ async def test_a_fresh_clone_gets_a_folder_beside_it_and_is_read_from_all_the_sa
     ), second.lines
 
 
+async def test_a_command_that_was_given_in_the_clone_does_not_make_it_the_projects_folder(
+    clone: Path,
+) -> None:
+    for words in (("stats",), ("allow", "telegram", "5"), ("export", "telegram:5")):
+        given = await asyncio.create_subprocess_exec(
+            clone / ".venv" / "bin" / "shipmate", *words, cwd=clone, stderr=asyncio.subprocess.PIPE
+        )
+        _, said = await given.communicate()
+        assert f"No gateway has run in {clone} yet; --dir names another folder." in said.decode(), words
+    made = await make(clone, clone.with_name("ship mate-project"))
+    assert made.code == 0
+    assert not any("Going on in this folder" in line for line in made.lines), made.lines
+
+
 async def test_a_clone_that_was_talked_to_goes_on_with_all_that_it_has(clone: Path) -> None:
     (clone / ".ship" / "chats").mkdir()
     kept = clone / ".ship" / "chats" / "web%3Achat%3A1.jsonl"

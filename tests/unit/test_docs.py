@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -90,23 +91,31 @@ def test_every_rule_that_the_permissions_page_shows_is_one() -> None:
     Rules(Paths("/project", read_link), **given)  # raises `RuleMalformed` of one that is none
 
 
+def _logged(root: Path) -> str:
+    """Write a log of two days, one of them compressed; the other one's date."""
+    logs = root / ".ship" / "logs"
+    logs.mkdir(parents=True)
+    today = subprocess.check_output(["date", "-u", "+%F"], text=True).strip()
+    common = {"timestamp": f"{today}T12:00:00Z", "level": "info", "message": "说了", "chatKey": "web:chat:1"}
+    usage = {"inputTokens": 100, "cacheReadTokens": 700, "cacheWriteTokens": 200, "outputTokens": 50}
+    lines: list[dict[str, Any]] = [
+        {"kind": "llm_response", "details": {"costUsd": 0.25, "usage": usage}},
+        {"kind": "tool_result", "details": {"tool": "grep"}, "duration": 12.5, "requestId": "01J"},
+        {"kind": "delivery", "level": "error", "details": {"cause": "refused"}},
+        {"kind": "turn_end", "details": {"status": "done"}, "duration": 800.0},
+    ]
+    text = "".join(json.dumps(common | line, ensure_ascii=False) + "\n" for line in lines)
+    (logs / f"{today}.jsonl").write_text(text, encoding="utf-8")
+    (logs / "2026-01-01.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    return today
+
+
 @pytest.mark.skipif(JQ is None, reason="jq is not installed")
 def test_the_recipes_for_jq_show_what_they_say(tmp_path: Path) -> None:
     (recipes,) = re.findall(
         r"```sh\n(.*?)```", (ROOT / "docs" / "logs.md").read_text(encoding="utf-8"), re.DOTALL
     )
-    logs = tmp_path / ".ship" / "logs"
-    logs.mkdir(parents=True)
-    today = subprocess.check_output(["date", "-u", "+%F"], text=True).strip()
-    common = {"timestamp": f"{today}T12:00:00Z", "level": "info", "message": "说了", "chatKey": "web:chat:1"}
-    lines: list[dict[str, Any]] = [
-        {"kind": "llm_response", "details": {"costUsd": 0.25}},
-        {"kind": "tool_result", "details": {"tool": "grep"}, "duration": 12.5, "requestId": "01J"},
-        {"kind": "delivery", "level": "error", "details": {"cause": "refused"}},
-    ]
-    text = "".join(json.dumps(common | line, ensure_ascii=False) + "\n" for line in lines)
-    (logs / f"{today}.jsonl").write_text(text, encoding="utf-8")
-    (logs / "2026-01-01.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    _logged(tmp_path)
     commands = [line for line in recipes.splitlines() if not line.startswith("#")]
     told = [
         subprocess.run(["bash", "-c", one], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
@@ -116,3 +125,38 @@ def test_the_recipes_for_jq_show_what_they_say(tmp_path: Path) -> None:
     assert wrong.split("\t")[1:] == ["delivery", "说了", "refused\n"]
     assert json.loads(cost) == {"web:chat:1": 0.5}
     assert slow == "12.5\tgrep\t01J\n" * 2
+
+
+def test_the_recipes_for_duckdb_show_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
+    (recipes,) = re.findall(
+        r"```sql\n(.*?)```", (ROOT / "docs" / "logs.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    today = _logged(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect() as database:
+        view, days, turns = (one for one in recipes.split(";") if one.strip())
+        database.execute(view)
+        ((day, usd, cached),) = database.execute(days).fetchall()
+        ((quantiles,),) = database.execute(turns).fetchall()
+    assert (day.isoformat(), usd, round(cached, 3), quantiles) == (today, 0.5, 0.7, [800.0, 800.0])
+
+
+@pytest.mark.skipif(shutil.which("lnav") is None, reason="lnav is not installed")
+def test_lnav_reads_the_log_by_our_format(tmp_path: Path) -> None:
+    today = _logged(tmp_path)
+
+    def lnav(*words: str) -> str:
+        env = {**os.environ, "HOME": str(tmp_path)}
+        return subprocess.check_output(["lnav", *words], cwd=tmp_path, env=env, text=True, timeout=60)
+
+    lnav("-i", str(ROOT / "deploy" / "shipmate.lnav.json"))
+    query = ";SELECT log_level, kind, duration FROM shipmate_log ORDER BY log_line"
+    shown = lnav("-n", "-c", query, "-c", ":write-csv-to -", f".ship/logs/{today}.jsonl")
+    assert shown.splitlines() == [
+        "log_level,kind,duration",
+        "info,llm_response,<NULL>",
+        "info,tool_result,12.5",
+        "error,delivery,<NULL>",
+        "info,turn_end,800",
+    ]

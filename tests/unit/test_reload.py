@@ -182,14 +182,16 @@ async def test_each_signal_is_answered(gateway: Gateway, tmp_path: Path) -> None
         loads += 1
         return load(tmp_path)
 
-    serving = asyncio.create_task(gateway.reload.serve(asked, counted))
+    said = list[str]()
+    serving = asyncio.create_task(gateway.reload.serve(asked, counted, said.append))
     for count in (1, 2):
         asked.set()
         async with asyncio.timeout(90):
-            while len(told(gateway)) < count:  # noqa: ASYNC110 - a log sets no event
+            while len(said) < count:  # noqa: ASYNC110 - a list sets no event
                 await asyncio.sleep(0)
     serving.cancel()
     assert loads == 2
+    assert said == [one.message for one in told(gateway)]
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -210,13 +212,15 @@ async def test_what_nobody_has_foreseen_is_told_and_the_next_signal_is_answered(
         await AgentPool.use(gateway.agent, deps)
 
     monkeypatch.setattr(gateway.agent, "use", use)
-    serving = asyncio.create_task(gateway.reload.serve(asked, loaded))
+    said = list[str]()
+    serving = asyncio.create_task(gateway.reload.serve(asked, loaded, said.append))
     for count in (1, 2):
         asked.set()
         async with asyncio.timeout(90):
-            while len(told(gateway)) < count:  # noqa: ASYNC110 - a log sets no event
+            while len(said) < count:  # noqa: ASYNC110 - a list sets no event
                 await asyncio.sleep(0)
         if count == 1:
+            assert said == [last(gateway).message]
             assert gateway.agent.deps is before
             assert last(gateway).level == "error"
             assert "RecursionError: too deep" in last(gateway).message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bot import instance
 from bot.cli import credentials
 from bot.testing import telegram_service
 from bot.testing.anthropic import KEY
@@ -52,7 +54,6 @@ async def test_each_credential_is_tried_and_asked_again_until_it_holds(
 ) -> None:
     person = sits(
         monkeypatch,
-        ("The bot's name", "Gull"),
         ("Key of the Messages API", "sk-ant-wrong-key-1"),
         ("Keep it all the same", False),
         ("Key of the Messages API", KEY),
@@ -64,6 +65,7 @@ async def test_each_credential_is_tried_and_asked_again_until_it_holds(
         ("SLACK_APP_TOKEN", APP_TOKEN),
         ("Connect telegram", True),
         ("TELEGRAM_BOT_TOKEN", telegram_service.TEST_TOKEN),
+        ("Operators", "slack:U0ANN"),
     )
     code = "operator-" + "ab" * 8
     monkeypatch.setattr("secrets.token_hex", lambda _: "ab" * 8)
@@ -83,7 +85,9 @@ async def test_each_credential_is_tried_and_asked_again_until_it_holds(
     assert f"\nSLACK_APP_TOKEN={APP_TOKEN}\n" in env
     assert (services.root / ".env").stat().st_mode & 0o777 == 0o600
     kept = json.loads((services.root / ".ship" / "access.json").read_text(encoding="utf-8"))
-    assert "1001" in json.dumps(kept)
+    assert kept["channels"]["telegram"]["operators"] == ["1001"]
+    assert "Nobody is one on slack yet." in done.out
+    assert kept["channels"]["slack"]["operators"] == ["U0ANN"]
 
 
 async def test_what_nothing_answers_to_is_kept_if_the_person_wants_it(
@@ -93,7 +97,6 @@ async def test_what_nothing_answers_to_is_kept_if_the_person_wants_it(
         await server.stop()
     sits(
         monkeypatch,
-        ("The bot's name", "Gull"),
         ("Key of the Messages API", "sk-ant-a b"),
         ("Keep it all the same", True),
         ("Connect slack", False),
@@ -118,7 +121,6 @@ async def test_what_is_set_is_not_asked_for(services: Services, monkeypatch: pyt
     )
     sits(
         monkeypatch,
-        ("The bot's name", "Gull"),
         ("Connect slack", True),
         ("SLACK_BOT_TOKEN", ""),
         ("Operators", ""),
@@ -130,10 +132,12 @@ async def test_what_is_set_is_not_asked_for(services: Services, monkeypatch: pyt
     assert env.read_text(encoding="utf-8").endswith("\nOTHER=1\n")
 
 
+@pytest.mark.parametrize("named", [{"name": "Gull"}, {}])
 async def test_a_project_that_stands_keeps_its_name_and_gets_the_operators_that_are_typed(
-    services: Services, monkeypatch: pytest.MonkeyPatch
+    services: Services, monkeypatch: pytest.MonkeyPatch, named: dict[str, str]
 ) -> None:
-    services.config["name"] = "Gull"
+    """A name that is typed would be lost, so none is asked for."""
+    services.config |= named
     key = ("Key of the Messages API", "")
     sits(
         monkeypatch,
@@ -150,13 +154,30 @@ async def test_a_project_that_stands_keeps_its_name_and_gets_the_operators_that_
     assert person.answers == [], "whoever is in charge is known"
 
 
+async def test_beside_a_gateway_that_runs_it_says_that_tokens_are_read_at_a_start(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance.prepare_home(services.root / ".ship")
+    said = []
+    for holding in (instance.held(services.root / ".ship"), contextlib.nullcontext()):
+        sits(
+            monkeypatch,
+            ("Key of the Messages API", ""),
+            ("Connect slack", False),
+            ("Connect telegram", False),
+            ("Operators", ""),
+        )
+        with holding:
+            said.append((await services.run("init", services.root)).out)
+    assert ["Shipmate runs in this folder" in out for out in said] == [True, False]
+
+
 async def test_tokens_for_a_channel_that_ship_json_has_wrong_are_kept_untried(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services.config["channels"]["slack"]["baseUrl"] = "no address"
     sits(
         monkeypatch,
-        ("The bot's name", "Gull"),
         ("Key of the Messages API", ""),
         ("Connect slack", True),
         ("SLACK_BOT_TOKEN", BOT_TOKEN),
@@ -176,7 +197,6 @@ async def test_who_sends_no_code_in_time_becomes_no_operator(
     monkeypatch.setattr(credentials, "WAIT_SECONDS", 0.0)
     sits(
         monkeypatch,
-        ("The bot's name", "Gull"),
         ("Key of the Messages API", ""),
         ("Connect slack", False),
         ("Connect telegram", True),

@@ -115,9 +115,17 @@ def test_filters_that_cannot_be_are_wrong_usage(
     assert shipmate("logs", "--dir", folder, *words).code == 2
 
 
-def test_no_log_is_no_error(shipmate: Shipmate, project: Path) -> None:
+def test_no_log_is_no_error_and_most_likely_the_wrong_folder(
+    shipmate: Shipmate, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hint = f"No gateway has run in {project} yet; --dir names another folder.\n"
     done = shipmate("logs", "--dir", project)
-    assert (done.code, done.out, done.err) == (0, "", "")
+    assert (done.code, done.out, done.err) == (0, "", hint)
+    monkeypatch.chdir(project)
+    for words in (("chats",), ("pending",), ("allow", "telegram", "1"), ("block", "telegram", "1")):
+        assert shipmate(*words).err == hint, words
+    (project / ".ship" / "logs").mkdir()
+    assert shipmate("pending").err == ""
 
 
 def test_following_shows_lines_as_they_come(folder: Path) -> None:

@@ -134,7 +134,7 @@ def test_one_chat_and_one_time_are_told_alone(shipmate: Shipmate, folder: Path) 
 
 def test_without_a_log_there_is_nothing_and_no_failure(shipmate: Shipmate, project: Path) -> None:
     done = shipmate("stats", "--dir", project)
-    assert done.code == 0
+    assert (done.code, done.err) == (0, f"No gateway has run in {project} yet; --dir names another folder.\n")
     assert done.out.splitlines() == [
         "turns    0",
         "model    0 answers",
@@ -153,3 +153,22 @@ def test_chats_are_shown_with_the_names_of_who_spoke_in_them(shipmate: Shipmate,
     assert "  web:chat:1 (Ann): 1 turns" in shown
     assert shipmate("stats", "--dir", folder, "--by", "chat").out.splitlines()[1].endswith("$0.75  Ann")
     assert "  telegram:chat:群: 1 turns" in shown
+
+
+def test_people_are_shown_with_their_names(shipmate: Shipmate, folder: Path) -> None:
+    caused = line("llm_response", "telegram:chat:-5", model="m", person="telegram:7", usage={}, costUsd=2.0)
+    nameless = caused.replace("telegram:7", "telegram:8")
+    (folder / ".ship" / "logs" / "2027-01-16.jsonl").write_text(caused + nameless)
+    chats = folder / ".ship" / "chats"
+    chats.mkdir()
+    said = {"ts": 1, "channel": "telegram", "chatId": "-5", "chatKey": "telegram:chat:-5", "role": "user"}
+    lines = [
+        said | {"userId": who, "text": "hi", "meta": {"username": name}}
+        for who, name in (("7", "Ann Older"), ("7", "Ann"), ("9", "Bob"))
+    ]
+    (chats / "telegram%3Achat%3A-5.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    rows = shipmate("stats", "--dir", folder, "--by", "person").out.splitlines()
+    assert [" ".join((row.split()[0], *row.split()[6:])) for row in rows[1:3]] == [
+        "telegram:7 Ann",
+        "telegram:8",
+    ]

@@ -214,7 +214,21 @@ async def test_costs_are_grouped_and_add_up(tmp_path: Path, show: Show) -> None:
     assert "Cost $1.75 1 of unknown price" in week
     assert "telegram:chat:1 $1.50 $1.50 0 4,000 75% 50 telegram:chat:2 $0.2500" in week
     assert "Cost $5.75" in month
-    assert SAFE in words(await show(console, "/costs?by=person"))
+    said = {
+        "ts": 1,
+        "channel": "telegram",
+        "chatId": "1",
+        "chatKey": "telegram:chat:1",
+        "role": "user",
+        "text": "hi",
+    }
+    chats = tmp_path / "chats"
+    chats.mkdir(exist_ok=True)
+    lines = [said | {"userId": who, "meta": {"username": name}} for who, name in (("1", "Ann"), ("2", "Bob"))]
+    (chats / "telegram%3Achat%3A1.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    people = words(await show(console, "/costs?by=person"))
+    assert SAFE in people
+    assert "Ann telegram:1 $1.50" in people
     assert "m $1.75" in words(await show(console, "/costs?by=model&days=never"))
     today = datetime.fromtimestamp(SystemClock().now(), UTC).date().isoformat()
     assert f"{today} $1.75" in words(await show(console, "/costs?days=all"))
