@@ -272,7 +272,7 @@ class SlackChannel:
         """True if the intake took the message, or the part of it that its earlier mention lacked."""
         if await intake.accept(message):
             return True
-        rest = incoming.rest_of(message)
+        rest = incoming.rest_of(message, self._me) if self._me is not None else None
         return rest is not None and await intake.accept(rest)
 
     def _read(self, body: Json, names: Names) -> Inbound | None:

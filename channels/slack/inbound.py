@@ -307,7 +307,7 @@ def _message(post: _New, event_id: str, me: BotIdentity, names: Names) -> Inboun
         raise Unreadable("user: missing")
     keys = [f"slack:{me.team}:event:{event_id}", f"slack:{me.team}:message:{post.channel}:{post.ts}"]
     if not address.is_direct(post.channel) and (post.type == "message" or post.files):
-        keys.append(_whole(me, post))
+        keys.append(_whole(me, post.channel, post.ts))
     if post.client_msg_id is not None:
         keys.append(f"slack:{me.team}:client:{post.client_msg_id}")
     command = _command(post.words, me)
@@ -321,17 +321,17 @@ def _message(post: _New, event_id: str, me: BotIdentity, names: Names) -> Inboun
     return found
 
 
-def _whole(me: BotIdentity, post: _New) -> str:
+def _whole(me: BotIdentity, channel: str, ts: str) -> str:
     """The key of what a mention may lack of its message."""
-    return f"slack:{me.team}:message:{post.channel}:{post.ts}:whole"
+    return f"slack:{me.team}:message:{channel}:{ts}:whole"
 
 
-def rest_of(message: Inbound) -> Inbound | None:
+def rest_of(message: Inbound, me: BotIdentity) -> Inbound | None:
     """The files and shares of a message whose mention, taken in before it, may have lacked them; None where it has
     none. Its words come along as a quote, so that they are not answered twice.
     """
-    whole = [key for key in message.keys if key.endswith(":whole")]
-    if message.kind != "message" or not whole or not (message.attachments or message.brought):
+    whole = _whole(me, message.chat_id, message.message_id or "")
+    if message.kind != "message" or whole not in message.keys or not (message.attachments or message.brought):
         return None
     words = Quoted(
         user_id=message.user_id,
@@ -341,7 +341,7 @@ def rest_of(message: Inbound) -> Inbound | None:
         message_id=message.message_id,
     )
     update = {
-        "keys": tuple(whole),
+        "keys": (whole,),
         "text": "",
         "command": None,
         "message_id": None,

@@ -145,6 +145,8 @@ class UpdatePoller:
         self._connected = True
         self._heard = self._clock.now()
         self._trouble = ""
+        self._in_conflict = False
+        """True if that is another process that polls."""
         self._failures = 0
         self._token_conflict: _TokenConflict | None = None
         self._known = RecentMessages()
@@ -242,7 +244,7 @@ class UpdatePoller:
         """Seconds a poll waits at Telegram: 0 after trouble, so that its end shows at once. After a conflict a whole
         poll is held, since only that proves that no other process polls any more.
         """
-        return 0 if self._trouble and not self._trouble.startswith(CONFLICT) else HOLD
+        return 0 if self._trouble and not self._in_conflict else HOLD
 
     async def _fetch(self, hold: int, limit: int = 100) -> list[Any]:
         offset = self._offset
@@ -415,7 +417,8 @@ class UpdatePoller:
 
     def _failed(self, exc: TelegramError | errors.StorageError) -> float:
         """Note what went wrong, once for as long as it lasts; the seconds to wait."""
-        if isinstance(exc, Conflict):
+        self._in_conflict = isinstance(exc, Conflict)
+        if self._in_conflict:
             trouble = self._conflict()
         else:
             trouble = _described(exc)
@@ -455,7 +458,7 @@ class UpdatePoller:
             self._token_conflict = None
         if self._trouble:
             self._log.write("channel", "Telegram: all is well again", channel="telegram")
-        self._trouble = ""
+        self._trouble, self._in_conflict = "", False
         self._failures = 0
 
 

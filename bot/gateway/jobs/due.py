@@ -30,8 +30,6 @@ from bot.words import paragraph, say, speaking, times
 
 FAILURES = 3
 """So many in a row pause a job."""
-FAILED = "it failed three times in a row"
-"""The note of a job that is paused for that (`ScheduledJob.paused`)."""
 MOST_DOUBTS = 5
 """A platform is asked so often before it is believed that somebody has left: it may only have failed to answer."""
 ASK_SECONDS = 15.0
@@ -198,8 +196,8 @@ class DueJobs:
         failures = 0 if state == "answered" else job.failures + (state == "failed")
         update: Json = {"open": None, "failures": failures}
         if failures >= FAILURES and job.next is not None:
-            update |= {"paused": FAILED, "tell": self._gave_up(job)}
-            self._note(job, f"paused: {FAILED}", due, level="warn")
+            update |= {"paused": "failed", "tell": self._gave_up(job)}
+            self._note(job, f"paused: it failed {FAILURES} times in a row", due, level="warn")
         return await self._book.put(job.model_copy(update=update))
 
     async def _barred(self, job: ScheduledJob) -> str | None:

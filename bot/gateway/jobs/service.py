@@ -14,7 +14,7 @@ from bot.contracts.jobs import JobList, JobRequest, KnowsZones
 from bot.contracts.provenance import Provenance, Taint
 from bot.gateway.access import Access
 from bot.gateway.jobs import plans, zones
-from bot.gateway.jobs.due import ASK_SECONDS, FAILED, JobLimits, title
+from bot.gateway.jobs.due import ASK_SECONDS, JobLimits, title
 from bot.gateway.jobs.store import JobStore, ScheduledJob
 from bot.gateway.locales import Locales
 from bot.words import DEFAULT, say, speaking, times
@@ -198,7 +198,7 @@ class JobService:
         return say("jobs.cancelled", id=job.id, title=title(job))
 
     async def _pause(self, inbound: Inbound, job: ScheduledJob) -> str:
-        await self._book.put(job.model_copy(update={"paused": f"by {inbound.user_id}"}))
+        await self._book.put(job.model_copy(update={"paused": "person"}))
         self._note(job, inbound, "paused")
         return say("jobs.paused", id=job.id)
 
@@ -281,7 +281,7 @@ def _shown(_: ScheduledJob, due: float) -> str:
 def _line(job: ScheduledJob, when: Callable[[ScheduledJob, float], str]) -> str:
     who = job.user_name or job.user_id
     if job.paused:
-        state = say("jobs.state_failed") if job.paused == FAILED else say("jobs.state_paused")
+        state = say("jobs.state_failed") if job.paused == "failed" else say("jobs.state_paused")
     elif job.open is not None and job.next is None:
         state = say("jobs.state_running")
     else:

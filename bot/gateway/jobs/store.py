@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
+
+from pydantic import field_validator
 
 from bot.contracts.base import ChatType, Frozen
 from bot.contracts.environment import Log
@@ -20,7 +23,7 @@ class ScheduledJob(Frozen):
 
     `next` is the time that is waited for. `firing` is one whose message is being written down (with `missed` before it),
     `open` one whose turn is not known to be over. `served` are spans of times that have had their turn, from the first
-    to the last of each. `paused` says why it is, `tell` what the chat has still to be told.
+    to the last of each. `paused` says whether it is, for its failures or by a person, `tell` what the chat has still to be told.
     """
 
     v: int = 1
@@ -44,8 +47,16 @@ class ScheduledJob(Frozen):
     open: float | None = None
     served: tuple[tuple[float, float], ...] = ()
     failures: int = 0
-    paused: str = ""
+    paused: Literal["", "failed", "person"] = ""
     tell: str = ""
+
+    @field_validator("paused", mode="before")
+    @classmethod
+    def _named(cls, paused: str) -> str:
+        """The reason was a sentence once."""
+        if paused in {"", "failed", "person"}:
+            return paused
+        return "person" if paused.startswith("by ") else "failed"
 
     @property
     def origin(self) -> Provenance:
