@@ -25,9 +25,9 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import StepRecord
+from bot.contracts.journal import FinalTurnState, StepRecord
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.contracts.transcript import Boundary, Injection, Said, TurnEnd, TurnStatus
+from bot.contracts.transcript import Boundary, Injection, Said, TurnEnd
 from bot.llm.log import usage_object
 from bot.telemetry import redaction
 from bot.tools.builtin.chat_send import promises_more
@@ -306,7 +306,7 @@ class ActiveTurn:
 
     # ------------------------------------------------------------ its end, and cuts
 
-    async def end(self, status: TurnStatus, notice: str | None = None, wrong: str | None = None) -> None:
+    async def end(self, status: FinalTurnState, notice: str | None = None, wrong: str | None = None) -> None:
         """Close the turn: tool calls without results get one, and the store takes the turn unless withdrawn.
 
         One that was stopped before it began leaves nothing behind. Everything is done before the first await, so

@@ -37,7 +37,8 @@ from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
 from bot.contracts.environment import ends_within
 from bot.contracts.identity import ChatKey
-from bot.contracts.transcript import Boundary, Said, TurnEnd, TurnStart, TurnStatus
+from bot.contracts.journal import FinalTurnState
+from bot.contracts.transcript import Boundary, Said, TurnEnd, TurnStart
 from bot.telemetry import context
 from bot.tools.permissions import taint
 from bot.words import say
@@ -342,7 +343,7 @@ class AgentRuntime:
         steps = StepLog(request.request_id, deps.history.steps, self._steps, clock=deps.clock, log=deps.log)
         turn = self._active = ActiveTurn(request, self.view_changes, self.compactor, steps, deps)
         began = deps.clock.monotonic()
-        status: TurnStatus = "done"
+        status: FinalTurnState = "done"
         unknown = False
         try:
             await self.fill(request)

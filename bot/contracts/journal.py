@@ -17,8 +17,8 @@ from bot.contracts.outbound import OutboxRow
 
 FinalState = Literal["answered", "failed", "stopped", "withdrawn", "merged", "handled", "dead"]
 InboxState = Literal["queued", "in_turn"] | FinalState
-TurnEnd = Literal["done", "failed", "stopped", "withdrawn"]
-TurnState = Literal["running", "suspended", "stopping"] | TurnEnd
+FinalTurnState = Literal["done", "failed", "stopped", "withdrawn"]
+TurnState = Literal["running", "suspended", "stopping"] | FinalTurnState
 StepKind = Literal["model", "tool"]
 OPEN_INBOX: tuple[InboxState, ...] = ("queued", "in_turn")
 """The states of an inbound that has not ended."""
@@ -50,7 +50,7 @@ class InboxEnd:
     merged_into: str | None = None
 
     @property
-    def of_turn(self) -> TurnEnd:
+    def of_turn(self) -> FinalTurnState:
         """The end of the turn whose first message ends so."""
         match self.state:
             case "failed" | "stopped" | "withdrawn" as state:
@@ -162,7 +162,7 @@ class TurnStatus:
         """It is being stopped: whatever begins it again only ends it."""
         return self._go("stopping")
 
-    def end(self, state: TurnEnd) -> Self:
+    def end(self, state: FinalTurnState) -> Self:
         """The first end counts; the same one again changes nothing."""
         return self if self.state == state else self._leave(state)
 
@@ -246,7 +246,7 @@ class InboxWrites(Protocol):
     def end_turn(
         self,
         turn_id: str,
-        state: TurnEnd,
+        state: FinalTurnState,
         members: Mapping[str, InboxEnd],
         say: Sequence[OutboxRow] = (),
     ) -> Awaitable[None]:

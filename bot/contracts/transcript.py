@@ -12,8 +12,8 @@ from pydantic.alias_generators import to_camel
 
 from bot.contracts.base import Json, Message, Role
 from bot.contracts.identity import ChatKey
+from bot.contracts.journal import FinalTurnState
 
-TurnStatus = Literal["done", "failed", "stopped", "withdrawn"]
 LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "mask", "meta"]
 
 
@@ -166,7 +166,7 @@ class TurnEnd(LastingFacts):
     """A turn ends."""
 
     type: ClassVar[LineType] = "turn_end"
-    status: TurnStatus = field(default_factory=lambda: "done")  # always written
+    status: FinalTurnState = field(default_factory=lambda: "done")  # always written
     notice: str | None = None
     """The words that the person is told of it."""
     owed: str = ""

@@ -18,10 +18,10 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import LISTENING, Inbound, Listening
 from bot.contracts.journal import (
     OPEN_INBOX,
+    FinalTurnState,
     InboxEnd,
     InboxRecord,
     InboxStatus,
-    TurnEnd,
     TurnRecord,
     TurnStatus,
     Unfinished,
@@ -101,7 +101,7 @@ class InboxWrites(JournalTable):
     def end_turn(
         self,
         turn_id: str,
-        state: TurnEnd,
+        state: FinalTurnState,
         members: Mapping[str, InboxEnd],
         say: Sequence[OutboxRow] = (),
     ) -> Future[None]:
@@ -303,11 +303,11 @@ def _joins(turn_id: str, members: Sequence[str], now: float) -> _InboxMoves:
     return _InboxMoves(dict.fromkeys(members, join), now)
 
 
-def _ends(state: TurnEnd) -> Callable[[TurnStatus], TurnStatus]:
+def _ends(state: FinalTurnState) -> Callable[[TurnStatus], TurnStatus]:
     return lambda turn: turn.end(state)
 
 
-def _ends_open(state: TurnEnd) -> Callable[[TurnStatus], TurnStatus]:
+def _ends_open(state: FinalTurnState) -> Callable[[TurnStatus], TurnStatus]:
     """End a turn that has not ended yet."""
     return lambda turn: turn.end(state) if turn.open else turn
 

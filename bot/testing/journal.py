@@ -18,6 +18,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound, Listening
 from bot.contracts.journal import (
     DataLoss,
+    FinalTurnState,
     InboxEnd,
     InboxRecord,
     Job,
@@ -26,7 +27,6 @@ from bot.contracts.journal import (
     Locale,
     PostedWrites,
     StepRecord,
-    TurnEnd,
     TurnRecord,
     Unfinished,
 )
@@ -158,7 +158,7 @@ class FaultyJournal:
     def end_turn(
         self,
         turn_id: str,
-        state: TurnEnd,
+        state: FinalTurnState,
         members: Mapping[str, InboxEnd],
         say: Sequence[OutboxRow] = (),
     ) -> Awaitable[None]:
@@ -390,7 +390,7 @@ class FaultyPostedWrites:
     def end_turn(
         self,
         turn_id: str,
-        state: TurnEnd,
+        state: FinalTurnState,
         members: Mapping[str, InboxEnd],
         say: Sequence[OutboxRow] = (),
     ) -> Future[None]:

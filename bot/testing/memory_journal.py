@@ -21,6 +21,7 @@ from bot.contracts.journal import (
     INBOX_FAILURE,
     DataLoss,
     FinalState,
+    FinalTurnState,
     InboxEnd,
     InboxRecord,
     Job,
@@ -28,7 +29,6 @@ from bot.contracts.journal import (
     Locale,
     StepKind,
     StepRecord,
-    TurnEnd,
     TurnRecord,
     Unfinished,
 )
@@ -83,7 +83,7 @@ class MemoryPostedWrites:
     def end_turn(
         self,
         turn_id: str,
-        state: TurnEnd,
+        state: FinalTurnState,
         members: Mapping[str, InboxEnd],
         say: Sequence[OutboxRow] = (),
     ) -> Future[None]:
@@ -209,7 +209,7 @@ class MemoryJournal:
     def end_turn(
         self,
         turn_id: str,
-        state: TurnEnd,
+        state: FinalTurnState,
         members: Mapping[str, InboxEnd],
         say: Sequence[OutboxRow] = (),
     ) -> None:
@@ -225,7 +225,7 @@ class MemoryJournal:
         self._put_outbox(say)
         _raise_illegal([wrong])
 
-    def _end_open(self, turn_id: str, state: TurnEnd) -> None:
+    def _end_open(self, turn_id: str, state: FinalTurnState) -> None:
         """End a turn where there is one that has not ended."""
         if turn_id in self._turns and self._turns[turn_id].open:
             self._move_turn(turn_id, lambda turn: turn.end(state))

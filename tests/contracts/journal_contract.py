@@ -17,11 +17,11 @@ from bot.contracts.journal import (
     ANSWERED,
     WITHDRAWN,
     FinalState,
+    FinalTurnState,
     InboxEnd,
     InboxState,
     InboxWrites,
     Journal,
-    TurnEnd,
     TurnState,
 )
 from bot.contracts.outbound import OutboxState, StoredFile
@@ -170,9 +170,9 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         assert turn is not None
         assert turn.state == "running"
 
-    @pytest.mark.parametrize("before", [None, *get_args(TurnEnd)])
+    @pytest.mark.parametrize("before", [None, *get_args(FinalTurnState)])
     async def test_the_end_of_a_turn_that_cannot_end_is_an_error_and_takes_nothing_of_it_back(
-        self, journal: Journal, before: TurnEnd | None
+        self, journal: Journal, before: FinalTurnState | None
     ) -> None:
         name = inbound(1).request_id
         await journal.receive(inbound(1))
@@ -356,7 +356,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
                 {"begin": "running", "suspend": "suspended", "resume": "running", "stop": "stopping"},
             ),
             ("stopping", dict.fromkeys(("begin", "suspend", "resume", "stop"), "stopping")),
-            *((end, {}) for end in get_args(TurnEnd)),
+            *((end, {}) for end in get_args(FinalTurnState)),
         ],
     )
     async def test_a_turn_on_file_goes_where_its_state_lets_it_and_nowhere_else(
@@ -374,8 +374,8 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
             await moves["begin"]()
         if before in {"suspended", "stopping"}:
             await moves["suspend" if before == "suspended" else "stop"]()
-        elif before in get_args(TurnEnd):
-            await journal.end_turn(name, cast("TurnEnd", before), {})
+        elif before in get_args(FinalTurnState):
+            await journal.end_turn(name, cast("FinalTurnState", before), {})
         if move in ways:
             await moves[move]()
         else:

@@ -17,7 +17,7 @@ from bot import errors
 from bot.contracts.approvals import Ended, Scope, Verdict
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import LISTENING, Inbound, Listening
-from bot.contracts.journal import FinalState, InboxEnd, Job, Journal, Locale, StepRecord, TurnEnd
+from bot.contracts.journal import FinalState, FinalTurnState, InboxEnd, Job, Journal, Locale, StepRecord
 from bot.journal import SqliteJournal
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -101,9 +101,11 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         self.both(lambda journal: getattr(journal, move)(name))
 
     @rule(
-        number=FEW, state=st.sampled_from(get_args(TurnEnd)), members=st.dictionaries(FEW, ENDS, max_size=3)
+        number=FEW,
+        state=st.sampled_from(get_args(FinalTurnState)),
+        members=st.dictionaries(FEW, ENDS, max_size=3),
     )
-    def end_turn(self, number: int, state: TurnEnd, members: dict[int, InboxEnd]) -> None:
+    def end_turn(self, number: int, state: FinalTurnState, members: dict[int, InboxEnd]) -> None:
         ends = {inbound(one).request_id: end for one, end in members.items()}
         self.both(lambda journal: journal.end_turn(inbound(number).request_id, state, ends))
 

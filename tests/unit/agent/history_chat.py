@@ -17,6 +17,7 @@ from bot.context.estimate import Estimator
 from bot.context.store import AgentContextStore
 from bot.context.validate import loose_thinking
 from bot.contracts.base import Json, Message
+from bot.contracts.journal import FinalTurnState
 from bot.contracts.model import ModelRequest
 from bot.contracts.transcript import (
     Boundary,
@@ -24,7 +25,6 @@ from bot.contracts.transcript import (
     Mask,
     TranscriptLine,
     TurnEnd,
-    TurnStatus,
     messages,
 )
 from bot.testing import anthropic_rules as rules
@@ -211,7 +211,7 @@ class Chat:
 
     def go_on(self, turn: Running) -> None:
         rng = self.rng
-        status: TurnStatus = "failed"
+        status: FinalTurnState = "failed"
         for _ in range(rng.choice([1, 1, 2, 3, 5])):
             if rng.random() < 0.12:
                 self.change_in_the_middle(turn)
@@ -272,7 +272,7 @@ class Chat:
         if turn.piece:
             self.view_changes.apply("continuation", Tail())
 
-    def end(self, turn: Running, status: TurnStatus) -> None:
+    def end(self, turn: Running, status: FinalTurnState) -> None:
         self.unpause(turn)
         if turn.entries and blocks.tool_uses(turn.entries[-1].message):
             turn.note(blocks.interrupted_results(turn.entries[-1].message, "interrupted"))

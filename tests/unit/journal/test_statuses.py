@@ -13,10 +13,10 @@ from bot.contracts.approvals import SECONDS, ApprovalRecord, Ended, Verdict, las
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import (
     FinalState,
+    FinalTurnState,
     InboxEnd,
     InboxState,
     InboxStatus,
-    TurnEnd,
     TurnState,
     TurnStatus,
 )
@@ -79,17 +79,17 @@ TURNS: dict[str, tuple[Callable[[TurnStatus], TurnStatus], dict[TurnState, TurnS
             lambda status, end=end: status.end(end),  # type: ignore[misc]
             dict.fromkeys((*RUNS, "stopping", end), end),
         )
-        for end in get_args(TurnEnd)
+        for end in get_args(FinalTurnState)
     },
 }
 
 
 @pytest.mark.parametrize("name", TURNS)
-@pytest.mark.parametrize("state", [*RUNS, "stopping", *get_args(TurnEnd)])
+@pytest.mark.parametrize("state", [*RUNS, "stopping", *get_args(FinalTurnState)])
 def test_a_turn_goes_where_its_state_lets_it_and_nowhere_else(name: str, state: TurnState) -> None:
     transition, allowed = TURNS[name]
     status = TurnStatus(state)
-    assert status.open == (state not in get_args(TurnEnd))
+    assert status.open == (state not in get_args(FinalTurnState))
     if state in allowed:
         assert transition(status) == TurnStatus(allowed[state])
     else:
