@@ -86,7 +86,7 @@ class Delivery:
         words: str,
         *,
         kind: Kind = "reply",
-        owed: bool = False,
+        must_arrive: bool = False,
         begun: Callable[[Sequence[str]], object] = _unheard,
         step_id: str | None = None,
         repeat_of: str | None = None,
@@ -99,7 +99,7 @@ class Delivery:
         `errors.FileRefused` nothing was sent.
 
         A reply that was delivered is archived; a notice never is, since the model must not come to see it. A reply,
-        and a notice that is `owed` to who wrote, is repeated and says so where nobody can tell whether it arrived;
+        and a notice that `must_arrive`, is repeated and says so where nobody can tell whether it arrived;
         where the platform lets it out only later it goes out by itself: `errors.DeliveryDeferred`. So does a reply
         that comes after it in the same chat, and what is cancelled before it is in the chat. `begun` hears the ids that it
         has in the outbox, before it is there. `step_id` is the tool call that says it, `repeat_of` the row that may have
@@ -110,14 +110,14 @@ class Delivery:
             self.outbox.submit,
             to,
             kind=kind,
-            owed=owed,
+            must_arrive=must_arrive,
             repeat_of=repeat_of,
             step_id=step_id,
             buttons=buttons,
             while_open=[self._redact(text.clean(line)) for line in while_open],
         )
         return await self._delivered(
-            self._submitted(to, words, kind, begun, submit, owed=owed, place=place, files=files)
+            self._submitted(to, words, kind, begun, submit, must_arrive=must_arrive, place=place, files=files)
         )
 
     async def conclude(
@@ -141,7 +141,7 @@ class Delivery:
         await self.outbox.load()
         parts = await self._parts(to, words, ())
         async with self._sending_once:  # asked for twice at once, it must find itself on file
-            batch = await self.outbox.owe(to, parts, what, buttons)
+            batch = await self.outbox.enqueue_once(to, parts, what, buttons)
             if batch is None:
                 return
             if batch.written is not None:
@@ -182,14 +182,14 @@ class Delivery:
         begun: Callable[[Sequence[str]], object],
         submit: Callable[..., Batch],
         *,
-        owed: bool,
+        must_arrive: bool,
         place: str | None,
         files: Sequence[OutgoingFile],
     ) -> Batch:
         for file in files:
             await self._check(to, file)
         await self.outbox.load()
-        missed = self.outbox.missed(to.chat_key) if owed or kind == "reply" else []
+        missed = self.outbox.missed(to.chat_key) if must_arrive or kind == "reply" else []
         said = await self._said(words, missed)
         shorter = await self._shortened(to, said) if kind == "reply" else Shortened(said)
         parts = await self._split(to, shorter.words)

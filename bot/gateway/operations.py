@@ -369,7 +369,7 @@ class LostMessages:
             try:
                 with speaking(*self._locales.known(person, chat_type=to.chat_type)):
                     words = say("delivery.lost_records")
-                    await self._delivery.send(to, words, kind="notice", owed=True, repeat_of=said)
+                    await self._delivery.send(to, words, kind="notice", must_arrive=True, repeat_of=said)
             except errors.DeliveryFailed as error:
                 self._log.write(
                     "delivery",

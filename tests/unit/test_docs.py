@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NAMED = re.compile(r"`((?:[a-z_]+/)*[a-z_0-9]+\.py)\b")
 LINK = re.compile(r"\]\((?!https?:)([\w./-]+)")
+MEMBER = re.compile(r"`([A-Z][A-Za-z]+)\.(?!md\b)([a-z_]\w*)")
 OTHERS = {"brotli.py", "hatch_build.py", "sitecustomize.py"}
 """Files outside of these folders."""
 OUTCOME = re.compile(r"\| (allow|ask|deny) (.*) \|")
@@ -40,6 +41,21 @@ def test_every_module_and_test_that_a_document_names_is_there() -> None:
         for name in NAMED.findall(document.read_text("utf-8"))
         if name not in OTHERS and not any(path.endswith(f"/{name}") for path in there)
     }
+    assert missing == set()
+
+
+def test_every_member_of_a_class_that_a_document_names_is_there() -> None:
+    named = {
+        (one, name)
+        for document in DOCUMENTS
+        if document.name not in {"CHANGELOG.md", "track-record.md"}  # they tell of the past
+        for one, name in MEMBER.findall(document.read_text("utf-8"))
+    }
+    of = dict[str, str]()
+    for path in (path for top in ("bot", "channels", "tests") for path in (ROOT / top).rglob("*.py")):
+        words = path.read_text("utf-8")
+        of |= {one: of.get(one, "") + words for one in re.findall(r"^class (\w+)", words, re.MULTILINE)}
+    missing = {f"{one}.{name}" for one, name in named if not re.search(rf"\b{name}\b", of.get(one, ""))}
     assert missing == set()
 
 

@@ -236,7 +236,7 @@ class _Line:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """The rows of one text, sent in order; `rows` are those that are left. What is `owed` to somebody is put off rather than
+    """The rows of one text, sent in order; `rows` are those that are left. What `must_arrive` is put off rather than
     given up. `late`: nobody waits for it any more, it goes out by itself. `recovered`: an earlier process has begun it.
     `outcome` is what its sender hears: nothing, or an `errors.DeliveryFailed`. `begun` is a send that its sender has left.
     `gone`: nothing of it is on its way any more.
@@ -245,7 +245,7 @@ class Batch:
     to: Address
     rows: deque[OutboxRow]
     parts: int
-    owed: bool
+    must_arrive: bool
     late: bool = False
     recovered: bool = False
     sent: list[OutboxRow] = field(default_factory=list)
@@ -435,7 +435,7 @@ class OutboxWorker:
         parts: Sequence[str],
         *,
         kind: OutboundKind = "reply",
-        owed: bool = False,
+        must_arrive: bool = False,
         replaces: Sequence[str] = (),
         repeat_of: str | None = None,
         step_id: str | None = None,
@@ -463,7 +463,7 @@ class OutboxWorker:
         rows[: len(replaces)] = [
             replace(row, replaces=place) for row, place in zip(rows, replaces, strict=False)
         ]
-        batch = Batch(to, deque(_joined(rows)), len(rows), owed or kind == "reply")
+        batch = Batch(to, deque(_joined(rows)), len(rows), must_arrive or kind == "reply")
         self._put(batch)
         return batch
 
@@ -497,7 +497,7 @@ class OutboxWorker:
         rows[-1:] = [replace(row, buttons=buttons) for row in rows[-1:]]
         return self._concluded(to, rows, write)
 
-    async def owe(
+    async def enqueue_once(
         self, to: Address, parts: Sequence[str], what: str, buttons: QuestionButtons | None
     ) -> Batch | None:
         """Put a notice into the outbox that nothing but the outbox looks after, once for each `what` of its request, over
@@ -523,7 +523,7 @@ class OutboxWorker:
     def _concluded(self, to: Address, rows: Sequence[OutboxRow], write: WriteRows) -> Batch:
         now = self._clock.now()
         rows = [replace(row, not_before=now) for row in _joined(rows)]
-        batch = Batch(to, deque(rows), len(rows), owed=True)
+        batch = Batch(to, deque(rows), len(rows), must_arrive=True)
         batch.written = asyncio.ensure_future(write(rows))
         self._put(batch)
         return batch
@@ -533,7 +533,7 @@ class OutboxWorker:
         known = {row.id for batch in self._batches for row in batch.rows}
         if not (left := [row for row in rows if row.id not in known]):
             return None
-        batch = Batch(to, deque(left), len(left), owed=True, late=late, recovered=True)
+        batch = Batch(to, deque(left), len(left), must_arrive=True, late=late, recovered=True)
         batch.written = asyncio.get_running_loop().create_future()
         batch.written.set_result(None)
         wait = max(seconds_left(row, self._clock.now()) for row in left)
@@ -574,7 +574,7 @@ class OutboxWorker:
 
     async def outcome(self, batch: Batch) -> list[Sent]:
         """Wait until a batch is in the chat. Raises its `errors.DeliveryFailed`: with `DeliveryDeferred` all that is left goes
-        out later, with any other nothing more; `DeliveryUncertain` comes only of what nobody is owed.
+        out later, with any other nothing more; `DeliveryUncertain` comes only of what need not arrive.
         """
         await asyncio.shield(batch.outcome)
         return [Sent(row.message_id) for row in batch.sent if row.message_id is not None]
@@ -584,20 +584,20 @@ class OutboxWorker:
         return [batch for batch in self._batches if batch.to.request_id == request_id]
 
     async def leave(self, batch: Batch) -> None:
-        """Nobody waits for a batch any more: what is owed goes out by itself, anything else is not sent. A send that has begun
+        """Nobody waits for a batch any more: what must arrive goes out by itself, anything else is not sent. A send that has begun
         comes to its end.
         """
-        if batch.owed and batch.rows and not batch.late:
+        if batch.must_arrive and batch.rows and not batch.late:
             batch.put_off(self._clock.now())
             await self._save(batch)
         task = batch.line.worker
-        if task is None or not batch.first or (batch.owed and not self._closed):
+        if task is None or not batch.first or (batch.must_arrive and not self._closed):
             return
         task.cancel()
         await asyncio.wait([task])
         if batch.begun is not None:
             self._beside(self._see_off(batch, batch.begun))
-        elif not batch.owed:
+        elif not batch.must_arrive:
             await self._withdraw(batch)
 
     async def _see_off(self, batch: Batch, begun: Future[None]) -> None:
@@ -972,7 +972,7 @@ class OutboxWorker:
         if lost.attempts > attempts:
             first = FIRST_AGAIN * 2.0 ** (lost.attempts - attempts - 1)
             wait = min(max(first, self._age(lost) / AGAIN_SHARE), SLOWEST_AGAIN)
-            if batch.owed:
+            if batch.must_arrive:
                 raise _PutOff("a repeat has an unknown outcome", wait=wait)
             await self._clock.sleep(wait)
         return False
@@ -1010,7 +1010,7 @@ class OutboxWorker:
     def _later(self, batch: Batch, *, doubt: bool) -> errors.DeliveryFailed:
         """The error of a row that the platform does not let out now. The older it is, the rarer it is tried."""
         frozen = self.limits.frozen(batch.to)
-        if batch.owed:
+        if batch.must_arrive:
             wait = max(frozen, min(self._age(batch.head) / 4, SLOWEST_RETRY), UNSAID)
             return _PutOff(LONG, wait=wait)
         if doubt:

@@ -146,7 +146,7 @@ async def test_a_notice_that_is_somebodys_answer_waits_too_also_after_a_restart_
     await first.asked()
     first.tele.failures.append(LONG)
     with pytest.raises(errors.DeliveryDeferred):
-        await first.delivery.send(TO, "I failed.", kind="notice", owed=True)
+        await first.delivery.send(TO, "I failed.", kind="notice", must_arrive=True)
     await first.file.finish(TO.request_id, FAILED)
     await first.close()
     second = Desk(tmp_path)

@@ -252,7 +252,7 @@ async def test_a_notice_that_is_somebodys_answer_is_repeated_as_a_reply_is_and_s
     bench: Desk,
 ) -> None:
     bench.tele.failures = [errors.DeliveryUncertain("time-out")]
-    await bench.delivery.send(TO, "Try again 明天.", kind="notice", owed=True)
+    await bench.delivery.send(TO, "Try again 明天.", kind="notice", must_arrive=True)
     assert [(one.text, one.kind) for one in bench.tele.sent] == [(REPEATED + "Try again 明天.", "notice")]
     assert [(row.state, row.kind) for row in await bench.rows()] == [
         ("unknown", "notice"),
