@@ -33,9 +33,9 @@ from bot.llm.learned import LearnedFile
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import WatchedModel
 from bot.maintenance import MaintenanceJobs
+from bot.periodic_jobs import PeriodicJob, PeriodicScheduler
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
-from bot.schedule import PeriodicJob, PeriodicScheduler
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog
 from bot.tools.mcp.servers import McpServers

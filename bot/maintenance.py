@@ -14,8 +14,8 @@ from bot.disk_reserve import DiskReserve
 from bot.gateway.operations import OperatorAlerts
 from bot.history.retention import Retention
 from bot.llm.wrapper import WatchedModel
+from bot.periodic_jobs import PeriodicJob
 from bot.rss_monitor import LOOK_EVERY, RssMonitor
-from bot.schedule import PeriodicJob
 from bot.system import JumpSafeClock
 from bot.words import sentence
 

@@ -19,7 +19,7 @@ FAKES = "bot/testing/"
 BROAD = {
     "bot/agent/runtime.py": 1,  # the turn
     "bot/app.py": 1,  # a channel
-    "bot/schedule.py": 1,  # a background job
+    "bot/periodic_jobs.py": 1,  # a background job
     "bot/tools/dispatch.py": 1,  # a tool
 }
 """How often each file may catch every exception; everywhere else errors are caught by name."""

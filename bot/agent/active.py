@@ -45,24 +45,24 @@ class ActiveTurn:
     def __init__(
         self,
         request: TurnRequest,
-        declared: ViewChanges,
+        view_changes: ViewChanges,
         compactor: Compactor,
         steps: StepLog,
         deps: AgentDeps,
     ) -> None:
         self.request = request
-        self.store = declared.store
+        self.store = view_changes.store
         self.compactor = compactor
         self.steps = steps
-        self.reply = TrackedReply.of(request, declared.ledger)
+        self.reply = TrackedReply.of(request, view_changes.ledger)
         self.touched: list[Path] = []
         """Paths of the project that tools have used since the last step."""
         self.made: list[Json] = []
         """Reports of the files that its tools have made."""
         self.owed = ""
         """Words of a stopped turn that nobody has seen yet; "" if none."""
-        self.view_changes = declared
-        self._ledger = declared.ledger
+        self.view_changes = view_changes
+        self._ledger = view_changes.ledger
         self._deps = deps
         self._partial = Partial()
         self._running: RunningTurn | None = None

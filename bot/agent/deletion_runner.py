@@ -26,7 +26,7 @@ class DeletionRunner:
     def __init__(
         self,
         chat_key: ChatKey,
-        declared: ViewChanges,
+        view_changes: ViewChanges,
         memory: MemoryWriter,
         compactor: Compactor,
         deps: AgentDeps,
@@ -34,7 +34,7 @@ class DeletionRunner:
         self.due = True
         self._erasing: asyncio.Future[int] | None = None
         self._chat_key = chat_key
-        self._view_changes = declared
+        self._view_changes = view_changes
         self._memory = memory
         self._compactor = compactor
         self._deps = deps

@@ -90,7 +90,7 @@ class AdmissionService:
         delivery: Delivery,
         lists: AccessLists,
         access: Access,
-        places: Memberships,
+        memberships: Memberships,
         chats: OperatorChats,
         copies: QuestionCopies,
         locales: Locales,
@@ -102,7 +102,7 @@ class AdmissionService:
         self._delivery = delivery
         self._lists = lists
         self._access = access
-        self._places = places
+        self._memberships = memberships
         self._chats = chats
         self._copies = copies
         self._locales = locales
@@ -148,7 +148,7 @@ class AdmissionService:
             buttons = QuestionButtons(inbound.request_id, ABOUT_A_PERSON)
             with speaking(*self._locales.known(operator)):
                 words = _question(
-                    inbound, self._places.place(inbound), self._manifests[to.channel].command_prefix
+                    inbound, self._memberships.place(inbound), self._manifests[to.channel].command_prefix
                 )
                 await self._delivery.send_once(to, words, str(to.chat_key), buttons)
         return bool(chats)

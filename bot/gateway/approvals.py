@@ -88,7 +88,7 @@ class ApprovalService:
         delivery: Delivery,
         operators: Collection[str],
         chats: OperatorChats,
-        places: Memberships,
+        memberships: Memberships,
         copies: QuestionCopies,
         locales: Locales,
         admissions: AdmissionService,
@@ -103,7 +103,7 @@ class ApprovalService:
         self._delivery = delivery
         self._operators = operators
         self._chats = chats
-        self._places = places
+        self._memberships = memberships
         self._copies = copies
         self._locales = locales
         self._admissions = admissions
@@ -201,7 +201,7 @@ class ApprovalService:
                 if to is not here:
                     with speaking(*spoken):
                         # Operators need not be where it was asked.
-                        where = say("approval.asked_in", place=self._places.place(first))
+                        where = say("approval.asked_in", place=self._memberships.place(first))
                         question = self._question(waiting.record, first, to.channel).with_place(where)
                         asked[to.chat_key] = group.create_task(self._send(to, name, question, CHOICES))
             if here.chat_key not in done:

@@ -102,7 +102,7 @@ class GatewayIntake:
 
     async def _handed_over(self, inbound: Inbound) -> bool:
         """Take in an inbound that has its id."""
-        self._in_flight.first = self._in_flight.first or inbound.request_id
+        self._in_flight.begin(inbound.request_id)
         # A channel may give up while this runs, as when its connection breaks. What is written down must be queued
         # all the same: brought again by the platform, it is a duplicate, and nobody would ever answer it.
         task = asyncio.ensure_future(self._take_in(inbound))

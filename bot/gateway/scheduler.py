@@ -34,6 +34,10 @@ class InFlight:
     writing: set[str] = field(default_factory=set)
     beside: set[str] = field(default_factory=set)
 
+    def begin(self, request_id: str) -> None:
+        """An inbound has its id."""
+        self.first = self.first or request_id
+
     @property
     def burst(self) -> bool:
         """True while much comes in."""

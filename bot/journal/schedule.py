@@ -1,4 +1,4 @@
-"""The tables of scheduled jobs and of people's locales. What is in a job is the scheduler's matter (`bot.gateway.jobs`)."""
+"""The tables of jobs and of people's locales. What is in a job only `bot.gateway.jobs` knows."""
 
 from __future__ import annotations
 

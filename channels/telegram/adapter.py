@@ -115,7 +115,9 @@ class TelegramChannel:
             await self._introduce(bot)
             undo.pop_all()
         self._bot = bot
-        self._poll = UpdatePoller(bot, intake, self._around, moves=self._migrations, patience=self._patience)
+        self._poll = UpdatePoller(
+            bot, intake, self._around, migrations=self._migrations, patience=self._patience
+        )
         self._poll.start()
 
     async def pause(self) -> None:

@@ -34,9 +34,9 @@ class GroupMembership:
     asked about again, since the person may have left.
     """
 
-    def __init__(self, clock: Clock, moves: GroupMigrations) -> None:
+    def __init__(self, clock: Clock, migrations: GroupMigrations) -> None:
         self._clock = clock
-        self._migrations = moves
+        self._migrations = migrations
         self._answers: dict[tuple[str, str], tuple[bool, float]] = {}
 
     async def chats_of(

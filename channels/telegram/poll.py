@@ -135,10 +135,10 @@ class UpdatePoller:
     """From `start` to `stop`; `health` says how it goes."""
 
     def __init__(
-        self, bot: Bot, intake: Intake, around: ChannelDeps, *, moves: GroupMigrations, patience: float
+        self, bot: Bot, intake: Intake, around: ChannelDeps, *, migrations: GroupMigrations, patience: float
     ) -> None:
         self._bot = bot
-        self._migrations = moves
+        self._migrations = migrations
         self._intake = intake
         self._clock, self._log, self._rng = around.clock, around.log, around.rng
         self._patience = patience

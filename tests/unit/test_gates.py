@@ -64,7 +64,7 @@ FINE = {
     "channels/telegram/labels.py": 'menu = [BotCommand("stop", say("help.stop"))]\n',
     "channels/web/page/f.html": '<title>Shipmate</title><p title="${new_title}">${new} ↓</p>\n',
     "channels/web/page/g.js": 'if (event.key !== "Enter") item.textContent = `${said.not_sent} 📎 ${name}`;\nitem.dateTime = "";\n',
-    "bot/schedule.py": "try:\n    pass\nexcept Exception:\n    pass\n",
+    "bot/periodic_jobs.py": "try:\n    pass\nexcept Exception:\n    pass\n",
     "bot/k.py": "try:\n    pass\nexcept ValueError:\n    pass\n",
     "tests/l.py": "try:\n    pass\nexcept Exception:\n    pass\n",
     "bot/t.py": "@dataclass\nclass A:\n    b: int = 0\ndef f(a):\n    a.b = 1\n",
@@ -100,7 +100,7 @@ def test_what_keeps_the_rules_passes(tmp_path: Path) -> None:
 
 
 def test_a_second_broad_catch_in_a_named_place_is_one_too_many(tmp_path: Path) -> None:
-    write(tmp_path, "bot/schedule.py", FINE["bot/schedule.py"] * 2)
+    write(tmp_path, "bot/periodic_jobs.py", FINE["bot/periodic_jobs.py"] * 2)
     assert len(list(gates.examine(tmp_path))) == 1
 
 

@@ -9,8 +9,8 @@ from functools import partial
 
 import pytest
 
-from bot import schedule
-from bot.schedule import PeriodicJob, PeriodicScheduler
+from bot import periodic_jobs
+from bot.periodic_jobs import PeriodicJob, PeriodicScheduler
 from bot.testing.log import MemoryLog
 
 
@@ -78,7 +78,7 @@ async def test_a_chore_that_is_cut_off_by_a_stop_has_not_failed(caplog: pytest.L
 
 
 async def test_chores_go_on_though_the_clock_was_set_back_by_a_month(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(periodic_jobs, "LOOK_EVERY", 0.01)
     done = asyncio.Event()
 
     async def tidy() -> None:
