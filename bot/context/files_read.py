@@ -1,4 +1,4 @@
-"""The beginnings of files that a person sent, as the model gets them: a row each, words of others and no more."""
+"""Shows the model the beginnings of files that a person sent: a row each, as words of others."""
 
 from __future__ import annotations
 

@@ -53,27 +53,32 @@ ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A request for a person's approval. `fingerprint` is the hash of tool, arguments and folder: an approval holds for
-    nothing else. `shown` says exactly what will run, without secrets; `why` names the reason for asking, `rule` is the rule behind it, `task` the subagent's task that wants it. `user_id` is the person whom it is for; `granted`: a rule gives them this, so they may decide
-    themselves. `lasting`: an earlier lasting approval counts. `own`: it concerns this person alone, so operators
-    elsewhere are not shown it. Where its `subject` is a person, no tool call waits, and its `request_id` is the id of its record.
-    """
+    """A request for a person's approval. Where its `subject` is a person, no tool call waits."""
 
     request_id: str
+    """That of the turn; of a person who asks to be let in, the id of the record."""
     call_id: str
     chat_key: ChatKey
     tool: str
     fingerprint: str
+    """The hash of tool, arguments and folder: an approval holds for nothing else."""
     shown: str
+    """What will run, exactly, without secrets."""
     why: Reason
     rule: str
+    """The rule behind it; "" where there is none."""
     channel: str | None
     user_id: str | None
+    """The person whom it is for."""
     granted: bool
+    """True where a rule gives them this: they may decide themselves."""
     lasting: bool
+    """True where an earlier lasting approval counts."""
     own: bool = False
+    """True where it concerns this person alone: operators elsewhere are not shown it."""
     subject: Subject = "call"
     task: str = ""
+    """The subagent's task that wants it."""
 
     @property
     def admits(self) -> bool:

@@ -120,13 +120,13 @@ class InboxRecord(InboxStatus):
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """An inbound that has not ended, with all that a start needs to know of it. `turn` is the state of the turn that has it.
-    `about` is what is on file about its message, itself among that, oldest first; of an album, about the item whose id it has.
-    """
+    """An inbound that has not ended, with all that a start needs to know of it."""
 
     record: InboxRecord
     turn: TurnState | None
+    """The state of the turn that has it."""
     about: tuple[InboxRecord, ...]
+    """What is on file about its message, itself among that, oldest first; of an album, about the item whose id it has."""
 
     @property
     def inbound(self) -> Inbound:

@@ -231,15 +231,15 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A stop, brought to every chat that it may reach. `place`: what its person has in the chat or place of the stop;
-    `threads`: what they have in the threads below it. `turn`: in a place it ends the running turn too. `since`: it was
-    heard before, at this time (ms): it reaches nothing that was said later.
-    """
+    """A person stops what they have asked for. Each conversation that the stop may reach is told of it."""
 
     inbound: Inbound
     scope: Literal["place", "threads"] = "place"
+    """`place`: the conversation in which it was said. `threads`: one of the threads below that."""
     turn: bool = True
+    """True where the running turn of a place ends too."""
     since: int | None = None
+    """Milliseconds since the epoch at which the stop was heard, where that was earlier: it reaches nothing said later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,12 +356,11 @@ class WakeAt:
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """The message of this change neither waits here nor is being answered: the journal knows what became of it. `records` is
-    what the event brought of that.
-    """
+    """Ask the journal what became of a message: it was edited or deleted, and neither waits here nor is being answered."""
 
     change: Inbound
     records: Sequence[InboxRecord] = ()
+    """What the event brought along of the journal."""
 
 
 Effect = Close | Amend | StopTurn | RestartModelCall | CancelWait | Answer | WakeAt | LookUp
@@ -540,8 +539,9 @@ class Conversation:
         return self._running.plan
 
     def take_more(self) -> list[Inbound]:
-        """Take what its person has said since the running turn began, and make it part of the turn: before the
-        agent has it, where all that waits is one turn; after that, where new words steer.
+        """Make what its person has said since the running turn began a part of the turn, and return it.
+
+        Before the agent has the turn, a mode that collects allows it; after that, a mode that steers.
         """
         turn = self._running
         if turn is None or turn.stopped or turn.over:

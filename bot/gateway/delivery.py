@@ -1,4 +1,4 @@
-"""Delivery: the door through which everything leaves. Written down first, sent once, and told truly."""
+"""Delivers what is said to chats: writes it down first, sends it once, and tells what came of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of another making: lines without turns, bound to one another by `parentUuid` alone.
+"""Reads session files of another maker: lines without turns, bound to one another by `parentUuid` alone.
 
 The conversation is what leads from its last message back to the beginning. Entries of other kinds, as of progress, are
 links and no more; a link to nothing leads to the message that stands before; one that leads in a circle is told and

@@ -1,4 +1,4 @@
-"""Questions to the index. Blocking; raises `sqlite3.Error` and `OSError`."""
+"""Asks the search index for the lines of chats that fit words, times and people. Blocking; raises `sqlite3.Error` and `OSError`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows into the lines of a chat that have literal text, by the index. Blocking; raises `sqlite3.Error` and `OSError`."""
+"""Finds the lines of a chat that have some literal text, by way of the index. Blocking; raises `sqlite3.Error` and `OSError`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exact window into the lines of a chat, filled from the newest line to the oldest."""
+"""Collects the lines of a chat that a query asks for, from the newest to the oldest, up to its limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reply of a turn, behind a look at what it claims."""
+"""Holds back an answer that claims deeds which no tool of its turn did."""
 
 from __future__ import annotations
 

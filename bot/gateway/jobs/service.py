@@ -1,4 +1,4 @@
-"""The desk at which jobs are made, looked at and taken back: by the model for a person, and by people themselves."""
+"""Makes, lists and cancels scheduled jobs: by the model for a person, and by people themselves."""
 
 from __future__ import annotations
 

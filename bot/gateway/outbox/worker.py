@@ -236,27 +236,32 @@ class _Line:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """The rows of one text, sent in order; `rows` are those that are left. What `must_arrive` is put off rather than
-    given up. `late`: nobody waits for it any more, it goes out by itself. `recovered`: an earlier process has begun it.
-    `outcome` is what its sender hears: nothing, or an `errors.DeliveryFailed`. `begun` is a send that its sender has left.
-    `gone`: nothing of it is on its way any more.
-    """
+    """The rows of one text, sent in order."""
 
     to: Address
     rows: deque[OutboxRow]
+    """Those that are left."""
     parts: int
+    """How many there were."""
     must_arrive: bool
+    """It is put off rather than given up."""
     late: bool = False
+    """Nobody waits for it any more: it goes out by itself."""
     recovered: bool = False
+    """An earlier process has begun it."""
     sent: list[OutboxRow] = field(default_factory=list)
     archived: int = 0
+    """How many of these are in the archive."""
     missing: list[str] = field(default_factory=list)
     """Names of files that its chat cannot have, which it was told."""
     written: Future[None] | None = None
     line: _Line = field(default_factory=_Line)
     outcome: Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    """What its sender hears: nothing, or an `errors.DeliveryFailed`."""
     begun: Future[None] | None = None
+    """A send that its sender has left."""
     gone: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once nothing of it is on its way any more."""
 
     @property
     def head(self) -> OutboxRow:
@@ -794,10 +799,9 @@ class OutboxWorker:
         )
 
     async def _send_head(self, batch: Batch) -> None:
-        """Take the first row to its end, or put its repeats in its place. `ask`: what became of it is not known; `doubt`: it
-        may be in the chat. A change can be made again, so nobody is asked what became of that.
-        """
+        """Take the first row to its end, or put its repeats in its place."""
         to, attempts, place = batch.to, batch.head.attempts, batch.head.replaces
+        # `doubt`: it may be in the chat. `ask`: the platform has to say whether it is; a change can be made again unasked.
         ask = doubt = batch.head.state == "sending"
         tries, waited = 0, 0.0
         while tries < MAX_ATTEMPTS and waited <= MAX_WAIT:
