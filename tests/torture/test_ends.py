@@ -85,12 +85,12 @@ async def in_flight(root: Path, count: int, *, soon: float = 5) -> None:
         asked = {2_000 + number: scene.WORDS.format(number) for number in range(count)}
         for chat_id, words in asked.items():
             world.telegram.say(words, chat_id=chat_id)
-        await world.model.until(lambda: world.model.active == count, 30)
+        await world.model.until(lambda: world.model.active == count)
         await life.process.kill()
         gate.set()
         life = await Alone(world).start()
         began = loop.time()
-        await world.telegram.until(lambda: all(world.texts(chat_id) for chat_id in asked), 30)
+        await world.telegram.until(lambda: all(world.texts(chat_id) for chat_id in asked))
         assert loop.time() - began < soon
         await scene.until_quiet(root)
         await life.end()
@@ -183,7 +183,7 @@ async def jumped(
         running, after = (scene.WORDS.format(f"{began} {number} {part}") for part in ("running", "after"))
         asked = len(world.model.requests)
         await side.say(running)
-        await world.model.until(lambda asked=asked: len(world.model.requests) > asked, 30)  # type: ignore[misc]
+        await world.model.until(lambda asked=asked: len(world.model.requests) > asked)  # type: ignore[misc]
         await jump(seconds)
         gate.set()
         await scene.until_answered(side, running)

@@ -16,6 +16,7 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.words import say
 from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.conftest import Bench, killed, leave_open
+from tests.unit.gateway.outgoing import until
 
 REPEATED = f"{say('delivery.repeated')}\n\n"
 CUT_OFF = say("commands.cut_off", prefix="/")
@@ -30,9 +31,7 @@ async def test_one_chat_answers_in_order_and_different_chats_side_by_side(bench:
     for number in range(5):
         await bench.say(f"a{number}", user_id="77")
         await bench.say(f"b{number}", chat_id="1", chat_key="tele:chat:1", user_id="1")
-    await bench.agent.began.wait()
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await until(lambda: len(bench.agent.running) == 2)
     assert set(bench.agent.running) == {ChatKey.parse("tele:chat:77"), ChatKey.parse("tele:chat:1")}
     bench.agent.hold.set()
     await bench.idle()
@@ -48,7 +47,7 @@ async def test_no_more_turns_run_at_once_than_allowed(tmp_path: Path) -> None:
     bench.agent.hold = asyncio.Event()
     for number in range(6):
         await bench.say(chat_key=f"tele:chat:{number}", chat_id=str(number))
-    await bench.agent.began.wait()
+    await until(lambda: len(bench.agent.running) == 2)
     for _ in range(20):
         await asyncio.sleep(0)
     assert len(bench.agent.running) == 2
