@@ -19,6 +19,7 @@ PATHS = (
     "/conversations",
     "/costs",
     "/costs?by=chat",
+    "/costs?by=person",
     "/errors?level=warn",
     "/waiting",
     "/configuration",
