@@ -77,20 +77,23 @@ class ConfigurationReload:
             return self._refused(*error.findings)
         changed = sorted(_differing(self.settings, settings))
         restart = sorted(_differing(settings, found))
+        warnings = [one for one in found.warnings if one not in self.settings.warnings]
+        self.settings = dataclasses.replace(settings, warnings=found.warnings)
         if changed:
-            self.settings = settings
             await self._agent.use(deps)
         words = "SIGHUP: " + (
             "turns that begin from now on have the changed configuration" if changed else "nothing changes"
         )
         if restart:
             words += f"; a restart is needed for {', '.join(restart)}"
+        words = "; ".join((words, *(f"warning: {one}" for one in warnings)))
         self._log.write(
             "reload",
             words,
-            level="warn" if restart else "info",
+            level="warn" if restart or warnings else "info",
             changed=changed,
             restart=restart,
+            findings=warnings,
             configuration=found.fingerprint,
         )
         return words

@@ -17,9 +17,10 @@ from pydantic.alias_generators import to_camel
 
 from bot.config.findings import Loc, dotted, finding, shown
 from bot.config.placeholders import FilledDocument
-from bot.config.ship_file import PROVIDERS_NOT_BUILT, Dashboard, Prompt, ShipFile
+from bot.config.ship_file import PROVIDERS_NOT_BUILT, Dashboard, Llm, Prompt, ShipFile
 from bot.contracts.channel import ChannelSettings, Manifest
 
+KEY_FORM = "sk-ant-"
 STABLE = "names can be changed by anyone, so only stable ids count; `shipmate pending` shows those who asked"
 
 
@@ -280,6 +281,13 @@ def warnings(
         parts = urlsplit(address)
         if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             yield f"{key}: is not encrypted, so tokens travel in the open; use https"
+
+
+def misshapen_key(llm: Llm) -> Iterator[str]:
+    """Yield a warning of a key that is of another form than the provider's, at the provider's own address."""
+    own = llm.provider != "demo" and llm.base_url is None
+    if own and llm.api_key and not llm.api_key.startswith(KEY_FORM):
+        yield finding("llm.apiKey", "[hidden] of another form", f"{KEY_FORM}…", "copy it again")
 
 
 def addresses(channels: Mapping[str, BaseModel]) -> Iterator[tuple[str, str]]:

@@ -358,7 +358,10 @@ def _settings(
         enabled=enabled,
         reasons={name: reason for name, (_, reason) in state.items()},
         secrets=secrets,
-        warnings=tuple(checks.warnings(root, channels, enabled, manifests, filled)),
+        warnings=(
+            *checks.warnings(root, channels, enabled, manifests, filled),
+            *checks.misshapen_key(file.llm),
+        ),
     )
 
 

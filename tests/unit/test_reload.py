@@ -132,6 +132,18 @@ async def test_what_needs_a_restart_is_named_and_waits_for_it(gateway: Gateway, 
     assert last(gateway).message == "SIGHUP: nothing changes"
 
 
+async def test_what_deserves_a_look_is_told_once(gateway: Gateway, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A=1", encoding="utf-8")
+    (tmp_path / ".env").chmod(0o644)
+    open_to_others = ".env: others on this machine can read it; run `chmod 600 .env`"
+    told_of = [await gateway.reload.reload(lambda: load(tmp_path, FIRST)) for _ in range(2)]
+    assert told_of == [f"SIGHUP: nothing changes; warning: {open_to_others}", "SIGHUP: nothing changes"]
+    assert [(one.level, one.details["findings"]) for one in told(gateway)] == [
+        ("warn", [open_to_others]),
+        ("info", []),
+    ]
+
+
 class Provider:
     """Knows one model, or cannot be asked."""
 

@@ -350,6 +350,26 @@ def test_at_another_address_tokens_of_another_form_are_a_warning(load: Load) -> 
 
 
 @pytest.mark.parametrize(
+    ("key", "llm", "told"),
+    [
+        ("xoxb-0123456789", {}, True),
+        ("sk-ant-0123456789", {}, False),
+        ("xoxb-0123456789", {"baseUrl": "https://models.example/"}, False),
+        ("xoxb-0123456789", {"provider": "demo"}, False),
+    ],
+)
+def test_a_key_of_another_form_is_a_warning_at_the_providers_own_address(
+    load: Load, key: str, llm: dict[str, str], told: bool
+) -> None:
+    warnings = load(
+        {"llm": {"apiKey": "${ANTHROPIC_API_KEY}"} | llm}, env={"ANTHROPIC_API_KEY": key}
+    ).warnings
+    line = "llm.apiKey: found [hidden] of another form; expected sk-ant-…; copy it again"
+    assert (line in warnings) is told
+    assert key not in str(warnings)
+
+
+@pytest.mark.parametrize(
     ("dashboard", "door", "found"),
     [
         ({"port": 3000}, {}, True),
