@@ -20,7 +20,7 @@ from bot.contracts.approvals import (
     lasting,
 )
 from bot.contracts.identity import ChatKey
-from bot.journal.connection import Connection
+from bot.journal.connection import Connection, Rows
 from bot.journal.table import JournalTable, Moves, dumps, held, loads, states
 
 _ASK = """INSERT INTO approvals (id, request_id, call_id, chat_key, fingerprint, subject, asked, state, asked_at)
@@ -88,9 +88,11 @@ class SqlApprovals(JournalTable):
 class ApprovalMoves(Moves[ApprovalRecord]):
     """Transitions of approvals."""
 
-    def _read(self, db: Connection, name: str) -> ApprovalRecord | None:
-        row = db.execute(_ONE, (name,)).fetchone()
-        return None if row is None else _record(row)
+    def _ask(self, db: Connection, name: str) -> Rows:
+        return db.execute(_ONE, (name,))
+
+    def _status(self, rows: list[Any]) -> ApprovalRecord | None:
+        return next(iter(_records(rows)), None)
 
     def _write(self, db: Connection, name: str, _: ApprovalRecord, after: ApprovalRecord) -> None:
         end = after.verdict

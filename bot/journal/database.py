@@ -285,10 +285,16 @@ class Database(abc.ABC):
         try:
             db.execute("COMMIT")
         except sqlite3.Error as error:
+            if self._rolled_back(db):
+                raise
             # Whether it reached the disk is not known, and a second try on this connection would not tell.
             self._undo.extend(operation.undo for operation in operations if operation.undo is not None)
             self._give_up(db, error)
             raise
+
+    def _rolled_back(self, db: Connection) -> bool:  # noqa: ARG002
+        """True where a COMMIT that failed surely has written nothing."""
+        return False
 
     def _refused_now(self, operation: Operation) -> errors.StorageError | None:
         if operation.new and self._reserve.trouble:

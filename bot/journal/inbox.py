@@ -28,8 +28,20 @@ from bot.contracts.journal import (
 )
 from bot.contracts.outbound import OutboxRow
 from bot.journal import outbox
-from bot.journal.connection import Connection
-from bot.journal.table import JournalTable, Moves, clean, done, dumps, held, illegal, loads, read_key, states
+from bot.journal.connection import Connection, Rows
+from bot.journal.table import (
+    JournalTable,
+    Moves,
+    clean,
+    done,
+    dumps,
+    held,
+    illegal,
+    loads,
+    make,
+    read_key,
+    states,
+)
 
 _RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload)
     VALUES (?, ?, ?, ?, ?, ?, 'queued', ?)"""
@@ -54,10 +66,10 @@ _UNFINISHED = f"""SELECT inbox.request_id, inbox.payload, inbox.received_at, inb
     ORDER BY inbox.rowid"""
 _TURN = "SELECT state, id, chat_key, begun_at, ended_at FROM turns WHERE id = ?"
 _ONE = f"{_RECORD} WHERE request_id = ?"
-_OF_MESSAGE = """SELECT rowid, payload FROM inbox WHERE chat_key = ?
+_NUMBERED = _RECORD.replace("FROM inbox", ", rowid FROM inbox")
+_OF_ITEM = f"{_NUMBERED} WHERE chat_key = ? AND message_id = ?"
+_OF_MESSAGE = f"""{_NUMBERED} WHERE chat_key = ?
     AND (message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))"""
-_OF_ITEM = "SELECT rowid FROM inbox WHERE chat_key = ? AND message_id = ?"
-_NUMBERED = f"{_RECORD} WHERE rowid = ?"
 _QUOTING = f"{_RECORD} WHERE chat_key = ? AND message_id IS NOT NULL AND instr(payload, ?) > 0 ORDER BY rowid"
 _IN_CHAT = """rowid IN (SELECT rowid FROM inbox WHERE message_id IS NOT NULL AND chat_key = ? UNION ALL
     SELECT rowid FROM inbox WHERE message_id IS NOT NULL AND chat_key > ? AND chat_key < ?)"""
@@ -79,7 +91,7 @@ class InboxWrites(JournalTable):
 
         def work(db: Connection) -> errors.IllegalTransition | None:
             db.execute(_PUT_TURN, row)
-            return illegal(begin.make(db) or join.make(db))
+            return illegal(make(db, begin, join))
 
         return self._writer.run(work, hurry=False)
 
@@ -122,7 +134,7 @@ class InboxWrites(JournalTable):
         words = [outbox.values(row, now) for row in say]
 
         def work(db: Connection) -> errors.IllegalTransition | None:
-            troubles = [*turn.make(db), *moves.make(db)]
+            troubles = make(db, turn, moves)
             db.executemany(outbox.PUT, words)
             return illegal(troubles)
 
@@ -153,9 +165,11 @@ class SqlInbox(InboxWrites):
         request_id, chat_key = text.clean(inbound.request_id), text.clean(str(inbound.chat_key))
         keys = {text.clean(f"{inbound.channel}:{key}") for key in inbound.keys}
         row = (request_id, chat_key, *_columns(inbound), now, now, _payload(inbound))
+        known = sorted(keys)
+        seen = f"SELECT 1 FROM keys WHERE key IN ({', '.join('?' * len(known)) or 'NULL'})"
 
         def work(db: Connection) -> bool:
-            if any(db.execute("SELECT 1 FROM keys WHERE key = ?", (key,)).fetchone() for key in keys):
+            if db.execute(seen, known).fetchone():
                 return False
             db.execute(_RECEIVE, row)
             db.executemany("INSERT INTO keys VALUES (?, ?, ?)", [(key, request_id, now) for key in keys])
@@ -208,12 +222,12 @@ class SqlInbox(InboxWrites):
         values = clean((str(chat_key), message_id, named))
 
         def work(db: Connection) -> list[tuple[Any, ...]]:
-            found = dict(db.execute(_OF_MESSAGE, values).fetchall())
+            rows = db.execute(_OF_MESSAGE, values).fetchall()
             # Of an album, the rows about each item that its own row names.
-            items = {item for payload in found.values() for item in _items(payload)}
-            for item in items:
-                found |= {number: "" for (number,) in db.execute(_OF_ITEM, (values[0], item)).fetchall()}
-            return [db.execute(_NUMBERED, (number,)).fetchone() for number in sorted(found)]
+            items = {item for row in rows for item in _items(row[1])}
+            asked = [db.execute(_OF_ITEM, (values[0], item)) for item in items]
+            found = {row[-1]: row[:-1] for row in [*rows, *(row for one in asked for row in one.fetchall())]}
+            return [found[number] for number in sorted(found)]
 
         return list(_records(await self.base.read(work)))
 
@@ -277,9 +291,11 @@ class SqlInbox(InboxWrites):
 class TurnMoves(Moves[TurnStatus]):
     """Transitions of turns."""
 
-    def _read(self, db: Connection, name: str) -> TurnStatus | None:
-        row = db.execute(_TURN_STATUS, (name,)).fetchone()
-        return None if row is None else TurnStatus(*row)
+    def _ask(self, db: Connection, name: str) -> Rows:
+        return db.execute(_TURN_STATUS, (name,))
+
+    def _status(self, rows: list[Any]) -> TurnStatus | None:
+        return TurnStatus(*rows[0]) if rows else None
 
     def _write(self, db: Connection, name: str, _: TurnStatus, after: TurnStatus) -> None:
         db.execute(_MOVE_TURN, (after.state, None if after.open else self._now, name))
@@ -288,9 +304,11 @@ class TurnMoves(Moves[TurnStatus]):
 class _InboxMoves(Moves[InboxStatus]):
     """Transitions of inbounds. The turn that one leaves for another ends."""
 
-    def _read(self, db: Connection, name: str) -> InboxStatus | None:
-        row = db.execute(_STATUS, (name,)).fetchone()
-        return None if row is None else InboxStatus(*row)
+    def _ask(self, db: Connection, name: str) -> Rows:
+        return db.execute(_STATUS, (name,))
+
+    def _status(self, rows: list[Any]) -> InboxStatus | None:
+        return InboxStatus(*rows[0]) if rows else None
 
     def _write(self, db: Connection, name: str, before: InboxStatus, after: InboxStatus) -> None:
         db.execute(_MOVE, (after.state, after.turn_id, after.merged_into, after.detail, self._now, name))

@@ -12,7 +12,7 @@ from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import OPEN_INBOX
 from bot.contracts.outbound import OPEN_OUTBOX, OutboxRow, StoredFile
-from bot.journal.connection import Connection
+from bot.journal.connection import Connection, Rows
 from bot.journal.table import JournalTable, Moves, clean, done, dumps, illegal, loads, read_key, states
 from bot.words import DEFAULT
 
@@ -65,11 +65,11 @@ class OutboxWrites(JournalTable):
         now = self._clock.now()
         new = [values(row, now) for row in rows]
         replaced = [clean((row.request_id, row.replaces)) for row in rows if row.replaces is not None]
-        written: list[object] = []
+        written: list[tuple[object, Rows]] = []
         ended: list[OutboxRow] = []
 
         def work(db: Connection) -> None:
-            written[:] = [row[0] for row in new if db.execute(PUT, row).rowcount]
+            written[:] = [(row[0], db.execute(PUT, row)) for row in new]
             ended.clear()
             for names in replaced:
                 for before in _records(db.execute(_STANDING, names).fetchall()):
@@ -79,7 +79,8 @@ class OutboxWrites(JournalTable):
 
         def undo(db: Connection) -> None:
             # Whoever wanted to send them knows that they were refused: nobody may send them later.
-            db.executemany("DELETE FROM outbox WHERE id = ?", [(name,) for name in written])
+            names = [(name,) for name, row in written if row.rowcount]
+            db.executemany("DELETE FROM outbox WHERE id = ?", names)
             for row in ended:
                 _move(db, row, now)
 
@@ -93,8 +94,11 @@ class OutboxWrites(JournalTable):
 class OutboxMoves(Moves[OutboxRow]):
     """Transitions of rows."""
 
-    def _read(self, db: Connection, name: str) -> OutboxRow | None:
-        return next(iter(_records(db.execute(_ONE, (name,)).fetchall())), None)
+    def _ask(self, db: Connection, name: str) -> Rows:
+        return db.execute(_ONE, (name,))
+
+    def _status(self, rows: list[Any]) -> OutboxRow | None:
+        return next(iter(_records(rows)), None)
 
     def _write(self, db: Connection, _: str, __: OutboxRow, after: OutboxRow) -> None:
         _move(db, after, self._now)

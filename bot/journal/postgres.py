@@ -10,6 +10,7 @@ import contextlib
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -22,7 +23,7 @@ from bot.contracts.environment import Clock, Log
 from bot.contracts.leadership import Leadership
 from bot.disk_reserve import DiskReserve
 from bot.journal import file, schema
-from bot.journal.connection import Connection
+from bot.journal.connection import Connection, Rows
 from bot.journal.database import Database, ReadOnly, close
 from bot.journal.sqlite import SqlJournal
 from bot.journal.view import JournalView
@@ -48,6 +49,8 @@ _BUSY = {"55P03", "57014", "40001", "40P01"}
 """A lock or an answer took too long, or others were in the way: the session is well."""
 _TYPES = {"TEXT": 'TEXT COLLATE "C"', "REAL": "DOUBLE PRECISION", "BLOB": "BYTEA", "INTEGER": "BIGINT"}
 _VALUE = re.compile(r"'[^']*'|\?|(?<!:):([a-z_]+)|%")
+_MOST_SENT = 50
+"""Statements whose outcome is not known yet: their values are in memory."""
 _NUL = "\N{REPLACEMENT CHARACTER}"
 """In the place of the one letter that PostgreSQL's texts cannot have."""
 
@@ -98,6 +101,10 @@ class PostgresDatabase(Database):
         self._uncommitted = False
         super()._commit(db, operations)
 
+    def _rolled_back(self, db: Connection) -> bool:
+        self._uncommitted = db.in_transaction  # a statement that went out with it was refused
+        return self._uncommitted
+
     def _again(self, error: Exception) -> bool:
         """Once, in a new session, as long as nothing of the batch can have been committed."""
         again, self._uncommitted = self._uncommitted, False
@@ -126,7 +133,12 @@ def view(url: str, *, clock: Clock, log: Log) -> JournalView:
 
 
 class PostgresConnection:
-    """A session of psycopg as `connection.Connection`."""
+    """A session of psycopg as `connection.Connection`.
+
+    From BEGIN to COMMIT, or to the first savepoint, nothing is waited for but what is asked for: a message has thirty statements,
+    and each way to the server and back costs the thread its turn. So what the server refuses may be told by a later statement of
+    the transaction. After a COMMIT that was refused for that it is still `in_transaction`.
+    """
 
     def __init__(self, url: str, *, seconds: int = 5) -> None:
         """`seconds` is for how long a network may be silent, about."""
@@ -142,17 +154,30 @@ class PostgresConnection:
                 keepalives_count=3,
             )
         self.total_changes = 0
+        self._pipeline: psycopg.Pipeline | None = None
+        self._leave = contextlib.ExitStack()
+        self._sent: list[psycopg.Cursor[Any]] = []
 
     @property
     def in_transaction(self) -> bool:
-        return self._db.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}
+        status = self._db.info.transaction_status
+        return self._pipeline is not None or status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}
 
-    def execute(self, statement: str, parameters: Any = (), /) -> psycopg.Cursor[Any]:
+    def execute(self, statement: str, parameters: Any = (), /) -> Rows:
+        if statement in {"BEGIN", "BEGIN IMMEDIATE"}:
+            self._begin()
+        elif statement == "ROLLBACK":
+            with contextlib.suppress(sqlite3.Error):  # it was told, or is of no interest any more
+                self._settle()
+        elif statement.startswith("SAVEPOINT"):
+            self._settle()
         with _as_sqlite(self._db):
             cursor = self._db.execute(_translated(statement, named=bool(parameters)), _values(parameters))
+        if statement == "COMMIT":
+            self._settle()
         return self._counted(cursor)
 
-    def executemany(self, statement: str, parameters: Iterable[Any], /) -> psycopg.Cursor[Any]:
+    def executemany(self, statement: str, parameters: Iterable[Any], /) -> Rows:
         cursor = self._db.cursor()
         if rows := [_values(row) for row in parameters]:
             with _as_sqlite(self._db):
@@ -160,13 +185,69 @@ class PostgresConnection:
         return self._counted(cursor)
 
     def close(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._settle()
         with _as_sqlite():
             self._db.close()
 
-    def _counted(self, cursor: psycopg.Cursor[Any]) -> psycopg.Cursor[Any]:
+    def wait(self) -> None:
+        """Wait for the outcome of all that was sent. Raises `sqlite3.Error`."""
+        if self._pipeline is not None:
+            with _as_sqlite(self._db):
+                self._pipeline.sync()
+            self._count_sent()
+
+    def _begin(self) -> None:
+        with _as_sqlite(self._db):
+            self._pipeline = self._leave.enter_context(self._db.pipeline())
+
+    def _settle(self) -> None:
+        """The same, and wait for each statement from now on."""
+        self._pipeline = None
+        with _as_sqlite(self._db):
+            self._leave.close()
+        self._count_sent()
+
+    def _count_sent(self) -> None:
+        sent, self._sent = self._sent, []
+        self.total_changes += sum(
+            one.rowcount for one in sent if one.description is None and one.rowcount > 0
+        )
+
+    def _counted(self, cursor: psycopg.Cursor[Any]) -> Rows:
+        if self._pipeline is not None:
+            self._sent.append(cursor)
+            if len(self._sent) == _MOST_SENT:
+                self.wait()
+            return _Sent(self, cursor)
         if cursor.description is None:
             self.total_changes += max(cursor.rowcount, 0)
         return cursor
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """The outcome of a statement, which is waited for where it is asked for."""
+
+    db: PostgresConnection
+    cursor: psycopg.Cursor[Any]
+
+    @property
+    def rowcount(self) -> int:
+        if self.cursor.rowcount < 0:
+            self.db.wait()
+        return self.cursor.rowcount
+
+    def fetchone(self) -> Any:
+        with _as_sqlite(self.cursor.connection):
+            return self.cursor.fetchone()
+
+    def fetchall(self) -> list[Any]:
+        with _as_sqlite(self.cursor.connection):
+            return self.cursor.fetchall()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.fetchall())
 
 
 def connect(url: str, busy_seconds: float = 5.0, leadership: Leadership | None = None) -> PostgresConnection:
@@ -304,7 +385,8 @@ def _as_sqlite(db: psycopg.Connection[Any] | None = None) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        words = " ".join(str(error).split()) or type(error).__name__
+        # Its other lines show what was to be written, and that may be what somebody has said.
+        words = " ".join((error.diag.message_primary or str(error)).split()) or type(error).__name__
         kind = next(
             getattr(sqlite3, one.__name__) for one in type(error).__mro__ if hasattr(sqlite3, one.__name__)
         )

@@ -26,7 +26,7 @@ class SqlSchedule(JournalTable):
         return done(self._change(_PUT, (job.id, str(job.chat_key), dumps(job.spec))))
 
     def remove_job(self, job_id: str) -> Coroutine[Any, Any, bool]:
-        return held(self._change("DELETE FROM jobs WHERE id = ?", (job_id,)))
+        return held(self._count("DELETE FROM jobs WHERE id = ?", (job_id,)))
 
     async def jobs(self) -> list[Job]:
         """A job that the disk has damaged is left out."""

@@ -132,7 +132,7 @@ class SqlJournal(SqlInbox, SqlSteps, SqlOutbox, SqlSchedule, SqlLeases, SqlLines
         """Delete a few rows at a time, so that other changes do not wait."""
         total = 0
         while True:
-            gone = await self._change(statement, (before, _AT_ONCE))
+            gone = await self._count(statement, (before, _AT_ONCE))
             total += gone
             if gone < _AT_ONCE:
                 return total

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from bot import errors, text
 from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
-from bot.journal.connection import Connection
+from bot.journal.connection import Connection, Rows
 from bot.journal.database import Database, Writer
 
 Status = TypeVar("Status")
@@ -30,10 +30,19 @@ class JournalTable:
         self._clock = clock
         self._log = log
 
-    def _change(self, statement: str, values: Sequence[object], *, hurry: bool = True) -> Future[int]:
+    def _change(self, statement: str, values: Sequence[object], *, hurry: bool = True) -> Future[None]:
+        """One statement."""
+        bound = clean(values)
+
+        def work(db: Connection) -> None:
+            db.execute(statement, bound)
+
+        return self._writer.run(work, hurry=hurry)
+
+    def _count(self, statement: str, values: Sequence[object]) -> Future[int]:
         """One statement; gives the number of rows that it changed."""
         bound = clean(values)
-        return self._writer.run(lambda db: int(db.execute(statement, bound).rowcount), hurry=hurry)
+        return self._writer.run(lambda db: db.execute(statement, bound).rowcount)
 
     async def _rows(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         bound = clean(values)
@@ -61,9 +70,17 @@ class Moves(abc.ABC, Generic[Status]):
 
     def make(self, db: Connection) -> list[str]:
         """Make each that the state of its row allows; the troubles with the others."""
+        return make(db, self)
+
+    def ask(self, db: Connection) -> list[Rows]:
+        """The rows as they are, to be read before any of them is changed."""
+        return [self._ask(db, name) for name in self._moves]
+
+    def make_from(self, db: Connection, rows: Sequence[list[Any]]) -> list[str]:
+        """As `make`, from what `ask` has found."""
         troubles: list[str] = []
-        for name, move in self._moves.items():
-            before = self._read(db, name)
+        for (name, move), found in zip(self._moves.items(), rows, strict=True):
+            before = self._status(found)
             if before is None:
                 troubles += [] if self._where_begun else [f"{name} is missing"]
                 continue
@@ -78,9 +95,18 @@ class Moves(abc.ABC, Generic[Status]):
         return troubles
 
     @abc.abstractmethod
-    def _read(self, db: Connection, name: str) -> Status | None: ...
+    def _ask(self, db: Connection, name: str) -> Rows: ...
+    @abc.abstractmethod
+    def _status(self, rows: list[Any]) -> Status | None: ...
     @abc.abstractmethod
     def _write(self, db: Connection, name: str, before: Status, after: Status) -> None: ...
+
+
+def make(db: Connection, *moves: Moves[Any]) -> list[str]:
+    """Make several, of rows that are asked for together: a server is a long way off."""
+    asked = [one.ask(db) for one in moves]
+    found = [[rows.fetchall() for rows in same] for same in asked]
+    return [trouble for one, rows in zip(moves, found, strict=True) for trouble in one.make_from(db, rows)]
 
 
 def illegal(troubles: Iterable[str]) -> errors.IllegalTransition | None:

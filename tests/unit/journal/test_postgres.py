@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -13,7 +14,7 @@ from urllib.parse import unquote
 import pytest
 
 from bot import errors
-from bot.contracts.journal import ANSWERED
+from bot.contracts.journal import ANSWERED, StepRecord
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests import postgres
@@ -127,6 +128,43 @@ async def test_a_commit_without_an_answer_is_taken_back_where_it_was_refused_and
         assert [one.request_id for one in await still_open(journal)] == [inbound(2).request_id]
 
 
+async def test_a_message_takes_few_ways_to_the_server_and_back(make: Make, url: str) -> None:
+    message, answer = inbound(1), outbound(1)
+    with Cutting(postgres.shared().home) as between:
+        journal = make(unquote(url).replace(between.server, between.home))
+        await journal.open()
+        before = between.answers
+        about = asyncio.ensure_future(journal.about(message.chat_key, "1", "message:5:1"))
+        assert await asyncio.gather(asyncio.ensure_future(journal.receive(message)), about)
+        journal.post.begin_turn(message.request_id, message.chat_key, [message.request_id])
+        begun = journal.begin_step(StepRecord(message.request_id, "S1", "model", "m", 0.0))
+        await journal.put_outbox([answer.begin()])
+        ended = journal.end_step(message.request_id, "S1", {"said": "answer 1"})
+        await journal.update_outbox(answer.begin().arrive("2"))
+        await asyncio.gather(begun, ended)
+        await journal.post.end_turn(message.request_id, "done", {message.request_id: ANSWERED})
+        assert between.answers - before <= 12  # of some thirty statements
+        assert (await still_open(journal), journal.health()) == ([], "")
+
+
+@pytest.mark.parametrize("last", [True, False])
+async def test_what_the_server_refuses_takes_nothing_else_down_and_its_words_are_not_told(
+    make: Make, log: MemoryLog, *, last: bool
+) -> None:
+    journal = make()
+    await journal.open()
+    changes = [journal.put_outbox([outbound(1)])]
+    bad = journal.put_outbox([outbound(2, state="no such state", text="hush")])
+    if not last:
+        changes.append(journal.update_outbox(outbound(1).begin()))  # it asks for a row
+    with pytest.raises(errors.StorageError, match=r"cannot write this: .*violates check"):
+        await bad
+    await asyncio.gather(*changes)
+    assert [row.id for row in await journal.deliveries(inbound(1).request_id)] == [outbound(1).id]
+    assert "hush" not in log.text
+    assert not any("cannot be written" in one.message for one in log.entries)
+
+
 async def test_what_takes_too_long_is_an_error_and_the_session_goes_on(make: Make, url: str) -> None:
     journal = make(busy_seconds=0.05)
     assert await journal.receive(inbound(1))
@@ -159,10 +197,12 @@ async def test_a_journal_of_a_newer_shipmate_is_left_alone(make: Make, url: str)
 
 
 class Cutting:
-    """A socket of its own before the server's. Told a word, it brings what has that word to the server, and loses the answer."""
+    """A socket of its own before the server's, which counts the answers. Told a word, it brings what has that word to the server, and
+    loses the answer.
+    """
 
     def __init__(self, server: Path) -> None:
-        self.server, self._word = str(server), b""
+        self.server, self._word, self.answers = str(server), b"", 0
         self.home = f"{server}-cut"
         Path(self.home).mkdir()
         self._name = ".s.PGSQL.5432"
@@ -187,7 +227,7 @@ class Cutting:
             there = socket.socket(socket.AF_UNIX)
             there.connect(f"{self.server}/{self._name}")
             threading.Thread(target=self._forth, args=(here, there), daemon=True).start()
-            threading.Thread(target=_back, args=(here, there), daemon=True).start()
+            threading.Thread(target=self._back, args=(here, there), daemon=True).start()
 
     def _forth(self, here: socket.socket, there: socket.socket) -> None:
         while data := _received(here):
@@ -195,10 +235,20 @@ class Cutting:
                 self._word = b""
                 here.shutdown(socket.SHUT_RDWR)  # the answer has nowhere to go
                 there.sendall(data)
-                return
+                break
             there.sendall(data)
         with contextlib.suppress(OSError):  # the other way has ended too, and closed both
             there.shutdown(socket.SHUT_WR)
+
+    def _back(self, here: socket.socket, there: socket.socket) -> None:
+        while data := _received(there):
+            self.answers += 1
+            try:
+                here.sendall(data)
+            except OSError:
+                break
+        here.close()
+        there.close()
 
 
 def _accepted(listening: socket.socket) -> Iterator[socket.socket]:
@@ -214,13 +264,3 @@ def _received(one: socket.socket) -> bytes:
         return one.recv(65_536)
     except OSError:
         return b""
-
-
-def _back(here: socket.socket, there: socket.socket) -> None:
-    while data := _received(there):
-        try:
-            here.sendall(data)
-        except OSError:
-            break
-    here.close()
-    there.close()
