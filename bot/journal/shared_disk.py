@@ -19,7 +19,7 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -39,6 +39,8 @@ NOTE = "shared.json"
 _INDEX = "index.db"
 WRITE_BACK_SECONDS = 2.0
 FOLLOW_SECONDS = 1.0
+_MOST_TOGETHER = 1_000
+"""Files that are read together at most."""
 _R = TypeVar("_R")
 
 
@@ -160,29 +162,36 @@ class Copies:
             level="warn",
         )
 
-    def _take(self, db: Connection, rows: Collection[SharedFile]) -> bool:
-        for row in rows:
-            path = self._home / row.path
-            if not row.id:
-                self._disk.remove(path)
-                self._had.pop(row.path, None)
-            elif is_shared(self._home, path) and not self._is_same(row) and not self._fetched(db, row, path):
-                return False  # it comes again, and so does what is behind it
-            else:
-                self._had[row.path] = (row.id, row.at)
-            self._newest = max(self._newest, row.changed)
+    def _take(self, db: Connection, rows: Iterable[SharedFile]) -> bool:
+        for some in _together(rows):
+            whole = shared_files.whole(db, [row for row in some if self._is_small(row) and self._lacks(row)])
+            for row in some:
+                path = self._home / row.path
+                if not row.id:
+                    self._disk.remove(path)
+                    self._had.pop(row.path, None)
+                elif self._lacks(row) and not self._fetched(db, row, path, whole.get(row.id)):
+                    return False  # it comes again, and so does what is behind it
+                else:
+                    self._had[row.path] = (row.id, row.at)
+                self._newest = max(self._newest, row.changed)
         return True
 
-    def _is_same(self, row: SharedFile) -> bool:
-        return _facts(self._home / row.path) == (row.size, row.at)
+    def _lacks(self, row: SharedFile) -> bool:
+        path = self._home / row.path
+        return bool(row.id) and is_shared(self._home, path) and _facts(path) != (row.size, row.at)
 
-    def _fetched(self, db: Connection, row: SharedFile, path: Path) -> bool:
+    def _is_small(self, row: SharedFile) -> bool:
+        """True of one that is read together with others. Of one that has grown only the end is read."""
+        return row.size <= shared_files.PIECE and self._had.get(row.path, (0, 0))[0] != row.id
+
+    def _fetched(self, db: Connection, row: SharedFile, path: Path, whole: Sequence[bytes] | None) -> bool:
         size, at = _facts(path) or (0, 0)
-        if self._had.get(row.path) == (row.id, at) and size <= row.size:
+        if whole is None and self._had.get(row.path) == (row.id, at) and size <= row.size:
             for data in shared_files.content(db, row, size):
                 self._disk.append(path, data)
         else:
-            _write(self._disk, path, shared_files.content(db, row))
+            _write(self._disk, path, shared_files.content(db, row) if whole is None else whole)
         if self._disk.size(path) != row.size:
             return False
         os.utime(path, ns=(row.at, row.at))
@@ -468,7 +477,19 @@ def _facts(path: Path) -> tuple[int, int] | None:
     return (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
-def _write(disk: Disk, path: Path, pieces: Iterator[bytes]) -> None:
+def _together(rows: Iterable[SharedFile]) -> Iterator[list[SharedFile]]:
+    """Files in order, so many as may be read at once."""
+    some, size = list[SharedFile](), 0
+    for row in rows:
+        if some and (size + row.size > shared_files.AT_ONCE or len(some) == _MOST_TOGETHER):
+            yield some
+            some, size = [], 0
+        some.append(row)
+        size += row.size
+    yield some
+
+
+def _write(disk: Disk, path: Path, pieces: Iterable[bytes]) -> None:
     """Write a file anew, beside the old one and then in its place. The database has it, so nothing waits for the disk."""
     scratch = path.with_name(f".{secrets.token_hex(6)}.tmp")
     try:

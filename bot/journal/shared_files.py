@@ -8,7 +8,7 @@ change, so a copy asks for what came after the newest that it has.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from bot import errors
@@ -19,7 +19,8 @@ from bot.journal.postgres import FILES_LOCK, SESSION, PostgresConnection, held
 
 PIECE = 1 << 20
 """Bytes of a piece at most."""
-_READ = 8 * PIECE
+AT_ONCE = 8 * PIECE
+"""Bytes that are read together at most."""
 NAMES = ("shared_files", "shared_pieces", "shared_store")
 _TABLES = """
     BEGIN;
@@ -118,13 +119,25 @@ def found(db: Connection, path: str) -> SharedFile | None:
 
 def content(db: Connection, file: SharedFile, begin: int = 0) -> Iterator[bytes]:
     """Read what a file has from the begin of a piece on. Of one that is written anew meanwhile something is missing."""
-    for at in range(begin, file.size, _READ):
+    for at in range(begin, file.size, AT_ONCE):
         rows = db.execute(
             "SELECT data FROM shared_pieces WHERE id = ? AND begin >= ? AND begin < ? ORDER BY begin",
-            (file.id, at, min(at + _READ, file.size)),
+            (file.id, at, min(at + AT_ONCE, file.size)),
         )
         for (data,) in rows.fetchall():
             yield bytes(data)
+
+
+def whole(db: Connection, files: Collection[SharedFile]) -> dict[int, list[bytes]]:
+    """Read what several files have, together; the pieces of each by its id."""
+    found: dict[int, list[bytes]] = {file.id: [] for file in files}
+    if found:
+        rows = db.execute(
+            "SELECT id, data FROM shared_pieces WHERE id = ANY(?) ORDER BY id, begin", (list(found),)
+        )
+        for number, data in rows.fetchall():
+            found[number].append(bytes(data))
+    return found
 
 
 def put(db: Connection, path: str, pieces: Iterable[bytes], at: int) -> None:

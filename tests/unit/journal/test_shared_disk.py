@@ -22,7 +22,7 @@ if postgres.programs() is not None:
     import psycopg
 
     from bot.journal import shared_disk, shared_files
-    from bot.journal.postgres import PostgresJournal
+    from bot.journal.postgres import PostgresConnection, PostgresJournal
     from bot.journal.shared_disk import Copies, SharedDisk
 
 
@@ -90,6 +90,29 @@ def test_another_host_has_what_was_on_disk_and_nothing_else(leads: Hosts, url: s
     leads("b")
     assert there(tmp_path / "b") == kept
     assert not (tmp_path / "b/logs").exists()
+
+
+def test_a_host_that_has_nothing_fetches_many_files_together(
+    leads: Hosts, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, home = leads("a"), tmp_path / "a"
+    for number in range(60):
+        a.append(home / f"chats/{number}.jsonl", f"{number}\n".encode() * number)
+    for number in range(12):
+        a.append(home / f"artifacts/x/{number}.txt", bytes([number]) * (shared_files.PIECE - number))
+    a.replace(home / "artifacts/x/large.txt", bytes(range(256)) * 40_000)
+    a.close()
+    asked: list[str] = []
+    execute = PostgresConnection.execute
+
+    def listened(self: PostgresConnection, statement: str, *values: object) -> object:
+        asked.append(statement)
+        return execute(self, statement, *values)
+
+    monkeypatch.setattr(PostgresConnection, "execute", listened)
+    leads("b").close()
+    assert sum("shared_pieces WHERE" in one for one in asked) <= 6
+    assert there(tmp_path / "b") == there(home)
 
 
 def test_the_host_that_led_before_takes_what_was_done_since(leads: Hosts, url: str, tmp_path: Path) -> None:
