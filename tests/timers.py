@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 
 def leap(seconds: float) -> None:
@@ -12,7 +13,7 @@ def leap(seconds: float) -> None:
     loop.time = lambda: before() + seconds  # type: ignore[method-assign]
 
 
-async def leap_until_done(task: asyncio.Future[object], seconds: float) -> None:
+async def leap_until_done(task: asyncio.Future[Any], seconds: float) -> None:
     """Let limits of so many seconds pass until the task has ended."""
     while not task.done():
         leap(seconds)

@@ -31,6 +31,6 @@ async def model(server: AnthropicServer) -> AsyncIterator[AnthropicModel]:
 @pytest.fixture
 async def hasty(server: AnthropicServer) -> AsyncIterator[AnthropicModel]:
     """Gives up a provider that is silent for a moment."""
-    client = _asking(server, 0.3)
+    client = _asking(server, 2.0)
     yield client
     await client.close()

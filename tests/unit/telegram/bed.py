@@ -21,6 +21,8 @@ from channels.telegram.adapter import TelegramChannel
 from channels.telegram.settings import TelegramSettings
 
 GROUP = -100200
+PATIENCE = 20.0
+"""Seconds, of the event loop's own time, that bound each request."""
 
 
 class Bed:
@@ -35,9 +37,7 @@ class Bed:
         self.folder = folder
         self.channel = self.build()
 
-    def build(
-        self, *, patience: float = 20.0, operators: Collection[str] = (), **changes: Any
-    ) -> TelegramChannel:
+    def build(self, *, operators: Collection[str] = (), **changes: Any) -> TelegramChannel:
         """Another channel for the same bot; `changes` are settings."""
         given = {"bot_token": self.server.token, "base_url": self.server.url, **changes}
         around = ChannelDeps(
@@ -49,7 +49,7 @@ class Bed:
             SystemDisk(),
             operators=operators,
         )
-        return TelegramChannel(TelegramSettings(**given), around, patience=patience)
+        return TelegramChannel(TelegramSettings(**given), around, patience=PATIENCE)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let the loop run until something holds that no server tells of."""

@@ -14,7 +14,8 @@ from bot import errors
 from bot.contracts.inbound import Attachment
 from bot.testing.telegram_service import FILE_LIMIT
 from channels.telegram import bot_api
-from tests.unit.telegram.bed import Bed
+from tests.timers import leap_until_done
+from tests.unit.telegram.bed import PATIENCE, Bed
 
 DATA = "שורה\n猫\n".encode() * 100
 
@@ -107,15 +108,12 @@ async def test_what_the_service_cannot_tell_now_it_may_tell_later(bed: Bed, how:
 
 async def test_a_file_that_stalls_is_given_up(bed: Bed) -> None:
     file = await sent(bed)
-    quick = bed.build(patience=0.3)
-    quick._bot = None
-    await bed.channel.stop()
-    await quick.start(bed.intake)
     bed.server.fail("file", action="stall")
+    fetching = asyncio.create_task(fetched(bed, file))
+    await bed.server.until(lambda: bool(bed.server.called("file")))
+    await leap_until_done(fetching, PATIENCE)
     with pytest.raises(errors.FileUnreachable):
-        async for _ in quick.fetch(file, most=10**8):
-            pass
-    await quick.stop()
+        await fetching
 
 
 async def test_what_is_asked_of_a_channel_that_stops_meanwhile_fails_plainly(bed: Bed) -> None:

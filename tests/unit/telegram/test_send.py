@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,8 @@ from channels.telegram import render
 from channels.telegram.adapter import TelegramChannel
 from channels.telegram.group_migrations import GroupMigrations
 from tests.shares import examples
-from tests.unit.telegram.bed import GROUP, Bed, message
+from tests.timers import leap_until_done
+from tests.unit.telegram.bed import GROUP, PATIENCE, Bed, message
 
 
 @pytest.fixture
@@ -170,13 +172,13 @@ async def test_a_lost_answer_is_uncertain_and_not_sent_again(chat: Bed) -> None:
     assert [seen.text for seen in chat.server.visible()] == ["once"]
 
 
-async def test_an_answer_that_never_comes_is_uncertain(idle: Bed) -> None:
-    idle.server.chat(1001)
-    idle.channel = idle.build(patience=0.2)
-    await idle.channel.start(idle.intake)
-    idle.server.fail("sendMessage", action="hang")
+async def test_an_answer_that_never_comes_is_uncertain(chat: Bed) -> None:
+    chat.server.fail("sendMessage", action="hang")
+    sending = asyncio.create_task(chat.channel.send(message("x")))
+    await chat.server.until(lambda: bool(chat.server.called("sendMessage")))
+    await leap_until_done(sending, PATIENCE)
     with pytest.raises(errors.DeliveryUncertain, match="SocketTimeoutError"):
-        await idle.channel.send(message("x"))
+        await sending
 
 
 async def test_a_refused_connection_surely_sent_nothing(chat: Bed) -> None:

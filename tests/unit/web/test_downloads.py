@@ -86,8 +86,8 @@ async def test_who_takes_nothing_is_given_up(
 ) -> None:
     monkeypatch.setattr(routes, "STALLED_SECONDS", 0.05)
     async with asyncio.timeout(90):
-        answer = await browser.http.get(place)
         connections.ended.clear()
+        answer = await browser.http.get(place)
         await connections.ended.wait()
         with pytest.raises(aiohttp.ClientError):
             await answer.read()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import os
 import re
+from collections.abc import Callable
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -256,23 +256,41 @@ async def test_wrong_tokens_make_the_next_tries_slow_and_lock_nobody_out(
 
 
 async def test_the_right_token_has_its_turn_while_wrong_ones_never_end(
-    locked: Channel, stranger: Browser, clock: FakeClock
+    locked: Channel, stranger: Browser, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    over = False
+    over, waiting, turn = False, 0, guard.LoginThrottle.turn
+
+    async def counted(self: guard.LoginThrottle, address: str, waits: Callable[[], bool]) -> None:
+        nonlocal waiting
+        waiting += 1
+        try:
+            await turn(self, address, waits)
+        finally:
+            waiting -= 1
+
+    async def until(condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(90):
+            while not condition():  # noqa: ASYNC110 - who waits sets no event
+                await asyncio.sleep(0)
+
+    monkeypatch.setattr(guard.LoginThrottle, "turn", counted)
 
     async def guess() -> None:
         while not over:
             assert (await stranger.post("/login", {"token": "wrong"}))[0] == 401
 
     guesses = [asyncio.create_task(guess()) for _ in range(30)]
+    await until(lambda: waiting == 30)
     await _asleep(clock, 9)  # eight places, and the channel itself
     async with Browser(locked) as person:
         mine = asyncio.create_task(person.post("/login", {"token": TOKEN}))
+        await until(lambda: waiting == 31)
         seconds = 0
         while not mine.done():
             await clock.advance(1)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(mine), 0.2)
+            await until(
+                lambda: waiting == 30 + (not mine.done())
+            )  # everybody has had an answer, or waits again
             seconds += 1
         assert (await mine)[0] == 204
         assert seconds <= 6  # 30 before it, eight a second
