@@ -58,6 +58,7 @@ FORBIDDEN = {
     r"\b(?:TO~DO|FIX~ME)\b": "unfinished work",
     r"#\s*fm~t:": "a switch of the formatter; let it wrap",
     r"(?<![\w.:/-])/(?:ro~ot|wo~rk|ho~me/[a-z]\w*|Us~ers/\w+)/[\w.]": "a path of one machine",
+    r"(?m)^(?:<<~<<<<<|>>~>>>>>) ": "what a merge left",
 }
 
 

@@ -42,6 +42,7 @@ BREACHES = {
     "bot/f.py": ("try:\n    pass\nexcept:\n    pass\n", "catches every exception"),
     "docs/g.md": ("# TO" + "DO\n", "unfinished work"),
     "docs/h.md": ("pip install -i https://py" + "pi.org/simple x\n", "package registry"),
+    "docs/w.md": ("a\n<<" + "<<<<< HEAD\nb\n", "what a merge left"),
     "deploy/i.txt": ("cd /ro" + "ot/shipmate\n", "path of one machine"),
     "bot/j.py": ("raise NotImplemented" + "Error\n", "unfinished code"),
     "channels/w.py": ("a = (1,\n  2)  # fm" + "t: skip\n", "switch of the formatter"),
