@@ -27,10 +27,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bot import discovery
+from bot import config, discovery
 from bot.agent.claims import reading
 from bot.config import schema
-from bot.tools import builtin
+from bot.contracts.tools import ToolInput
+from bot.tools import builtin, registry
 
 WARM = (
     "bot.app",
@@ -179,8 +180,7 @@ def _serve(address: str) -> Sequence[str]:
         sys.stdout.flush()
         for name in WARM:
             importlib.import_module(name)
-        reading.languages("")
-        schema.schemas(discovery.manifests())
+        _make_once()
         gc.collect()
         gc.freeze()
         while sys.stdin not in select.select([server, sys.stdin], [], [])[0]:
@@ -193,6 +193,17 @@ def _serve(address: str) -> Sequence[str]:
             return _keep(connection)
     _reap()
     sys.exit(0)
+
+
+def _make_once() -> None:
+    """What is the same in every process, and made where it is first asked for."""
+    manifests = discovery.manifests()
+    reading.languages("")
+    schema.schemas(manifests)
+    for model in ToolInput.__subclasses__():
+        registry.input_schema(model)
+    with tempfile.TemporaryDirectory() as nothing:
+        config.load(Path(nothing), manifests, {}, defaults=True)
 
 
 def _reap() -> None:

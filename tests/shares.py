@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import find, is_hypothesis_test, settings, strategies
 
 SHORT, WHOLE = "short", "whole"
 _ALL = 100
@@ -30,6 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if is_hypothesis_test(getattr(item, "obj", None)):
                 item.add_marker("torture")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The first example of a process reads all of its modules for constants, for seconds: once, before workers are forked off."""
+    if any(is_hypothesis_test(getattr(item, "obj", None)) for item in session.items):
+        find(strategies.text(), lambda _: True, settings=settings(database=None))
 
 
 def examples(whole: int) -> int:

@@ -25,15 +25,20 @@ from bot.cli import (
 )
 from bot.cli.common import AsJson, Dir, Here
 
-app = typer.Typer(
-    name="shipmate",
-    help="A self-hosted chat-bot gateway agent for Slack and Telegram.",
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+
+def _without_commands() -> typer.Typer:
+    return typer.Typer(
+        name="shipmate",
+        help="A self-hosted chat-bot gateway agent for Slack and Telegram.",
+        add_completion=False,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+app = _without_commands()
 
 
 def _show_version(value: bool) -> None:
@@ -81,3 +86,14 @@ def version(root: Dir = Here, as_json: AsJson = False) -> None:
     """Version, Python and dependencies."""
     del root
     versions.say_all(as_json=as_json)
+
+
+def naming(words: list[str]) -> typer.Typer:
+    """The commands with no more of them than these words need: to make the parsers of all takes longer than to run most."""
+    named = [one for one in app.registered_commands if one.callback and words[:1] == [one.callback.__name__]]
+    if not named:
+        return app
+    alone = _without_commands()
+    alone.callback()(shipmate)
+    alone.registered_commands.extend(named)
+    return alone

@@ -56,10 +56,10 @@ def _carry_out(words: list[str]) -> int:
         return 0
     from typer.main import get_command
 
-    from bot.cli.commands import app
+    from bot.cli.commands import naming
 
     try:
-        return int(get_command(app).main(args=words, prog_name="shipmate") or 0)
+        return int(get_command(naming(words)).main(args=words, prog_name="shipmate") or 0)
     except SystemExit as done:
         if isinstance(done.__context__, BrokenPipeError):
             raise done.__context__ from None  # which the library takes for a failure

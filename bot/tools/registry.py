@@ -115,11 +115,11 @@ class Registry:
 
 def definition(tool: Tool) -> Json:
     """A tool as the Messages API wants it: the schema of its input without titles, which only cost tokens."""
-    return {"name": tool.name, "description": tool.description, "input_schema": _schema(tool.input)}
+    return {"name": tool.name, "description": tool.description, "input_schema": input_schema(tool.input)}
 
 
 @functools.cache
-def _schema(model: type[BaseModel]) -> Json:
+def input_schema(model: type[BaseModel]) -> Json:
     schema: Json = _flat(model.model_json_schema())
     schema.pop("description", None)
     return schema

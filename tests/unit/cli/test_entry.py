@@ -6,11 +6,16 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer import Context, Typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from bot import errors
 from bot.cli import entry
+from bot.cli.commands import app, naming
 
 from .conftest import ENV, Shipmate, process
 
@@ -91,6 +96,24 @@ def test_wrong_usage_is_2(shipmate: Shipmate, words: tuple[str, ...]) -> None:
     done = shipmate(*words)
     assert done.code == 2
     assert "Error: " in done.err
+
+
+def test_a_command_is_read_without_the_parsers_of_the_others_and_as_with_them() -> None:
+    whole = commands_of(app)
+    names = [one.callback.__name__ for one in app.registered_commands if one.callback]
+    for name in names:
+        ((found, alone),) = commands_of(naming([name, "--help"])).items()
+        assert found == name
+        assert alone.get_help(Context(alone)) == whole[name].get_help(Context(whole[name]))
+    assert {*names, "memory", "index"} == whole.keys()
+    for words in ([], ["memory", "show"], ["--version"], ["runs"]):
+        assert naming(words) is app
+
+
+def commands_of(parser: Typer) -> dict[str, Any]:
+    group = get_command(parser)
+    assert isinstance(group, TyperGroup)
+    return dict(group.commands)
 
 
 def test_no_words_show_the_commands(shipmate: Shipmate) -> None:
