@@ -14,7 +14,7 @@ SHORT, WHOLE = "short", "whole"
 _ALL = 100
 
 # How long an example takes says how busy the machine is.
-settings.register_profile(SHORT, deadline=None, max_examples=15)
+settings.register_profile(SHORT, deadline=None, max_examples=10)
 settings.register_profile(WHOLE, deadline=None, max_examples=_ALL)
 
 

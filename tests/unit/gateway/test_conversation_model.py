@@ -43,9 +43,10 @@ from bot.gateway.conversation import (
     Wait,
     WakeAt,
 )
+from tests.shares import examples
 
 PEOPLE = ("a", "b", "c")
-EXAMPLES = int(os.environ.get("EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("EXAMPLES", examples(200)))
 Kind = Literal["message", "command", "job", "edit"]
 
 

@@ -23,6 +23,7 @@ from bot.contracts.journal import InboxRecord
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.conversation import MODES
 from bot.words import say
+from tests.shares import examples
 from tests.unit.gateway import scripted
 from tests.unit.gateway.conftest import Bench
 
@@ -30,7 +31,7 @@ REPEATED = f"{say('delivery.repeated')}\n\n"
 
 T = TypeVar("T")
 PEOPLE = ("77", "78", "79")
-EXAMPLES = int(os.environ.get("EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("EXAMPLES", examples(30)))
 
 
 class Disorder(RuleBasedStateMachine):

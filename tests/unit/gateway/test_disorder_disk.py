@@ -14,10 +14,11 @@ from bot import errors
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.inbound import Inbound
 from bot.testing.journal import WRITES, FaultyJournal
+from tests.shares import examples
 from tests.unit.gateway.conftest import Bench, refusing
 from tests.unit.gateway.test_disorder import Disorder
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "15"))
+EXAMPLES = int(os.environ.get("EXAMPLES", examples(15)))
 REFUSED = (
     WRITES,
     WRITES - {"receive"},
