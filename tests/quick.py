@@ -31,6 +31,7 @@ from bot import config, discovery
 from bot.agent.claims import reading
 from bot.config import schema
 from bot.contracts.tools import ToolInput
+from bot.journal import schema as journal_schema
 from bot.tools import builtin, registry
 
 WARM = (
@@ -47,6 +48,7 @@ WARM = (
     "channels.slack.manifest",
     "channels.telegram.manifest",
     "channels.web.manifest",
+    "bot.journal.postgres",
     "bot.llm.client",
     "bot.tools.html",
     *(f"bot.tools.builtin.{one.name}" for one in pkgutil.iter_modules(builtin.__path__)),
@@ -197,9 +199,13 @@ def _serve(address: str) -> Sequence[str]:
 
 def _make_once() -> None:
     """What is the same in every process, and made where it is first asked for."""
+    from channels.telegram import bot_api
+
     manifests = discovery.manifests()
     reading.languages("")
     schema.schemas(manifests)
+    journal_schema.statements()
+    bot_api.tls()
     for model in ToolInput.__subclasses__():
         registry.input_schema(model)
     with tempfile.TemporaryDirectory() as nothing:

@@ -107,7 +107,7 @@ class HttpTransport(BaseRequest):
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    limit=self._connections, keepalive_timeout=IDLE * self._pace, ssl=_tls()
+                    limit=self._connections, keepalive_timeout=IDLE * self._pace, ssl=tls()
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": self.USER_AGENT},
@@ -314,7 +314,7 @@ def connect(token: str, base_url: str, patience: float, pace: float = 1.0) -> Bo
     # At INFO these loggers print addresses that hold the token, at DEBUG the library's own print messages.
     for name in ("httpx", "httpcore", "telegram"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    _tls()
+    tls()
     return _bot(token, base_url, CONNECTIONS, patience, pace)
 
 
@@ -366,7 +366,7 @@ class VerifiedConnections:
 
 
 @lru_cache(maxsize=1)
-def _tls() -> ssl.SSLContext:
+def tls() -> ssl.SSLContext:
     """One for all clients: reading the certificates takes tens of milliseconds."""
     return httpx.create_ssl_context()
 

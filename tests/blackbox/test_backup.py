@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from bot.testing.anthropic_script import pause, reply
 from bot.words import say
+from tests import quick
 from tests.blackbox.conftest import START_SECONDS, World, eventually
 
 WORDS = say("delivery.lost_records")
@@ -23,19 +22,8 @@ HELD = 3010
 
 async def command(root: Path, *words: str | Path) -> None:
     """Run a command of `shipmate` to its end."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "bot",
-        *map(str, words),
-        "--dir",
-        str(root),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-    )
-    out, err = await process.communicate()
-    assert process.returncode == 0, (out, err)
+    code, out, err = await quick.run(*map(str, words), "--dir", str(root))
+    assert code == 0, (out, err)
 
 
 async def test_a_backup_under_traffic_goes_on_elsewhere_with_its_history_and_nothing_twice(

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -22,7 +21,7 @@ import pytest
 
 from bot.journal import leadership
 from bot.testing.anthropic_script import reply, tool_use
-from tests import postgres
+from tests import postgres, quick
 from tests.blackbox.conftest import Process, World, eventually, whole
 
 pytestmark = pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
@@ -40,13 +39,8 @@ def clustered(world: World) -> World:
 
 async def shipmate(world: World, *words: str) -> tuple[int, str]:
     """Run a command beside the gateway."""
-    command = [sys.executable, "-m", "bot", *words, "--dir", str(world.root)]
-    env = {"PATH": "/usr/bin:/bin", **world.process.env}
-    folder = Path(__file__).parents[2]
-    done = await asyncio.to_thread(
-        subprocess.run, command, env=env, cwd=folder, capture_output=True, text=True, check=False
-    )
-    return done.returncode, done.stdout + done.stderr
+    code, out, err = await quick.run(*words, "--dir", str(world.root), env=world.process.env)
+    return code, out.decode() + err
 
 
 async def test_a_turn_that_was_killed_goes_on_from_the_database(clustered: World) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ import aiohttp
 import pytest
 
 from bot.testing.anthropic_script import reply, tool_use
+from tests import quick
 from tests.blackbox.conftest import World, eventually
 
 ANN, BOB = 7_310_001, 7_310_002
@@ -25,20 +23,8 @@ OF_BOB = "Bob's own words"
 
 async def command(root: Path, *words: str) -> tuple[int, str]:
     """The exit code of a command of `shipmate`, and what it printed."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "bot",
-        *words,
-        "--dir",
-        str(root),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        stdin=asyncio.subprocess.DEVNULL,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-    )
-    out, _ = await process.communicate()
-    return int(process.returncode or 0), out.decode()
+    code, out, err = await quick.run(*words, "--dir", str(root))
+    return code, out.decode() + err
 
 
 def holds(root: Path, words: str) -> list[str]:

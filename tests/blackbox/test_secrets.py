@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import codecs
 import gzip
 import json
-import os
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ from bot.history import requests
 from bot.system import SystemDisk
 from bot.telemetry.redaction import forms
 from bot.testing.anthropic_script import error, tool_use
+from tests import quick
 from tests.blackbox.conftest import ANN, PERSON, World, eventually
 from tests.shares import one_in
 
@@ -111,15 +110,9 @@ class Everywhere:
 
 
 async def command(root: Path, *given: str | Path) -> bytes:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bot", *map(str, given), "--dir", str(root)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env=dict(os.environ),
-    )
-    out, _ = await process.communicate()
-    assert process.returncode == 0, out
-    return out
+    code, out, err = await quick.run(*map(str, given), "--dir", str(root))
+    assert code == 0, (out, err)
+    return out + err.encode()
 
 
 @pytest.mark.parametrize(("channel", "person"), one_in(2, [("telegram", str(PERSON)), ("slack", ANN)]))
