@@ -95,5 +95,6 @@ async def test_a_stop_while_libraries_are_imported_exits_with_0(world: World) ->
     await world.start(wait=False)
     await eventually((world.root / ".ship" / "pid").exists)
     assert await world.process.stop() == 0
+    world.process.fresh = False
     await world.start()
     assert await world.process.stop() == 0
