@@ -20,6 +20,7 @@ import os
 import pkgutil
 import runpy
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -185,15 +186,21 @@ def _serve(address: str) -> Sequence[str]:
         _make_once()
         gc.collect()
         gc.freeze()
-        while sys.stdin not in select.select([server, sys.stdin], [], [])[0]:
-            connection, _ = server.accept()
-            _reap()
-            if os.fork():
-                connection.close()
-                continue
-            server.close()
-            return _keep(connection)
-    _reap()
+        running: dict[int, socket.socket] = {}
+        ended, wake = socket.socketpair()
+        wake.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake.fileno())
+        while sys.stdin not in (ready := select.select([server, sys.stdin, ended], [], [])[0]):
+            if ended in ready:
+                ended.recv(1 << 16)
+                _tell(running)
+            if server in ready and (begun := _begin(server.accept()[0], running)) is not None:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for one in (server, ended, wake, *running.values()):
+                    one.close()
+                return begun
     sys.exit(0)
 
 
@@ -212,38 +219,41 @@ def _make_once() -> None:
         config.load(Path(nothing), manifests, {}, defaults=True)
 
 
-def _reap() -> None:
-    """Wait for the processes that have ended: what they took is added to what the tests took."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+def _tell(running: dict[int, socket.socket]) -> None:
+    """Wait for the processes that have ended, and tell whoever asked for them, unless that has gone."""
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        with running.pop(pid) as connection, contextlib.suppress(OSError):
+            connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
 
 
-def _keep(connection: socket.socket) -> Sequence[str]:
-    """Fork the process that is asked for and tell of its end. Returns in that process alone."""
+def _begin(connection: socket.socket, running: dict[int, socket.socket]) -> Sequence[str] | None:
+    """Fork the process that is asked for. Returns its arguments in that process, None in this one."""
     data, ends, *_ = socket.recv_fds(connection, 1 << 16, 3)
     while not data.endswith(b"\n"):
         data += connection.recv(1 << 16)
     request = json.loads(data)
+    pid = os.fork()
+    if pid:
+        for end in ends:
+            os.close(end)
+        running[pid] = connection
+        with contextlib.suppress(OSError):
+            connection.sendall(f"{pid}\n".encode())
+        return None
+    connection.close()
     os.environ.clear()
     os.environ.update(request["env"])
-    pid = os.fork()
-    if not pid:
-        connection.close()
-        for have, want in zip(ends, range(3), strict=True):
-            os.dup2(have, want)
-            os.close(have)
-        # What stood there before was of another kind, and Python has remembered it.
-        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - open to the end
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-        sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
-        return list(request["argv"])
-    for end in ends:
-        os.close(end)
-    connection.sendall(f"{pid}\n".encode())
-    _, status = os.waitpid(pid, 0)
-    connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
-    os._exit(0)
+    for have, want in zip(ends, range(3), strict=True):
+        os.dup2(have, want)
+        os.close(have)
+    # What stood there before was of another kind, and Python has remembered it.
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - open to the end
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
+    return list(request["argv"])
 
 
 if __name__ == "__main__":

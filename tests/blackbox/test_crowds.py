@@ -58,11 +58,11 @@ async def crowd(address: str) -> AsyncIterator[Crowd]:
         await made.leave()
 
 
-async def start(world: World, files: str) -> tuple[str, str]:
+async def start(world: World, files: int) -> tuple[str, str]:
     """The addresses of page and dashboard of a Shipmate that may have so many files open."""
     world.only("telegram", "web")
     world.config["dashboard"] = {"port": 0}
-    world.process.before = ["/bin/bash", "-c", f'ulimit {files}; exec "$@"', "bash"]
+    world.process.module = ["tests.limited", f"{files}", f"{files}", "bot"]
     await world.start()
     page, dashboard = world.process.ready_line.split()[-2:]
     return page, dashboard
@@ -70,7 +70,7 @@ async def start(world: World, files: str) -> tuple[str, str]:
 
 @pytest.mark.usefixtures("many_files")
 async def test_half_open_requests_and_streams_without_end_leave_room_for_everybody_else(world: World) -> None:
-    page, dashboard = await start(world, f"-n {FILES}")
+    page, dashboard = await start(world, FILES)
     async with crowd(page) as first, crowd(dashboard) as second:
         await first.come(STREAM, STREAMS)
         await first.come(HEAD, HALF_OPEN)
@@ -95,7 +95,7 @@ async def test_half_open_requests_and_streams_without_end_leave_room_for_everybo
 
 @pytest.mark.torture
 async def test_who_does_not_say_what_they_want_is_cut(world: World) -> None:
-    page, _ = await start(world, f"-n {FILES}")
+    page, _ = await start(world, FILES)
     async with crowd(page) as slow:
         await slow.come(HEAD, 1)
         await slow.come(BODY, 1)
@@ -116,9 +116,9 @@ async def _ending(reader: asyncio.StreamReader) -> bytes:
 
 async def test_the_soft_limit_is_raised_to_the_hard_one(world: World) -> None:
     world.only("telegram")
-    world.process.before = ["/bin/bash", "-c", 'ulimit -S -n 300; exec "$@"', "bash"]
-    await world.start()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    world.process.module = ["tests.limited", "300", f"{hard}", "bot"]
+    await world.start()
     limits = f"/proc/{world.process.pid}/limits"
     await eventually(lambda: bool(_open_files(limits)))
     soft = _open_files(limits)

@@ -11,6 +11,7 @@ import pytest
 
 from bot.testing.anthropic_script import tool_use
 from tests.blackbox.conftest import World
+from tests.shares import one_in
 
 PROJECT = Path(__file__).parents[2]
 TARGETS = (
@@ -48,7 +49,7 @@ def state(folder: Path) -> dict[str, str]:
     return {str(path): path.read_text(encoding="utf-8", errors="replace") for path in kept}
 
 
-@pytest.mark.parametrize("where", ["to", ".."])
+@pytest.mark.parametrize("where", one_in(2, ["to", ".."]))
 async def test_where_the_project_is_the_code_nothing_is_written_and_no_command_runs(
     tmp_path: Path, code: Path, where: str
 ) -> None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import json
+import sys
 from collections import Counter
 from typing import Any
 
+import pytest
+
+from bot import cli
 from bot.agent.subagents import wording
 from bot.contracts.base import Json
 from bot.history import requests
@@ -29,8 +35,19 @@ async def facts(world: World, name: str) -> list[Json]:
     for one in told:
         if one["type"] == "call":
             assert one["exact"], one
-            one["body"] = json.loads(await replay(world, name, "--body", str(one["call"])))
+            one["body"] = json.loads(printed(world, name, one["call"]))
     return told
+
+
+def printed(world: World, name: str, call: int) -> bytes:
+    """The body that `replay` prints, in this process: there are dozens of them."""
+    body = io.BytesIO()
+    out = io.TextIOWrapper(body, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
+        patch.setattr(sys, "excepthook", sys.excepthook)
+        assert cli.main(["replay", name, "--body", f"{call}", "--dir", str(world.root)]) == 0
+    out.flush()
+    return body.getvalue()
 
 
 def worker(body: Json) -> bool:
