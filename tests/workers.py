@@ -110,6 +110,8 @@ class _Reporter:
         self._out.send(("begin", nodeid))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.passed and report.when != "call":
+            return  # nobody shows it, and there are two for each test
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._out.send(("report", data))
 
