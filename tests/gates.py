@@ -48,6 +48,13 @@ OWN_NAME = "Shipmate"
 UNHEARD = frozenset({"write", "tell", "begin", "end", "lacks", "log_once"})
 """Calls whose words go to the log and to operators."""
 
+TIMED = ("tests/bench/", "tests/browser/", "tests/corpus/", "tests/torture/")
+"""Tests that measure how long something takes, or whose `until` counts; the others wait for it."""
+GUARDS = {"timeout": 0, "until": 1, "wait_for": 1}
+"""Calls that bound a wait, and the place of the seconds among their arguments."""
+LEAST = 60
+"""Seconds. What is shorter than one is a look at what has not come."""
+
 DOCUMENTED = frozenset({"os._exit", "sys._current_frames"})
 """Names of Python's own library that are public although they begin with an underscore."""
 
@@ -104,7 +111,10 @@ def examine(root: Path) -> Iterator[str]:
         elif path.suffix in SHOWN_BY and name.startswith("channels/"):
             labels[name] = list(_shown(SHOWN_BY[path.suffix], content))
         elif path.suffix == ".py" and name.startswith("tests/"):
-            private[name] = list(_private(parsed(content)))
+            tree = parsed(content)
+            private[name] = list(_private(tree))
+            if not name.startswith(TIMED):
+                yield from _short_guards(name, tree)
     allowed = _exceptions(root)
     yield from _compared(
         {name: found for name, found in _assigned(code).items() if found},
@@ -342,6 +352,16 @@ def _private(tree: ast.Module) -> Iterator[int]:
                 for one in node.args[1:2]
                 if isinstance(one, ast.Constant) and _is_private(str(one.value))
             )
+
+
+def _short_guards(name: str, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        given = node.args[GUARDS.get(node.func.attr, len(node.args)) :]
+        seconds = given[0].value if given and isinstance(given[0], ast.Constant) else None
+        if isinstance(seconds, int | float) and 1 <= seconds < LEAST:
+            yield f"{name}:{node.lineno}: a guard of {seconds} s, which a busy machine passes; give it 90"
 
 
 def _is_private(name: str) -> bool:

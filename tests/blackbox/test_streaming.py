@@ -45,7 +45,7 @@ def shown(world: World) -> list[str]:
 async def goes_on(world: World, length: int = 20) -> str:
     """Wait until part of an answer is shown."""
     await world.telegram.until(
-        lambda: any(text.endswith(" …") and len(text) > length for text in world.texts()), 40
+        lambda: any(text.endswith(" …") and len(text) > length for text in world.texts())
     )
     return world.texts()[-1]
 
@@ -161,9 +161,7 @@ async def test_killed_before_it_is_known_where_a_stream_stands_the_answer_is_who
 
 async def in_slack(world: World, asked: str, seen: Callable[[str], bool], channel: str = "D0ANN") -> None:
     """Until the one message of the answer is so."""
-    await world.slack.until(
-        lambda: [seen(one.text) for one in world.slack.replies(channel, asked)] == [True], 40
-    )
+    await world.slack.until(lambda: [seen(one.text) for one in world.slack.replies(channel, asked)] == [True])
 
 
 async def test_after_a_restart_the_answer_goes_on_in_the_same_message(world: World) -> None:
@@ -193,9 +191,7 @@ async def test_a_draft_has_a_stop_button(world: World) -> None:
     await world.start()
     world.model.then(told(ANSWER, (0.5, Halt.STALL)))
     world.telegram.say("and?")
-    await world.telegram.until(
-        lambda: any(len(one) > 20 for one in world.telegram.drafts(PERSON).values()), 40
-    )
+    await world.telegram.until(lambda: any(len(one) > 20 for one in world.telegram.drafts(PERSON).values()))
     ((name, early),) = world.telegram.drafts(PERSON).items()
     assert ANSWER.startswith(early)
     assert world.texts() == []

@@ -58,6 +58,8 @@ BREACHES = {
     "tests/q.py": ("a._b\n", "private name"),
     "tests/r.py": ("from bot import _b\n", "private name"),
     "tests/s.py": ("setattr(a, '_b', 1)\n", "private name"),
+    "tests/t.py": ("asyncio.timeout(20)\n", "a guard of 20 s"),
+    "tests/u.py": ("a.until(lambda: b, 40.0)\n", "a guard of 40.0 s"),
 }
 FINE = {
     "bot/gateway/k.py": '"""It says this and that."""\nraise ValueError("This and that fails.")\nlog.write("x", f"It said {a} again.")\n',

@@ -104,7 +104,7 @@ def files(root: Path) -> dict[str, bytes]:
 
 
 async def until_dropped(home: Home) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while await home.journal.kept_lines():  # noqa: ASYNC110 - rows set no event
             await asyncio.sleep(0)
 

@@ -310,9 +310,7 @@ async def test_a_server_that_does_not_say_goodbye_is_left(idle: Any, monkeypatch
     monkeypatch.setattr(idle.server.link, "listen", deaf)
     await idle.slack.start(idle.intake)
     await idle.server.disconnect()
-    await asyncio.wait_for(
-        idle.server.until(lambda: len(idle.server.called("apps.connections.open")) == 2), 30
-    )
+    await idle.server.until(lambda: len(idle.server.called("apps.connections.open")) == 2)
     await asyncio.wait_for(idle.slack.stop(), 90)
 
 
