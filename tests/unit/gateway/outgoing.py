@@ -47,7 +47,7 @@ async def until(condition: Callable[[], bool], clock: FakeClock | None = None) -
         while not condition():
             if clock is not None:
                 await clock.advance(10)
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.004)
 
 
 class Desk:
@@ -115,7 +115,7 @@ class Desk:
         """Until it is on file where something stands that is shown."""
         async with asyncio.timeout(90):
             while not any(row.message_id for row in await self.rows()):  # noqa: ASYNC110 - a file
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0.004)
 
     async def archived(self, chat_key: ChatKey = HERE) -> list[ArchiveLine]:
         return (await self.archive.search(chat_key, HistoryQuery(limit=200))).lines
@@ -136,7 +136,7 @@ class Desk:
         async def run() -> None:
             while True:
                 await self.clock.advance(step) if self.clock.sleeping else None
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0.004)
 
         task = asyncio.create_task(run())
         try:

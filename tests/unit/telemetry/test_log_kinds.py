@@ -24,6 +24,8 @@ from tests.gates import parsed
 
 from .conftest import Make, lines
 
+pytestmark = pytest.mark.together  # all of the code is parsed, once
+
 ROOT = Path(__file__).parents[3]
 APART = {"level", "duration", "chat_key", "request_id", "step"}
 """What is no detail."""
