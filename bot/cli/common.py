@@ -39,6 +39,11 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
+def counted(number: int, thing: str) -> str:
+    """So many of a thing: `1 turn`, `2 turns`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def say(line: str = "") -> None:
     print(printable(line))
 

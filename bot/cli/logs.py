@@ -19,6 +19,7 @@ from bot.cli.common import (
     Dir,
     Here,
     complain,
+    counted,
     hint_of_folder,
     moment,
     printable,
@@ -102,7 +103,7 @@ def log_of(root: Path, wanted: LineFilter) -> LogReader:
 
 def tell_unreadable(reader: LogReader) -> None:
     if reader.unreadable:
-        complain(f"{reader.unreadable} lines cannot be read and were left out.")
+        complain(f"{counted(reader.unreadable, 'line')} could not be read, and are left out.")
 
 
 async def follow_log(reader: LogReader, show: Show) -> None:

@@ -14,7 +14,19 @@ import typer
 
 from bot import errors
 from bot.cli import recorded
-from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json, say_raw, settings, text_of
+from bot.cli.common import (
+    HOME,
+    AsJson,
+    Dir,
+    Here,
+    complain,
+    counted,
+    say,
+    say_json,
+    say_raw,
+    settings,
+    text_of,
+)
 from bot.contracts.identity import ChatKey
 
 if TYPE_CHECKING:
@@ -138,9 +150,10 @@ def _show(facts: dict[str, Any], found: Found) -> None:
     read = sum(usage.get(name, 0) for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens"))
     came = f"{facts['stopReason']} {', '.join(facts['tools'])}".strip() if facts["usage"] else "no answer"
     what = f"  for a {facts['purpose']}" if facts["purpose"] not in {"turn", "subagent"} else ""
-    count = "?" if facts["messages"] is None else facts["messages"]
+    count = facts["messages"]
+    messages = "? messages" if count is None else counted(count, "message")
     say(
-        f"{facts['call']:>3}  {verdict:<9}  {facts['bytes']:>9,} bytes  {facts['model']}  {count} messages{what}"
+        f"{facts['call']:>3}  {verdict:<9}  {facts['bytes']:>9,} bytes  {facts['model']}  {messages}{what}"
         f"  -> {came}  {read:,} in, {usage.get('outputTokens', 0):,} out, {_cost(facts['costUsd'])}"
     )
     for words in facts["wrong"]:

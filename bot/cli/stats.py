@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Dir, Here, hint_of_folder, moment, say, say_json
+from bot.cli.common import HOME, AsJson, Dir, Here, counted, hint_of_folder, moment, say, say_json
 from bot.cli.history import people, persons
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def stats(
         names = people(root, [name for name, _ in dearest[:SHOWN]])
         for name, part in dearest[:SHOWN]:
             who = f" ({names[name]})" if name in names else ""
-            say(f"  {name}{who}: {part.turns} turns, {_share(part)} from the cache, {_cost(part)}")
+            say(f"  {name}{who}: {counted(part.turns, 'turn')}, {_share(part)} from the cache, {_cost(part)}")
 
 
 def _names(root: Path, by: Group, sums: UsageSums, shown: list[str]) -> dict[str, str]:
@@ -117,7 +117,7 @@ def _show(sums: UsageTotals) -> None:
     say(f"turns    {sums.turns}" + (f", {sums.failed} of them failed" if sums.failed else ""))
     failures = ", ".join(f"{name} {count}" for name, count in sums.errors.most_common())
     models = ", ".join(f"{name} {count}" for name, count in sums.models.most_common())
-    answers = f"{sums.calls} answers" + (f" ({models})" if models else "")
+    answers = counted(sums.calls, "answer") + (f" ({models})" if models else "")
     say(f"model    {answers}" + (f"; failures: {failures}" if failures else ""))
     say(
         f"tokens   {sums.prompt:,} read, {_share(sums)} of them from the cache; {sums.tokens['outputTokens']:,} written"
@@ -136,4 +136,6 @@ def _share(sums: UsageTotals) -> str:
 
 
 def _cost(sums: UsageTotals) -> str:
-    return f"${sums.cost:.2f}" + (f", and {sums.unpriced} answers of unknown price" if sums.unpriced else "")
+    return f"${sums.cost:.2f}" + (
+        f", and {counted(sums.unpriced, 'answer')} of unknown price" if sums.unpriced else ""
+    )

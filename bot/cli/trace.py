@@ -18,6 +18,7 @@ from bot.cli.common import (
     Here,
     StderrLog,
     complain,
+    counted,
     database,
     is_clustered,
     say,
@@ -178,5 +179,7 @@ def _iso(seconds: float) -> str:
 
 
 def _total(sums: UsageTotals) -> str:
-    cost = f"${sums.cost:.4f}" + (f", and {sums.unpriced} answers of unknown price" if sums.unpriced else "")
-    return f"{sums.calls} answers of the model, {sums.prompt:,} tokens read, {sums.tokens['outputTokens']:,} written, {cost}"
+    cost = f"${sums.cost:.4f}" + (
+        f", and {counted(sums.unpriced, 'answer')} of unknown price" if sums.unpriced else ""
+    )
+    return f"{counted(sums.calls, 'answer')} of the model, {sums.prompt:,} tokens read, {sums.tokens['outputTokens']:,} written, {cost}"

@@ -85,7 +85,7 @@ def test_a_person_reads_one_safe_line_each(shipmate: Shipmate, folder: Path) -> 
     )
     assert "\x1b" not in done.out
     assert shown[6] == "2027-01-15T12:00:05.000Z ERROR  inbound: broken screen"
-    assert done.err == "2 lines cannot be read and were left out.\n"
+    assert done.err == "2 lines could not be read, and are left out.\n"
 
 
 def test_a_time_may_be_how_long_ago(shipmate: Shipmate, folder: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_compressed_day_that_is_damaged_costs_itself_alone(shipmate: Shipmate,
     assert (done.code, len(done.lines)) == (0, 7)
     done = shipmate("logs", "--dir", folder, "--json", "--chat", "web:chat:1")
     assert [item["message"] for item in done.lines] == ["line 1", "line 2"]
-    assert done.err == "2 lines cannot be read and were left out.\n"
+    assert done.err == "2 lines could not be read, and are left out.\n"
     assert len(LogReader(logs, SystemDisk()).newest(10_000)) >= 7
 
 

@@ -101,7 +101,7 @@ def test_parts_are_shown_in_a_table_or_as_json(shipmate: Shipmate, folder: Path)
     assert shipmate("stats", "--dir", folder, "--by", "day").out.splitlines() == [
         "day          turns  answers          read cache     written  cost",
         "2027-01-14       0        1           200    0%          50  $0.50",
-        "2027-01-15       2        2         4,009   90%         100  $0.25, and 1 answers of unknown price",
+        "2027-01-15       2        2         4,009   90%         100  $0.25, and 1 answer of unknown price",
     ]
     people = shipmate("stats", "--dir", folder, "--by", "person").out.splitlines()
     assert [row.split()[0] for row in people] == ["person", "-"]
@@ -117,11 +117,11 @@ def test_people_read_it_with_the_dearest_chat_first(shipmate: Shipmate, folder: 
         "turns    2, 1 of them failed",
         "model    3 answers (m 3); failures: Overloaded 2, StreamBroken 1",
         "tokens   4,209 read, 86% of them from the cache; 150 written",
-        "cost     $0.75, and 1 answers of unknown price",
+        "cost     $0.75, and 1 answer of unknown price",
         "latency  900 ms (p50), 2,000 ms (p99)",
         "chats, the dearest first:",
-        "  web:chat:1: 1 turns, 82% from the cache, $0.75",
-        "  telegram:chat:群: 1 turns, 90% from the cache, $0.00, and 1 answers of unknown price",
+        "  web:chat:1: 1 turn, 82% from the cache, $0.75",
+        "  telegram:chat:群: 1 turn, 90% from the cache, $0.00, and 1 answer of unknown price",
     ]
 
 
@@ -150,9 +150,9 @@ def test_chats_are_shown_with_the_names_of_who_spoke_in_them(shipmate: Shipmate,
     said |= {"meta": {"username": "Ann"}}
     (chats / "web%3Achat%3A1.jsonl").write_text(json.dumps(said) + "\n")
     shown = shipmate("stats", "--dir", folder).out
-    assert "  web:chat:1 (Ann): 1 turns" in shown
+    assert "  web:chat:1 (Ann): 1 turn" in shown
     assert shipmate("stats", "--dir", folder, "--by", "chat").out.splitlines()[1].endswith("$0.75  Ann")
-    assert "  telegram:chat:群: 1 turns" in shown
+    assert "  telegram:chat:群: 1 turn" in shown
 
 
 def test_people_are_shown_with_their_names(shipmate: Shipmate, folder: Path) -> None:

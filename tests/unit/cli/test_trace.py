@@ -80,7 +80,7 @@ def test_it_ends_with_what_it_cost(turn: Turn, shipmate: Shipmate) -> None:
     shown = shipmate("trace", turn.request_id.lower(), "--dir", turn.root).out.splitlines()
     assert (
         shown[-1]
-        == "2 answers of the model, 10 tokens read, 2 written, $0.5000, and 1 answers of unknown price"
+        == "2 answers of the model, 10 tokens read, 2 written, $0.5000, and 1 answer of unknown price"
     )
 
 
