@@ -106,6 +106,7 @@ async def started(
                 for warning in settings.warnings:
                     say(f"warning: {warning}")
                 await asyncio.to_thread(preload, settings, [manifests[name] for name in names])
+                gc.enable()  # `shipmate run` imports without it
                 hung_up = asyncio.Event()
                 around.enter_context(signals(stop, hung_up.set))
                 async with _leading(

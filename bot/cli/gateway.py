@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import typer
 
@@ -11,6 +12,7 @@ from bot.cli.common import Defaults, Dir, Here, say
 
 def run(root: Dir = Here, defaults: Defaults = False) -> None:
     """Run the gateway in the foreground."""
+    gc.disable()  # until all modules are imported: looking through them again and again is a seventh of the start
     import bot.app
     import bot.rss_monitor
 
