@@ -257,15 +257,18 @@ async def chat(root: Path) -> int:
     """`shipmate chat`: talk in the terminal, with the running gateway, or with one started for it."""
     client = importlib.import_module(f"{discovery.PACKAGE}.console.client")
     home = root / config.HOME
+    talk = functools.partial(
+        client.converse, home, stdin=sys.stdin, stdout=sys.stdout, start=command("run", root)
+    )
     if await asyncio.to_thread(instance.is_held, home):
         with speaking(terminal_language(os.environ)):
-            return int(await client.converse(home, stdin=sys.stdin, stdout=sys.stdout))
+            return int(await talk())
     stop = asyncio.Event()
     async with started(root, _complain, stop, only=frozenset({"console"})) as gateway:
         if gateway.settings.llm.provider == "demo":
             _complain(f"the built-in demo model is answering ({gateway.settings.llm.provider_reason})")
         with speaking(terminal_language(os.environ)):
-            return int(await client.converse(home, stdin=sys.stdin, stdout=sys.stdout))
+            return int(await talk())
 
 
 def terminal_language(environment: Mapping[str, str]) -> str:

@@ -50,8 +50,9 @@ from bot.gateway.builder import (
 )
 from bot.gateway.jobs.due import JobLimits
 from bot.gateway.live.message import Previewing
-from bot.gateway.operations import ChannelWatchdog, LostMessages
+from bot.gateway.lost_messages import LostMessages
 from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
+from bot.gateway.watchdog import ChannelWatchdog
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.line_stream import LineStream
@@ -124,7 +125,7 @@ def assemble(
     reload = ConfigurationReload(
         settings, agent, lambda changed: with_settings(agent.deps, services, shared, changed), log
     )
-    parts = build_gateway(deps, shared, agent, memory=memory, servers=mcp)
+    parts = build_gateway(deps, shared, agent, rss_monitor=memory, servers=mcp)
     delivery, reports = shared.delivery, shared.alerts
     watch = ChannelWatchdog(channels, services.manifests, reports, clock=clock, log=log)
     readiness = Readiness(
@@ -140,7 +141,7 @@ def assemble(
     )
     figures = GatewayFigures(
         turns=settings.queue.max_concurrent_turns,
-        scheduler=parts.scheduler,
+        turn_queue=parts.turn_queue,
         agent=agent,
         memory=memory,
         reserve=services.reserve,
@@ -202,7 +203,7 @@ def assemble(
             archive=services.archive,
             servers=mcp,
             reserve=services.reserve,
-            scheduler=parts.scheduler,
+            turn_queue=parts.turn_queue,
             clock=clock,
             log=log,
         ),
@@ -254,7 +255,7 @@ def build_dashboard(
     sources = ConsoleSources(
         parts=figures.readiness.parts,
         figures=figures.read,
-        active=lambda: active_chats(figures.scheduler),
+        active=lambda: active_chats(figures.turn_queue),
         settings=lambda: config.shown_leaves(reload.settings),
         pending=services.lists.pending,
         archive=services.archive,

@@ -22,8 +22,10 @@ from bot.descriptors import RESERVE, limit
 from bot.disk_reserve import DiskReserve
 from bot.gateway.builder import GatewayParts
 from bot.gateway.delivery import Delivery
-from bot.gateway.operations import ChannelWatchdog, LostMessages, OperatorAlerts
-from bot.gateway.scheduler import Scheduler
+from bot.gateway.lost_messages import LostMessages
+from bot.gateway.operators import OperatorAlerts
+from bot.gateway.turn_queue import TurnQueue
+from bot.gateway.watchdog import ChannelWatchdog
 from bot.history import archive, transcript
 from bot.history.line_stream import LineStream
 from bot.history.requests import RequestLog
@@ -33,7 +35,7 @@ from bot.llm.learned import LearnedFile
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import WatchedModel
 from bot.maintenance import MaintenanceJobs
-from bot.periodic_jobs import PeriodicJob, PeriodicScheduler
+from bot.periodic_jobs import PeriodicJob, PeriodicJobs
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
 from bot.system import SystemClock, SystemDisk, UlidSource
@@ -141,7 +143,7 @@ class GatewayFigures:
     """Reads what is true of the process now, for `/metrics` and the console. `turns` is how many may run at once."""
 
     turns: int
-    scheduler: Scheduler
+    turn_queue: TurnQueue
     agent: AgentPool
     memory: RssMonitor
     reserve: DiskReserve
@@ -151,8 +153,8 @@ class GatewayFigures:
     def read(self) -> Figures:
         space = self.reserve.space
         return {
-            "shipmate_turns_running": self.turns - self.scheduler.free,
-            "shipmate_queue_messages": self.scheduler.total,
+            "shipmate_turns_running": self.turns - self.turn_queue.free,
+            "shipmate_queue_messages": self.turn_queue.total,
             "shipmate_conversations": len(self.agent),
             "shipmate_memory_bytes": self.memory.used,
             "shipmate_memory_limit_bytes": self.memory.limit,
@@ -163,10 +165,10 @@ class GatewayFigures:
         }
 
 
-def active_chats(scheduler: Scheduler) -> list[ActiveChat]:
+def active_chats(turn_queue: TurnQueue) -> list[ActiveChat]:
     """The chats in which something runs or waits, those that have run for longest first."""
     found = []
-    for chat_key, chat in scheduler.chats():
+    for chat_key, chat in turn_queue.chats():
         state, request_id, since = "waits", "", None
         if (turn := chat.running) is not None:
             request_id, since = turn.first.request_id, turn.first.ts / 1000
@@ -220,9 +222,9 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         PeriodicJob("keep the search index", KEEP_INDEX_SECONDS, gateway.archive.tend),
         PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, lambda: _ask_limits(gateway, say)),
     ]
-    housekeeping = PeriodicScheduler([*gateway.chores.all(), *chores], gateway.log)
+    housekeeping = PeriodicJobs([*gateway.chores.all(), *chores], gateway.log)
     # By itself: nothing of housekeeping may hold it up.
-    planned = PeriodicScheduler(
+    planned = PeriodicJobs(
         [PeriodicJob("look at what is due", JOB_SECONDS, gateway.parts.due_jobs.look)], gateway.log
     )
     checking: asyncio.Task[None] | None = None

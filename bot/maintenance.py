@@ -11,7 +11,7 @@ from bot.agent.pool import AgentPool
 from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import Journal
 from bot.disk_reserve import DiskReserve
-from bot.gateway.operations import OperatorAlerts
+from bot.gateway.operators import OperatorAlerts
 from bot.history.retention import Retention
 from bot.llm.wrapper import WatchedModel
 from bot.periodic_jobs import PeriodicJob
@@ -79,7 +79,7 @@ class ServerStates(Protocol):
 
 
 class Resumes(Protocol):
-    """Turns that wait for room on the disk (`bot.gateway.scheduler.Scheduler`)."""
+    """Turns that wait for room on the disk (`bot.gateway.turn_queue.TurnQueue`)."""
 
     def resume(self) -> None: ...
 
@@ -106,7 +106,7 @@ class MaintenanceJobs:
         archive: FollowsFiles,
         servers: ServerStates,
         reserve: DiskReserve,
-        scheduler: Resumes,
+        turn_queue: Resumes,
         clock: Clock,
         log: Log,
     ) -> None:
@@ -126,7 +126,7 @@ class MaintenanceJobs:
         self._expires_at = 0.0
         self._servers = servers
         self._reserve = reserve
-        self._scheduler = scheduler
+        self._turn_queue = turn_queue
         self._steady = JumpSafeClock(clock)
         self._log = log
 
@@ -150,7 +150,7 @@ class MaintenanceJobs:
     async def look_at_the_disk(self) -> None:
         """Report a full disk, even without a write; resume waiting work once there is room."""
         if await asyncio.to_thread(self._reserve.look):
-            self._scheduler.resume()
+            self._turn_queue.resume()
         if trouble := self._reserve.trouble:
             self._reports.begin(
                 "disk",

@@ -30,25 +30,25 @@ class PeriodicJob:
     run: Callable[[], Awaitable[None]]
 
 
-class PeriodicScheduler:
+class PeriodicJobs:
     """Runs periodic jobs while the gateway runs."""
 
     def __init__(self, chores: list[PeriodicJob], log: Log) -> None:
         self._log = log
         self._look: asyncio.TimerHandle | None = None
         self._stopped = False
-        self._scheduler = AsyncIOScheduler(
+        self._apscheduler = AsyncIOScheduler(
             timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         )
-        self._scheduler.add_listener(self._failed, EVENT_JOB_ERROR)
+        self._apscheduler.add_listener(self._failed, EVENT_JOB_ERROR)
         for chore in chores:
-            self._scheduler.add_job(
+            self._apscheduler.add_job(
                 self._run, "interval", args=(chore,), seconds=chore.seconds, id=chore.name, name=chore.name
             )
 
     def start(self) -> None:
         """Begin; needs a running event loop."""
-        self._scheduler.start()
+        self._apscheduler.start()
         self._watch()
 
     def stop(self) -> None:
@@ -56,13 +56,13 @@ class PeriodicScheduler:
         self._stopped = True
         if self._look is not None:
             self._look.cancel()
-        if self._scheduler.running:
-            self._scheduler.shutdown(wait=False)
+        if self._apscheduler.running:
+            self._apscheduler.shutdown(wait=False)
 
     def _watch(self) -> None:
         """Pull in jobs whose next run is too far away: the clock was set back meanwhile."""
         now = datetime.now(UTC)  # noqa: TID251 - the clock that APScheduler goes by
-        for job in self._scheduler.get_jobs():
+        for job in self._apscheduler.get_jobs():
             latest = now + job.trigger.interval
             if job.next_run_time > latest + _SLACK:
                 job.modify(next_run_time=latest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -161,8 +162,16 @@ class Redact(Protocol):
     def __call__(self, value: str, /) -> str: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Trouble that operators should hear of. There is one alert an hour of each `subject`."""
+
+    subject: str
+    words: Sentence
+
+
 class OperatorNotices(Protocol):
-    """Tells operators of trouble (`bot.gateway.operations.OperatorAlerts`). Never blocks, never raises."""
+    """Tells operators of trouble (`bot.gateway.operators.OperatorAlerts`). Never blocks, never raises."""
 
     def tell(self, subject: str, words: Sentence) -> object:
         """Tell operators, at most once an hour for each subject."""

@@ -206,7 +206,7 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One scheduled job: `spec` is the scheduler's own description of what and when; the journal only keeps it."""
+    """One job: `spec` is the gateway's own description of what and when (`gateway.jobs.store`); the journal only keeps it."""
 
     id: str
     chat_key: ChatKey
@@ -437,14 +437,18 @@ class Locale:
     zone_chosen: bool = False
 
 
-class Schedule(Protocol):
-    """Jobs by id, and the locales of people."""
+class JobRows(Protocol):
+    """Jobs by id."""
 
     async def put_job(self, job: Job) -> None: ...
     async def remove_job(self, job_id: str) -> bool: ...
     async def jobs(self) -> list[Job]:
         """In the order in which they were first put."""
         ...
+
+
+class LocaleRows(Protocol):
+    """The locales of people."""
 
     async def put_locale(self, person: UserRef, locale: Locale) -> None:
         """Remember in which language and time zone a person is spoken to."""
@@ -465,7 +469,7 @@ class Leases(Protocol):
     async def release(self, name: str, holder: str) -> None: ...
 
 
-class Journal(Inbox, Steps, Outbox, Schedule, Leases, ApprovalStore, Protocol):
+class Journal(Inbox, Steps, Outbox, JobRows, LocaleRows, Leases, ApprovalStore, Protocol):
     """All of it, in one store. Every call returns once the change is on disk, or raises `StorageError`; changes
     reach the disk in the order of the calls (not in that of awaiting them).
     """

@@ -24,7 +24,7 @@ from bot.contracts.outbound import ABOUT, ONLY_TO, Address
 from bot.gateway.access import Access, Memberships
 from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales
-from bot.gateway.operator_chats import OperatorChats, QuestionCopies, who_decided
+from bot.gateway.operators import OperatorChats, QuestionCopies, who_decided
 from bot.tools.permissions.display import named
 from bot.words import paragraph, say, speaking, times
 

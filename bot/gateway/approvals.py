@@ -34,8 +34,8 @@ from bot.gateway.admissions import AdmissionService
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales, ReaderLocale
-from bot.gateway.operator_chats import OperatorChats, QuestionCopies, who_decided
-from bot.gateway.scheduler import TurnSuspension
+from bot.gateway.operators import OperatorChats, QuestionCopies, who_decided
+from bot.gateway.turn_queue import TurnSuspension
 from bot.tools.permissions.display import in_words, named
 from bot.words import language as language_now
 from bot.words import own_zone, paragraph, say, speaking, times

@@ -146,7 +146,7 @@ class _File:
     """The id of the artifact with its bytes, where it is a picture."""
 
 
-class Memory(Protocol):
+class RssMonitor(Protocol):
     """True where memory is too short for files (`bot.rss_monitor.RssMonitor`)."""
 
     @property
@@ -164,7 +164,7 @@ class FileReader:
         steps: Steps,
         artifacts: Artifacts,
         redact: Redact,
-        memory: Memory,
+        rss_monitor: RssMonitor,
         clock: Clock,
         log: Log,
         limits: Limits = Limits(),
@@ -175,7 +175,7 @@ class FileReader:
         self._steps = steps
         self._artifacts = artifacts
         self._redact = redact
-        self._memory = memory
+        self._rss_monitor = rss_monitor
         self._clock = clock
         self._log = log
         self._limits = limits
@@ -186,7 +186,7 @@ class FileReader:
     @property
     def full(self) -> bool:
         """True where memory is too short for any file."""
-        return self._memory.full
+        return self._rss_monitor.full
 
     async def read(self, inbound: Inbound) -> tuple[SeenFile, ...]:
         """The outcome of each file of a message, in their order."""

@@ -11,7 +11,7 @@ from bot.contracts.agent import Agent
 from bot.contracts.archive import Archive
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.channel import Channel, Manifest
-from bot.contracts.environment import Clock, Ids, Log, Redact
+from bot.contracts.environment import Alert, Clock, Ids, Log, Redact
 from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership, SoleLeader
 from bot.contracts.memory_files import MemoryFiles
@@ -20,16 +20,17 @@ from bot.gateway import admissions as letting_in
 from bot.gateway.access import Access, InboundCleaner, Lists, Memberships
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.approvals import ApprovalService
-from bot.gateway.attachments import FileReader, Memory
+from bot.gateway.archiving import InboundArchive, ReplyArchiver
+from bot.gateway.attachments import FileReader, RssMonitor
 from bot.gateway.attachments import Limits as FileLimits
 from bot.gateway.background import BackgroundTasks
-from bot.gateway.commands import Commands, Pending, Servers, SessionBranches
+from bot.gateway.backlog import LIMIT, Backlog, InFlight
+from bot.gateway.commands import Commands, Pending, Ratings, Servers, SessionBranches
 from bot.gateway.conversation import MODES
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner
 from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.home import HomePages
-from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.jobs.due import DueJobs, JobLimits
 from bot.gateway.jobs.service import JobService
@@ -37,30 +38,24 @@ from bot.gateway.jobs.store import JobStore
 from bot.gateway.live.message import NONE, LiveDeps, Previewing, Previews, Progress
 from bot.gateway.locales import Locales
 from bot.gateway.long_blocks import LongBlocks
-from bot.gateway.operations import OperatorAlerts
-from bot.gateway.operator_chats import OperatorChats, QuestionCopies
+from bot.gateway.operators import OperatorAlerts, OperatorChats, QuestionCopies
+from bot.gateway.outbox.batch_sender import BatchSender
+from bot.gateway.outbox.channel_sender import ChannelSender
+from bot.gateway.outbox.closed_chats import ClosedChats
 from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.outbox.rate_limit import RateLimiter
-from bot.gateway.outbox.worker import Alert, ClosedChats, OutboxWorker, ReplyArchiver
+from bot.gateway.outbox.rows import OutboxRows
+from bot.gateway.outbox.worker import OutboxWorker
 from bot.gateway.participation import Participation
 from bot.gateway.questions import QuestionService
-from bot.gateway.ratings import Ratings
 from bot.gateway.reading import Reading
 from bot.gateway.receipt import Receipts
 from bot.gateway.recovery import BacklogReader, Recovery
 from bot.gateway.removals import Removals
 from bot.gateway.retries import Retries
 from bot.gateway.router import Bypass, InboundRouter
-from bot.gateway.scheduler import (
-    LIMIT,
-    Backlog,
-    DiskSpace,
-    InFlight,
-    Scheduler,
-    StartThrottle,
-    TurnSuspension,
-)
 from bot.gateway.stops import Stops
+from bot.gateway.turn_queue import DiskSpace, TurnQueue, TurnSuspension
 from bot.gateway.turn_runner import TurnRunner
 
 
@@ -117,7 +112,7 @@ class AgentServices:
     tasks: BackgroundTasks
     locales: Locales
     backlog: Backlog
-    scheduler: Scheduler
+    turn_queue: TurnQueue
     memberships: Memberships
     access: Access
     delivery: Delivery
@@ -135,7 +130,7 @@ class GatewayParts:
     """The parts of the gateway that the process starts, asks and stops."""
 
     tasks: BackgroundTasks
-    scheduler: Scheduler
+    turn_queue: TurnQueue
     backlog: BacklogReader
     files: FileReader
     removals: Removals
@@ -175,25 +170,28 @@ def build_delivery(
     """Build the way out: the outbox, and the messages that change while a turn runs. `alerts` gets what operators should
     know of it.
     """
-    outbox = OutboxWorker(
+    archiver = ReplyArchiver(archive, clock, log)
+    sender = ChannelSender(
         channels,
         journal=journal,
-        archiver=ReplyArchiver(archive, clock, log),
+        rows=OutboxRows(journal, files, clock=clock, ids=ids),
+        files=files,
         limits=RateLimiter(manifests, clock, limits=limits),
         closed_chats=ClosedChats(journal, log),
-        files=files,
-        alerts=alerts,
         leadership=leadership,
         clock=clock,
-        ids=ids,
         log=log,
     )
-    live = LiveDeps(outbox, clock, log)
+    batches = BatchSender(sender, archiver=archiver, alerts=alerts, clock=clock, log=log)
+    outbox = OutboxWorker(sender, batches, journal=journal, archiver=archiver, clock=clock, log=log)
+    live = LiveDeps(outbox, sender, clock, log)
     long_blocks = LongBlocks(channels, on=long_as_files)
     return Delivery(
         channels,
         journal=journal,
         outbox=outbox,
+        sender=sender,
+        files=files,
         previews=Previews(live, manifests, previewing, long_blocks),
         progress=Progress(live, manifests, previewing.after),
         long_blocks=long_blocks,
@@ -211,7 +209,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
     tasks = BackgroundTasks(log)
     locales = Locales(journal, tasks, log, zone=settings.timezone)
     backlog = Backlog(settings.most_waiting)
-    scheduler = Scheduler(
+    turn_queue = TurnQueue(
         limit=settings.max_concurrent,
         mode=mode,
         debounce=settings.debounce,
@@ -252,7 +250,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         ids=ids,
         log=log,
     )
-    suspension = TurnSuspension(scheduler, journal.post)
+    suspension = TurnSuspension(turn_queue, journal.post)
     copies = QuestionCopies(journal, delivery, log)
     admissions = AdmissionService(
         journal=journal,
@@ -300,7 +298,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         tasks,
         locales,
         backlog,
-        scheduler,
+        turn_queue,
         memberships,
         access,
         delivery,
@@ -315,13 +313,13 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
 
 
 def build_gateway(
-    deps: GatewayDeps, services: AgentServices, agent: Agent, *, memory: Memory, servers: Servers
+    deps: GatewayDeps, services: AgentServices, agent: Agent, *, rss_monitor: RssMonitor, servers: Servers
 ) -> GatewayParts:
     """Build the rest: what comes in, its turns, commands and jobs."""
     settings, channels, manifests, journal = deps.settings, deps.channels, deps.manifests, deps.journal
     clock, ids, log = deps.clock, deps.ids, deps.log
     mode = MODES[settings.mode]
-    tasks, backlog, scheduler = services.tasks, services.backlog, services.scheduler
+    tasks, backlog, turn_queue = services.tasks, services.backlog, services.turn_queue
     access, delivery, approvals, jobs = services.access, services.delivery, services.approvals, services.jobs
     in_flight = InFlight()
 
@@ -334,7 +332,7 @@ def build_gateway(
         steps=journal,
         artifacts=deps.artifacts,
         redact=deps.redact,
-        memory=memory,
+        rss_monitor=rss_monitor,
         clock=clock,
         log=log,
         limits=settings.files,
@@ -357,7 +355,7 @@ def build_gateway(
         journal=journal,
         archive=deps.archive,
         artifacts=deps.artifacts,
-        memory=deps.memory_files,
+        memory_files=deps.memory_files,
         delivery=delivery,
         agent=agent,
         access=access,
@@ -371,7 +369,7 @@ def build_gateway(
 
     effects = EffectRunner(
         agent=agent,
-        scheduler=scheduler,
+        turn_queue=turn_queue,
         journal=journal,
         archive=archive,
         delivery=delivery,
@@ -387,7 +385,7 @@ def build_gateway(
     # What people say besides messages.
     stops = Stops(
         journal=journal,
-        scheduler=scheduler,
+        turn_queue=turn_queue,
         access=access,
         effects=effects,
         backlog=backlog,
@@ -409,7 +407,7 @@ def build_gateway(
     commands = Commands(
         name=settings.name,
         agent=agent,
-        scheduler=scheduler,
+        turn_queue=turn_queue,
         access=access,
         admissions=services.admissions,
         participation=participation,
@@ -457,7 +455,7 @@ def build_gateway(
             approvals=journal,
             jobs=jobs,
             locales=services.locales,
-            scheduler=scheduler,
+            turn_queue=turn_queue,
             clock=clock,
         ),
         router=router,
@@ -487,7 +485,8 @@ def build_gateway(
         agent=agent,
         journal=journal,
         archive=archive,
-        scheduler=scheduler,
+        turn_queue=turn_queue,
+        backlog=backlog,
         effects=effects,
         router=router,
         in_flight=in_flight,
@@ -495,12 +494,10 @@ def build_gateway(
         log=log,
     )
     reader = BacklogReader(
+        recovery,
         backlog=backlog,
         locales=services.locales,
         journal=journal,
-        recovery=recovery,
-        scheduler=scheduler,
-        in_flight=in_flight,
         tasks=tasks,
         clock=clock,
         log=log,
@@ -519,8 +516,8 @@ def build_gateway(
         commands=commands,
         removals=removals,
         effects=effects,
-        scheduler=scheduler,
-        throttle=StartThrottle(in_flight),
+        turn_queue=turn_queue,
+        in_flight=in_flight,
         mode=mode,
         tasks=tasks,
         clock=clock,
@@ -528,7 +525,7 @@ def build_gateway(
     )
     return GatewayParts(
         tasks,
-        scheduler,
+        turn_queue,
         reader,
         files,
         removals,

@@ -1,4 +1,4 @@
-"""Commands in chat. Their answers are notices: people see them, the model never does."""
+"""Commands in chat, and signals such as 👍. Their answers are notices: people see them, the model never does."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from bot.access_list import PendingUser
 from bot.contracts.agent import Agent, ChatStats, ModelInfo, SessionChange, SessionInfo
 from bot.contracts.approvals import Verdict
 from bot.contracts.channel import Channel, Introduces, Manifest
-from bot.contracts.environment import Clock, OperatorNotices
+from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.inbound import LISTENING, Inbound
+from bot.contracts.journal import Journal
 from bot.gateway.access import Access
 from bot.gateway.admissions import AdmissionService, examples
 from bot.gateway.approvals import ApprovalService
@@ -22,12 +23,11 @@ from bot.gateway.effects import InboundOutcome
 from bot.gateway.jobs.service import JobService
 from bot.gateway.locales import Locales, near_zones, zone_named
 from bot.gateway.participation import Participation
-from bot.gateway.ratings import Ratings
 from bot.gateway.receipt import Receipts
 from bot.gateway.removals import Removals
 from bot.gateway.retries import Retries
-from bot.gateway.scheduler import Scheduler
 from bot.gateway.stops import Stops
+from bot.gateway.turn_queue import TurnQueue
 from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, language_of, names, paragraph, say, sentence, speaking, times, zone
 
@@ -148,6 +148,34 @@ OF_CONVERSATION = frozenset(
 """Commands about one conversation of a chat."""
 
 ALIASES = {"usage": "stats"}
+
+
+class Ratings:
+    """Keeps 👍 and 👎 in the operator's log with the turn of the answer: writes a line for each rating of a message of ours. Nobody is told anything: the platform shows it by itself."""
+
+    def __init__(self, journal: Journal, log: Log) -> None:
+        self._journal = journal
+        self._log = log
+
+    async def keep(self, rating: Inbound) -> None:
+        """Keep a `rating`; one of a message that is no answer is none."""
+        try:
+            request_id = await self._journal.delivered_as(rating.chat_key, rating.answers)
+        except errors.StorageError as error:
+            self._log.write("error", "a rating cannot be kept", level="error", cause=str(error))
+            return
+        if request_id is not None and rating.answers is not None:
+            self._log.write(
+                "feedback",
+                "an answer was rated",
+                chat_key=rating.chat_key,
+                request_id=request_id,
+                rating=rating.rating,
+                person=str(rating.person),
+                message_id=rating.answers,
+            )
+
+
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 DEFAULT = "default"
 MOST_ZONE = 60
@@ -184,7 +212,7 @@ class Commands:
         *,
         name: str,
         agent: Agent,
-        scheduler: Scheduler,
+        turn_queue: TurnQueue,
         access: Access,
         admissions: AdmissionService,
         participation: Participation,
@@ -211,7 +239,7 @@ class Commands:
         self._stops = stops
         self._name = name
         self._agent = agent
-        self._scheduler = scheduler
+        self._turn_queue = turn_queue
         self._access = access
         self._admissions = admissions
         self._participation = participation
@@ -379,7 +407,7 @@ class Commands:
 
     async def _status(self, inbound: Inbound) -> str:
         info = await self._agent.describe(inbound.chat_key)
-        chats = [chat for key, chat in self._scheduler.chats() if inbound.chat_key.shows(key)]
+        chats = [chat for key, chat in self._turn_queue.chats() if inbound.chat_key.shows(key)]
         waiting = sum(chat.waiting for chat in chats)
         if running := sum(chat.running is not None for chat in chats):
             doing = say("status.working", count=running)

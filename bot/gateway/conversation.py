@@ -1,7 +1,7 @@
 """A conversation decides, for each event of its chat, who is next, what is one turn, and what an edit or a stop reaches.
 
 Pure: no I/O, no tasks, no clock. `Conversation.apply` takes an event and returns the effects that its caller carries out
-in order; `next_turn` takes the next turn out of the queue. How many turns run over all chats is the scheduler's matter.
+in order; `next_turn` takes the next turn out of the queue. How many turns run over all chats is the matter of `TurnQueue`.
 """
 
 from __future__ import annotations

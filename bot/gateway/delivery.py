@@ -20,7 +20,10 @@ from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow, OutgoingFile, Sent
 from bot.gateway.live.message import Previews, Progress, unseen
 from bot.gateway.long_blocks import LongBlocks, Shortened
-from bot.gateway.outbox.worker import Batch, OutboxWorker, WriteRows
+from bot.gateway.outbox.channel_sender import ChannelSender
+from bot.gateway.outbox.files import OutgoingFiles
+from bot.gateway.outbox.rows import Batch, WriteRows
+from bot.gateway.outbox.worker import OutboxWorker
 from bot.telemetry import redaction
 from bot.words import say
 
@@ -48,6 +51,8 @@ class Delivery:
         *,
         journal: Journal,
         outbox: OutboxWorker,
+        sender: ChannelSender,
+        files: OutgoingFiles,
         previews: Previews,
         progress: Progress,
         long_blocks: LongBlocks,
@@ -60,6 +65,8 @@ class Delivery:
         self._redact = redact
         self._log = log
         self.outbox = outbox
+        self._sender = sender
+        self._files = files
         self._previews = previews
         self.progress = progress
         self._leaving: set[asyncio.Task[None]] = set()
@@ -189,7 +196,7 @@ class Delivery:
         for file in files:
             await self._check(to, file)
         await self.outbox.load()
-        missed = self.outbox.missed(to.chat_key) if must_arrive or kind == "reply" else []
+        missed = self._sender.rows.missed(to.chat_key) if must_arrive or kind == "reply" else []
         said = await self._said(words, missed)
         shorter = await self._shortened(to, said) if kind == "reply" else Shortened(said)
         parts = await self._split(to, shorter.words)
@@ -197,28 +204,28 @@ class Delivery:
             raise errors.DeliveryFailed("there is nothing to send: the text is blank")
         # A preview that was taken is nobody's: what may be refused comes before it.
         try:
-            kept = await self.outbox.keep([*shorter.files, *files])
+            kept = await self._files.keep([*shorter.files, *files])
         except errors.FileRefused:
             if not shorter.files:
                 raise
-            kept, parts = await self.outbox.keep(files), await self._split(to, said)
+            kept, parts = await self._files.keep(files), await self._split(to, said)
         replaces: Sequence[str] = () if place is None else (place,)
         if kind == "reply" and place is None:
             replaces = await self._previews.take(to, len(parts))
         batch = submit(parts, replaces=replaces, files=kept)
         begun([row.id for row in batch.rows])
         if missed:
-            await self.outbox.told(batch, missed)
+            await self._sender.rows.told(batch, missed)
         return batch
 
     async def _concluded(
         self, to: Address, words: str, write: WriteRows, buttons: QuestionButtons | None
     ) -> Batch:
         await self.outbox.load()
-        missed = self.outbox.missed(to.chat_key)
+        missed = self._sender.rows.missed(to.chat_key)
         batch = self.outbox.conclude(to, await self._parts(to, words, missed), write, buttons)
         if missed:
-            await self.outbox.told(batch, missed)
+            await self._sender.rows.told(batch, missed)
         return batch
 
     async def _parts(self, to: Address, words: str, missed: Sequence[OutboxRow]) -> list[str]:
@@ -246,7 +253,7 @@ class Delivery:
         channel: object = self._channels[to.channel]
         if not isinstance(channel, SendsFiles):
             raise errors.FileRefused("this chat cannot show files")
-        most = min(self.outbox.largest_file, channel.largest_file)
+        most = min(self._files.limits.file, channel.largest_file)
         if not 0 < len(file.data) <= most:
             raise errors.FileRefused(
                 f"{file.name} has {len(file.data):,} bytes, and a file that is sent has 1 to {most:,}"
@@ -258,8 +265,12 @@ class Delivery:
             raise errors.FileRefused(f"{name} holds a secret of this installation")
 
     async def amend(self, row: OutboxRow) -> None:
-        """As `OutboxWorker.amend`, redacted."""
-        await self.outbox.amend(replace(row, text=self._redact(row.text)))
+        """As `ChannelSender.amend`, redacted."""
+        await self._sender.amend(replace(row, text=self._redact(row.text)))
+
+    async def look_for(self, row: OutboxRow) -> OutboxRow:
+        """As `ChannelSender.look_for`."""
+        return await self._sender.look_for(row)
 
     async def resume(self, to: Address) -> tuple[PriorReply, ...]:
         """After a crash: bring what this answer had begun to deliver to its end, or put it off. Notices are left alone."""
@@ -289,22 +300,22 @@ class Delivery:
     async def reopen(self, channel: str, chat_id: str) -> None:
         """Something came from a chat: where it counted as gone, it can be written to again."""
         await self.outbox.load()
-        await self.outbox.closed_chats.open(channel, chat_id)
+        await self._sender.closed_chats.open(channel, chat_id)
 
     def gone(self, to: Address) -> bool:
         """True where a chat can no longer be written to."""
-        return self.outbox.closed_chats.closed(to)
+        return self._sender.closed_chats.closed(to)
 
     def frozen(self, to: Address) -> float:
         """Seconds for which the platform wants to be left alone with a chat."""
-        return self.outbox.limits.frozen(to)
+        return self._sender.limits.frozen(to)
 
     def spare(self, to: Address, *, reserve: int = 1) -> bool:
         """Take a slot for something cosmetic (a sign of work, an edit) of the same budgets as messages. False where
         it and `reserve` more are not free, where the platform wants to be left alone, and in a chat that is gone: it
         is dropped then.
         """
-        return self.outbox.spare(to, reserve=reserve)
+        return self._sender.spare(to, reserve=reserve)
 
     async def indicate(self, to: Address, *, working: bool) -> None:
         """Show or clear the sign of work. Dropped where the budget is short; a failure is only logged."""
@@ -352,12 +363,12 @@ class Delivery:
                 await call
         except (TimeoutError, errors.DeliveryFailed) as error:
             if isinstance(error, errors.DeliveryThrottled):
-                self.outbox.limits.freeze(to, error, cosmetic=True)
+                self._sender.limits.freeze(to, error, cosmetic=True)
             self._log.write("delivery", otherwise, level="debug", cause=str(error))
 
     async def _split(self, to: Address, words: str) -> list[str]:
         # Seeing whether the parts of a long text fit takes up to a quarter of a second.
-        return await _beside(len(words), partial(self.outbox.split, to, words))
+        return await _beside(len(words), partial(self._sender.split, to, words))
 
 
 async def _beside(length: int, work: Callable[[], T]) -> T:

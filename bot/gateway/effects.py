@@ -16,7 +16,9 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import FAILED, WITHDRAWN, InboxEnd, InboxRecord, Journal
 from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway.approvals import ApprovalService
+from bot.gateway.archiving import InboundArchive
 from bot.gateway.background import BackgroundTasks
+from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import (
     CAME_TOO_LATE,
     HANDLED,
@@ -39,12 +41,11 @@ from bot.gateway.conversation import (
     merged_into,
 )
 from bot.gateway.delivery import Delivery
-from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.locales import Locales
 from bot.gateway.message_versions import completed, newest, original, plain, revised
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
-from bot.gateway.scheduler import Backlog, Scheduler
+from bot.gateway.turn_queue import TurnQueue
 from bot.telemetry.context import turn_scope
 from bot.words import speaking
 
@@ -82,7 +83,7 @@ class EffectRunner:
         self,
         *,
         agent: Agent,
-        scheduler: Scheduler,
+        turn_queue: TurnQueue,
         journal: Journal,
         archive: InboundArchive,
         delivery: Delivery,
@@ -95,7 +96,7 @@ class EffectRunner:
         log: Log,
     ) -> None:
         self._agent = agent
-        self._scheduler = scheduler
+        self._turn_queue = turn_queue
         self._journal = journal
         self._archive = archive
         self._delivery = delivery
@@ -123,7 +124,7 @@ class EffectRunner:
 
     def apply(self, event: Message | Edit | Delete) -> AppliedEffects:
         """Tell the chat of an inbound of it, and begin what that decides."""
-        return self.begin(self._scheduler.apply(event.inbound.chat_key, event))
+        return self.begin(self._turn_queue.apply(event.inbound.chat_key, event))
 
     def begin(self, effects: Iterable[Effect]) -> AppliedEffects:
         """Begin to carry out effects: what must come before anything else that happens in the chat."""
@@ -147,7 +148,7 @@ class EffectRunner:
                 case LookUp():
                     begun.look_up = effect
                 case WakeAt():
-                    raise errors.IllegalTransition("the scheduler keeps the time of its chats itself")
+                    raise errors.IllegalTransition("the turn queue keeps the time of its chats itself")
                 case _:
                     assert_never(effect)
         return begun
@@ -266,7 +267,7 @@ class EffectRunner:
     async def _end_turn(self, turn: Turn, ending: InboundOutcome) -> None:
         """Record how a turn and all that is left of it ended, once that is in the archive."""
         first = turn.first
-        closes = self.begin(self._scheduler.apply(first.chat_key, TurnEnded(ending.end))).closes
+        closes = self.begin(self._turn_queue.apply(first.chat_key, TurnEnded(ending.end))).closes
         for close in closes:
             await self._archive.archived(close.inbound)
         members = {close.inbound.request_id: close.end for close in closes}

@@ -11,7 +11,7 @@ from bot.contracts.inbound import Inbound
 from bot.gateway.access import Access
 from bot.gateway.jobs.service import JobService
 from bot.gateway.locales import Locales
-from bot.gateway.scheduler import Scheduler
+from bot.gateway.turn_queue import TurnQueue
 from bot.words import say, speaking, times, zone
 
 MOST_JOBS = 10
@@ -30,7 +30,7 @@ class HomePages:
         approvals: ApprovalStore,
         jobs: JobService,
         locales: Locales,
-        scheduler: Scheduler,
+        turn_queue: TurnQueue,
         clock: Clock,
     ) -> None:
         self._name = name
@@ -39,7 +39,7 @@ class HomePages:
         self._approvals = approvals
         self._jobs = jobs
         self._locales = locales
-        self._scheduler = scheduler
+        self._turn_queue = turn_queue
         self._clock = clock
 
     async def page(self, opened: Inbound) -> tuple[HomeSection, ...]:
@@ -58,7 +58,7 @@ class HomePages:
 
     async def _state(self, opened: Inbound) -> tuple[str, ...]:
         person = opened.person
-        turns = [chat.running for _, chat in self._scheduler.chats()]
+        turns = [chat.running for _, chat in self._turn_queue.chats()]
         working = sum(turn is not None and turn.first.person == person for turn in turns)
         asked = [record.asked for record in await self._approvals.open_approvals()]
         waits = sum(

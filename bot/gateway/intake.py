@@ -17,16 +17,16 @@ from bot.contracts.journal import InboxRecord, Journal
 from bot.gateway.access import Access, InboundCleaner, Verdict
 from bot.gateway.admissions import request_of
 from bot.gateway.approvals import ApprovalService
+from bot.gateway.archiving import InboundArchive
+from bot.gateway.backlog import InFlight
 from bot.gateway.commands import ALIASES, OF_CONVERSATION
 from bot.gateway.delivery import Delivery
 from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.home import HomePages
-from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.message_versions import on_file, withdrawn
-from bot.gateway.operations import DAY, OperatorAlerts
+from bot.gateway.operators import DAY, OperatorAlerts
 from bot.gateway.participation import Participation
 from bot.gateway.router import InboundRouter
-from bot.gateway.scheduler import InFlight
 from bot.gateway.stops import Stops
 from bot.words import Sentence, sentence
 

@@ -16,7 +16,7 @@ from bot.contracts.base import ChatType
 from bot.contracts.environment import Log
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import Locale, Schedule
+from bot.contracts.journal import Locale, LocaleRows
 from bot.gateway.background import BackgroundTasks
 from bot.words import DEFAULT, UTC, language_of, times
 
@@ -38,7 +38,7 @@ class Locales:
     nothing is known, the language is `words.DEFAULT` and the zone the one given here.
     """
 
-    def __init__(self, journal: Schedule, tasks: BackgroundTasks, log: Log, *, zone: str = UTC) -> None:
+    def __init__(self, journal: LocaleRows, tasks: BackgroundTasks, log: Log, *, zone: str = UTC) -> None:
         self._journal = journal
         self._tasks = tasks
         self._log = log

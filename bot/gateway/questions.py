@@ -14,7 +14,7 @@ from bot.contracts.outbound import Address
 from bot.contracts.questions import Answer, Question
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
-from bot.gateway.scheduler import TurnSuspension
+from bot.gateway.turn_queue import TurnSuspension
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from bot import errors
@@ -12,18 +12,19 @@ from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import STOPPED, InboxEnd, Journal, Unfinished
+from bot.gateway.archiving import InboundArchive
 from bot.gateway.background import BackgroundTasks
+from bot.gateway.backlog import Backlog, Behind, InFlight
 from bot.gateway.conversation import Delete, Event, Stop, TurnPlan, TurnResumed
 from bot.gateway.effects import EffectRunner
-from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.locales import Locales
 from bot.gateway.message_versions import on_file, original, same_message, withdrawn
 from bot.gateway.router import InboundRouter
-from bot.gateway.scheduler import Backlog, Behind, InFlight, Scheduler
+from bot.gateway.turn_queue import TurnQueue
 
 
 class Recovery:
-    """`BacklogReader`'s way from the journal to the chats."""
+    """Brings unfinished rows to the chats. `BacklogReader` reads them."""
 
     def __init__(
         self,
@@ -31,7 +32,8 @@ class Recovery:
         agent: Agent,
         journal: Journal,
         archive: InboundArchive,
-        scheduler: Scheduler,
+        turn_queue: TurnQueue,
+        backlog: Backlog,
         effects: EffectRunner,
         router: InboundRouter,
         in_flight: InFlight,
@@ -41,18 +43,17 @@ class Recovery:
         self._agent = agent
         self._journal = journal
         self._archive = archive
-        self._scheduler = scheduler
+        self._turn_queue = turn_queue
+        self._backlog = backlog
         self._effects = effects
         self._router = router
         self._in_flight = in_flight
         self._tasks = tasks
         self._log = log
 
-    async def recover(
-        self, unfinished: Sequence[Unfinished], stopped_by: Callable[[Inbound], Inbound | None]
-    ) -> int:
-        """Let turns go on that a crash cut off, and hand on what waits. `stopped_by` gives the stop that has ended an inbound.
-        Returns how many turns and messages of an earlier process there were. Raises `errors.StorageError` before anything is handed on.
+    async def recover(self, unfinished: Sequence[Unfinished]) -> int:
+        """Let turns go on that a crash cut off, and hand on what waits. Returns how many turns and messages of an earlier
+        process there were. Raises `errors.StorageError` before anything is handed on.
         """
         rows = [await self._whole(row) for row in unfinished]
         turns = await self._begun(rows)
@@ -71,7 +72,7 @@ class Recovery:
                 current.append((row, fresh))
         # Nothing is awaited from here on: what comes in meanwhile stands behind.
         for row, inbound in current:
-            stop = stopped_by(inbound)
+            stop = self._backlog.stopped_by(inbound)
             if (plan := turns.get(inbound.request_id)) is not None:
                 changes = [change for one in rows if one.inbound in plan.all for change in _deletions(one)]
                 self._go_on(plan, [*map(Delete, changes), *([Stop(stop)] if stop is not None else [])])
@@ -82,13 +83,18 @@ class Recovery:
         going_on = [one for _, one in current if one.request_id in turns or one.kind == "message"]
         return sum(self._old(one) and not one.is_stop for one in going_on)
 
+    def known(self) -> Iterator[str]:
+        """The requestIds of all that is seen to already."""
+        yield from self._turn_queue.known()
+        yield from self._in_flight.known()
+
     def _go_on(self, plan: TurnPlan, since: Sequence[Event]) -> None:
         """Let a turn go on that was cut off; `since` is what it heard before that."""
         chat_key = plan.first.chat_key
         effects = [
             effect
             for event in (TurnResumed(plan), *since)
-            for effect in self._scheduler.apply(chat_key, event)
+            for effect in self._turn_queue.apply(chat_key, event)
         ]
         if effects:
             self._tasks.start(self._effects.finish(self._effects.begin(effects)))
@@ -109,7 +115,7 @@ class Recovery:
         chats: dict[ChatKey, list[Unfinished]] = {}
         for row in rows:
             goes_on = row.inbound.kind in {"message", "edit"} and row.record.merged_into is None
-            if goes_on and self._scheduler.turn(row.inbound.chat_key) is None and self._old(row.inbound):
+            if goes_on and self._turn_queue.turn(row.inbound.chat_key) is None and self._old(row.inbound):
                 chats.setdefault(row.inbound.chat_key, []).append(row)
         plans: dict[str, TurnPlan] = {}
         for chat_key, group in chats.items():
@@ -174,17 +180,15 @@ RETRY_SECONDS = 5.0
 
 
 class BacklogReader:
-    """Brings to the chats what nobody sees to yet."""
+    """Reads the rows that no part of the gateway has yet, as many as memory has room for."""
 
     def __init__(
         self,
+        recovery: Recovery,
         *,
         backlog: Backlog,
         locales: Locales,
         journal: Journal,
-        recovery: Recovery,
-        scheduler: Scheduler,
-        in_flight: InFlight,
         tasks: BackgroundTasks,
         clock: Clock,
         log: Log,
@@ -193,8 +197,6 @@ class BacklogReader:
         self._locales = locales
         self._journal = journal
         self._recovery = recovery
-        self._scheduler = scheduler
-        self._in_flight = in_flight
         self._tasks = tasks
         self._clock = clock
         self._log = log
@@ -240,7 +242,7 @@ class BacklogReader:
         inbounds = self._backlog.choose([row.inbound for row in fresh.values()], behind, room)
         chosen = [fresh[one.request_id] for one in inbounds]
         try:
-            count = await self._recovery.recover(chosen, self._backlog.stopped_by)
+            count = await self._recovery.recover(chosen)
         finally:
             self._backlog.arrived()
         self._backlog.end(behind, whole=whole, opening=channel)
@@ -253,10 +255,10 @@ class BacklogReader:
         fresh: dict[str, Unfinished] = {}
         behind: Behind = {}
         count: Counter[UserRef] = Counter()
-        known, last, whole = set(self._known()), "", False
+        known, last, whole = set(self._recovery.known()), "", False
         while not whole and not self._backlog.enough(count, room, opening=channel is not None):
             rows = await self._journal.unfinished(PAGE, last)
-            known |= set(self._known())
+            known |= set(self._recovery.known())
             whole = len(rows) < PAGE
             for row in rows:
                 last = row.inbound.request_id
@@ -271,8 +273,3 @@ class BacklogReader:
                 else:
                     behind.setdefault(who, set()).add(row.inbound.chat_key)
         return fresh, behind, whole
-
-    def _known(self) -> Iterator[str]:
-        """The requestIds of all that is seen to already."""
-        yield from self._scheduler.known()
-        yield from self._in_flight.known()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,6 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, Journal
 from bot.contracts.memory_files import MemoryFiles, MemoryOwner
 from bot.contracts.outbound import OutboxRow
-from bot.gateway import repetitions
 from bot.gateway.access import Access
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.conversation import Turn
@@ -73,7 +73,7 @@ class Removals:
         journal: Journal,
         archive: Archive,
         artifacts: Artifacts,
-        memory: MemoryFiles,
+        memory_files: MemoryFiles,
         delivery: Delivery,
         agent: Agent,
         access: Access,
@@ -90,7 +90,7 @@ class Removals:
         self._journal = journal
         self._archive = archive
         self._artifacts = artifacts
-        self._memory = memory
+        self._memory_files = memory_files
         self._delivery = delivery
         self._agent = agent
         self._access = access
@@ -314,7 +314,7 @@ class Removals:
             with speaking(row.language):
                 answer, gone = row.text, say("marks.removed")
             for words in said:
-                answer = repetitions.without(answer, words, gone)
+                answer = without_repetitions(answer, words, gone)
             return answer
 
         for turn in target.turns:
@@ -419,9 +419,9 @@ class Removals:
         and lines of notes there were.
         """
         artifacts = await self._artifacts.forget(chat_key, made_by)
-        notes = await self._memory.forget(MemoryOwner("chat", str(chat_key)), made_by)
+        notes = await self._memory_files.forget(MemoryOwner("chat", str(chat_key)), made_by)
         if person is not None:
-            notes += await self._memory.forget(MemoryOwner("person", str(person)), made_by)
+            notes += await self._memory_files.forget(MemoryOwner("person", str(person)), made_by)
         if jobs_of:
             await self._jobs.forget(frozenset(jobs_of))
         return artifacts, notes
@@ -465,3 +465,52 @@ def _by(line: ArchiveLine, inbound: Inbound) -> bool:
 
 def _role(line: ArchiveLine) -> str:
     return str((line.meta or {}).get("ofRole"))
+
+
+RUN = 5
+"""Words in a row that are a passage."""
+UNSPACED = 8
+"""Characters in a row that are one in a writing without spaces."""
+SHORTEST = 12
+"""Weight of a whole message that is one, as letters; of a writing without spaces each counts as two."""
+MOST_WORDS = 2_000
+"""Words of a message that are looked at."""
+_TELLING = re.compile(r"\S*\d\S*\d\S*")
+"""A word with two digits or more, as codes, dates and addresses have."""
+_EDGES = ".,;:!?()[]{}<>\"'“”‘’«»、。，！？：；（）「」*_`~"
+
+
+def without_repetitions(answer: str, message: str, gone: str) -> str:
+    """The answer with `gone` in place of what it repeats of a message. May take long for long texts."""
+    spans = sorted(_spans(answer, message))
+    if not spans:
+        return answer
+    parts, end = list[str](), 0
+    for start, stop in spans:
+        if start >= end:
+            parts += [answer[end:start], gone]
+        end = max(end, stop)
+    return re.sub(rf"{re.escape(gone)}(?:\s+{re.escape(gone)})+", gone, "".join([*parts, answer[end:]]))
+
+
+def _spans(answer: str, message: str) -> Iterator[tuple[int, int]]:
+    folded = " ".join(answer.casefold().split())
+    for passage in dict.fromkeys(_passages(message)):
+        if " ".join(passage.casefold().split()) not in folded:
+            continue
+        pattern = r"\s+".join(map(re.escape, passage.split()))
+        yield from (found.span() for found in re.finditer(pattern, answer, re.IGNORECASE))
+
+
+def _passages(message: str) -> Iterator[str]:
+    words = message.split()[:MOST_WORDS]
+    whole = " ".join(words)
+    if sum(2 if sign > "\u2e7f" else 1 for sign in whole if sign.isalnum()) >= SHORTEST:
+        yield whole
+    for at in range(len(words) - RUN + 1):
+        yield " ".join(words[at : at + RUN])
+    for word in (one.strip(_EDGES) for one in words):
+        if len(word) >= 4 and _TELLING.fullmatch(word):
+            yield word
+        if word[:1] > "\u2e7f":
+            yield from (word[at : at + UNSPACED] for at in range(len(word) - UNSPACED + 1))

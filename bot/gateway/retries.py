@@ -12,12 +12,12 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, InboxState, Journal
 from bot.contracts.outbound import OutboxRow
 from bot.gateway.access import Access
+from bot.gateway.archiving import InboundArchive
 from bot.gateway.background import BackgroundTasks
+from bot.gateway.backlog import InFlight
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner, only_reply
-from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.message_versions import as_changed, newest, on_file, plain
-from bot.gateway.scheduler import InFlight
 from bot.words import say
 
 MEMBERS = 200

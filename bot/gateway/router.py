@@ -11,13 +11,13 @@ from bot.contracts.agent import Agent
 from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import WITHDRAWN, InboxRecord, Journal
+from bot.gateway.archiving import InboundArchive
 from bot.gateway.background import BackgroundTasks
+from bot.gateway.backlog import Backlog, InFlight
 from bot.gateway.commands import Commands, beside
 from bot.gateway.effects import AppliedEffects, EffectRunner
-from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.message_versions import as_changed, edits_of
 from bot.gateway.removals import Removals
-from bot.gateway.scheduler import Backlog, InFlight
 
 MOST = 1_000
 """Commands that run beside the queues; more of them wait in those as everything does. A stop never waits."""

@@ -12,10 +12,11 @@ from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import STOPPED as STOPPED_END
 from bot.contracts.journal import Journal
 from bot.gateway.access import Access
+from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import Close, Stop, Turn
 from bot.gateway.effects import AppliedEffects, EffectRunner
 from bot.gateway.message_versions import is_thread_of, plain, stops
-from bot.gateway.scheduler import Backlog, Scheduler
+from bot.gateway.turn_queue import TurnQueue
 from bot.words import say
 
 MOST_HEARD = 100
@@ -54,14 +55,14 @@ class Stops:
         self,
         *,
         journal: Journal,
-        scheduler: Scheduler,
+        turn_queue: TurnQueue,
         access: Access,
         effects: EffectRunner,
         backlog: Backlog,
         log: Log,
     ) -> None:
         self._journal = journal
-        self._scheduler = scheduler
+        self._turn_queue = turn_queue
         self._access = access
         self._effects = effects
         self._backlog = backlog
@@ -88,7 +89,7 @@ class Stops:
 
     def _runs_beside(self, inbound: Inbound) -> bool:
         """True where a turn of its person runs in a conversation of the same direct chat."""
-        turns = [chat.turn for key, chat in self._scheduler.chats() if inbound.chat_key.chat.contains(key)]
+        turns = [chat.turn for key, chat in self._turn_queue.chats() if inbound.chat_key.chat.contains(key)]
         return any(
             turn is not None and not turn.over and turn.first.person == inbound.person for turn in turns
         )
@@ -133,7 +134,7 @@ class Stops:
     async def _here(self, inbound: Inbound, turn: Turn | None, heard: _SeenStop | None) -> bool:
         """End a turn, and what its person has waiting in this place; whether there was anything."""
         # What waits for this place may be in the chat above it, as the turn may.
-        chat_keys = [key for key, _ in self._scheduler.chats() if key.contains(inbound.chat_key)]
+        chat_keys = [key for key, _ in self._turn_queue.chats() if key.contains(inbound.chat_key)]
         if turn is not None and turn.first.chat_key not in chat_keys:
             chat_keys.append(turn.first.chat_key)
         ends = turn.first.chat_key if turn is not None and self._may(inbound, turn) else None
@@ -142,7 +143,7 @@ class Stops:
         begun = self._effects.begin(
             effect
             for key in chat_keys
-            for effect in self._scheduler.apply(key, Stop(inbound, turn=key == ends, since=since))
+            for effect in self._turn_queue.apply(key, Stop(inbound, turn=key == ends, since=since))
         )
         return await self._effects.finish(begun)
 
@@ -152,7 +153,7 @@ class Stops:
         try:
             while rows := await self._journal.unfinished(PAGE, after):
                 after = rows[-1].inbound.request_id
-                known = set(self._scheduler.known())
+                known = set(self._turn_queue.known())
                 reached = [
                     row
                     for row in (one.inbound for one in rows)
@@ -173,17 +174,17 @@ class Stops:
         since = heard.since if heard is not None else None
         begun = self._effects.begin(
             effect
-            for key, _ in self._scheduler.chats()
+            for key, _ in self._turn_queue.chats()
             if is_thread_of(inbound, key)
-            for effect in self._scheduler.apply(key, Stop(inbound, "threads", since=since))
+            for effect in self._turn_queue.apply(key, Stop(inbound, "threads", since=since))
         )
         return await self._effects.finish(begun)
 
     def _turn(self, inbound: Inbound, heard: _SeenStop | None) -> Turn | None:
         """The turn that a stop is about; one of somebody else once at most, however often it is brought."""
-        turn = self._scheduler.turn(inbound.chat_key)
+        turn = self._turn_queue.turn(inbound.chat_key)
         if turn is None:
-            turn = next((chat.turn for _, chat in self._scheduler.chats() if chat.reached_by(inbound)), None)
+            turn = next((chat.turn for _, chat in self._turn_queue.chats() if chat.reached_by(inbound)), None)
         if turn is None or turn.first.request_id > inbound.request_id:
             return None
         if heard is not None and turn.first.ts > heard.since:

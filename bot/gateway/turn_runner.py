@@ -18,6 +18,7 @@ from bot.contracts.outbound import Address
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.attachments import FileReader, may_be_read, unseen
 from bot.gateway.background import BackgroundTasks
+from bot.gateway.backlog import InFlight
 from bot.gateway.commands import Commands
 from bot.gateway.conversation import (
     CAME_TOO_LATE,
@@ -36,7 +37,7 @@ from bot.gateway.jobs.due import merged
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
 from bot.gateway.removals import Removals
-from bot.gateway.scheduler import Scheduler, StartThrottle
+from bot.gateway.turn_queue import TurnQueue
 from bot.words import say
 
 SHOWN_AFTER = 0.4
@@ -98,7 +99,7 @@ class TurnArrivals:
         self,
         turn: Turn,
         reading: Reading,
-        scheduler: Scheduler,
+        turn_queue: TurnQueue,
         post: InboxWrites,
         *,
         delivery: Delivery,
@@ -107,7 +108,7 @@ class TurnArrivals:
     ) -> None:
         self._turn = turn
         self._reading = reading
-        self._scheduler = scheduler
+        self._turn_queue = turn_queue
         self._post = post
         self._delivery = delivery
         self._tasks = tasks
@@ -131,9 +132,9 @@ class TurnArrivals:
     def take(self) -> list[Inbound]:
         """Take what its person has sent since the turn began, also before the agent has it; it is part of the turn now."""
         first = self._turn.first
-        if self._scheduler.running(first.chat_key) is not self._turn:
+        if self._turn_queue.running(first.chat_key) is not self._turn:
             return []
-        more = self._scheduler.take_more(first.chat_key)
+        more = self._turn_queue.take_more(first.chat_key)
         if more:
             # The journal keeps its order, so nobody waits for that but a question that is put anew.
             self._joining.append(self._post.join_turn(first.request_id, [one.request_id for one in more]))
@@ -144,12 +145,12 @@ class TurnArrivals:
         await asyncio.gather(*[asyncio.shield(one) for one in self._joining])
 
     def acted(self) -> None:
-        if self._scheduler.running(self._turn.first.chat_key) is self._turn:
-            self._scheduler.apply(self._turn.first.chat_key, OutputStarted())
+        if self._turn_queue.running(self._turn.first.chat_key) is self._turn:
+            self._turn_queue.apply(self._turn.first.chat_key, OutputStarted())
 
 
 class TurnRunner:
-    """Runs each turn that the scheduler lets begin."""
+    """Runs each turn that the turn queue lets begin."""
 
     def __init__(
         self,
@@ -165,8 +166,8 @@ class TurnRunner:
         commands: Commands,
         removals: Removals,
         effects: EffectRunner,
-        scheduler: Scheduler,
-        throttle: StartThrottle,
+        turn_queue: TurnQueue,
+        in_flight: InFlight,
         mode: QueueMode,
         tasks: BackgroundTasks,
         clock: Clock,
@@ -183,8 +184,8 @@ class TurnRunner:
         self._commands = commands
         self._removals = removals
         self._effects = effects
-        self._scheduler = scheduler
-        self._throttle = throttle
+        self._turn_queue = turn_queue
+        self._in_flight = in_flight
         self._mode = mode
         self._tasks = tasks
         self._clock = clock
@@ -196,18 +197,18 @@ class TurnRunner:
 
     async def drain(self, seconds: float) -> bool:
         """Start nothing new and let what runs end; after `seconds` it is cancelled. True where all ended."""
-        self._scheduler.close()
+        self._turn_queue.close()
         return await self._tasks.drain(seconds)
 
     async def _serve(self) -> None:
         while True:
-            turn = await self._scheduler.next_turn()
+            turn = await self._turn_queue.next_turn()
             self._tasks.start(self._run(turn), partial(self._ended, turn))
-            await self._throttle.rest()
+            await self._in_flight.rest()
 
     def _ended(self, turn: Turn, well: bool) -> None:  # noqa: FBT001 - a callback
         if well:
-            self._scheduler.give_back()
+            self._turn_queue.give_back()
         else:
             self._tasks.start(self._failed(turn), partial(self._released, turn))
 
@@ -219,13 +220,13 @@ class TurnRunner:
         if not well:
             # Its end is not on file: the next start takes it up again.
             if turn.end is None:
-                self._scheduler.apply(turn.first.chat_key, TurnEnded(FAILED))
+                self._turn_queue.apply(turn.first.chat_key, TurnEnded(FAILED))
             self._close(turn)
-        self._scheduler.give_back()
+        self._turn_queue.give_back()
 
     def _close(self, turn: Turn) -> None:
-        if self._scheduler.running(turn.first.chat_key) is turn:
-            self._scheduler.apply(turn.first.chat_key, TurnClosed())
+        if self._turn_queue.running(turn.first.chat_key) is turn:
+            self._turn_queue.apply(turn.first.chat_key, TurnClosed())
 
     # ------------------------------------------------------------ work
 
@@ -233,7 +234,7 @@ class TurnRunner:
         """One turn from `begin_turn` to `end_turn`. Cancelled, it stays unfinished in the journal."""
         await self._effects.handle(turn.first, partial(self._handle, turn), turn)
         # Only now: what comes next in this chat stands below its last words.
-        self._scheduler.apply(turn.first.chat_key, TurnClosed())
+        self._turn_queue.apply(turn.first.chat_key, TurnClosed())
 
     async def _handle(self, turn: Turn) -> InboundOutcome:
         first = turn.first
@@ -273,7 +274,7 @@ class TurnRunner:
             arrivals = TurnArrivals(
                 turn,
                 self._reading,
-                self._scheduler,
+                self._turn_queue,
                 self._journal.post,
                 delivery=self._delivery,
                 tasks=self._tasks,
@@ -287,7 +288,7 @@ class TurnRunner:
                 turn.below.clear()  # it stands below what they were sent
             elif not says and not stopped:
                 return _unanswered(turn, "\n".join(turn.below))
-            pending_input = bool(self._scheduler.apply(first.chat_key, AgentStarted()))
+            pending_input = bool(self._turn_queue.apply(first.chat_key, AgentStarted()))
             request = TurnRequest(
                 first.request_id,
                 first.chat_key,
@@ -303,7 +304,7 @@ class TurnRunner:
                 stopped=stopped,
             )
             outcome = await self._agent.run(request)
-            self._scheduler.apply(first.chat_key, AgentFinished())
+            self._turn_queue.apply(first.chat_key, AgentFinished())
             await self._recorded(self._approvals.over(first.request_id, begun=turn.plan.begun))
         unasked = outcome.status == "failed" and _unasked(turn)
         notice = [] if outcome.notice is None or unasked else [outcome.notice, *turn.below]

@@ -16,10 +16,10 @@ from bot.journal.approvals import SqlApprovals
 from bot.journal.connection import Connection
 from bot.journal.database import Database, FileDatabase, Posting
 from bot.journal.inbox import InboxWrites, SqlInbox
+from bot.journal.jobs import SqlJobs
 from bot.journal.leases import SqlLeases
 from bot.journal.lines import LineWrites, SqlLines
 from bot.journal.outbox import AT_WORK, OutboxWrites, SqlOutbox
-from bot.journal.schedule import SqlSchedule
 from bot.journal.steps import SqlSteps
 from bot.journal.table import held, states
 
@@ -65,7 +65,7 @@ class SqlPostedWrites(InboxWrites, OutboxWrites, LineWrites):
     """`contracts.journal.PostedWrites`."""
 
 
-class SqlJournal(SqlInbox, SqlSteps, SqlOutbox, SqlSchedule, SqlLeases, SqlLines, SqlApprovals):
+class SqlJournal(SqlInbox, SqlSteps, SqlOutbox, SqlJobs, SqlLeases, SqlLines, SqlApprovals):
     """`contracts.journal.Journal` in a database. One process at a time should own it."""
 
     def __init__(self, base: Database, *, clock: Clock, log: Log) -> None:

@@ -451,7 +451,7 @@ class MemoryJournal:
     def closed_targets(self) -> dict[tuple[str, str], str]:
         return dict(self._closed)
 
-    # Schedule and leases.
+    # Jobs, locales and leases.
 
     @at_once
     def put_job(self, job: Job) -> None:

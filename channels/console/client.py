@@ -16,7 +16,6 @@ from typing import Any, TextIO
 import tzlocal
 
 from bot import text
-from bot.invocation import command
 from bot.words import language, say
 from channels.console import socket_file
 
@@ -104,9 +103,15 @@ _LINE = 1 << 22
 
 
 async def converse(
-    home: Path, *, stdin: TextIO, stdout: TextIO, chat_id: str = "local", quiet: float = QUIET
+    home: Path,
+    *,
+    stdin: TextIO,
+    stdout: TextIO,
+    start: str = "shipmate run",
+    chat_id: str = "local",
+    quiet: float = QUIET,
 ) -> int:
-    """Talk with the gateway of `home` until the input ends; the exit code.
+    """Talk with the gateway of `home` until the input ends; the exit code. `start` is the command that starts one.
 
     On a terminal, Ctrl-D ends and Ctrl-C sends /stop; a second Ctrl-C ends. From a pipe each line is a
     message, and the next one goes out once the last is answered.
@@ -116,7 +121,7 @@ async def converse(
         path = await asyncio.to_thread(socket_file.socket_path, home)
         reader, writer = await asyncio.open_unix_connection(path, limit=_LINE)
     except OSError:
-        screen.say(say("console.not_running", command=command("run", home.parent)))
+        screen.say(say("console.not_running", command=start))
         return 1
     talk = _Conversation(writer, screen, quiet)
     try:

@@ -14,7 +14,7 @@ import pytest
 from bot import app, lifecycle
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.journal import Journal
-from bot.gateway.outbox import worker
+from bot.gateway.outbox import batch_sender
 from bot.lifecycle import Environment, Gateway
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.faults import Fault, Faults, Seam
@@ -24,7 +24,7 @@ from tests.blackbox.conftest import START_SECONDS, World
 def quick_ends(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the dead, and what a test imported stays the collector's."""
     patch.setattr(lifecycle, "DRAIN_SECONDS", 0.0)
-    patch.setattr(worker, "GRACE_SECONDS", 0.0)
+    patch.setattr(batch_sender, "GRACE_SECONDS", 0.0)
     patch.setattr(app, "settle_memory", lambda: None)
 
 

@@ -255,7 +255,7 @@ class Soak:
             if (night or every < DAY * AT_ONCE) and self.events >= every * (len(self.samples) + 1):
                 await self._greeted()
                 self.samples.append(Sample.now(self.events))
-        assert self.gateway.parts.scheduler.active == self.gateway.parts.scheduler.total == 0
+        assert self.gateway.parts.turn_queue.active == self.gateway.parts.turn_queue.total == 0
 
     async def _greeted(self) -> None:
         """Wait until every stranger has been told that the bot is not theirs."""
@@ -281,7 +281,7 @@ class Soak:
             await self.gateway.parts.intake.keep_dead_letter(
                 "telegram", f"k{self.events}", "{broken", "it cannot be read"
             )
-        await self._until(lambda: not self.gateway.parts.scheduler.active)
+        await self._until(lambda: not self.gateway.parts.turn_queue.active)
         wrong = {words: count for words, count in platform.due.items() if count != 1}
         self._said = [
             *self._said[-5:],

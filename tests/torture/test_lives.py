@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot import batch
-from bot.gateway.outbox import worker
+from bot.gateway.outbox import batch_sender
 from bot.history import line_stream
 from tests.torture import scene
 from tests.torture.lives import Options, World, example
@@ -30,7 +30,7 @@ OPTIONS = {
 
 @pytest.fixture(autouse=True)
 def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(batch_sender, "GRACE_SECONDS", 0.0)
     # Real time has no say in what comes after what.
     for module in (batch, line_stream):
         monkeypatch.setattr(module, "LINGER", 0.0)

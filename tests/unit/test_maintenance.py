@@ -165,7 +165,7 @@ class House:
             archive=self,
             servers=self.servers,
             reserve=self.reserve,
-            scheduler=self,
+            turn_queue=self,
             clock=self.clock,
             log=self.log,
         )

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from bot import periodic_jobs
-from bot.periodic_jobs import PeriodicJob, PeriodicScheduler
+from bot.periodic_jobs import PeriodicJob, PeriodicJobs
 from bot.testing.log import MemoryLog
 
 
@@ -28,7 +28,7 @@ MADE: dict[str, Callable[[asyncio.Event], Callable[[], Awaitable[None]]]] = {
 @pytest.mark.parametrize("made", MADE)
 async def test_a_chore_is_done_whatever_it_is_made_of(made: str) -> None:
     done, log = asyncio.Event(), MemoryLog()
-    housekeeping = PeriodicScheduler([PeriodicJob("tidy", 0.01, MADE[made](done))], log)
+    housekeeping = PeriodicJobs([PeriodicJob("tidy", 0.01, MADE[made](done))], log)
     housekeeping.start()
     try:
         async with asyncio.timeout(90):
@@ -47,7 +47,7 @@ async def test_a_chore_that_fails_is_told_and_done_again() -> None:
             twice.set()
         raise OSError("no space left")
 
-    housekeeping = PeriodicScheduler([PeriodicJob("tidy", 0.01, broken)], log)
+    housekeeping = PeriodicJobs([PeriodicJob("tidy", 0.01, broken)], log)
     housekeeping.start()
     try:
         async with asyncio.timeout(90):
@@ -67,7 +67,7 @@ async def test_a_chore_that_is_cut_off_by_a_stop_has_not_failed(caplog: pytest.L
         finally:
             ended.set()
 
-    housekeeping = PeriodicScheduler([PeriodicJob("tidy", 0.01, long)], log)
+    housekeeping = PeriodicJobs([PeriodicJob("tidy", 0.01, long)], log)
     housekeeping.start()
     async with asyncio.timeout(90):
         await begun.wait()
@@ -84,10 +84,10 @@ async def test_chores_go_on_though_the_clock_was_set_back_by_a_month(monkeypatch
     async def tidy() -> None:
         done.set()
 
-    housekeeping = PeriodicScheduler([PeriodicJob("tidy", 0.05, tidy)], MemoryLog())
+    housekeeping = PeriodicJobs([PeriodicJob("tidy", 0.05, tidy)], MemoryLog())
     housekeeping.start()
     # What a clock that goes back by thirty days makes of it.
-    (job,) = housekeeping._scheduler.get_jobs()
+    (job,) = housekeeping._apscheduler.get_jobs()
     job.modify(next_run_time=job.next_run_time + timedelta(days=30))
     async with asyncio.timeout(90):
         await done.wait()

@@ -22,7 +22,7 @@ from bot.contracts.outbound import Address
 from bot.contracts.recall import KnowsMembers
 from bot.gateway.access import Access
 from bot.gateway.delivery import Delivery
-from bot.gateway.jobs import zones
+from bot.gateway.jobs import plans
 from bot.gateway.jobs.plans import MOST_MISSED
 from bot.gateway.jobs.store import JobStore, ScheduledJob
 from bot.gateway.locales import Locales
@@ -44,7 +44,7 @@ class AcceptsInbound(Protocol):
 
 
 class OpenChannels(Protocol):
-    """Tells whether a channel has connected (`bot.gateway.scheduler`); before that no job of it is due."""
+    """Tells whether a channel has connected (`bot.gateway.turn_queue`); before that no job of it is due."""
 
     def opened(self, channel: str) -> bool: ...
 
@@ -273,7 +273,7 @@ class DueJobs:
     def _note(
         self, job: ScheduledJob, what: str, due: float | None, *, level: Level = "info", **more: Any
     ) -> None:
-        shown = zones.written(due, job.plan.where) if due is not None else None
+        shown = plans.written(due, job.plan.where) if due is not None else None
         self._log.write(
             "schedule",
             f"job {job.id} {what}",

@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from itertools import islice, pairwise
 from typing import Literal
 
@@ -23,7 +23,6 @@ from cronsim import CronSim, CronSimError
 
 from bot import errors, text
 from bot.contracts.base import Frozen
-from bot.gateway.jobs import zones
 from bot.words import say, times
 
 NAMED = {
@@ -79,7 +78,7 @@ class Cron:
         return cls(expression)
 
     def walls(self, after: datetime) -> Iterator[datetime]:
-        """Every time that clocks show after one that they show, without zones."""
+        """Every time that clocks show after one that they show, without"""
         return CronSim(self.expression, after)
 
     def pause(self, after: datetime) -> int:
@@ -150,8 +149,8 @@ class Plan(Frozen):
     def _after(self, moment: float) -> Iterator[float]:
         """The next time of a cron expression after a moment. Several times in one gap are one."""
         where, last = self.where, moment
-        for shown in Cron.read(self.said).walls(zones.wall(moment, where)):
-            due = zones.instant(shown, where)
+        for shown in Cron.read(self.said).walls(wall(moment, where)):
+            due = instant(shown, where)
             if due > last:
                 last = due
                 yield due
@@ -248,11 +247,11 @@ def read(when: str, *, zone: str, now: float, least: float) -> Plan:
 def _once(words: str, zone: str, now: float, least: float) -> Plan:
     del least
     where, shown = times.zone(zone), _moment(words)
-    at = zones.instant(shown, where) if shown.tzinfo is None else shown.timestamp()
+    at = instant(shown, where) if shown.tzinfo is None else shown.timestamp()
     if not now < at <= now + FARTHEST:
         raise ValueError(
-            f"expected a time within the next ten years; now it is {zones.written(now, where)}, got "
-            f"{zones.written(at, where)}"
+            f"expected a time within the next ten years; now it is {written(now, where)}, got "
+            f"{written(at, where)}"
         )
     return Plan(kind="once", zone=zone, said=words, begin=now, at=at)
 
@@ -276,7 +275,7 @@ def _moment(words: str) -> datetime:
 
 def _cron(words: str, zone: str, now: float, least: float) -> Plan:
     where = times.zone(zone)
-    pause = Cron.read(words).pause(zones.wall(now, where))
+    pause = Cron.read(words).pause(wall(now, where))
     if pause * 60 < least:
         raise ValueError(f"expected at least {least / 60:g} minutes between two times, got {pause}")
     return Plan(kind="cron", zone=zone, said=words, begin=now)
@@ -303,10 +302,53 @@ def remark(plan: Plan) -> str:
     shown = _moment(plan.said)
     if shown.tzinfo is not None:
         return ""
-    if not zones.kept(shown, plan.where):
+    if not kept(shown, plan.where):
         return " The clocks skip that time, so it comes at the first moment after."
-    return (
-        " The clocks show that time twice, so it comes the first time."
-        if zones.twice(shown, plan.where)
-        else ""
-    )
+    return " The clocks show that time twice, so it comes the first time." if twice(shown, plan.where) else ""
+
+
+def wall(moment: float, where: tzinfo) -> datetime:
+    """The time on the wall clock at a moment (epoch seconds), without a zone."""
+    return datetime.fromtimestamp(moment, where).replace(tzinfo=None)
+
+
+def instant(shown: datetime, where: tzinfo) -> float:
+    """The epoch seconds at which the clocks show a time (without a zone): the first of two, and of a time that they skip
+    the first moment after the gap. Never decreases with the time.
+    """
+    first, second = shown.replace(tzinfo=where, fold=0), shown.replace(tzinfo=where, fold=1)
+    before, after = _offset(first), _offset(second)
+    if before >= after:
+        return first.timestamp()
+    low, high = int(second.timestamp()), int(first.timestamp())
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _offset(datetime.fromtimestamp(middle, where)) == before:
+            low = middle
+        else:
+            high = middle
+    return float(high)
+
+
+def kept(shown: datetime, where: tzinfo) -> bool:
+    """True where the clocks show this time, once or twice."""
+    return wall(instant(shown, where), where) == shown
+
+
+def twice(shown: datetime, where: tzinfo) -> bool:
+    """True where the clocks show this time twice."""
+    return _offset(shown.replace(tzinfo=where, fold=0)) > _offset(shown.replace(tzinfo=where, fold=1))
+
+
+def written(moment: float, where: tzinfo) -> str:
+    """A moment for models: the day of the week, and ISO 8601 with the zone's offset."""
+    local = datetime.fromtimestamp(moment, where)
+    exact = "seconds" if local.second else "minutes"
+    return f"{_DAYS[local.weekday()]} {local.isoformat(timespec=exact)}"
+
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def _offset(moment: datetime) -> timedelta:
+    return moment.utcoffset() or timedelta(0)

@@ -1,4 +1,4 @@
-"""Makes, lists and cancels scheduled jobs: by the model for a person, and by people themselves."""
+"""Makes, lists and cancels jobs: by the model for a person, and by people themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.jobs import JobList, JobRequest, KnowsZones
 from bot.contracts.provenance import Provenance, Taint
 from bot.gateway.access import Access
-from bot.gateway.jobs import plans, zones
+from bot.gateway.jobs import plans
 from bot.gateway.jobs.due import ASK_SECONDS, JobLimits, title
 from bot.gateway.jobs.store import JobStore, ScheduledJob
 from bot.gateway.locales import Locales
@@ -116,7 +116,7 @@ class JobService:
     def _confirmation(self, job: ScheduledJob, source: str) -> str:
         where, moment, times = job.plan.where, job.next, list[str]()
         while moment is not None and len(times) < 3:
-            times.append(zones.written(moment, where))
+            times.append(plans.written(moment, where))
             moment = job.plan.following(moment)
         return (
             f"Scheduled as job {job.id} ({job.plan.told()}): {', then '.join(times)}. Time zone: {job.plan.zone} "
@@ -271,7 +271,7 @@ def _attended(inbound: Inbound) -> None:
 
 def _exact(job: ScheduledJob, due: float) -> str:
     """A time as models read it: in the job's own zone."""
-    return zones.written(due, job.plan.where)
+    return plans.written(due, job.plan.where)
 
 
 def _shown(_: ScheduledJob, due: float) -> str:

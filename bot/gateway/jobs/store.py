@@ -11,7 +11,7 @@ from bot.contracts.base import ChatType, Frozen
 from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import Job, Schedule
+from bot.contracts.journal import Job, JobRows
 from bot.contracts.provenance import ANYBODYS, Provenance, Taint
 from bot.gateway.jobs.plans import Plan
 
@@ -93,7 +93,7 @@ class ScheduledJob(Frozen):
 class JobStore:
     """The jobs of one journal, in memory too. What is changed is on disk first."""
 
-    def __init__(self, journal: Schedule, log: Log) -> None:
+    def __init__(self, journal: JobRows, log: Log) -> None:
         self.lock = asyncio.Lock()
         """Whoever changes a job holds it."""
         self._journal = journal

@@ -14,7 +14,8 @@ from bot.contracts.tasks import TaskEvent
 from bot.gateway.live.partial_markdown import RenderablePrefix, beginning, has_begun
 from bot.gateway.live.progress_view import ProgressState
 from bot.gateway.long_blocks import LongBlocks
-from bot.gateway.outbox.worker import SETTLE_SECONDS, OutboxWorker
+from bot.gateway.outbox.channel_sender import SETTLE_SECONDS, ChannelSender
+from bot.gateway.outbox.worker import OutboxWorker
 from bot.words import say
 
 PLAIN = LiveForm()
@@ -25,6 +26,7 @@ class LiveDeps:
     """The collaborators of every live message."""
 
     outbox: OutboxWorker
+    sender: ChannelSender
     clock: Clock
     log: Log
 
@@ -41,7 +43,7 @@ class LiveMessage:
         self.over = row is not None and row.message_id is None
         self._to = to
         self._kind = kind
-        self._outbox = deps.outbox
+        self._sender = deps.sender
         self._clock = deps.clock
         self._log = deps.log
         self._row = row
@@ -54,7 +56,7 @@ class LiveMessage:
 
     async def show(self, words: str, form: LiveForm = PLAIN) -> None:
         """Create it, or change it, where a slot is free; what cannot be shown now is not shown."""
-        if self.over or words == self.words or not self._outbox.spare(self._to, edit=self._row is not None):
+        if self.over or words == self.words or not self._sender.spare(self._to, edit=self._row is not None):
             return
         form = replace(form, goes_on=True)
         await (self._create(words, form) if self._row is None else self._change(words, form))
@@ -67,26 +69,26 @@ class LiveMessage:
         if (left := self._settled_at - self._clock.monotonic()) > 0:
             await self._clock.sleep(left)
         if self._row is not None and self._row.message_id is None:
-            found = await self._outbox.locate(self._to, self._row)
+            found = await self._sender.locate(self._to, self._row)
             self._row = found if found.open else None
         return self._row.message_id if self._row is not None else None
 
     async def last(self, words: str, form: LiveForm = PLAIN) -> None:
         """Change it for the last time, also where that has to wait for a slot, and end it. A failure is only logged."""
-        if await self.place() is not None and not await self._outbox.limits.slot(self._to):
+        if await self.place() is not None and not await self._sender.limits.slot(self._to):
             await self._change(words, form)
         await self.end()
 
     async def end(self) -> None:
         """It stays as it is."""
         if self._row is not None:
-            await self._outbox.end_live(self._row)
+            await self._sender.end_live(self._row)
             self._row = None
 
     async def _create(self, words: str, form: LiveForm) -> None:
-        row = self._outbox.row(self._to, words, self._kind)
+        row = self._sender.rows.new(self._to, words, self._kind)
         try:
-            self._row = await self._outbox.create(self._to, row, form)
+            self._row = await self._sender.create(self._to, row, form)
         except errors.DeliveryThrottled:
             return
         except errors.DeliveryUncertain as error:
@@ -101,7 +103,7 @@ class LiveMessage:
         assert self._row is not None  # noqa: S101  it was created
         self._row = self._row.show(words)
         try:
-            await self._outbox.change(self._to, self._row, form)
+            await self._sender.change(self._to, self._row, form)
         except errors.DeliveryThrottled:
             return
         except errors.DeliveryUncertain:
@@ -260,7 +262,7 @@ class Previews:
             if row.kind != "preview" or not row.open:
                 continue
             if row.state == "ready":
-                await self._deps.outbox.end_live(row)
+                await self._deps.sender.end_live(row)
             else:
                 preview = self._open.setdefault(to.request_id, _Preview(to, [], unseen))
                 preview.messages.append(self._message(to, row))
@@ -297,8 +299,8 @@ class Previews:
     async def _draft(self, preview: _Preview, words: str) -> None:
         words, now = words.removesuffix(GOES_ON), self._deps.clock.monotonic()
         same = words == preview.drafted and now - preview.drafted_at < DRAFT_SECONDS
-        if not same and self._deps.outbox.spare(preview.to, edit=True):
-            preview.drafts = await self._deps.outbox.draft(preview.to, words)
+        if not same and self._deps.sender.spare(preview.to, edit=True):
+            preview.drafts = await self._deps.sender.draft(preview.to, words)
             preview.drafted, preview.drafted_at = words, now
 
     async def _show_parts(self, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> None:
@@ -328,7 +330,7 @@ class Previews:
         if not (anything or has_begun(words, shown)):
             return []
         shown = self._shortened(to, shown)
-        split = self._deps.outbox.split
+        split = self._deps.sender.split
         parts = split(to, shown.words)
         if not parts:
             return []
@@ -408,7 +410,7 @@ class Progress:
             if row.kind != KIND or not row.open:
                 continue
             if row.state == "ready":
-                await self._deps.outbox.end_live(row)
+                await self._deps.sender.end_live(row)
             else:
                 self.begin(to)
                 if (watched := self._open.get(to.request_id)) is not None:

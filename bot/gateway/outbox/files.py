@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -66,6 +66,21 @@ class OutgoingFiles:
         self._sizes: dict[str, int] = {}
         self._numbers = itertools.count()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def keep(self, files: Sequence[OutgoingFile]) -> list[KeptFile]:
+        """Keep all of these files, or none, for rows that have to follow. Raises `errors.FileRefused`."""
+        kept: list[KeptFile] = []
+        whole = False
+        try:
+            for file in files:
+                stored, use = await self.put(file)
+                kept.append(KeptFile(stored, use, file.markdown))
+            whole = True
+        finally:
+            if not whole:
+                for one in kept:
+                    await self.drop(one.stored, one.use)
+        return kept
 
     async def put(self, file: OutgoingFile) -> tuple[StoredFile, str]:
         """Keep a file; what its row has, and the name of this use of it, which `hold` ends. Raises `errors.FileRefused`."""

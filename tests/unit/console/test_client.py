@@ -161,8 +161,9 @@ async def test_a_message_too_long_for_the_line_is_refused_before_it_is_sent(
 
 async def test_without_a_gateway_it_says_how_to_start_one(home: Path) -> None:
     out = io.StringIO()
-    assert await client.converse(home, stdin=io.StringIO("hi\n"), stdout=out) == 1
-    assert out.getvalue() == f"Shipmate isn't running here. Start it with: shipmate run --dir {home.parent}\n"
+    start = f"shipmate run --dir {home.parent}"
+    assert await client.converse(home, stdin=io.StringIO("hi\n"), stdout=out, start=start) == 1
+    assert out.getvalue() == f"Shipmate isn't running here. Start it with: {start}\n"
 
 
 async def test_when_the_gateway_goes_it_says_so(

@@ -393,7 +393,7 @@ class Bench:
             transcriber=options.get("transcriber"),
         )
         services = build_agent_services(deps)
-        gateway = build_gateway(deps, services, agent, memory=self, servers=self)
+        gateway = build_gateway(deps, services, agent, rss_monitor=self, servers=self)
         self.delivery, self.approvals, self.questions = (
             services.delivery,
             services.approvals,
@@ -401,7 +401,7 @@ class Bench:
         )
         self.access, self.jobs = services.access, services.jobs
         self.suspension, self.backlog = services.suspension, services.backlog
-        self.gateway, self.tasks, self.scheduler = gateway, gateway.tasks, gateway.scheduler
+        self.gateway, self.tasks, self.turn_queue = gateway, gateway.tasks, gateway.turn_queue
         self.intake, self.router, self.stops = gateway.intake, gateway.router, gateway.stops
         self.commands, self.removals, self.due_jobs = gateway.commands, gateway.removals, gateway.due_jobs
         self.files = gateway.files
@@ -441,13 +441,13 @@ class Bench:
     async def idle(self) -> None:
         """Until nothing runs, and nothing can begin."""
         async with asyncio.timeout(90):
-            while self.tasks.busy or (self._started and (self.scheduler.ready or self.backlog.reading)):
+            while self.tasks.busy or (self._started and (self.turn_queue.ready or self.backlog.reading)):
                 await (self.tasks.idle() if self.tasks.busy else asyncio.sleep(0))
 
     @property
     def running(self) -> dict[ChatKey, Turn]:
         """The turns that run, by chat."""
-        return {key: chat.running for key, chat in self.scheduler.chats() if chat.running is not None}
+        return {key: chat.running for key, chat in self.turn_queue.chats() if chat.running is not None}
 
     async def lines(self, chat_key: ChatKey = HERE) -> list[tuple[str, str]]:
         return [(line.role, line.text) for line in await self.intake.recent(chat_key, 100)]

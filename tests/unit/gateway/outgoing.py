@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.environment import Alert
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import ANSWERED, Journal
@@ -17,7 +18,6 @@ from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway.builder import build_delivery
 from bot.gateway.live.message import NONE
 from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
-from bot.gateway.outbox.worker import Alert
 from bot.history.archive import ChatStore
 from bot.journal.sqlite import SqliteJournal
 from bot.system import SystemDisk, UlidSource

@@ -15,7 +15,7 @@ from bot.contracts.approvals import CHOICES, QuestionButtons
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.outbox import worker
+from bot.gateway.outbox import batch_sender
 from bot.words import CATALOGUES
 from tests.unit.gateway.conftest import killed
 from tests.unit.gateway.desk import GROUP, MEMBER, OPERATOR, Desk
@@ -151,7 +151,7 @@ def slow_in_the_group(desk: Copies) -> asyncio.Event:
 async def test_a_copy_that_is_on_its_way_when_somebody_decides_ends_once_it_is_there(
     desk: Copies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(batch_sender, "GRACE_SECONDS", 0.0)
     free = slow_in_the_group(desk)
     name = await desk.asked()
     await until(lambda: len(desk.tele.sent) == PLACES)

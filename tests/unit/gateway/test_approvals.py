@@ -194,11 +194,11 @@ async def test_while_it_waits_its_place_is_free_and_it_comes_back_to_one(tmp_pat
     await desk.asked()
     await desk.say("quick question")
     await until(lambda: desk.tele.texts[-1] == "quickly")
-    await until(lambda: desk.scheduler.free == 1)
+    await until(lambda: desk.turn_queue.free == 1)
     await desk.press("approve")
     await desk.idle()
     assert [verdict.ended for verdict in desk.ran] == ["approved"]
-    assert desk.scheduler.free == 1
+    assert desk.turn_queue.free == 1
     await desk.close()
 
 
@@ -208,10 +208,10 @@ async def test_what_runs_waits_and_for_what_can_be_seen(tmp_path: Path) -> None:
     await desk.asked()
     desk.agent.hold = asyncio.Event()
     await desk.say("quick but held")
-    await until(lambda: desk.scheduler.free == 0)
+    await until(lambda: desk.turn_queue.free == 0)
     await desk.say("quick and later", chat_id="1", chat_key="tele:chat:1", user_id="1")
-    await until(lambda: desk.scheduler.total == 1)
-    seen = active_chats(desk.scheduler)
+    await until(lambda: desk.turn_queue.total == 1)
+    seen = active_chats(desk.turn_queue)
     assert [(one.chat_key, one.state, one.waiting) for one in seen] == [
         ("tele:chat:-100", "waits for an approval", 0),
         ("tele:chat:77", "runs", 0),
@@ -221,7 +221,7 @@ async def test_what_runs_waits_and_for_what_can_be_seen(tmp_path: Path) -> None:
     desk.agent.hold.set()
     await desk.press("approve")
     await desk.idle()
-    assert active_chats(desk.scheduler) == []
+    assert active_chats(desk.turn_queue) == []
     await desk.close()
 
 
@@ -231,7 +231,7 @@ async def test_a_turn_that_has_waited_goes_before_others(tmp_path: Path) -> None
     await desk.asked()
     desk.agent.hold = asyncio.Event()
     await desk.say("quick but held")
-    await until(lambda: desk.scheduler.free == 0)
+    await until(lambda: desk.turn_queue.free == 0)
     await desk.say("quick and later", chat_id="1", chat_key="tele:chat:1", user_id="1")
     await desk.press("approve")
     await until(lambda: desk.tele.texts[-1].startswith("✅ Allowed"))
@@ -239,7 +239,7 @@ async def test_a_turn_that_has_waited_goes_before_others(tmp_path: Path) -> None
     desk.agent.hold.set()
     await desk.idle()
     assert desk.tele.texts[-3:] == ["quickly", "approved", "quickly"]
-    assert desk.scheduler.free == 1
+    assert desk.turn_queue.free == 1
     await desk.close()
 
 
@@ -267,7 +267,7 @@ async def test_a_stop_ends_it_and_nothing_can_be_allowed_after(desk: Desk) -> No
     record = await desk.journal.approval(name)
     assert record is not None
     assert record.verdict == Verdict("stopped")
-    assert desk.scheduler.free == 8
+    assert desk.turn_queue.free == 8
 
 
 async def test_after_half_an_hour_it_is_over(desk: Desk) -> None:
@@ -368,14 +368,14 @@ async def test_in_a_chat_one_question_is_asked_at_a_time_and_one_place_is_lent(t
     desk.agent.converse = twice  # type: ignore[method-assign]
     first = await desk.asked()
     await until(lambda: desk.suspension.asking(ChatKey.parse("tele:chat:-100")) == 2)
-    assert desk.scheduler.free == 1
+    assert desk.turn_queue.free == 1
     await desk.press("deny", first)
     await until(lambda: len(desk.names()) == 2)
-    await until(lambda: desk.scheduler.free == 1)
+    await until(lambda: desk.turn_queue.free == 1)
     await desk.press("approve", desk.names()[1])
     await desk.idle()
     assert [verdict.ended for verdict in desk.ran] == ["denied", "approved"]
-    assert desk.scheduler.free == 1
+    assert desk.turn_queue.free == 1
     assert not desk.suspension.asking(ChatKey.parse("tele:chat:-100"))
     await desk.close()
 

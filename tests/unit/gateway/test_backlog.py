@@ -57,7 +57,7 @@ async def test_what_does_not_fit_into_memory_is_answered_once_and_in_each_chats_
     assert sorted(said) == sorted(f"{name}{number}" for name in "abc" for number in range(60))
     for name in "abc":
         assert [word for word in said if word[0] == name] == [f"{name}{number}" for number in range(60)]
-    assert bench.scheduler.active == 0
+    assert bench.turn_queue.active == 0
     await bench.close()
 
 

@@ -6,8 +6,8 @@ import asyncio
 import itertools
 from pathlib import Path
 
+from bot.gateway.backlog import BURST, REST, InFlight
 from bot.gateway.conversation import Message
-from bot.gateway.scheduler import BURST, REST, InFlight, StartThrottle
 from tests.unit.gateway.conftest import Bench
 
 
@@ -18,7 +18,7 @@ async def test_between_the_beginnings_of_turns_the_loop_gets_to_what_comes_in(tm
         await bench.open()
         for number in range(50):
             one = bench.inbound(chat_key=f"tele:chat:{number}", request_id=f"R{number:02}")
-            bench.scheduler.apply(one.chat_key, Message(one))
+            bench.turn_queue.apply(one.chat_key, Message(one))
         steps = []
         for _ in range(10):
             steps.append(len(bench.running))
@@ -36,7 +36,7 @@ async def test_between_the_beginnings_of_turns_the_loop_gets_to_what_comes_in(tm
 
 async def test_while_much_comes_in_the_next_turn_waits_a_little_and_no_longer() -> None:
     in_flight = InFlight(writing={f"R{number}" for number in range(BURST)})
-    resting = asyncio.ensure_future(StartThrottle(in_flight).rest())
+    resting = asyncio.ensure_future(in_flight.rest())
     for _ in range(5):
         await asyncio.sleep(0)
     assert not resting.done()
@@ -44,7 +44,7 @@ async def test_while_much_comes_in_the_next_turn_waits_a_little_and_no_longer() 
 
 
 async def test_otherwise_it_waits_for_one_pass_of_the_loop() -> None:
-    resting = asyncio.ensure_future(StartThrottle(InFlight(writing={"R1"})).rest())
+    resting = asyncio.ensure_future(InFlight(writing={"R1"}).rest())
     for _ in range(2):
         await asyncio.sleep(0)
     assert resting.done()

@@ -13,7 +13,7 @@ from bot.contracts.agent import PriorReply
 from bot.contracts.channel import Health
 from bot.contracts.journal import ANSWERED, FAILED
 from bot.contracts.outbound import Outbound, OutboxRow, Sent
-from bot.gateway.outbox.worker import FIRST_AGAIN
+from bot.gateway.outbox.batch_sender import FIRST_AGAIN
 from bot.testing.clock import FakeClock
 from bot.words import say
 from tests.unit.gateway.outgoing import TO, Desk, address, until

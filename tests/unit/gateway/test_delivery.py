@@ -15,8 +15,8 @@ from bot.contracts.agent import PriorReply
 from bot.contracts.journal import ANSWERED
 from bot.contracts.outbound import Outbound, OutboxRow, Sent
 from bot.gateway.delivery import Delivery
-from bot.gateway.outbox import worker
-from bot.gateway.outbox.worker import SETTLE_SECONDS
+from bot.gateway.outbox import batch_sender, channel_sender
+from bot.gateway.outbox.channel_sender import SETTLE_SECONDS
 from bot.telemetry import Redactor
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal, JournalFailure
@@ -129,7 +129,7 @@ async def test_a_platform_that_can_be_asked_only_later_is_asked_then_and_not_sen
 async def test_a_platform_that_does_not_answer_is_asked_again_and_not_sent_to(
     bench: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "SEND_SECONDS", 0.01)
+    monkeypatch.setattr(channel_sender, "SEND_SECONDS", 0.01)
     asked = 0
 
     async def find(_: Outbound) -> Sent | None:
@@ -296,7 +296,7 @@ async def test_after_a_crash_a_platform_that_asks_to_wait_is_waited_for_too(tmp_
 async def test_after_a_crash_a_long_answer_is_completed_and_archived_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(batch_sender, "GRACE_SECONDS", 0.01)
     first = Desk(tmp_path)
     await first.asked()
     original = first.tele.send

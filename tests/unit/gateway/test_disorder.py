@@ -203,7 +203,7 @@ class Disorder(RuleBasedStateMachine):
 
     def queue(self, inbound: Inbound, records: Sequence[InboxRecord]) -> None:
         """What the intake hands on: at this moment it is clear whether a change comes before its message's turn."""
-        name, chat = inbound.message_id, dict(self.bench.scheduler.chats()).get(inbound.chat_key)
+        name, chat = inbound.message_id, dict(self.bench.turn_queue.chats()).get(inbound.chat_key)
         waits = chat.queued(inbound) if chat is not None else None
         still = waits is not None and waits.kind == "message"
         if name is not None and (still or name not in self.queued):

@@ -15,7 +15,7 @@ from bot.contracts.base import Json
 from bot.contracts.inbound import Attachment, Command, Inbound, Quoted
 from bot.contracts.outbound import Address, Outbound, Sent
 from bot.gateway import delivery, reading
-from bot.gateway.outbox import worker
+from bot.gateway.outbox import batch_sender, channel_sender
 from bot.words import say
 from tests.unit.gateway.conftest import SECRET, Bench
 from tests.unit.gateway.outgoing import until
@@ -146,7 +146,7 @@ class TestAHangingChannel:
     async def test_a_send_that_hangs_counts_as_one_that_may_have_arrived(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(worker, "SEND_SECONDS", 0.01)
+        monkeypatch.setattr(channel_sender, "SEND_SECONDS", 0.01)
         monkeypatch.setattr(bench.tele, "send", Hanging())
         to = Address.of(bench.inbound().model_copy(update={"request_id": "R"}))
 
@@ -158,7 +158,7 @@ class TestAHangingChannel:
     async def test_greeting_a_stranger_does_not_hold_up_what_the_platform_brings(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(worker, "GRACE_SECONDS", 0.01)
+        monkeypatch.setattr(batch_sender, "GRACE_SECONDS", 0.01)
         monkeypatch.setattr(bench.tele, "send", Hanging())
 
         async with asyncio.timeout(90):
@@ -170,7 +170,7 @@ class TestAStopDuringDelivery:
     async def test_a_send_that_has_begun_is_recorded_as_what_it_became(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch, ends: bool
     ) -> None:
-        monkeypatch.setattr(worker, "GRACE_SECONDS", 0.0)
+        monkeypatch.setattr(batch_sender, "GRACE_SECONDS", 0.0)
         sending, go_on = asyncio.Event(), asyncio.Event()
 
         async def slow(_: Outbound) -> Sent:

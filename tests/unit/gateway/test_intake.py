@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot import errors
+from bot.batch import Batcher
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Quoted
+from bot.journal import database
 from bot.system import SystemDisk
 from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.conftest import SECRET, Bench
@@ -31,22 +34,30 @@ async def test_an_inbound_is_in_the_journal_and_can_be_read_again_when_accept_re
     assert await bench.journal.unfinished() == []
 
 
-async def test_a_message_is_taken_in_with_one_visit_to_the_disk(bench: Bench) -> None:
+async def test_a_message_is_taken_in_with_one_visit_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visits: list[int] = []
+
+    class Counted(Batcher[Any, Any]):
+        def __init__(self, name: str, work: Callable[[list[Any]], Any]) -> None:
+            def counted(batch: list[Any]) -> Any:
+                visits.append(len(batch))
+                return work(batch)
+
+            super().__init__(name, counted)
+
+    monkeypatch.setattr(database, "Batcher", Counted)
+    bench = Bench(tmp_path)
+    await bench.open()
     bench.agent.hold = asyncio.Event()
     await bench.say("the journal is open now", chat_key="tele:chat:2")
-    batcher = bench.journal.base._batcher
-    visits: list[int] = []
-    work = batcher._work
-
-    def counted(batch: list[Any]) -> Any:
-        visits.append(len(batch))
-        return work(batch)
-
-    batcher._work = counted
+    visits.clear()
     assert await bench.say("hello")
     assert len(visits) == 1  # it is written, and what is on file about it is read
     bench.agent.hold.set()
     await bench.idle()
+    await bench.close()
 
 
 async def test_a_journal_that_cannot_write_means_not_taken_in(bench: Bench) -> None:

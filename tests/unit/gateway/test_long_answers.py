@@ -13,7 +13,7 @@ from bot import errors
 from bot.contracts.channel import ReadingLimits
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
 from bot.gateway.live.message import GOES_ON
-from bot.gateway.outbox import worker
+from bot.gateway.outbox import batch_sender
 from bot.gateway.outbox.files import OutgoingLimits
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
@@ -222,7 +222,7 @@ async def _go_on(one: Desk) -> None:
 async def test_killed_at_any_call_it_is_one_text_and_one_file(
     tmp_path: Path, when: str, tells: bool, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(batch_sender, "GRACE_SECONDS", 0.0)
     lived, last = False, 1 - stride
     while not lived:
         last += stride

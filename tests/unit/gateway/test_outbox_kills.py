@@ -14,7 +14,7 @@ import pytest
 from bot import errors
 from bot.contracts.journal import ANSWERED, Journal
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.outbox import worker
+from bot.gateway.outbox import batch_sender
 from bot.testing.clock import FakeClock
 from bot.words import say
 from tests.contracts.journal_rig import still_open
@@ -172,7 +172,7 @@ async def restarted(world: World) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(batch_sender, "GRACE_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("throttled", [0, 2, *(pytest.param(n, marks=pytest.mark.torture) for n in (1, 3))])

@@ -11,7 +11,7 @@ import pytest
 from bot import errors
 from bot.contracts.agent import PriorReply
 from bot.contracts.outbound import OutboundKind, OutboxRow, OutboxState
-from bot.gateway.outbox.worker import in_order, prior_replies, seconds_left
+from bot.gateway.outbox.rows import in_order, prior_replies, seconds_left
 from tests.unit.gateway.outgoing import HERE
 
 ROW = OutboxRow("01OUT", "01REQ", HERE, {"chat": "77"}, "Hello.")

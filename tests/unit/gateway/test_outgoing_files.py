@@ -17,7 +17,7 @@ from bot import errors
 from bot.contracts.leadership import SoleLeader
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
 from bot.gateway.delivery import PIECE
-from bot.gateway.outbox import worker
+from bot.gateway.outbox import batch_sender, rows
 from bot.gateway.outbox.files import OutgoingLimits, shown_name
 from bot.system import SystemDisk
 from bot.telemetry import Redactor
@@ -141,7 +141,7 @@ async def test_a_file_that_is_refused_is_told_of_in_its_place_and_once(
     assert shown(desk.tele.sent) == ["here", say(words, name=TABLE.name), "chart.png"]
     assert [row.state for row in await desk.rows()] == ["sent", "failed", "sent", "sent"]
     assert kept(tmp_path) == []
-    told = worker.prior_replies(await desk.rows())
+    told = rows.prior_replies(await desk.rows())
     assert all(one.ids for one in told), "what was told is no failure that is said again"
     await desk.close()
 
@@ -388,7 +388,7 @@ async def _go_on(desk: Desk) -> None:
 async def test_killed_at_any_call_each_file_is_there_once_or_once_with_a_repeat_that_says_so(
     tmp_path: Path, when: str, tells: bool, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(batch_sender, "GRACE_SECONDS", 0.0)
     lived, last = False, 1 - stride
     while not lived:
         last += stride

@@ -11,7 +11,7 @@ import pytest
 from bot import errors
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.live.message import GOES_ON, Previewing
-from bot.gateway.outbox import worker
+from bot.gateway.outbox import batch_sender
 from bot.testing.journal import FaultyJournal, JournalFailure
 from bot.words import say
 from tests.contracts.journal_rig import still_open
@@ -79,7 +79,7 @@ async def give_up(desk: Desk) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(batch_sender, "GRACE_SECONDS", 0.0)
 
 
 async def checked(world: Wall) -> None:

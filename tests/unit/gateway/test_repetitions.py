@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bot.gateway.repetitions import MOST_WORDS, without
+from bot.gateway.removals import MOST_WORDS, without_repetitions
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,11 @@ from bot.gateway.repetitions import MOST_WORDS, without
     ],
 )
 def test_what_is_repeated_goes_and_nothing_else(message: str, answer: str, left: str) -> None:
-    assert without(answer, message, "[removed]") == left
+    assert without_repetitions(answer, message, "[removed]") == left
 
 
 def test_long_texts_are_looked_through_in_bounds() -> None:
     words = " ".join(f"w{number}x" for number in range(3 * MOST_WORDS))
     began = time.monotonic()
-    assert without(words, words, "[removed]").startswith("[removed]")
+    assert without_repetitions(words, words, "[removed]").startswith("[removed]")
     assert time.monotonic() - began < 30

@@ -54,7 +54,7 @@ async def test_no_more_turns_run_at_once_than_allowed(tmp_path: Path) -> None:
     bench.agent.hold.set()
     assert len(await bench.tele.until(6)) == 6
     await bench.idle()
-    assert bench.scheduler.active == 0, "an idle lane is gone"
+    assert bench.turn_queue.active == 0, "an idle lane is gone"
     await bench.close()
 
 
@@ -338,7 +338,7 @@ async def test_what_comes_in_before_its_channel_is_open_waits_and_keeps_its_plac
     bench = Bench(tmp_path)
     await bench.say("one")
     await bench.say("two")
-    assert bench.scheduler.active == 0
+    assert bench.turn_queue.active == 0
     assert await bench.open("tele") == 0
     await bench.idle()
     assert bench.tele.texts == ["re: one", "re: two"]

@@ -13,10 +13,10 @@ from bot.contracts.channel import Health
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import Locale
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway import operations
+from bot.gateway import operators, watchdog
 from bot.gateway.locales import Locales
-from bot.gateway.operations import EVERY, LOOK_EVERY, PATIENCE, ChannelWatchdog, OperatorAlerts
-from bot.gateway.operator_chats import OperatorChats
+from bot.gateway.operators import EVERY, OperatorAlerts, OperatorChats
+from bot.gateway.watchdog import LOOK_EVERY, PATIENCE, ChannelWatchdog
 from bot.journal.sqlite import SqliteJournal
 from bot.words import Sentence, sentence
 from tests.unit.gateway.conftest import Bench, FakeChannel, manifest
@@ -230,7 +230,7 @@ async def test_a_healing_that_fails_or_hangs_is_logged_and_the_watch_goes_on(
     ward.tele.break_off()
     await ward.wait(PATIENCE + LOOK_EVERY)
     assert "tele could not be healed: ValueError" in ward.bench.log.at("error")[-1].message
-    monkeypatch.setattr(operations, "HEAL_SECONDS", 0.001)
+    monkeypatch.setattr(watchdog, "HEAL_SECONDS", 0.001)
     ward.tele.cure = asyncio.Event()
     healing = len(ward.tele.heals)
     await ward.wait(60)
@@ -278,8 +278,8 @@ async def test_a_channel_that_hangs_is_given_up(ward: Ward, monkeypatch: pytest.
         await asyncio.Event().wait()
         raise AssertionError(message)
 
-    monkeypatch.setattr(operations, "TELL_SECONDS", 0.01)
-    monkeypatch.setattr("bot.gateway.outbox.worker.GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(operators, "TELL_SECONDS", 0.01)
+    monkeypatch.setattr("bot.gateway.outbox.batch_sender.GRACE_SECONDS", 0.01)
     for channel in (ward.tele, ward.chat):
         monkeypatch.setattr(channel, "send", hangs)
     assert not await ward.reports.tell("subject", words("words"))
@@ -315,15 +315,15 @@ async def test_a_journal_that_says_nothing_holds_no_report_up(
         return False
 
     monkeypatch.setattr(SqliteJournal, "once", hangs)
-    monkeypatch.setattr(operations, "ASK_SECONDS", 0.01)
+    monkeypatch.setattr(operators, "ASK_SECONDS", 0.01)
     assert await ward.reports.tell("journal", words("words"))
 
 
 async def test_a_flood_of_reports_is_cut_and_a_report_that_breaks_is_logged(
     ward: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tasks = [ward.reports.tell(f"subject {number}", words("words")) for number in range(operations.MOST + 50)]
-    assert sum([await task for task in tasks]) == operations.MOST
+    tasks = [ward.reports.tell(f"subject {number}", words("words")) for number in range(operators.MOST + 50)]
+    assert sum([await task for task in tasks]) == operators.MOST
 
     async def broken(*_: object, **__: object) -> list[Sent]:
         raise ValueError("nobody foresaw this")

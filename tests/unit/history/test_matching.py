@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,7 @@ class Shelf:
             self.store, self.path, folder=self.folder, disk=SystemDisk(), log=self.log
         )
         self.ts = 1_700_000_000_000
+        self.index: index.Index | None = None
 
     async def say(self, text: str, **fields: object) -> None:
         self.ts += 60_000
@@ -135,8 +137,15 @@ class Shelf:
         await self.archive.append(ArchiveLine.model_validate(line | fields))
 
     async def by_index(self, query: HistoryQuery, name: str = names.encode(KEY)) -> HistoryPage | None:
-        """Asked where the archive asks it: the index has one thread, which may still take in lines."""
-        return await self.archive._on_thread(lambda: self.archive._matching(name, query))
+        """Ask the index itself, once the archive has it on file."""
+        await self.archive.caught_up()
+        if self.index is None:
+            self.index = index.Index.opened(self.path, self.folder, SystemDisk())
+        return matching.page(self.index, name, query)
+
+    def reopened(self, path: Path, **more: Any) -> SearchedArchive:
+        """The archive as another process has it that keeps its index in `path`."""
+        return SearchedArchive(self.store, path, folder=self.folder, disk=SystemDisk(), log=self.log, **more)
 
 
 @pytest.fixture
@@ -144,6 +153,8 @@ async def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     monkeypatch.setattr(searching, "LINGER", 0.0)
     shelf = Shelf(tmp_path)
     yield shelf
+    if shelf.index is not None:
+        shelf.index.close()
     await shelf.archive.close()
 
 
@@ -286,18 +297,18 @@ async def test_many_words_with_the_text_in_them_are_not_looked_up(
 async def test_without_an_index_every_line_is_read(shelf: Shelf) -> None:
     await shelf.say("the red boat")
     await shelf.archive.caught_up()
-    await shelf.archive._on_thread(shelf.archive._forget)
-    shelf.path.write_bytes(b"no index at all" * 300)
-    shelf.archive._path = shelf.folder  # nor can one be made
-    page = await shelf.archive.search(KEY, HistoryQuery(keyword="ED BO"))
+    without = shelf.reopened(shelf.folder)  # none can be made there
+    page = await without.search(KEY, HistoryQuery(keyword="ED BO"))
+    await without.close()
     assert [line.text for line in page.lines] == ["the red boat"]
     assert any("cannot be used" in entry.message for entry in shelf.log.entries)
 
 
 async def test_a_chat_that_is_far_behind_is_read(shelf: Shelf) -> None:
-    shelf.archive._wait_bytes = -1
     await shelf.say("the red boat")
-    assert (await shelf.archive.search(KEY, HistoryQuery(keyword="red"))).total == 1
+    behind = shelf.reopened(shelf.path, wait_bytes=-1)
+    assert (await behind.search(KEY, HistoryQuery(keyword="red"))).total == 1
+    await behind.close()
 
 
 async def test_a_line_that_was_changed_by_hand_is_not_taken_for_what_it_was(shelf: Shelf) -> None:

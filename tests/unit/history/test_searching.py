@@ -31,9 +31,11 @@ class Desk:
         self.ts = NOW
         self.archive = self.opened()
 
-    def opened(self, **more: Any) -> SearchedArchive:
+    def opened(self, path: Path | None = None, **more: Any) -> SearchedArchive:
         store = ChatStore(self.folder, disk=SystemDisk(), log=self.log, clock=FakeClock())
-        return SearchedArchive(store, self.path, folder=self.folder, disk=SystemDisk(), log=self.log, **more)
+        return SearchedArchive(
+            store, path or self.path, folder=self.folder, disk=SystemDisk(), log=self.log, **more
+        )
 
     async def say(self, text: str, key: ChatKey = KEY, **fields: Any) -> None:
         self.ts += 60_000
@@ -232,7 +234,7 @@ async def test_the_list_of_chats_is_the_same_with_and_without_the_index(
 async def test_the_list_of_chats_needs_no_index(desk: Desk) -> None:
     await desk.say("a")
     await desk.archive.caught_up()
-    await desk.archive._on_thread(desk.archive._forget)
-    desk.archive._path = desk.folder  # none can be opened
-    assert [info.lines for info in await desk.archive.chats()] == [1]
+    without = desk.opened(path=desk.folder)  # none can be made there
+    assert [info.lines for info in await without.chats()] == [1]
+    await without.close()
     assert any("cannot be used" in entry.message for entry in desk.log.entries)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.gateway.jobs import plans, zones
+from bot.gateway.jobs import plans
 from bot.gateway.jobs.plans import Cron, Plan
 from bot.words import speaking, times
 from tests.shares import one_in
@@ -118,9 +118,9 @@ def by_watching(plan: Plan, begin: float, end: float) -> list[float]:
     """
     wanted = Cron.read(plan.said)
     fits = set(_walls(wanted, begin - 2 * 86_400, end + 2 * 86_400))
-    found, seen, before = [], set[datetime](), zones.wall(begin - 60, plan.where)
+    found, seen, before = [], set[datetime](), plans.wall(begin - 60, plan.where)
     for moment in range(int(begin) - 200 * 60, int(end), 60):
-        shown = zones.wall(moment, plan.where)
+        shown = plans.wall(moment, plan.where)
         passed = [
             before + timedelta(minutes=n) for n in range(1, int((shown - before).total_seconds()) // 60 + 1)
         ]
@@ -181,7 +181,7 @@ def test_over_years_a_daily_time_comes_once_for_each_day(name: str) -> None:
         plan = cron(words, name)
         shown = Cron.read(words)
         start = datetime(2024, 1, 1)  # noqa: DTZ001 - what the clocks show
-        moment = zones.instant(start, plan.where) - 1
+        moment = plans.instant(start, plan.where) - 1
         dues = []
         for _ in range(366 * 3):
             following = plan.following(moment)
@@ -191,9 +191,9 @@ def test_over_years_a_daily_time_comes_once_for_each_day(name: str) -> None:
             moment = following
         days = list(islice(shown.walls(start - timedelta(minutes=1)), len(dues)))
         for due, day in zip(dues, days, strict=True):
-            real = zones.wall(due, plan.where)
+            real = plans.wall(due, plan.where)
             assert real == day or (
-                not zones.kept(day, plan.where) and timedelta(0) < real - day <= timedelta(days=1)
+                not plans.kept(day, plan.where) and timedelta(0) < real - day <= timedelta(days=1)
             )
 
 
@@ -212,10 +212,10 @@ def test_a_time_in_a_gap_comes_at_the_first_moment_after_and_one_in_a_fold_once(
 @given(st.sampled_from(ZONES), st.datetimes(datetime(1990, 1, 1), datetime(2036, 1, 1)))  # noqa: DTZ001
 def test_a_moment_never_goes_back_where_the_clock_that_is_meant_does_not(name: str, shown: datetime) -> None:
     where = times.zone(name)
-    moments = [zones.instant(shown + timedelta(minutes=step), where) for step in range(0, 200, 10)]
+    moments = [plans.instant(shown + timedelta(minutes=step), where) for step in range(0, 200, 10)]
     assert moments == sorted(moments)
-    if zones.kept(shown, where):
-        assert zones.wall(moments[0], where) == shown
+    if plans.kept(shown, where):
+        assert plans.wall(moments[0], where) == shown
 
 
 @given(
@@ -262,7 +262,7 @@ def test_of_times_that_have_passed_the_last_one_is_found_however_many_they_are(
 def test_a_time_is_that_of_the_person_unless_it_says_otherwise(words: str, expected: str) -> None:
     plan = plans.read(words, zone="Europe/Berlin", now=NOW, least=300)
     assert plan.kind == "once"
-    assert zones.written(plan.at, plan.where).split()[1] == expected
+    assert plans.written(plan.at, plan.where).split()[1] == expected
     assert plan.following(NOW) == plan.at
     assert plan.following(plan.at) is None
 

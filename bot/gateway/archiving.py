@@ -1,4 +1,4 @@
-"""Puts what people said into the archive."""
+"""Puts into the archive what people said, and the replies that they saw."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from bot import errors
 from bot.context import prompt, quotes
 from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
-from bot.contracts.environment import Log
+from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
+from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway.message_versions import completed, has, on_file
 
 
@@ -98,3 +99,58 @@ class InboundArchive:
         except errors.StorageError as error:
             self._log.write("error", "what is on file cannot be read", level="error", cause=str(error))
             return inbound
+
+
+BOT_USER = "bot"
+
+
+class ReplyArchiver:
+    """Puts replies that were sent into the archive. Notices never go there: the model must not come to see them."""
+
+    def __init__(self, archive: Archive, clock: Clock, log: Log) -> None:
+        self._archive = archive
+        self._clock = clock
+        self._log = log
+
+    async def put(self, to: Address, rows: Sequence[OutboxRow], *, again: bool) -> None:
+        """Write one line for the sent parts of one message. `again`: the archive may have some of them, which are left out."""
+        replies = [row for row in rows if row.kind == "reply"]
+        if replies and again:
+            replies = await self._missing(to, replies)
+        if not replies:
+            return
+        line = ArchiveLine(
+            ts=int(self._clock.now() * 1000),
+            channel=to.channel,
+            chat_id=to.chat_id,
+            chat_key=to.chat_key,
+            user_id=BOT_USER,
+            message_id=replies[0].message_id,
+            role="assistant",
+            text="\n".join(row.archived for row in replies),
+            meta={
+                "requestId": to.request_id,
+                "messageIds": [row.message_id for row in replies],
+                "outboxIds": [row.id for row in replies],
+            },
+        )
+        try:
+            await self._archive.append(line)
+        except errors.StorageError as error:
+            self._log.write("error", "the archive cannot be written", level="error", cause=str(error))
+
+    async def _missing(self, to: Address, replies: Sequence[OutboxRow]) -> list[OutboxRow]:
+        """Those that are not in the archive; none where it cannot be read."""
+
+        def other(line: ArchiveLine) -> bool:
+            return (line.meta or {}).get("requestId") != to.request_id
+
+        query = HistoryQuery(limit=200, role="assistant", skip=other, everything=True)
+        try:
+            page = await self._archive.search(to.chat_key, query)
+        except errors.StorageError as error:
+            self._log.write("error", "the archive cannot be read", level="error", cause=str(error))
+            return []
+        known = {one for line in page.lines for one in (line.meta or {}).get("outboxIds", ())}
+        # A repeat is the same part as its original.
+        return [row for row in replies if not known & {row.id, row.repeat_of}]

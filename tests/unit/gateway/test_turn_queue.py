@@ -1,4 +1,4 @@
-"""The scheduler: people take turns, however much one of them writes and wherever."""
+"""The turn queue: people take turns, however much one of them writes and wherever."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import ANSWERED
 from bot.gateway.background import BackgroundTasks
+from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import (
     MODES,
     Delete,
@@ -27,7 +28,7 @@ from bot.gateway.conversation import (
     TurnPlan,
     TurnResumed,
 )
-from bot.gateway.scheduler import Backlog, Scheduler, TurnSlots
+from bot.gateway.turn_queue import TurnQueue, TurnSlots
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests.shares import examples
@@ -50,7 +51,7 @@ def inbound(who: str, chat: str, number: int, **more: Any) -> Inbound:
 
 
 class Hall:
-    """A scheduler whose turns end one by one, when they are told to."""
+    """A turn queue whose turns end one by one, when they are told to."""
 
     def __init__(self, limit: int, **options: Any) -> None:
         self.clock = FakeClock()
@@ -61,7 +62,7 @@ class Hall:
         self.trouble = ""
         """Of the disk."""
         self.tasks, self.backlog = BackgroundTasks(self.log), Backlog()
-        self.scheduler = Scheduler(
+        self.turn_queue = TurnQueue(
             limit=limit,
             mode=MODES[options.pop("mode", "followup")],
             backlog=self.backlog,
@@ -75,7 +76,7 @@ class Hall:
     async def serve(self) -> None:
         """Begin what can begin, and what the runner of turns does at its end."""
         while True:
-            turn = await self.scheduler.next_turn()
+            turn = await self.turn_queue.next_turn()
             self.tasks.start(self.work(turn), functools.partial(self.ended, turn))
             await asyncio.sleep(0)
 
@@ -83,17 +84,17 @@ class Hall:
         if not well:
             self.sorry.append(turn.first.text)
         for event in (TurnEnded(ANSWERED), TurnClosed()):
-            self.scheduler.apply(turn.first.chat_key, event)
-        self.scheduler.give_back()
+            self.turn_queue.apply(turn.first.chat_key, event)
+        self.turn_queue.give_back()
 
     def put(self, one: Inbound, at: float | None = None) -> list[Effect]:
-        return self.scheduler.apply(one.chat_key, Message(one, taken_in=at))
+        return self.turn_queue.apply(one.chat_key, Message(one, taken_in=at))
 
     def go_on(self, first: Inbound, *rest: Inbound) -> None:
-        self.scheduler.apply(first.chat_key, TurnResumed(TurnPlan(first, rest, begun=True)))
+        self.turn_queue.apply(first.chat_key, TurnResumed(TurnPlan(first, rest, begun=True)))
 
     async def drain(self, seconds: float) -> bool:
-        self.scheduler.close()
+        self.turn_queue.close()
         return await self.tasks.drain(seconds)
 
     async def work(self, turn: Turn) -> None:
@@ -138,7 +139,7 @@ async def test_one_chat_that_floods_does_not_delay_the_others() -> None:
     await hall.finish()
     assert hall.words[:4] == ["flood0", "flood1", "ada2000", "bob2001"]
     assert [word for word in hall.words if word.startswith("flood")] == [f"flood{n}" for n in range(1_000)]
-    assert (hall.scheduler.active, hall.scheduler.total, hall.tasks.busy) == (0, 0, 0)
+    assert (hall.turn_queue.active, hall.turn_queue.total, hall.tasks.busy) == (0, 0, 0)
 
 
 async def test_on_a_full_disk_only_turns_that_had_begun_go_on_and_the_others_once_there_is_room() -> None:
@@ -150,7 +151,7 @@ async def test_on_a_full_disk_only_turns_that_had_begun_go_on_and_the_others_onc
     await hall.finish()
     assert hall.words == ["bob2"]
     hall.trouble = ""
-    hall.scheduler.resume()
+    hall.turn_queue.resume()
     await hall.finish()
     assert sorted(hall.words) == ["ada1", "bob2", "bob3"]
 
@@ -190,7 +191,7 @@ async def test_a_lane_that_waits_for_a_place_is_no_task() -> None:
     for number in range(3_000):
         hall.put(inbound(str(number), str(number), number))
     await hall.settle()
-    assert (hall.scheduler.active, hall.tasks.busy) == (3_000, 1)
+    assert (hall.turn_queue.active, hall.tasks.busy) == (3_000, 1)
     assert len(asyncio.all_tasks()) == 3  # this one, a turn, and what begins them
     await hall.drain(0)
 
@@ -218,7 +219,7 @@ async def test_everything_is_done_once_in_each_persons_order_and_never_two_at_on
         hall.put(inbound(who, chat, number))
         if ends:
             await end_one()
-    while hall.scheduler.active:
+    while hall.turn_queue.active:
         await end_one()
     done = [(one.user_id, one.chat_id, one.ts) for plan in hall.begun for one in plan.all]
     assert Counter(done) == Counter((who, chat, number) for number, (who, chat, _) in enumerate(steps))
@@ -226,9 +227,9 @@ async def test_everything_is_done_once_in_each_persons_order_and_never_two_at_on
         for chat in "xyz":
             mine = [ts for one, place, ts in done if (one, place) == (who, chat)]
             assert mine == sorted(mine)
-    assert hall.scheduler.total == 0
-    assert not hall.scheduler.ready
-    assert list(hall.scheduler.known()) == []
+    assert hall.turn_queue.total == 0
+    assert not hall.turn_queue.ready
+    assert list(hall.turn_queue.known()) == []
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(60))
@@ -281,7 +282,7 @@ async def test_work_that_fails_is_excused_and_gives_its_place_back() -> None:
     assert [plan.first.text for plan in hall.begun] == ["a1", "b2"]
     assert "ZeroDivisionError" in hall.log.at("error")[0].message
     await hall.end(hall.begun[1])
-    assert hall.scheduler.active == 0
+    assert hall.turn_queue.active == 0
 
 
 async def test_after_a_drain_nothing_begins_and_what_runs_long_is_cut() -> None:
@@ -312,7 +313,7 @@ async def test_a_drain_does_not_wait_for_a_turn_that_waits_for_a_person() -> Non
     await hall.settle()
 
     async def ask() -> None:
-        async with hall.scheduler.suspended():
+        async with hall.turn_queue.suspended():
             await asyncio.Event().wait()
 
     asked = asyncio.create_task(ask())
@@ -329,22 +330,22 @@ async def test_what_is_taken_out_of_a_queue_no_longer_asks_for_a_slot() -> None:
     for number, (who, chat) in enumerate([("a", "x"), ("b", "y"), ("b", "y"), ("c", "y")]):
         hall.put(inbound(who, chat, number, message_id=str(number)))
     await hall.settle()
-    hall.scheduler.apply(place, Stop(inbound("b", "y", 4, kind="stop")))
+    hall.turn_queue.apply(place, Stop(inbound("b", "y", 4, kind="stop")))
     assert (
-        dict(hall.scheduler.chats())[place].waiting,
+        dict(hall.turn_queue.chats())[place].waiting,
         hall.backlog.waiting_of(UserRef("tele", "b")),
-        hall.scheduler.total,
+        hall.turn_queue.total,
     ) == (1, 0, 1)
-    hall.scheduler.apply(place, Delete(inbound("c", "y", 5, kind="delete", message_id="3")))
-    assert hall.scheduler.active == 1
+    hall.turn_queue.apply(place, Delete(inbound("c", "y", 5, kind="delete", message_id="3")))
+    assert hall.turn_queue.active == 1
     await hall.finish()
     assert hall.words == ["a0"]
 
 
 async def test_a_chat_that_has_nothing_is_not_kept() -> None:
     hall, place = Hall(1), ChatKey.parse("tele:chat:y")
-    hall.scheduler.apply(place, Stop(inbound("b", "y", 4, kind="stop")))
-    assert (hall.scheduler.active, hall.scheduler.turn(place), hall.scheduler.chats()) == (0, None, [])
+    hall.turn_queue.apply(place, Stop(inbound("b", "y", 4, kind="stop")))
+    assert (hall.turn_queue.active, hall.turn_queue.turn(place), hall.turn_queue.chats()) == (0, None, [])
 
 
 async def test_a_disk_that_fills_up_once_a_chat_has_asked_lets_nothing_begin() -> None:
@@ -352,9 +353,9 @@ async def test_a_disk_that_fills_up_once_a_chat_has_asked_lets_nothing_begin() -
     hall.put(inbound("ada", "a", 1))
     hall.trouble = "full"
     await hall.finish()
-    assert (hall.words, hall.scheduler.free) == ([], 1)
+    assert (hall.words, hall.turn_queue.free) == ([], 1)
     hall.trouble = ""
-    hall.scheduler.resume()
+    hall.turn_queue.resume()
     await hall.finish()
     assert hall.words == ["ada1"]
 
@@ -441,7 +442,7 @@ class TestBursts:
         hall.put(inbound("a", "x", 1, message_id="1"))
         await hall.clock.advance(0.5)
         hall.put(inbound("a", "y", 2))
-        hall.scheduler.apply(
+        hall.turn_queue.apply(
             ChatKey.parse("tele:chat:x"), Delete(inbound("a", "x", 3, kind="delete", message_id="1"))
         )
         await hall.settle()
@@ -457,7 +458,7 @@ async def test_a_turn_that_had_begun_goes_on_alone_and_before_what_waits() -> No
     hall.put(inbound("a", "x", 3), 1.0)
     hall.go_on(inbound("a", "x", 1), inbound("a", "x", 2))
     hall.put(inbound("a", "x", 4), 1.0)
-    assert (hall.scheduler.total, sorted(hall.scheduler.known())) == (5, [f"{n:026}" for n in range(5)])
+    assert (hall.turn_queue.total, sorted(hall.turn_queue.known())) == (5, [f"{n:026}" for n in range(5)])
     await hall.finish()
     assert [[one.ts for one in plan.all] for plan in hall.begun] == [[1, 2], [0], [3, 4]]
     assert [plan.begun for plan in hall.begun] == [True, False, False]

@@ -19,8 +19,8 @@ _PUT_LOCALE = """INSERT INTO locales (channel, user_id, language, language_chose
 _LOCALES = "SELECT channel, user_id, language, language_chosen, zone, zone_chosen FROM locales"
 
 
-class SqlSchedule(JournalTable):
-    """`contracts.journal.Schedule`."""
+class SqlJobs(JournalTable):
+    """`contracts.journal.JobRows` and `LocaleRows`."""
 
     def put_job(self, job: Job) -> Coroutine[Any, Any, None]:
         return done(self._change(_PUT, (job.id, str(job.chat_key), dumps(job.spec))))
