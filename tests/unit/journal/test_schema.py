@@ -13,7 +13,7 @@ from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import Locale
-from bot.journal import SqliteJournal, approvals, inbox, leases, outbox, schedule, schema, sqlite, steps
+from bot.journal import SqliteJournal, approvals, inbox, jobs, leases, outbox, schema, sqlite, steps
 from bot.journal.connection import Connection
 from bot.journal.schema import REPEATED
 from bot.journal.sqlite import SqlJournal
@@ -376,7 +376,7 @@ async def test_a_file_of_a_newer_shipmate_is_refused_in_plain_words_and_left_alo
 def statements() -> list[tuple[str, str]]:
     """Every statement that finds rows of a table which grows."""
     found: list[tuple[str, str]] = []
-    for module in (inbox, steps, outbox, schedule, leases, approvals, sqlite):
+    for module in (inbox, steps, outbox, jobs, leases, approvals, sqlite):
         for name, value in vars(module).items():
             said = value if isinstance(value, tuple) else (value,)
             words = [
