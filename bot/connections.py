@@ -22,6 +22,7 @@ BODY_SECONDS = 15.0
 _LOOK_SECONDS = 1.0
 _SAY_SECONDS = 60.0
 _TOO_SLOW = "The request took too long to arrive."
+_BROKEN = "The request is broken."
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -207,6 +208,10 @@ class HttpServer:
             try:
                 async with asyncio.timeout(self._connections.body_seconds):
                     await request.read()
+            except web.RequestPayloadError:
+                broken = web.json_response({"error": _BROKEN}, status=400)
+                broken.force_close()
+                return broken
             except TimeoutError:
                 slow = web.json_response({"error": _TOO_SLOW}, status=408)
                 slow.force_close()

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from bot import errors
+from bot.contracts.channel import LOOPBACK
 
 SECONDS = 10.0
-_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ async def ask(address: str, *, token: str | None = None, form: Mapping[str, str]
     """POST to a method of the API. Raises `errors.ChannelUnreachable` where the service does not answer as itself."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     waits = aiohttp.ClientTimeout(total=SECONDS)
-    direct = urlsplit(address).hostname in _LOOPBACK
+    direct = urlsplit(address).hostname in LOOPBACK
     try:
         async with (
             aiohttp.ClientSession(timeout=waits, trust_env=not direct) as session,

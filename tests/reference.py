@@ -60,7 +60,8 @@ def _section(prefix: str, model: Mapping[str, Any], definitions: Mapping[str, An
 
 def _model(found: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The model that a key holds; None where it is a value."""
-    reference = found.get("$ref")
+    either = (found, *found.get("anyOf", ()))
+    reference = next((one["$ref"] for one in either if "$ref" in one), None)
     return definitions[reference.rpartition("/")[2]] if reference is not None else None
 
 
@@ -82,6 +83,8 @@ def _kind(found: Mapping[str, Any]) -> str:
 
 
 def _default(found: Mapping[str, Any]) -> str:
+    if "default" not in found and found.get("type") != "array":
+        return "none"
     return f"`{json.dumps(found.get('default', []), ensure_ascii=False)}`"
 
 

@@ -54,13 +54,14 @@ def ask(root: Path, name: str, known: Mapping[str, Manifest]) -> Credentials:
     else:
         _ask_for_key(found, _section(file, "llm").get("baseUrl"))
     for channel, manifest in sorted(known.items()):
-        names = {token: variable(channel, token) for token in token_keys(manifest)}
+        section = _section(_section(file, "channels"), channel)
+        keys = token_keys(manifest, webhook=section.get("webhook") is not None)
+        names = {token: variable(channel, token) for token in keys}
         if all(given.get(one) for one in names.values()):
             if names:
                 say(f"{' and '.join(names.values())}: set.")
         elif typer.confirm(f"Connect {channel}?", default=False):
-            say(manifest.connect(name))
-            section = _section(_section(file, "channels"), channel)
+            say(manifest.connect(name, posts_to(file, channel)))
             _ask_for_tokens(root, found, manifest, names, section)
     return found
 
@@ -87,6 +88,12 @@ def operators(root: Path) -> frozenset[str]:
     named = document(root).get("operators")
     lists = AccessList(root / HOME / FILE, SystemDisk(), SystemClock())
     return lists.operators() | frozenset(map(str, named if isinstance(named, list) else ()))
+
+
+def posts_to(file: Mapping[str, Any], channel: str) -> str | None:
+    """The address of a channel's webhook in ship.json, if there is one."""
+    url = _section(_section(_section(file, "channels"), channel), "webhook").get("url")
+    return url if isinstance(url, str) else None
 
 
 def _section(document: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -159,7 +166,7 @@ def _ask_for_tokens(
 def _settings(
     manifest: Manifest, section: Mapping[str, Any], values: Mapping[str, str]
 ) -> ChannelSettings | None:
-    keys = token_keys(manifest)
+    keys = token_keys(manifest, webhook=section.get("webhook") is not None)
     document = {**section, **{keys[token]: value for token, value in values.items()}}
     try:
         return manifest.settings.model_validate_json(json.dumps(document))

@@ -63,8 +63,9 @@ def init(
     _write(root, title, tuple(found.operators), known)
     credentials.keep(root, found, known)
     if not asks:
-        for manifest in known.values():
-            if words := manifest.connect(title):
+        file = credentials.document(root)
+        for name_, manifest in known.items():
+            if words := manifest.connect(title, credentials.posts_to(file, name_)):
                 say(f"\n{words}")
         say("\nPut what you get into .env; without a terminal nothing was asked.")
     _show_next(root)

@@ -24,13 +24,19 @@ KEY_FORM = "sk-ant-"
 STABLE = "names can be changed by anyone, so only stable ids count; `shipmate pending` shows those who asked"
 
 
-def token_keys(manifest: Manifest) -> dict[str, str]:
-    """The tokens of a channel: field name → key in ship.json."""
+def token_keys(manifest: Manifest, *, webhook: bool = False) -> dict[str, str]:
+    """The tokens without which a channel cannot run, with its `webhook` or without: field name → key in ship.json."""
+    needed = manifest.webhook_tokens if webhook and manifest.webhook_tokens else manifest.tokens
     return {
         name: field.alias or to_camel(name)
         for name, field in manifest.settings.model_fields.items()
-        if name in manifest.tokens or field.alias in manifest.tokens
+        if name in needed or field.alias in needed
     }
+
+
+def keys_in_use(settings: ChannelSettings, manifest: Manifest) -> dict[str, str]:
+    """Those of a channel with these settings."""
+    return token_keys(manifest, webhook=getattr(settings, "webhook", None) is not None)
 
 
 def tokens_in_use(
@@ -40,7 +46,7 @@ def tokens_in_use(
     return {
         f"channels.{name}.{key}": (getattr(channels[name], token), getattr(channels[name], "base_url", name))
         for name in names
-        for token, key in token_keys(manifests[name]).items()
+        for token, key in keys_in_use(channels[name], manifests[name]).items()
         if getattr(channels[name], token)
     }
 
@@ -115,13 +121,13 @@ def credential(key: str, value: str) -> Iterator[str]:
 
 def misshapen(name: str, settings: ChannelSettings, manifest: Manifest) -> Iterator[str]:
     """Tokens that are not of their platform's form, such as two that were swapped."""
-    keys = token_keys(manifest)
-    for token, form in manifest.token_forms.items():
+    keys = keys_in_use(settings, manifest)
+    forms = {token: form for token, form in manifest.token_forms.items() if token in keys}
+    for token, form in forms.items():
         value = getattr(settings, token)
         if not value or any(credential("", value)) or re.fullmatch(form.pattern, value):
             continue
-        forms = manifest.token_forms.items()
-        other = next((keys[name] for name, its in forms if re.fullmatch(its.pattern, value)), None)
+        other = next((keys[name] for name, its in forms.items() if re.fullmatch(its.pattern, value)), None)
         mend = f"this one looks like {other}: see whether the two are swapped" if other else "copy it again"
         yield finding(f"channels.{name}.{keys[token]}", "[hidden] of another form", form.example, mend)
 
@@ -136,12 +142,13 @@ def ports(dashboard: Dashboard, channels: Mapping[str, ChannelSettings]) -> Iter
     """Two servers of ours on one port."""
     taken = {dashboard.port: "dashboard.port"} if dashboard.enabled and dashboard.port else {}
     for name, settings in channels.items():
-        port = getattr(settings, "port", None)
-        if port and settings.enabled is not False:
-            other = taken.setdefault(port, f"channels.{name}.port")
-            if other != f"channels.{name}.port":
-                mend = "change one of the two, or set it to 0 for a free one"
-                yield finding(f"channels.{name}.port", shown(port), f"another port than {other}", mend)
+        for key, place in ((name, settings), (f"{name}.webhook", getattr(settings, "webhook", None))):
+            port = getattr(place, "port", None)
+            if port and settings.enabled is not False:
+                other = taken.setdefault(port, f"channels.{key}.port")
+                if other != f"channels.{key}.port":
+                    mend = "change one of the two, or set it to 0 for a free one"
+                    yield finding(f"channels.{key}.port", shown(port), f"another port than {other}", mend)
 
 
 def bind(key: str, host: str, token: str | None) -> Iterator[str]:

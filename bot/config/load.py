@@ -204,7 +204,8 @@ def _with_defaults(document: dict[str, Any], manifests: Mapping[str, Manifest]) 
         for name, manifest in manifests.items():
             section = channels.setdefault(name, {})
             if isinstance(section, dict):
-                tokens = checks.token_keys(manifest)
+                # Also those of the other way: a token that is not needed is a secret all the same.
+                tokens = checks.token_keys(manifest) | checks.token_keys(manifest, webhook=True)
                 usual = {key: f"${{{checks.variable(name, token)}}}" for token, key in tokens.items()}
                 channels[name] = usual | section
     return document
@@ -243,10 +244,12 @@ def _is_on(loc: Loc, filled: FilledDocument, manifests: Mapping[str, Manifest]) 
         return (llm.get("provider") or ("anthropic" if llm.get("apiKey") else "demo")) == "anthropic"
     if loc[0] == "channels" and len(loc) > 2 and loc[1] in manifests:
         section = filled.document["channels"][loc[1]]
-        enabled = section.get("enabled")
-        if enabled is None:
-            return all(section.get(key) for key in checks.token_keys(manifests[str(loc[1])]).values())
-        return enabled is True
+        enabled, manifest = section.get("enabled"), manifests[str(loc[1])]
+        by_webhook = section.get("webhook") is not None
+        keys = checks.token_keys(manifest, webhook=by_webhook).values()
+        if loc[2] in checks.token_keys(manifest, webhook=not by_webhook).values() and loc[2] not in keys:
+            return False
+        return all(section.get(key) for key in keys) if enabled is None else enabled is True
     if loc[0] == "engine":
         return bool(filled.document["engine"].get("kind") == "postgresql")
     if loc[:2] == ("mcp", "servers") and len(loc) > 3:
@@ -318,7 +321,7 @@ def _between(file: Any, filled: FilledDocument, manifests: Mapping[str, Manifest
         yield from checks.channel(name, settings, manifest, filled)
         if settings.enabled is not False and not checks.has_own_service(settings):
             yield from checks.misshapen(name, settings, manifest)
-        for token, key in checks.token_keys(manifest).items():
+        for token, key in checks.keys_in_use(settings, manifest).items():
             value = getattr(settings, token)
             if value and settings.enabled is not False:
                 yield from checks.credential(f"channels.{name}.{key}", value)
@@ -370,7 +373,7 @@ def _state(
 ) -> tuple[bool, str]:
     if settings.enabled is not None:
         return settings.enabled, "ship.json says so"
-    for token, key in checks.token_keys(manifest).items():
+    for token, key in checks.keys_in_use(settings, manifest).items():
         if not getattr(settings, token):
             missing = filled.missing.get(("channels", name, key))
             return False, f"{missing} is not set" if missing else f"{key} is empty"

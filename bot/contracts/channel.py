@@ -9,8 +9,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from bot import errors
@@ -27,13 +28,15 @@ from bot.words import Sentence
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`last_heard` is epoch seconds of the last sign of life of the platform."""
+    """`last_heard` is epoch seconds of the last sign of life of the platform; None where it gives none while nothing happens."""
 
     connected: bool
     last_heard: float | None = None
     detail: str = ""
 
 
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+"""Hosts that are this machine."""
 FILE_PIECE = 65_536
 """Bytes of a file that are in memory at once."""
 
@@ -324,6 +327,40 @@ class Streaming(BaseModel):
     changes. Some clients flicker. Elsewhere it changes nothing."""
 
 
+class Webhook(BaseModel):
+    """The platform posts its events over HTTP, behind a proxy or a load balancer, in place of a connection that Shipmate opens."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        frozen=True,
+        strict=True,
+    )
+
+    url: str
+    """The `https://` address to which the platform posts. What stands behind it passes requests on to `host` and `port` as they
+    are, with this path."""
+    host: str = "127.0.0.1"
+    """Address on which Shipmate waits for them."""
+    port: int = Field(default=8443, ge=0, le=65_535)
+    """Its port; 0 takes a free one."""
+
+    @field_validator("url")
+    @classmethod
+    def _public(cls, value: str) -> str:
+        parts = urlsplit(value)
+        here = parts.scheme == "http" and parts.hostname in LOOPBACK
+        if not parts.hostname or set("?#{}") & set(value) or not (here or parts.scheme == "https"):
+            raise ValueError("must be an https:// address without ?, #, { and }, or http:// on this machine")
+        return value
+
+    @property
+    def path(self) -> str:
+        """The path of its address."""
+        return urlsplit(self.url).path or "/"
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """Outgoing budget of one chat: `burst` messages at once, then one every `every` seconds."""
@@ -402,8 +439,10 @@ class Manifest:
     encode: Callable[[Mapping[str, str]], ChatKey]
     decode: Callable[[ChatKey], dict[str, str]]
     tokens: tuple[str, ...] = ()
+    webhook_tokens: tuple[str, ...] = ()
+    """The same where `webhook` is set, if those are others."""
     token_forms: Mapping[str, TokenForm] = field(default_factory=dict)
-    """The forms of tokens that have one, by the names in `tokens`."""
+    """The forms of tokens that have one, by their names."""
     access: Literal["allowlist", "local"] = "allowlist"
     valid_id: Callable[[str], bool] = bool
     """True if a string can be a stable id of this platform, for allow lists."""
@@ -434,8 +473,8 @@ class Manifest:
     """Ask the platform about the tokens of these settings, for `shipmate doctor` and `init`; takes nothing in."""
     claim: Claim | None = None
     """Finds out for `shipmate init` who is to be the operator."""
-    connect: Callable[[str], str] = lambda _: ""
-    """Say how to get the tokens, for a bot of this name."""
+    connect: Callable[[str, str | None], str] = lambda _name, _posts_to: ""
+    """Say how to get the tokens, for a bot of this name whose platform posts to this address, if it has a webhook."""
     rules: str = ""
     command_prefix: str = "/"
     unused: frozenset[str] = frozenset()

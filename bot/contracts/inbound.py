@@ -160,7 +160,8 @@ class Inbound(Frozen):
     `text` is what the person said in words of their own: what they forward or share is `quoted`, as `brought`, and no
     command is read from it. `links` are addresses that words of theirs stand for.
     `items` are the words of the messages that make up an album, by their ids, in the order of the attachments; an
-    edit of one of them names in `changes` the key that it was taken in under.
+    edit of one of them names in `changes` the key that it was taken in under. `of_album`: it is one item of an album, whose others
+    come as messages of their own.
     `renews` is the id of the answer in whose place the answer to this comes; the words are those of a message that was edited.
     `language` is the tag of the language of the person's app (`zh-hans`, `en-US`), and `zone` the name of its time zone, where
     the platform tells.
@@ -191,6 +192,7 @@ class Inbound(Frozen):
     links: tuple[Link, ...] = ()
     answers: str | None = None
     items: dict[str, str] = Field(default_factory=dict)
+    of_album: bool = False
     changes: str | None = None
     due: Due | None = None
     renews: str | None = None

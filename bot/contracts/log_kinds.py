@@ -388,6 +388,8 @@ KINDS: Mapping[str, LogKind] = {
             "key": "string: of the event",
             "size": "integer: bytes",
             "where": "string: the function",
+            "host": "string: the address on which it waits for posts of the platform",
+            "port": "integer: its port",
             "error": _ERROR,
             "cause": _CAUSE,
         },

@@ -37,6 +37,8 @@ CAME_TOO_LATE = InboxEnd("handled", "came too late")
 UNKNOWN_MESSAGE = InboxEnd("handled", "came before its message")
 MOST_RESTARTS = 2
 """Model calls of one turn that are given up so that a further message is part of the question."""
+ALBUM_SECONDS = 1.0
+"""Seconds after an item of an album in which the next one comes, where they come one by one."""
 LONGEST_BURST = 5
 """A burst is this many times the quiet that ends it at most: then its turn begins although its person still writes."""
 
@@ -562,7 +564,7 @@ class Conversation:
         inbound = event.inbound
         who = inbound.person
         number = next(self._numbers)
-        burst = self._burst(who, number, now=now, past=event.taken_in, held=plain(inbound))
+        burst = self._burst(who, number, now=now, past=event.taken_in, quiet=self._quiet_after(inbound))
         self._people.setdefault(who, deque()).append(_Waiting(inbound, number, burst))
         self._changes[who] += 1
         effects: list[Effect] = []
@@ -600,16 +602,22 @@ class Conversation:
             return []
         return self._next(turn.first.person, lambda other: can_join_running_turn(other, turn.first))
 
-    def _burst(self, who: UserRef, number: int, *, now: float, past: float | None, held: bool) -> int:
-        """The number of the burst that a message belongs to. What is not `held` ends the burst before it."""
-        if not held or not self._debounce:
+    def _quiet_after(self, inbound: Inbound) -> float:
+        """Seconds for which its person has to be quiet after a message, before their turn begins."""
+        if not plain(inbound):
+            return 0.0
+        return max(self._debounce, ALBUM_SECONDS) if inbound.of_album else self._debounce
+
+    def _burst(self, who: UserRef, number: int, *, now: float, past: float | None, quiet: float) -> int:
+        """The number of the burst that a message belongs to. One that is not waited after ends the burst before it."""
+        if not quiet:
             self._bursts.pop(who, None)
             return number
         at = now if past is None else past
         burst = self._bursts.get(who)
         if burst is None or burst.past != (past is not None) or at >= burst.until:
             burst = self._bursts[who] = _Burst(number, at, 0.0, past is not None)
-        burst.until = min(at + self._debounce, burst.began + LONGEST_BURST * self._debounce)
+        burst.until = min(at + quiet, burst.began + LONGEST_BURST * quiet)
         return burst.number
 
     def _held(self, who: UserRef, first: _Waiting, now: float) -> bool:

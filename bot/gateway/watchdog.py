@@ -95,7 +95,7 @@ class ChannelWatchdog:
 
     def _look(self, name: str, health: Health) -> None:
         seen, now = self.seen[name], self._clock.monotonic()
-        if health.last_heard != seen.sign:
+        if health.last_heard is None or health.last_heard != seen.sign:
             seen.sign, seen.heard = health.last_heard, now
         silence = self.silent(name)
         seen.trouble = _trouble(health, silence)

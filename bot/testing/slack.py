@@ -31,6 +31,7 @@ from bot.testing import slack_scopes
 from bot.testing._slack_api import WebApi, changed, deleted
 from bot.testing._slack_files import FileHosting
 from bot.testing._slack_link import Delivery, Link
+from bot.testing._slack_requests import RequestUrl
 from bot.testing._slack_world import ApiError, Post, Room, RoomKind, Tally, World, escape
 
 BOT_TOKEN, APP_TOKEN = "xoxb-1-loopback", "xapp-1-loopback"
@@ -138,6 +139,14 @@ class SlackServer(FileHosting):
     def api_url(self) -> str:
         """The `baseUrl` of the channel's settings."""
         return f"{self.url}/api/"
+
+    async def post_to(self, url: str) -> None:
+        """Turn Socket Mode off and post everything to this request URL, once it has answered with the challenge. Raises
+        `ValueError` where it does not.
+        """
+        requests = RequestUrl(url, self.clock)
+        await requests.verify()
+        self.link.requests = requests
 
     # What people do
 

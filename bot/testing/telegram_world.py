@@ -160,6 +160,15 @@ class Updates:
         elif offset < 0:
             self._kept = self._kept[offset:]
 
+    def waiting(self) -> list[tuple[int, Any]]:
+        """What is not confirmed, with its numbers, oldest first."""
+        self._forget_old()
+        return [(number, body) for number, _, body in self._kept]
+
+    def remove(self, number: int) -> None:
+        """Forget one update, which was confirmed by itself."""
+        self._kept = [kept for kept in self._kept if kept[0] != number]
+
     def clear(self) -> None:
         self._kept.clear()
 

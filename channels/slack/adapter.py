@@ -1,4 +1,4 @@
-"""`SlackChannel`: Slack through Socket Mode, with the Web API for everything that goes out."""
+"""`SlackChannel`: Slack through Socket Mode or a webhook, with the Web API for everything that goes out."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot import errors
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
-from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction, ReadingLimits
-from bot.contracts.environment import ends_within
+from bot.contracts.channel import LOOPBACK, ChannelDeps, Health, Intake, Introduction, ReadingLimits
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
@@ -43,9 +42,10 @@ from channels.slack import inbound as incoming
 from channels.slack.dead_letters import skeleton
 from channels.slack.duplicate_mentions import DuplicateMentions
 from channels.slack.home import HomeTab
+from channels.slack.http_events import HttpEvents
 from channels.slack.mentions import Names
 from channels.slack.response_urls import ResponseUrls
-from channels.slack.settings import LOOPBACK, SlackSettings
+from channels.slack.settings import SlackSettings
 from channels.slack.socket_mode import EnvelopeHandler, EventAcknowledger, LibraryLog, SocketConnection
 from channels.slack.streams import Streams, begun_as
 from channels.slack.typing_indicator import TypingIndicator
@@ -53,7 +53,6 @@ from channels.slack.user_names import UserNames
 from channels.slack.web_client import WebClient
 
 CALL_SECONDS = 20.0
-HELLO_SECONDS = 15.0
 IDLE_SECONDS = 4.0
 """After which an unused connection is not used again: what lies between may have forgotten it without telling."""
 PING_SECONDS = 10.0
@@ -99,7 +98,7 @@ class SlackChannel:
         self._in_order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._session: aiohttp.ClientSession | None = None
         self._client: AsyncWebClient | None = None
-        self._socket: SocketConnection | None = None
+        self._events: SocketConnection | HttpEvents | None = None
         self._intake: Intake | None = None
         self._me: incoming.BotIdentity | None = None
         self._site = ""
@@ -124,7 +123,7 @@ class SlackChannel:
         except failures.CALL_ERRORS as error:
             await self.stop()
             raise failures.connect_error(error) from None
-        except (errors.ChannelError, asyncio.CancelledError):
+        except (errors.ShipmateError, asyncio.CancelledError):
             await self.stop()
             raise
 
@@ -170,7 +169,28 @@ class SlackChannel:
         )
 
     async def _connect(self, client: AsyncWebClient) -> None:
-        connection = self._socket = SocketConnection(
+        app = AsyncApp(
+            name="shipmate",
+            client=client,
+            logger=client.logger,
+            before_authorize=EventAcknowledger(self._take),
+            ssl_check_enabled=False,
+            request_verification_enabled=False,  # `HttpEvents` does that, before it reads
+        )
+        if (webhook := self._settings.webhook) is not None:
+            self._events = HttpEvents(
+                app,
+                self._settings.signing_secret or "",
+                webhook,
+                self._outside,
+                keep_dead_letter=self._keep_dead_letter,
+            )
+        else:
+            self._events = self._socket(app, client)
+        await self._events.start()
+
+    def _socket(self, app: AsyncApp, client: AsyncWebClient) -> SocketConnection:
+        connection = SocketConnection(
             app_token=self._settings.app_token or "",
             web_client=client,
             clock=self._outside.clock,
@@ -180,26 +200,12 @@ class SlackChannel:
             ping_interval=self._ping_seconds,
             pace=self._outside.pace,
         )
-        app = AsyncApp(
-            name="shipmate",
-            client=client,
-            logger=client.logger,
-            before_authorize=EventAcknowledger(self._take),
-            ssl_check_enabled=False,
-        )
         EnvelopeHandler(app, connection, self._keep_dead_letter)
-        await connection.attempt()
-        greeted = asyncio.ensure_future(connection.hello.wait())
-        try:
-            await ends_within(HELLO_SECONDS, greeted, self._outside.clock)
-        finally:
-            greeted.cancel()
-        if not connection.hello.is_set():
-            raise errors.ChannelUnreachable(connection.trouble or "Slack opened a socket and did not greet")
+        return connection
 
     async def pause(self) -> None:
-        if self._socket is not None:
-            await self._socket.close()
+        if self._events is not None:
+            await self._events.close()
 
     async def stop(self) -> None:
         await self.pause()
@@ -208,16 +214,16 @@ class SlackChannel:
         await self._signs.close()
         if self._session is not None:
             await self._session.close()
-        self._socket = self._client = self._session = None
+        self._events = self._client = self._session = None
 
     def health(self) -> Health:
-        if self._socket is None:
+        if self._events is None:
             return Health(connected=False, detail="not started")
-        return Health(self._socket.well, self._socket.last_heard, self._socket.trouble)
+        return Health(self._events.well, self._events.last_heard, self._events.trouble)
 
     async def heal(self) -> None:
-        if self._socket is not None:
-            self._socket.renew()
+        if self._events is not None:
+            self._events.renew()
 
     # In
 

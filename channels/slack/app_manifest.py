@@ -38,12 +38,14 @@ EVENTS = (
 )
 
 
-def app_manifest(name: str) -> dict[str, Any]:
-    """An app of this name with the rights that Shipmate uses, and no others.
+def app_manifest(name: str, posts_to: str | None = None) -> dict[str, Any]:
+    """An app of this name with the rights that Shipmate uses, and no others. `posts_to`: it posts its events to this address, in
+    place of Socket Mode.
 
     The app token (`connections:write`) cannot be asked for in a manifest: it is made by hand.
     """
     title = name[:35] or "Shipmate"
+    address = {} if posts_to is None else {"request_url": posts_to}
     return {
         "display_information": {"name": title, "description": "An assistant that answers where it is asked."},
         "features": {
@@ -68,14 +70,15 @@ def app_manifest(name: str) -> dict[str, Any]:
                     "usage_hint": "help",
                     "should_escape": False,
                 }
+                | ({} if posts_to is None else {"url": posts_to})
             ],
         },
         "oauth_config": {"scopes": {"bot": list(SCOPES)}},
         "settings": {
-            "event_subscriptions": {"bot_events": list(EVENTS)},
-            "interactivity": {"is_enabled": True},
+            "event_subscriptions": {"bot_events": list(EVENTS)} | address,
+            "interactivity": {"is_enabled": True} | address,
             "org_deploy_enabled": False,
-            "socket_mode_enabled": True,
+            "socket_mode_enabled": posts_to is None,
             "token_rotation_enabled": False,
         },
     }

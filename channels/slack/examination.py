@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from bot import errors
+from bot.contracts.channel import Webhook
 from bot.contracts.examination import Examination, Finding
 from bot.words import say
 from channels.examination import ApiAnswer, ask
@@ -22,7 +23,7 @@ _APP_OF_TOKEN = re.compile(r"xapp-\d+-(A[A-Z0-9]+)-")
 
 
 async def examine(settings: SlackSettings) -> Examination:
-    """Ask Slack with both tokens. No socket is opened and nothing is posted."""
+    """Ask Slack with its tokens. No socket is opened and nothing is posted."""
     root = settings.base_url.rstrip("/")
     bot_token, app_token = settings.bot_token or "", settings.app_token or ""
     if bot_token.startswith("xapp-") and "xoxb-" in app_token:
@@ -30,8 +31,12 @@ async def examine(settings: SlackSettings) -> Examination:
         return Examination((Finding("slack tokens", "wrong", "botToken and appToken are swapped", remedy),))
     try:
         bot = await ask(f"{root}/auth.test", token=bot_token)
-        app = await ask(f"{root}/apps.connections.open", token=app_token)
-        findings = (*_of_bot_token(bot), _of_app_token(app))
+        findings = _of_bot_token(bot)
+        if settings.webhook is None:
+            app = await ask(f"{root}/apps.connections.open", token=app_token)
+            findings += (_of_app_token(app),)
+        else:
+            findings += (_of_webhook(settings.webhook),)
         if all(one.verdict == "ok" for one in findings if one.part.endswith("Token")):
             about = {"bot": str(bot.body["bot_id"])}
             made = (await ask(f"{root}/bots.info", token=bot_token, form=about)).body.get("bot")
@@ -74,6 +79,11 @@ def _of_app_token(answer: ApiAnswer) -> Finding:
     if answer.body.get("error") == "missing_scope":
         return Finding(part, "wrong", f"it lacks the scope {APP_SCOPE}", f"make one that has it in {page}")
     return _refused(part, answer, f"take one (xapp-…) with {APP_SCOPE} from {page}")
+
+
+def _of_webhook(webhook: Webhook) -> Finding:
+    where = f'"Event Subscriptions", "Interactivity & Shortcuts" and "Slash Commands" {_PAGES}'
+    return Finding("slack webhook", "ok", f"not asked: see that {webhook.url} stands in {where}")
 
 
 def _of_agent(answer: ApiAnswer) -> tuple[Finding, ...]:

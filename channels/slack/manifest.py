@@ -26,7 +26,7 @@ async def _examine(settings: SlackSettings) -> Examination:
     return await examine(settings)
 
 
-def _connect(name: str) -> str:
+def _connect(name: str, posts_to: str | None) -> str:
     import json
 
     from channels.slack.app_manifest import app_manifest
@@ -35,10 +35,15 @@ def _connect(name: str) -> str:
         [
             "For Slack, make an app at https://api.slack.com/apps (Create New App, From a manifest) of this:",
             "",
-            json.dumps(app_manifest(name), indent=2, ensure_ascii=False),
+            json.dumps(app_manifest(name, posts_to), indent=2, ensure_ascii=False),
             "",
-            "Install it and take the Bot User OAuth Token (OAuth & Permissions); make an app-level token with",
-            "connections:write (Basic Information). Your own id is in your profile, at Copy member ID.",
+            "Install it and take the Bot User OAuth Token (OAuth & Permissions); "
+            + (
+                "make an app-level token with\nconnections:write (Basic Information)."
+                if posts_to is None
+                else "take the Signing Secret\n(Basic Information)."
+            )
+            + " Your own id is in your profile, at Copy member ID.",
         ]
     )
 
@@ -51,9 +56,11 @@ MANIFEST = Manifest(
     decode=address.decode,
     buttons=True,
     tokens=("bot_token", "app_token"),
+    webhook_tokens=("bot_token", "signing_secret"),
     token_forms={
         "bot_token": TokenForm(r"(?:xoxe\.)?xoxb-[\w.-]+", "xoxb-…"),
         "app_token": TokenForm(r"xapp-[\w.-]+", "xapp-…"),
+        "signing_secret": TokenForm(r"[0-9a-f]{32}", "32 of the digits 0 to f"),
     },
     access="allowlist",
     valid_id=address.valid_id,

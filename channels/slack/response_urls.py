@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from bot.contracts.base import Json
+from bot.contracts.channel import LOOPBACK
 from channels.slack.blocks import escape
-from channels.slack.settings import LOOPBACK
 
 MOST = 500
 _WHISPER = {"response_type": "ephemeral", "replace_original": False}

@@ -7,9 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from bot.contracts.channel import ChannelSettings, Streaming
-
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+from bot.contracts.channel import LOOPBACK, ChannelSettings, Streaming, Webhook
 
 
 class SlackSettings(ChannelSettings):
@@ -18,7 +16,11 @@ class SlackSettings(ChannelSettings):
     bot_token: str | None = None
     """`xoxb-…`. Absent: `${SLACK_BOT_TOKEN}`."""
     app_token: str | None = None
-    """`xapp-…`, with `connections:write`. Absent: `${SLACK_APP_TOKEN}`."""
+    """`xapp-…`, with `connections:write`, for Socket Mode. Absent: `${SLACK_APP_TOKEN}`."""
+    webhook: Webhook | None = None
+    """Take events in over HTTP; absent: through Socket Mode, which needs no address that Slack can reach."""
+    signing_secret: str | None = None
+    """The app's signing secret, with which Slack signs what it posts to the webhook. Absent: `${SLACK_SIGNING_SECRET}`."""
     base_url: str = "https://slack.com/api/"
     """Address of the Web API."""
     allow: list[str] = Field(default_factory=list)

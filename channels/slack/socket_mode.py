@@ -23,12 +23,14 @@ from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot import errors
 from bot.contracts.base import Json
-from bot.contracts.environment import Clock, Log
+from bot.contracts.channel import LOOPBACK
+from bot.contracts.environment import Clock, Log, ends_within
 from channels.slack import failures
-from channels.slack.settings import LOOPBACK
 
 CONNECT_SECONDS = 15.0
+HELLO_SECONDS = 15.0
 LONGEST_WAIT = 30.0
 FREE_SOCKETS = 10
 """New sockets in a row that need not wait: one that falls is replaced at once, a storm of falls is slowed down."""
@@ -40,7 +42,7 @@ DRAIN_SECONDS = 2.5
 GOODBYE_SECONDS = 1.0
 
 KeepDeadLetter = Callable[[Any, str], Awaitable[None]]
-_MALFORMED = (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError)
+MALFORMED = (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError)
 
 
 class LibraryLog(logging.Logger):
@@ -92,7 +94,7 @@ class EnvelopeHandler(AsyncBaseSocketModeHandler):
     async def handle(self, client: AsyncBaseSocketModeClient, req: SocketModeRequest) -> None:
         try:
             request = AsyncBoltRequest(mode="socket_mode", body=req.payload)
-        except _MALFORMED:
+        except MALFORMED:
             await self._keep_dead_letter(req.payload, "the envelope is malformed")
             response = BoltResponse(status=200, body="")
         else:
@@ -284,6 +286,17 @@ class SocketConnection(SocketModeClient):
         await self.current_session.send_str(message)
 
     # The end
+
+    async def start(self) -> None:
+        """Open one socket and wait until Slack has greeted on it. Raises what stood in the way."""
+        await self.attempt()
+        greeted = asyncio.ensure_future(self.hello.wait())
+        try:
+            await ends_within(HELLO_SECONDS, greeted, self._clock)
+        finally:
+            greeted.cancel()
+        if not self.hello.is_set():
+            raise errors.ChannelUnreachable(self.trouble or "Slack opened a socket and did not greet")
 
     async def close(self) -> None:
         """Read no more, finish what is being taken in, close. What was read and not begun is sent again."""

@@ -1,4 +1,4 @@
-"""`TelegramChannel`: Telegram by long polling, over python-telegram-bot."""
+"""`TelegramChannel`: Telegram by long polling or a webhook, over python-telegram-bot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import zlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from telegram import (
@@ -33,6 +33,8 @@ from channels.telegram import address, bot_api, download, members, render, rich
 from channels.telegram.group_migrations import GroupMigrations
 from channels.telegram.poll import UpdatePoller
 from channels.telegram.settings import TelegramSettings
+from channels.telegram.updates import ALBUM_WAIT, UpdateIntake
+from channels.telegram.webhook import UpdateWebhook
 
 LIMIT = 4096
 """UTF-16 code units in one message."""
@@ -85,7 +87,8 @@ class TelegramChannel:
         self._verified = bot_api.VerifiedConnections(
             self._token, self._base_url, patience=patience, pace=around.pace
         )
-        self._poll: UpdatePoller | None = None
+        self._webhook = settings.webhook
+        self._updates: UpdatePoller | UpdateWebhook | None = None
         self._frozen: dict[str, float] = {}
         self._migrations = GroupMigrations(around.home, around.disk, around.log)
         self._membership = members.GroupMembership(around.clock, self._migrations)
@@ -105,24 +108,26 @@ class TelegramChannel:
         )
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(bot.shutdown)
-            try:
+            with _connecting():
                 await bot.initialize()
-                await bot.delete_webhook(drop_pending_updates=False)
-            except InvalidToken:
-                raise errors.ChannelRefused("Telegram refuses the bot token") from None
-            except (TelegramError, *bot_api.GARBLED) as exc:
-                raise errors.ChannelUnreachable(f"Telegram cannot be reached ({_named(exc)})") from None
             await self._introduce(bot)
+            self._bot, self._updates = bot, self._source(bot, intake)
+            with _connecting():
+                await self._updates.start()
             undo.pop_all()
-        self._bot = bot
-        self._poll = UpdatePoller(
-            bot, intake, self._around, migrations=self._migrations, patience=self._patience
-        )
-        self._poll.start()
+
+    def _source(self, bot: bot_api.Bot, intake: Intake) -> UpdatePoller | UpdateWebhook:
+        """Where updates come from."""
+        # Of an album by webhook, each item comes once the one before it was confirmed.
+        wait = ALBUM_WAIT if self._webhook is None else 0.0
+        updates = UpdateIntake(bot, intake, self._around, migrations=self._migrations, album_wait=wait)
+        if self._webhook is not None:
+            return UpdateWebhook(bot, updates, self._around, self._webhook)
+        return UpdatePoller(bot, updates, self._around, patience=self._patience)
 
     async def pause(self) -> None:
-        if self._poll is not None:
-            await self._poll.stop()
+        if self._updates is not None:
+            await self._updates.stop()
 
     async def stop(self) -> None:
         await self.pause()
@@ -131,14 +136,13 @@ class TelegramChannel:
             await bot.shutdown()
 
     def health(self) -> Health:
-        poll = self._poll
-        if poll is None:
+        if self._updates is None:
             return Health(connected=False, detail="not started")
-        return poll.health()
+        return self._updates.health()
 
     async def heal(self) -> None:
-        if self._poll is not None:
-            await self._poll.renew()
+        if self._updates is not None:
+            await self._updates.renew()
 
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002
         """Nothing: Telegram has no way for a bot to read what was said before."""
@@ -469,6 +473,17 @@ class TelegramChannel:
                 level="debug",
                 channel="telegram",
             )
+
+
+@contextlib.contextmanager
+def _connecting() -> Iterator[None]:
+    """Raise what Telegram says to a start as an error of the channel."""
+    try:
+        yield
+    except InvalidToken:
+        raise errors.ChannelRefused("Telegram refuses the bot token") from None
+    except (TelegramError, *bot_api.GARBLED) as exc:
+        raise errors.ChannelUnreachable(f"Telegram cannot be reached ({_named(exc)})") from None
 
 
 def _commands(menu: Sequence[str], code: str) -> list[BotCommand]:

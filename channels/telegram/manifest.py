@@ -56,7 +56,9 @@ MANIFEST = Manifest(
     direct=lambda user: {"chat_id": user},
     examine=_examine,
     claim=Claim(_invite, _look),
-    connect=lambda _: "For Telegram, write /newbot to @BotFather and take the token that it gives you.",
+    connect=lambda _name, _posts_to: (
+        "For Telegram, write /newbot to @BotFather and take the token that it gives you."
+    ),
     rules=(
         "Telegram shows Markdown: **bold**, *italics*, ~~strikethrough~~, ||spoilers||, `code`, fenced code with its "
         "language, [links](https://…), lists, tasks (- [x]), > quotes. Headings become bold lines, tables monospaced text; "

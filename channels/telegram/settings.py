@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from bot.contracts.channel import ChannelSettings, Streaming
+from bot.contracts.channel import ChannelSettings, Streaming, Webhook
+
+PLATFORM = "https://api.telegram.org"
+PORTS = (443, 80, 88, 8443)
+"""To which Telegram posts."""
 
 
 class TelegramSettings(ChannelSettings):
@@ -14,7 +19,9 @@ class TelegramSettings(ChannelSettings):
 
     bot_token: str | None = Field(default=None, repr=False)
     """The token of @BotFather. Absent: `${TELEGRAM_BOT_TOKEN}`."""
-    base_url: str = "https://api.telegram.org"
+    webhook: Webhook | None = None
+    """Take updates in over HTTP; absent: by polling, which needs no address that Telegram can reach."""
+    base_url: str = PLATFORM
     """Address of the Bot API: methods under `<baseUrl>/bot<token>/`, files under `<baseUrl>/file/bot<token>/`."""
     allow: list[str] = Field(default_factory=list)
     """Ids of people, groups and channels that may talk to it; `*` is everyone. `shipmate allow` adds to these."""
@@ -22,6 +29,15 @@ class TelegramSettings(ChannelSettings):
     """Answers and progress that are shown while they change."""
     rich_messages: bool = False
     """Send answers with tables or headings as Telegram's rich messages. Apps from before June 2026 show a note in their place."""
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.webhook is not None and self.base_url == PLATFORM:
+            parts = urlsplit(self.webhook.url)
+            if parts.scheme != "https" or (parts.port or 443) not in PORTS:
+                ports = ", ".join(map(str, PORTS))
+                raise ValueError(f"webhook.url must be an https:// address with one of the ports {ports}")
+        return self
 
     @field_validator("base_url")
     @classmethod

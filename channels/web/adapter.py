@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +14,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
 from bot.contracts.recall import MembershipAnswer
+from channels.busy_port import port_error
 from channels.local import CHAT_ID, command
 from channels.web import guard, routes, state
 from channels.web.live_chats import HEARTBEAT, LiveChats
@@ -71,7 +71,8 @@ class WebChannel:
         try:
             port = await server.start(self._routes.app(intake), host, self._port, grace=1.0)
         except OSError as failure:
-            raise await self._no_port(failure) from failure
+            holder = around.holder
+            raise await port_error(f"channels.{NAME}", self._host, self._port, failure, holder) from failure
         self._server, self._intake = server, intake
         self.addresses = (f"http://{guard.for_url(self._host)}:{port}",)
         await self._kept(lambda home: state.save_address(home, self.addresses[0]))
@@ -202,16 +203,6 @@ class WebChannel:
             await self._around.clock.sleep(_BEAT)
             for stream in self._chats.everyone():
                 stream.push(HEARTBEAT)
-
-    async def _no_port(self, failure: OSError) -> errors.ShipmateError:
-        where = f"channels.web: port {self._port} on {self._host}"
-        if failure.errno != errno.EADDRINUSE:
-            return errors.ConfigError(f"{where} cannot be listened on ({failure.strerror}); set another one")
-        pid = await asyncio.to_thread(self._around.holder, self._port)
-        by = f" by process {pid}" if pid else ""
-        return errors.TryLater(
-            f"{where} is in use{by}; stop what uses it or set channels.web.port (0 takes a free one)"
-        )
 
     def _now(self) -> int:
         return int(self._around.clock.now() * 1000)

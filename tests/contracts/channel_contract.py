@@ -120,6 +120,12 @@ def surroundings(folder: Path, clock: Clock | None = None) -> ChannelDeps:
     )
 
 
+def listening_port(around: ChannelDeps) -> int:
+    """The port on which a channel that was started there waits for posts of its platform."""
+    assert isinstance(around.log, MemoryLog)
+    return next(int(entry.details["port"]) for entry in around.log.of("channel") if "port" in entry.details)
+
+
 class ChannelContract(abc.ABC):
     manifest: ClassVar[Manifest]
     addresses: ClassVar[st.SearchStrategy[dict[str, str]]]

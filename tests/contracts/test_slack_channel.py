@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -7,15 +8,16 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import strategies as st
 
-from bot.contracts.channel import Channel
+from bot.contracts.channel import Channel, Webhook
 from bot.contracts.outbound import OutgoingFile
+from bot.testing._slack_requests import SIGNING_SECRET
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.slack import SlackServer
 from channels.slack import render
 from channels.slack.manifest import MANIFEST
 from channels.slack.settings import SlackSettings
-from tests.contracts.channel_contract import ChannelContract, surroundings
+from tests.contracts.channel_contract import ChannelContract, listening_port, surroundings
 from tests.contracts.channel_edits import EditsContract
 from tests.contracts.channel_files import FilesContract
 from tests.contracts.channel_sends_files import SendsFilesContract
@@ -109,7 +111,27 @@ class SlackRig:
         return len(render.render(part)) <= 12_000
 
 
-class TestSlackChannel(SendsFilesContract, FilesContract, EditsContract, ChannelContract):
+class SlackWebhookRig(SlackRig):
+    """The same with events over HTTP."""
+
+    def build(self) -> Channel:
+        server = self.server
+        settings = SlackSettings(
+            bot_token=server.bot_token,
+            signing_secret=SIGNING_SECRET,
+            webhook=Webhook(url="https://bot.example.org/slack", port=0),
+            base_url=server.api_url,
+        )
+        return MANIFEST.build(settings, self.around)
+
+    async def again(self) -> None:
+        async with asyncio.timeout(90):
+            while self.server.unacked() and not self.clock.sleeping:  # noqa: ASYNC110 - a sleep begins without an event
+                await asyncio.sleep(0.001)
+        await self.clock.advance(66 if self.server.unacked() else 3)
+
+
+class _SlackContract(ChannelContract):
     manifest = MANIFEST
     addresses = st.fixed_dictionaries(
         {"channel": st.from_regex(r"[CDG][A-Z0-9]{2,12}", fullmatch=True)},
@@ -125,11 +147,25 @@ class TestSlackChannel(SendsFilesContract, FilesContract, EditsContract, Channel
 
     people = ("U0ADA", "W0GRACE")
 
+
+class TestSlackChannel(SendsFilesContract, FilesContract, EditsContract, _SlackContract):
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> AsyncIterator[SlackRig]:
         clock = FakeClock()
         async with SlackServer(clock=clock) as server:
             rig = SlackRig(tmp_path, server, clock)
             await rig.channel.start(rig.intake)
+            yield rig
+            await rig.channel.stop()
+
+
+class TestSlackWebhook(_SlackContract):
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncIterator[SlackRig]:
+        clock = FakeClock()
+        async with SlackServer(clock=clock) as server:
+            rig = SlackWebhookRig(tmp_path, server, clock)
+            await rig.channel.start(rig.intake)
+            await server.post_to(f"http://127.0.0.1:{listening_port(rig.around)}/slack")
             yield rig
             await rig.channel.stop()

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import strategies as st
 
 from bot import text
+from bot.contracts.channel import Webhook
 from bot.contracts.outbound import OutgoingFile
+from bot.testing.clock import FakeClock
 from bot.testing.telegram import refusal
 from channels.telegram import render
 from channels.telegram.manifest import MANIFEST
 from channels.telegram.settings import TelegramSettings
-from tests.contracts.channel_contract import ChannelContract, surroundings
+from tests.contracts.channel_contract import ChannelContract, listening_port, surroundings
 from tests.contracts.channel_edits import EditsContract
 from tests.contracts.channel_files import FilesContract
 from tests.contracts.channel_sends_files import SendsFilesContract
@@ -29,10 +31,14 @@ class TelegramRig(Bed):
     """The channel on the real library against the loopback server."""
 
     last: Any = None
+    webhook: Webhook | None = None
 
     def build(self, **_: Any) -> Any:
-        settings = TelegramSettings(bot_token=self.server.token, base_url=self.server.url)
-        return MANIFEST.build(settings, surroundings(self.folder, self.clock))
+        settings = TelegramSettings(
+            bot_token=self.server.token, base_url=self.server.url, webhook=self.webhook
+        )
+        self.around = surroundings(self.folder, self.clock)
+        return MANIFEST.build(settings, self.around)
 
     async def say(self, text: str, *, user: str = SAID) -> None:
         self.last = self.server.say(text, chat_id=PEOPLE[user])
@@ -94,10 +100,22 @@ class TelegramRig(Bed):
         return text.utf16_len(shown.text) <= 4096 and len(shown.entities) <= 100
 
 
+class TelegramWebhookRig(TelegramRig):
+    """The same with updates over HTTP."""
+
+    webhook = Webhook(url="https://bot.example.org/telegram", port=0)
+
+    async def again(self) -> None:
+        clock = self.server.clock
+        assert isinstance(clock, FakeClock)
+        await self.until(lambda: len(self.server.updates) == 0 or clock.sleeping > 0)
+        await clock.advance(64)
+
+
 _IDS = st.integers(1, 2**52).flatmap(lambda number: st.sampled_from([str(number), str(-number)]))
 
 
-class TestTelegramChannel(SendsFilesContract, FilesContract, EditsContract, ChannelContract):
+class _TelegramContract(ChannelContract):
     manifest = MANIFEST
     addresses = st.fixed_dictionaries(
         {"chat_id": _IDS}, optional={"message_thread_id": st.integers(1, 2**31).map(str)}
@@ -110,11 +128,25 @@ class TestTelegramChannel(SendsFilesContract, FilesContract, EditsContract, Chan
 
     people = ("1001",)
 
+
+class TestTelegramChannel(SendsFilesContract, FilesContract, EditsContract, _TelegramContract):
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> AsyncIterator[TelegramRig]:
         rig = TelegramRig(tmp_path)
         async with rig.server:
             rig.channel = rig.build()
             await rig.channel.start(rig.intake)
+            yield rig
+            await rig.channel.stop()
+
+
+class TestTelegramWebhook(_TelegramContract):
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncIterator[TelegramRig]:
+        rig = TelegramWebhookRig(tmp_path)
+        async with rig.server:
+            rig.channel = rig.build()
+            await rig.channel.start(rig.intake)
+            rig.server.hook.front = listening_port(rig.around)
             yield rig
             await rig.channel.stop()

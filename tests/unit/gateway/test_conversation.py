@@ -345,6 +345,26 @@ TABLE: list[tuple[str, str, str]] = [
         """,
     ),
     (
+        "an album whose items come one by one is one turn",
+        "steer",
+        """
+        @0 a shows of an album 1 -> wake at 1
+        @0 begin -> wait until 1
+        @0.2 a shows of an album 2 -> wake at 1.2
+        @1.2 begin -> 1+2
+        """,
+    ),
+    (
+        "what its person says next ends an album",
+        "steer",
+        """
+        @0 a shows of an album 1 -> wake at 1
+        @0.1 a shows of an album 2 -> wake at 1.1
+        @0.5 a says 3
+        @0.5 begin -> 1+2
+        """,
+    ),
+    (
         "nobody waits for what others write",
         "steer, quiet for 2",
         """
@@ -958,7 +978,7 @@ class Script:
             (r"(?P<who>\w) goes on with (?P<names>.+)", self.goes_on),
             (r"(?P<who>\w) stops(?P<how>.*)", self.stop),
             (
-                r"(?P<who>\w) (?:says|shows a photo as|forwards) (?P<name>\w+)(?: in (?P<thread>\w+))?",
+                r"(?P<who>\w) (?:says|shows a photo as|shows of an album|forwards) (?P<name>\w+)(?: in (?P<thread>\w+))?",
                 self.says,
             ),
             (r"(?P<who>\w) said (?P<name>\w+) at (?P<at>\d+)", self.said),
@@ -982,6 +1002,8 @@ class Script:
         more: dict[str, Any] = {"target": target}
         if "photo" in found[0]:
             more |= {"attachments": (Attachment(kind="photo"),)}
+        if "album" in found[0]:
+            more |= {"of_album": True}
         if "forwards" in found[0]:
             more |= {"text": "", "quoted": ({"user_id": None, "text": "theirs", "brought": True},)}
         return self.apply(Message(self.inbound(found["who"], found["name"], **more)))

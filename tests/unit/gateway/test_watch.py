@@ -137,6 +137,14 @@ async def test_a_short_break_is_nobodys_business(ward: Ward) -> None:
     assert (ward.tele.heals, ward.told, ward.bench.log.at("error")) == ([], [], [])
 
 
+async def test_a_platform_that_gives_no_sign_of_life_while_nothing_happens_is_not_silent(
+    ward: Ward,
+) -> None:
+    ward.tele.state = Health(connected=True, last_heard=None)
+    await ward.wait(10 * SILENCE)
+    assert (ward.tele.heals, ward.told) == ([], [])
+
+
 async def test_a_channel_that_stays_away_is_healed_with_growing_pauses_and_told_once(ward: Ward) -> None:
     ward.tele.break_off()
     await ward.wait(1_000)

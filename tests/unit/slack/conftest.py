@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.connections import Connections
 from bot.contracts.channel import ChannelDeps
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Outbound
-from bot.system import SystemDisk
+from bot.system import SystemClock, SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
@@ -122,7 +123,13 @@ async def idle(server: SlackServer, clock: FakeClock, tmp_path: Path) -> AsyncIt
     def make(**settings: Any) -> SlackChannel:
         given = {"bot_token": server.bot_token, "app_token": server.app_token, "base_url": server.api_url}
         outside = ChannelDeps(
-            clock=clock, log=log, rng=random.Random(1), home=tmp_path, root=tmp_path, disk=SystemDisk()
+            clock=clock,
+            log=log,
+            rng=random.Random(1),
+            home=tmp_path,
+            root=tmp_path,
+            disk=SystemDisk(),
+            serve=Connections(100, clock=SystemClock(), log=log).server,
         )
         made.append(
             SlackChannel(SlackSettings(**(given | settings)), outside, call_seconds=10.0, ping_seconds=10.0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from channels.slack import adapter, socket_mode
+from channels.slack import socket_mode
 from tests.timers import leap, leap_until_done
 
 
@@ -107,7 +107,7 @@ async def test_a_socket_that_never_greets_is_unreachable(idle: Any, monkeypatch:
     starting = asyncio.create_task(idle.slack.start(idle.intake))
     await greeted.wait()
     await idle.until(lambda: idle.clock.sleeping > 0)
-    await idle.clock.advance(adapter.HELLO_SECONDS)
+    await idle.clock.advance(socket_mode.HELLO_SECONDS)
     with pytest.raises(errors.ChannelUnreachable, match="did not greet"):
         await starting
 
@@ -224,7 +224,7 @@ async def test_a_ping_that_cannot_be_answered_ends_the_socket(
     async def gone(data: bytes) -> None:
         raise ConnectionResetError
 
-    monkeypatch.setattr(stage.slack._socket.current_session, "pong", gone)
+    monkeypatch.setattr(stage.slack._events.current_session, "pong", gone)
     await stage.server.ping()
     await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
 
@@ -320,8 +320,8 @@ async def test_an_ack_that_finds_no_socket_is_left_to_the_redelivery(
     accept = stage.intake.accept
 
     async def closing(inbound: Any) -> bool:
-        await stage.slack._socket.current_session.close()
-        stage.slack._socket.closed = True
+        await stage.slack._events.current_session.close()
+        stage.slack._events.closed = True
         return bool(await accept(inbound))
 
     monkeypatch.setattr(stage.intake, "accept", closing)

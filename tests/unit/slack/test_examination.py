@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bot.contracts.channel import Webhook
 from bot.contracts.examination import Examination
 from bot.testing.slack import APP_TOKEN, BOT_TOKEN, SlackServer
 from channels.slack.examination import examine
@@ -44,6 +45,18 @@ async def test_a_token_that_is_refused_says_why_and_what_to_do(
     assert wrong.verdict == "wrong"
     assert words in wrong.found
     assert wrong.remedy
+
+
+async def test_with_a_webhook_no_app_token_is_asked_for(server: SlackServer) -> None:
+    webhook = Webhook(url="https://bot.example.org/slack")
+    settings = SlackSettings(
+        bot_token=BOT_TOKEN, signing_secret="0" * 32, webhook=webhook, base_url=server.api_url
+    )
+    found = {one.part: one for one in (await examine(settings)).findings}
+    assert "slack appToken" not in found
+    assert webhook.url in found["slack webhook"].found
+    assert {one.verdict for one in found.values()} == {"ok"}
+    assert not server.called("apps.connections.open")
 
 
 async def test_scopes_that_are_missing_are_named(server: SlackServer) -> None:

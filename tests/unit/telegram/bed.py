@@ -8,16 +8,18 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from bot.connections import Connections
 from bot.contracts.channel import ChannelDeps
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Outbound
-from bot.system import SystemDisk
+from bot.system import SystemClock, SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
 from bot.testing.telegram import TelegramServer
 from channels.telegram.adapter import TelegramChannel
+from channels.telegram.poll import UpdatePoller
 from channels.telegram.settings import TelegramSettings
 
 GROUP = -100200
@@ -48,6 +50,7 @@ class Bed:
             self.folder,
             SystemDisk(),
             operators=operators,
+            serve=Connections(100, clock=SystemClock(), log=self.log).server,
         )
         return TelegramChannel(TelegramSettings(**given), around, patience=PATIENCE)
 
@@ -79,8 +82,8 @@ class Bed:
 
     async def kill(self) -> None:
         """End the process, so to speak: nothing is finished and nothing confirmed."""
-        poll, bot = self.channel._poll, self.channel._bot
-        assert poll is not None
+        poll, bot = self.channel._updates, self.channel._bot
+        assert isinstance(poll, UpdatePoller)
         assert poll._task is not None
         assert bot is not None
         poll._task.cancel()

@@ -14,7 +14,7 @@ from telegram import Update
 
 from bot.testing.telegram import TelegramServer
 from channels.telegram import bot_api, inbound
-from channels.telegram import poll as known
+from channels.telegram import updates as known
 from channels.telegram.manifest import MANIFEST
 from tests.shares import examples
 from tests.unit.telegram.bed import GROUP, Bed
@@ -294,7 +294,9 @@ async def test_an_edit_that_changes_no_word_is_none(bed: Bed) -> None:
 async def test_what_was_refused_makes_no_edit_the_bots_business(bed: Bed) -> None:
     update = bed.server.say("@shipmate_bot hi", chat_id=GROUP)
     first = await bed.taken()
-    bed.channel._poll._known = known.RecentMessages()  # type: ignore[union-attr]
+    await bed.polling()
+    await bed.channel.stop()
+    await bed.restart()
     await bed.polling()
     bed.server.repeat(update)
     assert (await bed.taken(2)).keys == first.keys

@@ -297,11 +297,11 @@ async def test_a_network_that_is_gone_for_a_while_is_waited_for(bed: Bed) -> Non
 
 
 async def test_a_webhook_is_taken_down_and_what_waited_for_it_is_kept(idle: Bed) -> None:
-    idle.server.webhook = "https://bot.test/hook"
+    idle.server.hook.url = "https://bot.test/hook"
     idle.server.say("waiting")
     await idle.channel.start(idle.intake)
     assert (await idle.taken()).text == "waiting"
-    assert idle.server.webhook == ""
+    assert idle.server.hook.url == ""
 
 
 async def test_only_what_is_handled_is_asked_for(bed: Bed) -> None:

@@ -1,0 +1,23 @@
+"""Says why a port cannot be listened on, and by whom it is held."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+
+from bot import errors
+
+
+async def port_error(
+    key: str, host: str, port: int, failure: OSError, holder: Callable[[int], int | None]
+) -> errors.ShipmateError:
+    """The error of a server with the settings `key`: `errors.TryLater` where another process holds the port, else an
+    `errors.ConfigError`.
+    """
+    where = f"{key}: port {port} on {host}"
+    if failure.errno != errno.EADDRINUSE:
+        return errors.ConfigError(f"{where} cannot be listened on ({failure.strerror}); set another one")
+    pid = await asyncio.to_thread(holder, port)
+    by = f" by process {pid}" if pid else ""
+    return errors.TryLater(f"{where} is in use{by}; stop what uses it or set {key}.port (0 takes a free one)")

@@ -1,0 +1,141 @@
+"""Telegram's updates over HTTP: a post counts by its secret, and is confirmed once the intake has journaled it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import secrets
+from collections.abc import Mapping
+
+from aiohttp import web
+from telegram.error import BadRequest, TelegramError
+
+from bot import errors
+from bot.contracts.channel import ChannelDeps, Health, Webhook
+from channels.telegram import inbound
+from channels.telegram.bot_api import GARBLED, Bot
+from channels.telegram.updates import UpdateIntake
+from channels.webhook_server import RETRY, WebhookServer
+
+LOOK_EVERY = 15.0
+"""Seconds between two questions to Telegram whether its posts arrive."""
+SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  the name of a header
+
+
+UNWRITTEN = "messages wait at Telegram because they cannot be written down here"
+
+
+class UpdateWebhook:
+    """From `start` to `stop`; `health` says how it goes. Telegram gives the messages of one chat one after the other, each once the
+    one before it was confirmed.
+
+    The secret is new at each start: of several hosts, the one that has started last is meant.
+    """
+
+    def __init__(self, bot: Bot, updates: UpdateIntake, around: ChannelDeps, webhook: Webhook) -> None:
+        self._bot = bot
+        self._updates = updates
+        self._clock, self._log = around.clock, around.log
+        self._url = webhook.url
+        self._secret = ""
+        self._server = WebhookServer("telegram", webhook, around, admits=self._admits, take=self._receive)
+        self._connected = False
+        self._heard = self._taken_at = self._clock.now()
+        """When Telegram was last heard, and when the last post was confirmed."""
+        self._trouble = ""
+        self._looking: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Raises `errors.ConfigError` where Telegram does not take the address, another `TelegramError` where it cannot be asked,
+        and what `WebhookServer.start` raises.
+        """
+        await self._server.start()
+        try:
+            await self._register()
+        except BadRequest as error:
+            await self._server.stop()
+            if "resolve" in error.message.lower():
+                raise
+            raise errors.ConfigError(
+                f"channels.telegram.webhook.url: Telegram does not take it ({error.message}); set another one"
+            ) from None
+        except (TelegramError, *GARBLED):
+            await self._server.stop()
+            raise
+        self._connected = True
+        self._looking = asyncio.create_task(self._look(), name="telegram webhook")
+
+    async def renew(self) -> None:
+        """Tell Telegram once more where to post, with another secret: what failed before is forgotten there."""
+        if self._server.up:
+            with contextlib.suppress(TelegramError, *GARBLED):
+                await self._register()
+
+    async def stop(self) -> None:
+        """Take no more. Telegram keeps what comes meanwhile for the next start."""
+        self._updates.stop()
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.cancel()
+            await asyncio.wait({looking})
+        await self._server.stop()
+
+    def health(self) -> Health:
+        up = self._server.up
+        return Health(self._connected and up, self._heard, self._trouble if up else "stopped")
+
+    async def _register(self) -> None:
+        self._secret = secrets.token_hex(32)
+        await self._bot.set_webhook(
+            self._url, secret_token=self._secret, allowed_updates=list(inbound.HANDLED)
+        )
+
+    async def _look(self) -> None:
+        while True:
+            await self._clock.sleep(LOOK_EVERY)
+            try:
+                info = await self._bot.get_webhook_info()
+            except (TelegramError, *GARBLED) as error:
+                self._tell(f"cannot be reached ({type(error).__name__})", connected=False)
+                continue
+            self._heard = self._clock.now()
+            failed = info.last_error_date.timestamp() if info.last_error_date is not None else 0.0
+            if info.url != self._url:
+                self._tell("another program has taken this bot's updates", connected=False)
+            elif info.pending_update_count and failed > self._taken_at and self._trouble != UNWRITTEN:
+                said = (info.last_error_message or "")[:200]
+                self._tell(f"its posts do not arrive at {self._url} ({said})", connected=False)
+            elif self._trouble != UNWRITTEN:
+                self._tell("", connected=True)
+
+    def _tell(self, trouble: str, *, connected: bool) -> None:
+        self._connected = connected
+        if trouble != self._trouble:
+            words = f"Telegram: {trouble or 'all is well again'}"
+            self._log.write("channel", words, level="warn" if trouble else "info", channel="telegram")
+        self._trouble = trouble
+
+    def _admits(self, headers: Mapping[str, str]) -> bool:
+        given = headers.get(SECRET, "").encode("utf-8", "surrogateescape")
+        return self._secret != "" and hmac.compare_digest(given, self._secret.encode())
+
+    async def _receive(self, request: web.Request) -> web.Response:
+        body = (await request.read()).decode(errors="replace")
+        try:
+            update = json.loads(body)
+        except (ValueError, RecursionError):
+            update = body  # a dead letter
+        try:
+            await self._updates.take([update])
+        except errors.StorageError:
+            self._tell(UNWRITTEN, connected=True)
+            return web.Response(status=503, headers=RETRY)
+        except TelegramError:
+            return web.Response(status=503, headers=RETRY)
+        self._taken_at = self._clock.now()
+        self._updates.taken.clear()
+        if self._trouble == UNWRITTEN:
+            self._tell("", connected=True)
+        return web.Response()

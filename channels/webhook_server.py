@@ -1,0 +1,79 @@
+"""The server to which a platform posts its events over HTTP (`channels.<name>.webhook`)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from aiohttp import web
+
+from bot.contracts.channel import ChannelDeps, HttpServer, Webhook
+from channels.busy_port import port_error
+
+LARGEST = 1_000_000
+"""Bytes of one request."""
+DRAIN_SECONDS = 0.8
+"""Seconds that a stop waits for requests which are being taken in; the platform posts again what was not confirmed."""
+RETRY = {"Retry-After": "1"}
+"""Headers of an answer to what could not be taken in: the platform is to post it again soon."""
+
+Take = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Admits = Callable[[Mapping[str, str]], bool]
+
+
+class WebhookServer:
+    """Hands each post to `take`, if `admits` says of its headers that it may be the platform's; else it is answered 401 and its body
+    is not read. A GET of the same path answers 200, for load balancers and for whoever wants to see that it is reached.
+
+    Each answer closes its connection: a load balancer that keeps one for longer than Shipmate does would lose posts.
+    """
+
+    def __init__(
+        self, channel: str, webhook: Webhook, around: ChannelDeps, *, admits: Admits, take: Take
+    ) -> None:
+        self._channel = channel
+        self._webhook = webhook
+        self._around = around
+        self._admits = admits
+        self._take = take
+        self._server: HttpServer | None = None
+
+    @property
+    def up(self) -> bool:
+        return self._server is not None
+
+    async def start(self) -> None:
+        """Raises `errors.TryLater` where the port is taken, `errors.ConfigError` where it cannot be listened on at all."""
+        app = web.Application(middlewares=[self._guarded], client_max_size=LARGEST)
+        app.router.add_post(self._webhook.path, self._take)
+        app.router.add_get(self._webhook.path, _reached)
+        server, host, port = self._around.serve(), self._webhook.host, self._webhook.port
+        try:
+            port = await server.start(app, host, port, grace=DRAIN_SECONDS)
+        except OSError as failure:
+            key = f"channels.{self._channel}.webhook"
+            raise await port_error(key, host, port, failure, self._around.holder) from failure
+        self._server = server
+        self._around.log.write(
+            "channel",
+            f"{self._channel} waits for events over HTTP",
+            channel=self._channel,
+            host=host,
+            port=port,
+        )
+
+    async def stop(self) -> None:
+        """Take no more, and wait for what is being taken in. Safe to call twice and without `start`."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop()
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Take) -> web.StreamResponse:
+        admitted = request.method == "GET" or self._admits(request.headers)
+        response = await handler(request) if admitted else web.Response(status=401)
+        response.force_close()
+        return response
+
+
+async def _reached(_: web.Request) -> web.Response:
+    return web.Response()
