@@ -18,12 +18,11 @@ from bot.agent.partial import Partial
 from bot.agent.reply import TrackedReply
 from bot.agent.steps import INTERRUPTED, StepLog, known_results, made, shown, silent_answer
 from bot.agent.view_changes import Reason, ViewChanges
-from bot.context import blocks, estimate, prompt, replay
+from bot.context import blocks, estimate, prompt
 from bot.context.store import Entry, RunningTurn
 from bot.contracts.agent import TurnRequest
-from bot.contracts.archive import ArchiveLine
+from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Json, Message
-from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import FinalTurnState, StepRecord
 from bot.contracts.model import ModelReply, ModelRequest
@@ -81,9 +80,9 @@ class ActiveTurn:
         rest = [(one, await self._user_message(self._joining(one))) for one in self.request.also]
         self.view_changes.begin_turn(self.request.request_id)
         self._running = self.store.running
-        self._add(first)
-        for inbound, message in rest:
-            self._join(inbound, message)
+        self._note(first)
+        for inbound, said in rest:
+            self._join(inbound, said)
 
     async def resume(self, cut_off: RunningTurn, recorded: Sequence[StepRecord]) -> None:
         """Go on with the store's turn, which a crash cut off, as its transcript and its recorded steps tell it."""
@@ -282,8 +281,8 @@ class ActiveTurn:
         if not self._late:
             return False
         while self._late:
-            message = await self._user_message(self._joining(self._late[0]))
-            self._join(self._late.pop(0), message)
+            said = await self._user_message(self._joining(self._late[0]))
+            self._join(self._late.pop(0), said)
         return True
 
     # ------------------------------------------------------------ what tools do (`tools.dispatch.Recorder`)
@@ -324,9 +323,8 @@ class ActiveTurn:
         elif self._entries and blocks.tool_uses(self._entries[-1].message):
             self._add(blocks.interrupted_results(self._entries[-1].message, INTERRUPTED))
         for inbound in self._late:
-            self._join(
-                inbound, prompt.user_message(self._joining(inbound), self._now(), fresh_nonce(self._deps))
-            )
+            message = prompt.user_message(self._joining(inbound), self._now(), fresh_nonce(self._deps))
+            self._join(inbound, Said(role="user", message=message))
         self.view_changes.tally.turn(status, wrong)
         ended = TurnEnd(status=status, notice=notice, owed=owed, totals=self.view_changes.tally.facts)
         self.view_changes.end_turn(ended)
@@ -389,14 +387,15 @@ class ActiveTurn:
         # ULIDs sort by time: what came in after this message is not history yet.
         if request_id >= self.request.request_id or request_id in self._visible():
             return True
-        if self._running is not None and injected_key(line, self.request.chat_key) in self._running.keys:
+        key = ArchiveKey.of(line, self.request.chat_key)
+        if key in self.store.adopted() or (self._running is not None and key in self._running.keys):
             return True
         # All other names of a line hold in its own chat alone: platforms count messages from 1 in each.
         if line.chat_key != self.request.chat_key:
             return False
         inbound = self.request.inbound
         current = inbound is not None and inbound.said_as is not None and line.message_id == inbound.said_as
-        return (current and line.role == "user") or replay.line_key(line) in self._visible()
+        return current and line.role == "user"
 
     def _visible(self) -> set[str]:
         own = self._running.sources if self._running is not None else ()
@@ -406,7 +405,7 @@ class ActiveTurn:
         self._must_run()
         taken = fitted(lines[-self.room() :], self.injected)
         messages = prompt.loaded_messages(taken, fresh_nonce(self._deps))
-        keys = [injected_key(line, self.request.chat_key) for line in lines[len(lines) - len(taken) :]]
+        keys = [ArchiveKey.of(line, self.request.chat_key) for line in lines[len(lines) - len(taken) :]]
         injection = Injection(
             before=self._entries[0].uuid,
             messages=tuple(messages),
@@ -428,10 +427,9 @@ class ActiveTurn:
         if self._ended:
             raise errors.TurnStopped
 
-    def _join(self, inbound: Inbound, message: Message) -> None:
+    def _join(self, inbound: Inbound, said: Said) -> None:
         self._deps.log.write("steer", "a message joined the running turn", joined=inbound.request_id)
-        said = Said(role="user", message=message, sources=(inbound.request_id,), written=self._written())
-        self._note(said)
+        self._note(replace(said, sources=(inbound.request_id,), written=self._written()))
         if self.reply is not None:
             self.reply.reopen()
 
@@ -443,7 +441,7 @@ class ActiveTurn:
 
     async def _user_message(
         self, request: TurnRequest, wrong: Sequence[str] = (), news: Mapping[str, str] = prompt.NO_NEWS
-    ) -> Message:
+    ) -> Said:
         return await user_message(request, self._deps, [*self.store.view(), *self.view], wrong, news)
 
     def _now(self) -> int:
@@ -475,9 +473,3 @@ def fitted(lines: Sequence[ArchiveLine], injected: Sequence[Message]) -> list[Ar
             break
         taken.insert(0, short)
     return taken
-
-
-def injected_key(line: ArchiveLine, chat_key: ChatKey) -> tuple[int | str, ...]:
-    """Return the identity of a loaded line; for a line of another chat it ends with that chat."""
-    other = () if line.chat_key == chat_key else (str(line.chat_key),)
-    return line.ts, line.role, line.message_id or line.text, *other

@@ -117,6 +117,10 @@ class ContinuationPolicy:
         self.cuts += 1
         return self.cuts < MAX_CUTS
 
+    def limit_output(self, most: int) -> None:
+        """Ask for no more output than this from now on: the provider gives no more."""
+        self.max_tokens = most
+
     def prompt(self) -> bool:
         """Nothing was said after tools had run. False where it was said to answer once already."""
         if self.prompted:

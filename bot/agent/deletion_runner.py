@@ -14,7 +14,7 @@ from bot.agent.memory_writer import MemoryWriter
 from bot.agent.view_changes import ViewChanges
 from bot.context import deletions as reading
 from bot.context import memory
-from bot.context.store import InjectedMessage, without_deleted
+from bot.context.store import RunningTurn
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import UNCHANGED, Boundary, Unchanged
@@ -68,19 +68,17 @@ class DeletionRunner:
             )
             return False
 
-    async def older(self, shown: Sequence[InjectedMessage]) -> tuple[InjectedMessage, ...]:
-        """Older messages that a turn had loaded before a crash, without those that were removed meanwhile; without any
-        where nobody can say which were.
+    async def redact_older(self, cut_off: RunningTurn) -> None:
+        """Take what was removed meanwhile out of the older messages that a turn had loaded before a crash; all of them
+        where nobody can say what was.
         """
+        if not cut_off.older:
+            return
         try:
-            gone = (
-                reading.read_deletions(await self._deps.history.archive.removals(self._chat_key))
-                if shown
-                else None
-            )
+            gone = reading.read_deletions(await self._deps.history.archive.removals(self._chat_key))
         except errors.StorageError:
-            return ()
-        return without_deleted(shown, gone) if gone is not None else ()
+            gone = None
+        cut_off.redact_older(gone)
 
     async def _change_view(self) -> bool:
         if not self.due:

@@ -63,6 +63,15 @@ class ModelDeps:
         """The model that answers."""
         return self.choice.name or self.default_model
 
+    @property
+    def chosen(self) -> str | None:
+        """The model that was chosen for the chat; None where ship.json says it."""
+        return self.choice.name
+
+    def choose(self, model: str | None) -> None:
+        """Let a model answer from now on; None is that of ship.json."""
+        self.choice.name = model
+
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:
         """Learn from an answer how its model counts, and that so much does fit."""
         usage = reply.usage

@@ -16,6 +16,7 @@ from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.base import Message
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.provenance import ORIGIN, WORKSPACES
+from bot.contracts.transcript import Said
 from bot.words import zone
 
 
@@ -25,23 +26,21 @@ async def user_message(
     seen: Iterable[Message],
     wrong: Sequence[str] = (),
     news: Mapping[str, str] = prompt.NO_NEWS,
-) -> Message:
+) -> Said:
     """The message of a new user turn, without our secrets. The person's own instructions go with it, unless the model sees them already
     in what it has `seen`; and so do what went `wrong` just before and the surroundings that have changed (`news`).
     """
     now, inbound = int(deps.clock.now() * 1000), request.inbound
     if inbound is None:
-        return _without_secrets(
-            prompt.user_message(request, now, fresh_nonce(deps), wrong=wrong, news=news), deps
-        )
-    request = await _without_removed(request, inbound, deps.history.archive)
+        return _said(prompt.user_message(request, now, fresh_nonce(deps), wrong=wrong, news=news), deps)
+    request, hidden = await _without_removed(request, inbound, deps.history.archive)
     changed = await sent_at(deps.history.archive, inbound)
     words = await deps.prompts.of_person(inbound)
     own = prompt.for_person(deps.redact(words)) if words else None
     if own is not None and own in _tags_in(seen):
         own = None
     files = await request.arrivals.files(inbound) if inbound.attachments else ()
-    return _without_secrets(
+    return _said(
         prompt.user_message(
             request,
             now,
@@ -54,6 +53,7 @@ async def user_message(
             zone=zone(),
         ),
         deps,
+        hidden,
     )
 
 
@@ -93,28 +93,35 @@ def _tags_in(seen: Iterable[Message]) -> set[tags.Tag]:
     return {tag for message in seen for tag in tags.of(message) if tag is not None}
 
 
-def _without_secrets(message: Message, deps: AgentDeps) -> Message:
+def _said(message: Message, deps: AgentDeps, unquoted: Iterable[str] = ()) -> Said:
     """Replace secrets in a message: instructions and scheduled prompts may hold some, messages of a channel hold none any more."""
-    return {**message, "content": blocks.redacted(message["content"], deps.redact)}
+    clean = {**message, "content": blocks.redacted(message["content"], deps.redact)}
+    return Said(role="user", message=clean, unquoted=tuple(sorted(unquoted)))
 
 
-async def _without_removed(request: TurnRequest, inbound: Inbound, archive: Archive) -> TurnRequest:
-    """Platforms go on quoting what was removed here alone. If the archive cannot tell what was, nothing is quoted."""
+async def _without_removed(
+    request: TurnRequest, inbound: Inbound, archive: Archive
+) -> tuple[TurnRequest, set[str]]:
+    """The request without what is quoted of removed messages, and their ids: platforms go on quoting what was removed here
+    alone. If the archive cannot tell what was, nothing is quoted.
+    """
+    hidden = set[str]()
     if not request.context and not inbound.quoted:
-        return request
+        return request, hidden
     try:
         gone = {one for line in await archive.removals(inbound.chat_key) for one in ids_of(line)}
     except errors.StorageError:
         gone = None
 
-    def shown(quoted: Iterable[Quoted]) -> tuple[Quoted, ...]:
-        return tuple(
-            one.model_copy(update={"text": REMOVED}) if gone is None or one.message_id in gone else one
-            for one in quoted
-        )
+    def shown(one: Quoted) -> Quoted:
+        if gone is not None and one.message_id not in gone:
+            return one
+        if one.message_id is not None:
+            hidden.add(one.message_id)
+        return one.model_copy(update={"text": REMOVED})
 
-    quoting = inbound.model_copy(update={"quoted": shown(inbound.quoted)})
-    return replace(request, context=shown(request.context), inbound=quoting)
+    quoting = inbound.model_copy(update={"quoted": tuple(map(shown, inbound.quoted))})
+    return replace(request, context=tuple(map(shown, request.context)), inbound=quoting), hidden
 
 
 async def sent_at(archive: Archive, inbound: Inbound) -> int | None:

@@ -98,7 +98,7 @@ async def ask(
                     raise  # A smaller history changes nothing about what the model gives at the most.
                 _shrink(turn, request, tries, error, deps)
             else:
-                continuation.max_tokens = tries.max_tokens  # the next step had better not be refused again
+                continuation.limit_output(tries.max_tokens)  # the next step had better not be refused again
         except errors.ContextOverflow as error:
             deps.models.windows.refused(request.model, error)
             _shrink(turn, request, tries, error, deps)

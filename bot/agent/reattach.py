@@ -14,6 +14,7 @@ from bot.agent.deps import AgentDeps
 from bot.context import blocks, files_read, found
 from bot.context.sections import Section, assemble
 from bot.contracts.base import Json, Message
+from bot.contracts.tools import omission
 from bot.tools import excerpt
 from bot.tools.builtin.skills_load import SkillsLoad
 from bot.tools.builtin.tool_search import ToolSearch
@@ -146,34 +147,31 @@ def attached(
 def _pointers(messages: Sequence[Message]) -> Iterator[tuple[str, int]]:
     for message in messages:
         yield from files_read.pointers(message)
-    for words in (content for _, content in _results(messages)):
-        read = excerpt.read(words)
-        if read is not None and read.artifact is not None:
-            yield read.artifact, read.lines
+    for _, result in _results(messages):
+        if (left_out := omission(result)) is not None:
+            yield left_out.artifact, left_out.lines
 
 
 def _read(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
-    for call, words in _results(messages):
+    for call, result in _results(messages):
         where = call.get("input", {}).get("path") if call.get("name") == "read_file" else None
-        whole = excerpt.read(words)
         # What was too large is named among the artifacts.
-        if isinstance(where, str) and (whole is None or whole.artifact is None):
-            yield where, words
+        if isinstance(where, str) and omission(result) is None:
+            yield where, result["content"]
 
 
 def _skills(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
-    for call, words in _results(messages):
+    for call, result in _results(messages):
         name = call.get("input", {}).get("name") if call.get("name") == SkillsLoad.name else None
         if isinstance(name, str):
-            yield name, words
+            yield name, result["content"]
 
 
-def _results(messages: Sequence[Message]) -> Iterator[tuple[Json, str]]:
+def _results(messages: Sequence[Message]) -> Iterator[tuple[Json, Json]]:
     """Every textual result that was no error, with its call."""
     calls = {call["id"]: call for message in messages for call in blocks.tool_uses(message)}
     for message in messages:
         for block in message["content"]:
-            if block.get("type") == "tool_result" and not block.get("is_error"):
-                content = block.get("content")
-                if isinstance(content, str):
-                    yield calls.get(block["tool_use_id"], {}), content
+            done = block.get("type") == "tool_result" and not block.get("is_error")
+            if done and isinstance(block.get("content"), str):
+                yield calls.get(block["tool_use_id"], {}), block

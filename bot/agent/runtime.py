@@ -38,7 +38,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import FinalTurnState
-from bot.contracts.transcript import Boundary, Said, TurnEnd, TurnStart
+from bot.contracts.transcript import Boundary, TurnEnd, TurnStart
 from bot.telemetry import context
 from bot.tools.permissions import taint
 from bot.words import say
@@ -155,7 +155,7 @@ class AgentRuntime:
     @property
     def chosen(self) -> str | None:
         """The model that was chosen for this chat; None where ship.json says it."""
-        return self._deps.models.choice.name
+        return self._deps.models.chosen
 
     async def choose(self, model: str | None, request_id: str) -> ModelInfo:
         """As `contracts.agent.Agent.choose_model`."""
@@ -179,7 +179,7 @@ class AgentRuntime:
     def _switch(self, model: str | None) -> None:
         """Let a model answer from now on. There is no prompt for it yet, and no cache holds this chat."""
         deps, before = self._deps, self._deps.models.name
-        deps.models.choice.name = model
+        deps.models.choose(model)
         deps.log.write(
             "model",
             "a model was chosen for the chat",
@@ -199,7 +199,7 @@ class AgentRuntime:
         deps, name = self._deps, self._deps.models.name
         return ModelInfo(
             name,
-            chosen=deps.models.choice.name is not None,
+            chosen=deps.models.chosen is not None,
             default=deps.models.default_model,
             window=deps.models.windows.window(name),
             price=deps.models.prices.million(name),
@@ -327,14 +327,12 @@ class AgentRuntime:
         except errors.StorageError as error:
             self._deps.log.write("error", "the archive cannot be read", level="error", cause=str(error))
             return
-        scratch = AgentContextStore(self._deps.limits.max_messages)
-        replay.from_archive(scratch, page.lines, self._deps.limits.max_messages, fresh_nonce(self._deps))
-        for turn in scratch.turns:
-            self.ledger.add(TurnStart(from_="archive"), turn.request_id)
-            for entry in turn.entries:
-                role, message = entry.message["role"], entry.message
-                self.ledger.add(Said(role=role, message=message, sources=(entry.uuid,)), turn.request_id)
-            self.ledger.add(TurnEnd(status="done"), turn.request_id)
+        most = self._deps.limits.max_messages
+        for request_id, messages in replay.from_archive(page.lines, most, fresh_nonce(self._deps)):
+            self.ledger.add(TurnStart(from_="archive"), request_id)
+            for said in messages:
+                self.ledger.add(said, request_id)
+            self.ledger.add(TurnEnd(status="done"), request_id)
         # All at once: a crash leaves the whole of it or nothing.
         await self.ledger.flush()
 
@@ -434,7 +432,7 @@ class AgentRuntime:
         if cut_off is None:
             return False
         recorded = await self._deps.history.steps.steps(turn.request.request_id)
-        cut_off.older = await self.deletions.older(cut_off.older)
+        await self.deletions.redact_older(cut_off)
         await turn.resume(cut_off, recorded)
         return True
 

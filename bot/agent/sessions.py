@@ -98,7 +98,7 @@ class Sessions:
         """The beginning of what the person said first, unless it was removed."""
         if first is None or not isinstance(first.event, Said):
             return ""
-        if gone.names("user", [first.request_id or "", *first.event.sources]):
+        if gone.names(first.event, [first.request_id or ""]):
             return deletions.REMOVED
         return self._deps.redact(showing.said(first.event.message))
 

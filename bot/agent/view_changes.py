@@ -5,8 +5,6 @@ carries out those on file.
 from __future__ import annotations
 
 import itertools
-import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
@@ -15,7 +13,7 @@ from bot.agent.deps import AgentDeps
 from bot.agent.ledger import Ledger
 from bot.agent.tally import Tally
 from bot.context import blocks, checkpoint, masking, memory, replay
-from bot.context.store import AgentContextStore
+from bot.context.store import AgentContextStore, Turn
 from bot.contracts.base import Json, Message
 from bot.contracts.transcript import (
     Boundary,
@@ -29,10 +27,8 @@ from bot.contracts.transcript import (
     TurnEnd,
     TurnStart,
 )
-from bot.history import names
 from bot.history.reading import LoadedLines
 from bot.llm import body
-from bot.tools import excerpt
 
 Reason = Literal[
     "cold_cache",
@@ -84,12 +80,6 @@ WARM_HIDES = 0.5
 """The part of what is shown that masks must hide in a warm chat to be worth that."""
 COLD_AFTER = 300.0
 """Seconds from the start of a request after which the provider's cache of it has surely expired."""
-_ULID = re.compile(rf"[{names.CROCKFORD}]{{26}}")
-
-
-def _began(request_id: str) -> float:
-    """The time of a turn (epoch seconds); that of one of another making is not known, and counts as now."""
-    return names.made_at(request_id) if _ULID.fullmatch(request_id) else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +179,6 @@ class ViewChanges:
             ages=self._ages,
             keep=deps.limits.keep_observations,
             masked=self.store.masked,
-            pointer=pointer_of,
         )
         if not results or self._hidden(shown, results) < hides:
             return False
@@ -275,8 +264,14 @@ class ViewChanges:
         return bool(over)
 
     def within_days(self, since: float, cut: Callable[[Sequence[str]], Boundary]) -> bool:
-        """Let the oldest turns go that began before a time (epoch seconds); whether any does."""
-        old = itertools.takewhile(lambda turn: _began(turn.request_id) < since, self.store.turns)
+        """Let the oldest turns go that began before a time (epoch seconds); whether any does. One whose time is not known
+        counts as new.
+        """
+
+        def is_old(turn: Turn) -> bool:
+            return turn.began is not None and turn.began < since * 1000
+
+        old = itertools.takewhile(is_old, self.store.turns)
         if over := [entry.uuid for turn in old for entry in turn.entries]:
             self.apply("retention", cut(over))
         return bool(over)
@@ -337,14 +332,6 @@ class ViewChanges:
         return frame + self._deps.models.estimator.messages(self._deps.models.name, shown[first:])
 
 
-def pointer_of(words: str) -> masking.Pointer | None:
-    """Return the place of the whole of a result that is shown in part."""
-    found = excerpt.read(words)
-    if found is None or found.artifact is None:
-        return None
-    return masking.Pointer(found.artifact, found.lines)
-
-
 async def load_store(changes: ViewChanges, deps: AgentDeps, *, known: bool) -> Sequence[TranscriptLine]:
     """Carry out the transcript: from the newest boundary on whose rest is there as it was; where there is none, the newest
     turns, if the older ones would be cut at once; else all of it, as where a memory is `known`. Returns the lines.
@@ -353,7 +340,7 @@ async def load_store(changes: ViewChanges, deps: AgentDeps, *, known: bool) -> S
     most = deps.limits.max_messages if not known else None
     loaded, mended = await _replayed(changes, most)
     changes.take_up(changes.ledger.facts)
-    deps.models.choice.name = changes.ledger.facts.chosen_model or None
+    deps.models.choose(changes.ledger.facts.chosen_model or None)
     if mended:
         changes.apply("repair", Boundary())
         loaded, _ = await _replayed(changes, most)

@@ -10,13 +10,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot import text
-from bot.context import blocks, deletions
+from bot.context import blocks
 from bot.context.store import AgentContextStore, Entry, Turn, with_redactions
 from bot.contracts.base import Message
-from bot.contracts.transcript import UNCHANGED, Boundary, KeptTurn, LastingFacts, RetainedView, TranscriptLine
+from bot.contracts.tools import OMISSION
+from bot.contracts.transcript import (
+    UNCHANGED,
+    Boundary,
+    KeptTurn,
+    LastingFacts,
+    RetainedView,
+    Said,
+    TranscriptLine,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +45,21 @@ class Checkpoint:
 def kept(store: AgentContextStore, change: Boundary, facts: LastingFacts, since: str | None) -> RetainedView:
     """Return the checkpoint for a boundary's line, after the boundary was applied."""
     entries = [entry for turn in store.turns for entry in turn.entries]
-    hidden = {one for entry in entries for one in deletions.hidden(entry.message)}
     return RetainedView(
         turns=tuple(
             KeptTurn(
                 request_id=turn.request_id,
                 sources=turn.sources,
                 uuids=tuple(entry.uuid for entry in turn.entries),
+                began=turn.began,
             )
             for turn in store.turns
         ),
         masked=dict(store.masked),
         digest=_digest(store.turns, store.head, store.masked),
         head=store.head if change.head is UNCHANGED else None,
-        blank=tuple(entry.uuid for entry in entries if _is_redacted(entry.message)),
-        unquoted=tuple(sorted(hidden)),
+        blank=tuple(entry.uuid for entry in entries if entry.redacted),
+        unquoted=tuple(sorted(set().union(*(entry.unquoted for entry in entries)))),
         since=since,
         totals=facts.totals,
         frame=facts.frame,
@@ -59,7 +68,7 @@ def kept(store: AgentContextStore, change: Boundary, facts: LastingFacts, since:
     )
 
 
-def rebuilt(line: TranscriptLine, messages: Mapping[str, Message]) -> Checkpoint | None:
+def rebuilt(line: TranscriptLine, messages: Mapping[str, Said]) -> Checkpoint | None:
     """Rebuild a checkpoint from a boundary and the messages before it; None if they are not all there, or not what it
     was. A boundary takes the thinking with it.
     """
@@ -75,10 +84,9 @@ def rebuilt(line: TranscriptLine, messages: Mapping[str, Message]) -> Checkpoint
                 turn.request_id,
                 turn.sources,
                 with_redactions(
-                    (Entry(one, blocks.without_thinking([messages[one]])[0]) for one in turn.uuids),
-                    kept.blank,
-                    kept.unquoted,
+                    (_entry(one, messages[one]) for one in turn.uuids), kept.blank, kept.unquoted
                 ),
+                turn.began,
             )
             for turn in kept.turns
         )
@@ -88,17 +96,26 @@ def rebuilt(line: TranscriptLine, messages: Mapping[str, Message]) -> Checkpoint
     return Checkpoint(line.uuid, turns, head, masked) if fits else None
 
 
-def _is_redacted(message: Message) -> bool:
-    """True if what was said in a message has been removed."""
-    return deletions.REMOVED in json.dumps(message) and deletions.without(message) == message
+def _entry(uuid: str, said: Said) -> Entry:
+    entry = Entry.of(uuid, said)
+    return replace(entry, message=blocks.without_thinking([entry.message])[0])
 
 
 def _digest(turns: Iterable[Turn], head: Message | None, masked: Mapping[str, str]) -> str:
     whole = [
         head,
         masked,
-        [[turn.request_id, turn.sources, [[e.uuid, e.message] for e in turn.entries]] for turn in turns],
+        [[turn.request_id, turn.sources, [[e.uuid, _sayings(e)] for e in turn.entries]] for turn in turns],
     ]
     # As the transcript writes it: what UTF-8 cannot carry is not on file either.
     dumped = text.clean(json.dumps(whole, ensure_ascii=False, separators=(",", ":"), default=str))
     return hashlib.sha256(dumped.encode()).hexdigest()
+
+
+def _sayings(entry: Entry) -> Message:
+    """The message without what its words say too, which older lines did not have."""
+    message = entry.message
+    if not any(OMISSION in block for block in message["content"]):
+        return message
+    content = [{key: block[key] for key in block if key != OMISSION} for block in message["content"]]
+    return {**message, "content": content}

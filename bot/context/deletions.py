@@ -9,13 +9,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from bot.context import blocks, quotes
-from bot.contracts.archive import ArchiveLine
+from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.transcript import UNCHANGED, Boundary, Said, TranscriptLine, TurnStart
 
 REMOVED = "[message removed]"
 _REMOVED: Json = {"type": "text", "text": REMOVED}
-PARTS = 3
 SENDS = "chat_send"
 """The tool whose input is what people read."""
 
@@ -35,10 +34,14 @@ class Deletions:
     ids: frozenset[str] = frozenset()
     spans: tuple[tuple[str, str], ...] = ()
 
-    def names(self, role: str, sources: Iterable[str]) -> bool:
-        """True if a message that came from these is meant."""
-        wanted = self.words if role == "user" else self.answers
-        return any(source in wanted or _adopted(source) & self.messages for source in sources)
+    def names(self, said: Said, sources: Iterable[str]) -> bool:
+        """True if a message is meant that came from these, and from what it says itself."""
+        wanted = self.words if said.role == "user" else self.answers
+        return self.names_line(said.adopted) or not wanted.isdisjoint([*sources, *said.sources])
+
+    def names_line(self, key: ArchiveKey | None) -> bool:
+        """True if a line of the archive of this chat is meant."""
+        return key is not None and key.chat is None and (key.role, key.message) in self.messages
 
 
 def read_deletions(removals: Iterable[ArchiveLine]) -> Deletions:
@@ -90,7 +93,9 @@ def tells(wanted: Deletions, line: TranscriptLine) -> bool:
         return bool(event.blank or event.unquoted or event.head is not UNCHANGED)
     if line.request_id in wanted.words | wanted.answers:
         return True
-    return isinstance(event, Said) and bool(event.sources or quotes.ids(event.message) & wanted.ids)
+    if not isinstance(event, Said):
+        return False
+    return bool(event.sources or event.adopted or quotes.ids(event.message) & wanted.ids)
 
 
 def with_quotes(lines: Iterable[TranscriptLine], wanted: Deletions) -> Deletions:
@@ -111,7 +116,7 @@ def quoted(lines: Iterable[TranscriptLine], wanted: Deletions) -> tuple[list[str
             for one in line.event.unquoted:
                 found.pop(one, None)
         elif isinstance(line.event, Said):
-            for one in quotes.ids(line.event.message) & wanted.ids - hidden(line.event.message):
+            for one in (quotes.ids(line.event.message) & wanted.ids).difference(line.event.unquoted):
                 found.setdefault(one, line.ts)
     return sorted(found), min(found.values(), default=0)
 
@@ -129,7 +134,7 @@ def ids_to_redact(lines: Iterable[TranscriptLine], wanted: Deletions) -> tuple[l
                 found.pop(uuid, None)
         elif isinstance(event, Said) and not blocks.is_results(event.message):
             own = [line.request_id or ""] if first or event.role == "assistant" else []
-            if wanted.names(event.role, [*own, *event.sources]):
+            if wanted.names(event, own):
                 found[line.uuid] = line.ts
             first = first and event.role != "user"
     return list(found), min(found.values(), default=0)
@@ -164,17 +169,6 @@ def unquoted(message: Message, ids: Collection[str]) -> Message:
     return quotes.without(message, ids, REMOVED)
 
 
-def hidden(message: Message) -> frozenset[str]:
-    """The ids of what a message quotes without its words."""
-    return quotes.ids(message, REMOVED)
-
-
 def redacted(message: Message) -> Message:
     """The same without what it says."""
     return {**message, "content": [_REMOVED]}
-
-
-def _adopted(source: str) -> set[tuple[str, str]]:
-    """The role and the message id in the key of a line that was taken from an archive (`replay.line_key`)."""
-    parts = source.split(":", 3)
-    return {(parts[2], parts[3])} if parts[0] == "archive" and len(parts) > PARTS else set()

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from bot import tags
 from bot.contracts.base import Json, Message
 from bot.contracts.provenance import ANYBODYS, ORIGIN
+from bot.contracts.tools import OMISSION
 from bot.identity_cache import MESSAGES, IdentityCache
 
 SAID = "instructions"
@@ -53,7 +54,7 @@ DEFINITION = "definition"
 """Beside the name in what is kept (`contracts.tools.FoundTools`); never sent there."""
 TOOLS = "tools"
 """In a block of a summary: the definitions that were found before it and are declared still; never sent there."""
-_UNSENT = frozenset({ORIGIN, SAID, TOOLS})
+_UNSENT = frozenset({ORIGIN, SAID, TOOLS, OMISSION})
 
 
 def declared(messages: Sequence[Message]) -> tuple[list[Message], list[Json]]:

@@ -7,11 +7,11 @@ view changes when it is decided and never after; the caller that decides declare
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import NamedTuple
 
 from bot.context import blocks, estimate
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ATTACHED
+from bot.contracts.tools import omission
 
 LEAST_KEPT = 3
 """However little is to be kept, so many observations are."""
@@ -26,24 +26,12 @@ KEPT_TOKENS = 2_000
 """Observations stay beyond their number as long as all of them together are no more than this."""
 
 
-class Pointer(NamedTuple):
-    """Artifact with the whole of a shortened result, and the number of line ends in the hidden rest."""
-
-    artifact: str
-    lines: int
-
-
-def _none(_: str) -> Pointer | None:
-    return None
-
-
 def masks(
     messages: Sequence[Message],
     *,
     ages: Callable[[str], bool],
     keep: int,
     masked: Container[str] = (),
-    pointer: Callable[[str], Pointer | None] = _none,
 ) -> dict[str, str]:
     """Return the masks for old tool results, by id of the call; {} if nothing is to be masked.
 
@@ -65,7 +53,7 @@ def masks(
         unseen = at == last == len(messages) - 1
         if stays or unseen or (at == last and block.get("is_error")):
             continue
-        words = placeholder(block, pointer)
+        words = placeholder(block)
         if estimate.text_tokens(words) < estimate.block_tokens(block):
             found[call] = words
     return found | _old_files(messages)
@@ -89,18 +77,18 @@ def _old_files(messages: Sequence[Message]) -> dict[str, str]:
     return found
 
 
-def placeholder(block: Json, pointer: Callable[[str], Pointer | None] = _none) -> str:
+def placeholder(block: Json) -> str:
     """The line that stands for a tool result."""
     content = block.get("content") or ""
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     words = "\n".join(part["text"] for part in parts if part.get("type") == "text")
     images = sum(part.get("type") == "image" for part in parts)
     lines = words.count("\n") + 1 if words else 0
-    whole = pointer(words)
-    what = f"{lines + (whole.lines if whole is not None else 0)} lines"
+    left_out = omission(block)
+    what = f"{lines + (left_out.lines if left_out is not None else 0)} lines"
     if images:
         what += f", {images} image{'s' if images > 1 else ''}"
-    where = f"; artifact {whole.artifact}" if whole is not None else ""
+    where = f"; artifact {left_out.artifact}" if left_out is not None else ""
     return f"[observation masked — {what} omitted{where}]"
 
 

@@ -32,12 +32,9 @@ def _tag(rows: list[Json], nonce: str) -> tags.Tag:
     return tags.Tag(tags.QUOTES, tags.lines(rows), _NOTE, nonce)
 
 
-def ids(message: Message, words: str | None = None) -> frozenset[str]:
-    """The ids of the messages that one quotes, as far as it tells; with `words` of those that are quoted as saying just
-    these.
-    """
-    rows = [row for one in tags.of(message) for row in rows_of(one) if "id" in row]
-    return frozenset(str(row["id"]) for row in rows if words is None or row.get("text") == words)
+def ids(message: Message) -> frozenset[str]:
+    """The ids of the messages that one quotes, as far as it tells."""
+    return frozenset(str(row["id"]) for one in tags.of(message) for row in rows_of(one) if "id" in row)
 
 
 def without(message: Message, gone: Collection[str], words: str) -> Message:

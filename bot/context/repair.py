@@ -61,15 +61,18 @@ def mended_entries(
     kept: list[Entry] = []
     runs = [list(run) for _, run in itertools.groupby(clean, key=lambda entry: entry.message["role"])]
     calls: list[Json] = []
+    asked = ""
     for at, run in enumerate(runs):
         if run[0].message["role"] == "assistant":
             answer = _answer(run, goes_on=running and at + 1 == len(runs))
             calls = blocks.tool_uses(answer[-1].message) if answer else []
             kept += answer
-            if calls and at + 1 == len(runs) and not running:
-                kept.append(_results(f"{kept[-1].uuid}+", calls, {}))
+            if calls:
+                asked = answer[-1].uuid
+                if at + 1 == len(runs) and not running:
+                    kept.append(Entry(f"{asked}+", _results(calls, {}), calls=asked))
         else:
-            kept += _answered(run, calls)
+            kept += _answered(run, calls, asked)
             calls = []
     if kept and kept[0].message["role"] == "assistant":
         kept.insert(0, Entry(f"{kept[0].uuid}+", _user(LOST)))
@@ -102,13 +105,13 @@ def _clean(entry: Entry, seen: set[str]) -> Iterator[Entry]:
     kept = [block for block in content if block_problem(block, role) is None and _first(block, seen)]
     results = [block for block in kept if block["type"] == "tool_result"]
     if 0 < len(results) < len(kept):
-        yield Entry(entry.uuid, {**message, "content": results})
+        yield replace(entry, message={**message, "content": results})
         rest = [block for block in kept if block["type"] != "tool_result"]
-        yield Entry(f"{entry.uuid}+", {**message, "content": rest})
+        yield replace(entry, uuid=f"{entry.uuid}+", message={**message, "content": rest})
     elif kept and content is message["content"] and len(kept) == len(content):
         yield entry
     elif kept:
-        yield Entry(entry.uuid, {**message, "content": kept})
+        yield replace(entry, message={**message, "content": kept})
 
 
 def _first(block: Json, seen: set[str]) -> bool:
@@ -133,7 +136,7 @@ def _answer(run: Sequence[Entry], *, goes_on: bool) -> list[Entry]:
         content = [block for entry in entries for block in entry.message["content"]]
         told = [unpacked(entry.message[ORIGIN]) for entry in entries if ORIGIN in entry.message]
         origin = {ORIGIN: functools.reduce(operator.or_, told).packed()} if told else {}
-        entries = [Entry(entries[0].uuid, {**entries[0].message, **origin, "content": content})]
+        entries = [replace(entries[0], message={**entries[0].message, **origin, "content": content})]
     entries = _server_pairs(entries, goes_on=goes_on)
     while entries:
         last = entries.pop()
@@ -141,7 +144,7 @@ def _answer(run: Sequence[Entry], *, goes_on: bool) -> list[Entry]:
         if len(content) == len(last.message["content"]):
             return [*entries, last]
         if content:
-            return [*entries, Entry(last.uuid, {**last.message, "content": content})]
+            return [*entries, replace(last, message={**last.message, "content": content})]
     return []
 
 
@@ -165,8 +168,10 @@ def _server_pairs(entries: Sequence[Entry], *, goes_on: bool) -> list[Entry]:
 # ------------------------------------------------------------ what follows it
 
 
-def _answered(run: Sequence[Entry], calls: Sequence[Json]) -> list[Entry]:
-    """User messages after these calls: their results first, all of them in one message, and no others."""
+def _answered(run: Sequence[Entry], calls: Sequence[Json], asked: str) -> list[Entry]:
+    """User messages after these calls of the message `asked`: their results first, all of them in one message, and no
+    others.
+    """
     found: dict[str, Json] = {}
     for entry in run:
         for block in entry.message["content"]:
@@ -178,17 +183,17 @@ def _answered(run: Sequence[Entry], calls: Sequence[Json]) -> list[Entry]:
     if sorted(given) == sorted(call["id"] for call in calls):
         return [run[0], *_spoken(run[1:])]
     uuid = run[0].uuid if blocks.is_results(run[0].message) else f"{run[0].uuid}+"
-    return [_results(uuid, calls, found), *_spoken(run)]
+    return [Entry(uuid, _results(calls, found), calls=asked), *_spoken(run)]
 
 
 def _spoken(run: Sequence[Entry]) -> list[Entry]:
     return _filtered(run, lambda entry: [b for b in entry.message["content"] if b["type"] != "tool_result"])
 
 
-def _results(uuid: str, calls: Sequence[Json], found: dict[str, Json]) -> Entry:
+def _results(calls: Sequence[Json], found: dict[str, Json]) -> Message:
     missing = {"type": "tool_result", "is_error": True, "content": UNANSWERED}
     content = [found.get(call["id"], missing | {"tool_use_id": call["id"]}) for call in calls]
-    return Entry(uuid, {"role": "user", "content": content})
+    return {"role": "user", "content": content}
 
 
 # ------------------------------------------------------------ the whole
@@ -212,7 +217,7 @@ def _filtered(entries: Sequence[Entry], content_of: Callable[[Entry], list[Json]
         if len(content) == len(entry.message["content"]):
             kept.append(entry)
         elif content:
-            kept.append(Entry(entry.uuid, {**entry.message, "content": content}))
+            kept.append(replace(entry, message={**entry.message, "content": content}))
     return kept
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from bot.context import blocks, prompt
 from bot.context.checkpoint import Checkpoint, rebuilt
 from bot.context.repair import call_ids, mended_entries
-from bot.context.store import AgentContextStore, Entry, RunningTurn, Turn
-from bot.contracts.archive import ArchiveLine
+from bot.context.store import AgentContextStore, RunningTurn
+from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Message
 from bot.contracts.provenance import ANYBODYS, ORIGIN
 from bot.contracts.transcript import (
@@ -58,7 +58,7 @@ def _mend(turn: RunningTurn, calls: set[str], *, goes_on: bool = False) -> bool:
 def carry_out(
     store: AgentContextStore,
     line: TranscriptLine,
-    known: Mapping[str, Message],
+    known: Mapping[str, Said],
     base: Checkpoint | None = None,
 ) -> None:
     """Apply a line, as a session of these messages (`said`) tells it."""
@@ -69,7 +69,7 @@ def carry_out(
         base.restore(store)
 
 
-def said(lines: Iterable[TranscriptLine]) -> dict[str, Message]:
+def said(lines: Iterable[TranscriptLine]) -> dict[str, Said]:
     """The messages of a session by uuid, where one of its lines brings some back; else {}."""
     lines = list(lines)
     restores = any(isinstance(line.event, Boundary) and line.event.restored for line in lines)
@@ -109,41 +109,27 @@ def ended(lines: Iterable[TranscriptLine]) -> dict[str, TurnEnd]:
     return ends
 
 
-def line_key(line: ArchiveLine) -> str:
-    """Return the key of an archive line, whoever wrote it and whether it has an id or not."""
-    return f"archive:{line.ts}:{line.role}:{line.message_id or line.text}"
-
-
-def from_archive(
-    store: AgentContextStore, lines: Sequence[ArchiveLine], max_messages: int, nonce: str
-) -> None:
-    """Plain turns from what was said: each begins with a message of a person. Newest first into half the cap.
-
-    The sources of a turn are its requestId and the keys of its lines, since what others wrote has no requestIds.
+def from_archive(lines: Sequence[ArchiveLine], max_messages: int, nonce: str) -> list[tuple[str, list[Said]]]:
+    """Plain turns from what was said, each with its requestId: it begins with a message of a person. Newest first into
+    half the cap.
     """
-    turns: list[list[Entry]] = []
-    requests: list[str] = []
+    turns: list[tuple[str, list[Said]]] = []
     for line in lines:
         if not line.text.strip() or line.role not in {"user", "assistant"}:
             continue
         # Words of a person stand behind a tag, so that what they look like says nothing.
-        said = prompt.loaded(line, nonce)
-        own = said["content"][1:] if line.role == "assistant" else said["content"]
-        message: Message = {"role": line.role, "content": own}
-        # What the bot had in view then is not known.
-        entry = Entry(
-            line_key(line), message if line.role == "user" else message | {ORIGIN: ANYBODYS.packed()}
-        )
+        content, key = prompt.loaded(line, nonce)["content"], ArchiveKey.of(line, line.chat_key)
         if line.role == "user":
-            turns.append([entry])
-            requests.append(str((line.meta or {}).get("requestId", "")))
+            message: Message = {"role": "user", "content": content}
+            request_id = str((line.meta or {}).get("requestId", ""))
+            turns.append((request_id, [Said(role="user", message=message, adopted=key)]))
         elif turns:
-            turns[-1].append(entry)
+            # What the bot had in view then is not known.
+            message = {"role": "assistant", "content": content[1:], ORIGIN: ANYBODYS.packed()}
+            turns[-1][1].append(Said(role="assistant", message=message, adopted=key))
     room = max_messages // 2
     first = len(turns)
-    while first > 0 and len(turns[first - 1]) <= room:
+    while first > 0 and len(turns[first - 1][1]) <= room:
         first -= 1
-        room -= len(turns[first])
-    for entries, request_id in zip(turns[first:], requests[first:], strict=True):
-        keys = [entry.uuid for entry in entries]
-        store.commit(Turn(request_id, (request_id, *keys), tuple(entries)))
+        room -= len(turns[first][1])
+    return turns[first:]

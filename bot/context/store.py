@@ -8,11 +8,13 @@ filled again after a restart is the store that was lost, byte for byte.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 
-from bot.context import blocks, deletions
+from bot.context import blocks, deletions, quotes
+from bot.contracts.archive import ArchiveKey
 from bot.contracts.base import Message
 from bot.contracts.transcript import (
     UNCHANGED,
@@ -32,6 +34,19 @@ class Entry:
 
     uuid: str
     message: Message
+    redacted: bool = False
+    """True if what was said in it was removed."""
+    unquoted: frozenset[str] = frozenset()
+    """Ids of messages that it quotes without their words."""
+    adopted: ArchiveKey | None = None
+    """The line of the archive that it was taken from."""
+    calls: str | None = None
+    """The uuid of the message whose calls it answers, where it was mended (`bot.context.repair`): it is on file nowhere."""
+
+    @classmethod
+    def of(cls, uuid: str, said: Said) -> Self:
+        """The message of a line."""
+        return cls(uuid, said.message, unquoted=frozenset(said.unquoted), adopted=said.adopted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +56,8 @@ class Turn:
     request_id: str
     sources: tuple[str, ...]
     entries: tuple[Entry, ...]
+    began: int | None = None
+    """The time at which it began (ms); None where that is not known."""
 
 
 class InjectedMessage(NamedTuple):
@@ -48,8 +65,8 @@ class InjectedMessage(NamedTuple):
 
     ts: int
     message: Message
-    key: tuple[int | str, ...]
-    """The line that it is (`bot.agent.active.injected_key`); () where that was not noted."""
+    key: ArchiveKey | None
+    """The line that it is; None where that was not noted."""
 
 
 @dataclass(slots=True)
@@ -71,15 +88,19 @@ class RunningTurn:
     """Older messages in view, in time order."""
     injected: int = 0
     """The number of those that were ever loaded."""
-    keys: set[tuple[int | str, ...]] = field(default_factory=set)
+    keys: set[ArchiveKey] = field(default_factory=set)
     """The lines that they were."""
+    began: int | None = None
+    """The time at which it began (ms)."""
 
     def say(self, uuid: str, said: Said) -> None:
         """Add a message. One that stands `instead` of the last takes its place: an answer that went on is one message."""
         kept = self.entries
         if said.instead is not None and kept and kept[-1].uuid == said.instead:
             kept = kept[:-1]
-        self.entries = (*kept, Entry(uuid, said.message))
+        self.entries = (*kept, Entry.of(uuid, said))
+        if said.adopted is not None and len(self.entries) == 1:
+            self.began = said.adopted.ts
         self.last = said
         self.on_file.add(uuid)
         self.written += said.written
@@ -92,13 +113,20 @@ class RunningTurn:
         if event.kept is not None:
             self.older = self.older[len(self.older) - event.kept :]
         else:
-            keys = event.keys or ((),) * len(event.messages)
+            keys = event.keys or (None,) * len(event.messages)
             more = map(InjectedMessage, event.ts, event.messages, keys)
             # Stable, and what is loaded later is as a rule older: lines of one moment keep their order.
             self.older = tuple(sorted([*more, *self.older], key=lambda one: one.ts))
         self.injected += len(event.messages)
         self.keys.update(event.keys)
         self.entries = without_thinking(self.entries)
+
+    def redact_older(self, gone: deletions.Deletions | None) -> None:
+        """Take what was removed meanwhile out of the older messages in view; None where nobody can say what was: they go."""
+        self.older = tuple(
+            one._replace(message=deletions.redacted(one.message)) if gone.names_line(one.key) else one
+            for one in (self.older if gone is not None else ())
+        )
 
     def change(self, event: Boundary | Mask) -> None:
         """Follow a change of what stands before its messages, or of one of them."""
@@ -164,7 +192,8 @@ class AgentContextStore:
         """Carry out a line of the transcript. Those of a turn that does not run change nothing."""
         event, running = line.event, self.running
         if isinstance(event, TurnStart):
-            self.running = RunningTurn(line.request_id or "", (line.request_id or "",))
+            request_id = line.request_id or ""
+            self.running = RunningTurn(request_id, (request_id,), began=line.ts or None)
             self._current = None
         elif isinstance(event, Boundary | Mask):
             self.change(event)
@@ -182,13 +211,18 @@ class AgentContextStore:
         elif isinstance(event, TurnEnd):
             self.running = self._current = None
             if event.status != "withdrawn":
-                turn = Turn(running.request_id, running.sources, running.entries)
+                turn = Turn(running.request_id, running.sources, running.entries, running.began)
                 # Its view had older messages that now are gone.
                 self.commit(_stripped(turn) if running.injected else turn)
 
     def sources(self) -> set[str]:
         """The requestIds of every inbound whose turn is kept."""
         return {source for turn in self.turns for source in turn.sources}
+
+    def adopted(self) -> set[ArchiveKey | None]:
+        """The lines of the archive that its messages were taken from, those of the running turn too."""
+        running = self.running.entries if self.running is not None else ()
+        return {entry.adopted for entry in itertools.chain(running, *(turn.entries for turn in self.turns))}
 
     def commit(self, turn: Turn) -> None:
         """Append a finished turn."""
@@ -235,7 +269,7 @@ class AgentContextStore:
                     self._unmask(entry.message)
             entries = tuple(entry for entry in turn.entries if not _goes(entry, gone))
             if entries:
-                kept.append(_stripped(Turn(turn.request_id, turn.sources, entries)))
+                kept.append(_stripped(replace(turn, entries=entries)))
         self.turns = kept
         self._shown = None
 
@@ -261,8 +295,7 @@ class AgentContextStore:
         are.
         """
         self.turns = [
-            Turn(turn.request_id, turn.sources, with_redactions(turn.entries, uuids, unquoted))
-            for turn in self.turns
+            replace(turn, entries=with_redactions(turn.entries, uuids, unquoted)) for turn in self.turns
         ]
         self._shown = None
 
@@ -279,7 +312,7 @@ class AgentContextStore:
         found = False
         for at, turn in enumerate(self.turns):
             entries, here = stripped_behind(turn.entries, words, found=found)
-            self.turns[at] = Turn(turn.request_id, turn.sources, entries)
+            self.turns[at] = replace(turn, entries=entries)
             found = found or here
         self._shown = None
         return found
@@ -307,8 +340,8 @@ class AgentContextStore:
 
 
 def _goes(entry: Entry, gone: Container[str]) -> bool:
-    """Results that were mended (`bot.context.repair`) go with their calls: they were not known when that was written."""
-    return entry.uuid in gone or (blocks.is_results(entry.message) and entry.uuid.rstrip("+") in gone)
+    """Results that were mended go with their calls: they were not known when that was written."""
+    return entry.uuid in gone or (entry.calls is not None and entry.calls in gone)
 
 
 def _oldest_rounds(turn: Turn, at_least: int) -> list[str]:
@@ -339,7 +372,7 @@ def api_rounds(turn: Turn) -> list[tuple[Entry, ...]]:
 def without_thinking(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """The entries without their thinking blocks; one that held nothing else goes."""
     return tuple(
-        Entry(entry.uuid, message)
+        entry if message is entry.message else replace(entry, message=message)
         for entry in entries
         for message in blocks.without_thinking([entry.message])
     )
@@ -349,23 +382,17 @@ def with_redactions(
     entries: Iterable[Entry], uuids: Collection[str], ids: Collection[str] = ()
 ) -> tuple[Entry, ...]:
     """The entries, those with these uuids without what was said in them, and none with what is quoted of these ids."""
-    gone = frozenset(uuids)
+    gone, hidden = frozenset(uuids), frozenset(ids)
     found = []
     for one in entries:
-        message = deletions.without(one.message) if one.uuid in gone else deletions.unquoted(one.message, ids)
-        found.append(one if message is one.message else Entry(one.uuid, message))
+        if one.uuid in gone:
+            found.append(replace(one, message=deletions.without(one.message), redacted=True))
+        elif quoted := quotes.ids(one.message) & hidden:
+            message = deletions.unquoted(one.message, quoted)
+            found.append(replace(one, message=message, unquoted=one.unquoted | quoted))
+        else:
+            found.append(one)
     return tuple(found)
-
-
-def without_deleted(
-    shown: Iterable[InjectedMessage], gone: deletions.Deletions
-) -> tuple[InjectedMessage, ...]:
-    """Older messages in view, without the words of those that are gone."""
-    # A key that goes on names another chat, whose messages have the same ids as those of this one.
-    return tuple(
-        one._replace(message=deletions.redacted(one.message)) if one.key[1:] in gone.messages else one
-        for one in shown
-    )
 
 
 def stripped_behind(
@@ -382,4 +409,4 @@ def stripped_behind(
 
 
 def _stripped(turn: Turn) -> Turn:
-    return Turn(turn.request_id, turn.sources, without_thinking(turn.entries))
+    return replace(turn, entries=without_thinking(turn.entries))

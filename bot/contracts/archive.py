@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from bot.contracts.base import Frozen, Json, Role
 from bot.contracts.identity import ChatKey
@@ -39,6 +39,23 @@ class ArchiveLine(Frozen):
             "text": inbound.text,
         }
         return cls(**own | fields)
+
+
+class ArchiveKey(NamedTuple):
+    """The identity of an archive line in one chat, by whichever author, with an id or without."""
+
+    ts: int
+    role: str
+    message: str
+    """The id of the message, or its words where it has none."""
+    chat: str | None = None
+    """The chatKey of a line of another chat: platforms count messages from 1 in each."""
+
+    @classmethod
+    def of(cls, line: ArchiveLine, chat_key: ChatKey) -> Self:
+        """The identity of a line in this chat."""
+        other = None if line.chat_key == chat_key else str(line.chat_key)
+        return cls(line.ts, line.role, line.message_id or line.text, other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

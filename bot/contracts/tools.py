@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from bot.contracts.base import Json
 
@@ -46,6 +46,38 @@ class FoundTools:
 
     definitions: tuple[Json, ...]
     instructions: Mapping[str, str] = field(default_factory=dict)
+
+
+OMISSION = "omission"
+"""The key beside the text of a result that is shown in part (`Omission`). It is never sent to a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Omission:
+    """The part of a result that is not shown: its line ends and characters, the artifact with the whole result, and the
+    place of the note that stands for it in the text.
+    """
+
+    artifact: str
+    lines: int
+    characters: int
+    begin: int
+    end: int
+
+    def packed(self) -> Json:
+        """As JSON."""
+        return asdict(self)
+
+
+_OMISSION = TypeAdapter(Omission)
+
+
+def omission(result: Json) -> Omission | None:
+    """Return the part of a result that is not shown; None if it is shown whole, or does not say."""
+    try:
+        return _OMISSION.validate_python(result[OMISSION])
+    except (KeyError, ValidationError):
+        return None
 
 
 class Tool(Protocol):

@@ -10,10 +10,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic.alias_generators import to_camel
 
+from bot.contracts.archive import ArchiveKey
 from bot.contracts.base import Json, Message, Role
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import FinalTurnState
 
+VERSION = 2
+"""The version of a line that says in fields all that code reads of it. `bot.history.line_upgrades` reads older ones."""
 LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "mask", "meta"]
 
 
@@ -94,6 +97,8 @@ class KeptTurn(_Data):
     request_id: str
     sources: tuple[str, ...]
     uuids: tuple[str, ...]
+    began: int | None = None
+    """The time at which it began (ms); None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +134,10 @@ class Said(_Data):
     message: Message
     sources: tuple[str, ...] = ()
     """The requestIds of inbound that joined the turn with it."""
+    adopted: ArchiveKey | None = None
+    """The line of the archive that it was taken from."""
+    unquoted: tuple[str, ...] = ()
+    """Ids of messages that it quotes without their words: these were removed before."""
     written: tuple[str, ...] = ()
     """Ids in the outbox of what the turn has sent since its last message."""
     instead: str | None = None
@@ -157,7 +166,7 @@ class Injection(_Data):
     before: str | None = None
     messages: tuple[Message, ...] = ()
     ts: tuple[int, ...] = ()
-    keys: tuple[tuple[int | str, ...], ...] = ()
+    keys: tuple[ArchiveKey, ...] = ()
     kept: int | None = None
 
 
@@ -230,7 +239,7 @@ class TranscriptLine:
     request_id: str | None = None
     parent_uuid: str | None = None
     session_id: str = ""
-    v: int = 1
+    v: int = VERSION
 
     @property
     def type(self) -> LineType:
@@ -242,6 +251,6 @@ class TranscriptLine:
         return self.event.message if isinstance(self.event, Said) else None
 
 
-def messages(lines: Iterable[TranscriptLine]) -> dict[str, Message]:
+def messages(lines: Iterable[TranscriptLine]) -> dict[str, Said]:
     """Return the messages of these lines, by uuid."""
-    return {line.uuid: line.event.message for line in lines if isinstance(line.event, Said)}
+    return {line.uuid: line.event for line in lines if isinstance(line.event, Said)}

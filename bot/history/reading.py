@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from bot.contracts.base import Message
 from bot.contracts.environment import OpenFile
 from bot.contracts.transcript import (
     Boundary,
@@ -26,7 +25,7 @@ from bot.contracts.transcript import (
     messages,
 )
 from bot.history import chain, jsonl, pieces
-from bot.history.transcript_lines import LEAD, parsed
+from bot.history.transcript_lines import LEADS, parsed
 
 _BOUNDARY = b'"boundary"'
 _COMPACTED, _PRESERVED = b'"compact_boundary"', b'"preserved'
@@ -37,7 +36,7 @@ _HEAD = re.compile(
 )
 _TS = re.compile(rb'\{"v":\d+,"uuid":"[^"]*","parentUuid":(?:null|"[^"]*"),"type":"[a-z_]+","ts":(-?\d+)')
 _TOLD_BY = frozenset({b"turn_start", b"user", b"assistant"})
-_MORE = (b'"sources"', b"quoted_messages")
+_MORE = (b'"sources"', b'"adopted"', b"quoted_messages")
 
 
 @dataclass(slots=True)
@@ -58,7 +57,7 @@ class LoadedLines:
     """True if older turns were left out, although no boundary says so."""
 
     @property
-    def messages(self) -> dict[str, Message]:
+    def messages(self) -> dict[str, Said]:
         """The messages of the segment, by uuid."""
         return messages(self.segment.values())
 
@@ -165,7 +164,7 @@ def _compacted(raw: bytes, offset: int, found: Iterator[tuple[int, bytes]]) -> i
     chain: nothing follows from what stands before. `found` are the lines before `raw`, backwards.
     """
     for at, one in itertools.chain([(offset, raw)], found):
-        if one.startswith(LEAD):
+        if one.startswith(LEADS):
             return 0  # a line of ours
         if _COMPACTED in one:
             value = jsonl.loads(one) or {}
@@ -257,8 +256,9 @@ def is_message(raw: bytes) -> bool:
 
 def uuid_of(raw: bytes) -> str:
     """The uuid of a line, without a look at the rest where it is one of ours; "" where it has none."""
-    if raw.startswith(LEAD):
-        return raw[len(LEAD) : raw.find(b'"', len(LEAD))].decode("utf-8", "replace")
+    if raw.startswith(LEADS):
+        begin = len(LEADS[0])
+        return raw[begin : raw.find(b'"', begin)].decode("utf-8", "replace")
     return str((jsonl.loads(raw) or {}).get("uuid", ""))
 
 

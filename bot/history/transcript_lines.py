@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from bot.contracts.base import Frozen, Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import (
+    VERSION,
     Boundary,
     Event,
     Injection,
@@ -26,9 +27,10 @@ from bot.contracts.transcript import (
     key,
 )
 from bot.history import jsonl
+from bot.history.line_upgrades import upgraded
 
-LEAD = b'{"v":1,"uuid":"'
-"""The beginning of a line of ours."""
+LEADS = (b'{"v":2,"uuid":"', b'{"v":1,"uuid":"')
+"""The beginnings of lines of ours, all of one length."""
 _EVENTS: Mapping[str, TypeAdapter[Event]] = {
     "user": TypeAdapter(Said),
     "assistant": TypeAdapter(Said),
@@ -117,20 +119,22 @@ def _fields(of: Any) -> tuple[tuple[str, str, Any], ...]:
 
 
 def _line(raw: _Raw) -> TranscriptLine:
+    message, data = raw.message, raw.data
+    if raw.v < VERSION:
+        message, data = upgraded(raw.type, message, data or {})
     return TranscriptLine(
-        v=raw.v,
         uuid=raw.uuid,
         parent_uuid=raw.parent_uuid,
         ts=raw.ts,
         chat_key=raw.chat_key,
         session_id=raw.session_id,
         request_id=raw.request_id,
-        event=event(raw.type, raw.message, raw.data),
+        event=event(raw.type, message, data),
     )
 
 
 def _raw(raw: bytes) -> _Raw | None:
-    if raw.startswith(LEAD):
+    if raw.startswith(LEADS):
         # Half the time of what follows, which takes more for JSON.
         with contextlib.suppress(ValidationError):
             return _Raw.model_validate_json(raw)

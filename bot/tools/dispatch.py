@@ -204,7 +204,7 @@ class Dispatcher:
         pointer = ""
         if failed is not None and failed.whole is not None:
             pointer = await sizing.pointer(call, await self._clean(failed.whole), origin)
-        shown = await sizing.one(call, content, origin) + pointer
+        shown = await sizing.one(call, content, origin)
         self._log.write(
             "tool_result",
             f"{name} {'failed' if failed else 'done'}",
@@ -216,7 +216,8 @@ class Dispatcher:
             artifact=sizing.artifact(call),
             **self._shown("result", content),
         )
-        result: Json = {"type": "tool_result", "tool_use_id": call["id"], "content": shown or "(no output)"}
+        result: Json = {"type": "tool_result", "tool_use_id": call["id"], **shown}
+        result["content"] = result["content"] + pointer or "(no output)"
         result[ORIGIN] = origin.packed()
         return result | {"is_error": True} if failed else result
 

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 
 from bot import text
+from bot.contracts.base import Json
+from bot.contracts.tools import OMISSION, Omission, omission
 
 READER = "read_artifact"
 """The tool that reads what was put away."""
@@ -23,10 +25,6 @@ _FIRST_WIDE = re.compile(rb"\xe2[\xba-\xbf]")
 """The characters from U+2E80 on, where the wide ones begin, whose first byte others have too."""
 _HEAD = 0.6
 """The part of the room that the head gets."""
-_NOTE = re.compile(
-    r"\n?\[… (?P<lines>\d+) lines, (?P<characters>\d+) characters omitted; "
-    rf"whole result: artifact (?P<artifact>[0-9A-Z]{{26}}), read it with {READER}\]\n?"
-)
 
 
 def weight(words: str) -> int:
@@ -71,6 +69,16 @@ class Excerpt:
         note = f"[… {self.lines} lines, {self.characters} characters omitted; {where}]"
         return "\n".join(part for part in (self.head, note, self.tail) if part)
 
+    @property
+    def shown(self) -> Json:
+        """What a result says in the place of the whole: its text, and what is not in it where that is kept."""
+        content = str(self)
+        if self.artifact is None:
+            return {"content": content}
+        end = len(content) - len(self.tail)
+        left_out = Omission(self.artifact, self.lines, self.characters, len(self.head), end)
+        return {"content": content, OMISSION: left_out.packed()}
+
     def within(self, room: int) -> Excerpt:
         """The same with less of head and tail, so that it weighs `room`; where that is too little even for the note,
         the note alone.
@@ -83,34 +91,24 @@ class Excerpt:
         return _cut(self.head, self.tail, rest, self)
 
 
-def excerpt(words: str, room: int, artifact: str | None) -> str:
+def excerpt(words: str, room: int, artifact: str | None) -> Excerpt:
     """A text as head, note and tail, weighing `room` at the most (or the note alone)."""
     most = max(1, room // _ASCII)
     if len(words) <= 2 * most:
         half = text.border(words, len(words) // 2)
-        return str(Excerpt(words[:half], words[half:], 0, 0, artifact).within(room))
+        return Excerpt(words[:half], words[half:], 0, 0, artifact).within(room)
     begin, end = text.border(words, most), text.border_after(words, len(words) - most)
     whole = Excerpt(words[:begin], words[end:], words.count("\n", begin, end), end - begin, artifact)
-    return str(whole.within(room))
+    return whole.within(room)
 
 
-def read(content: str, artifact: str | None = None) -> Excerpt | None:
-    """The excerpt that a text is (of this artifact, where that is known); None where it is none.
-
-    What is quoted in it may look like the note; the real one stands where head and tail have their shares.
-    """
-    notes = [note for note in _NOTE.finditer(content) if artifact in {None, note["artifact"]}]
-    if not notes:
+def shown_by(result: Json) -> Excerpt | None:
+    """Return the excerpt that a result shows; None if it shows the whole."""
+    left_out, content = omission(result), result["content"]
+    if left_out is None:
         return None
-    total = weight(content)
-    note = min(notes, key=lambda one: abs(weight(content[: one.start()]) - _HEAD * (total - weight(one[0]))))
-    return Excerpt(
-        content[: note.start()],
-        content[note.end() :],
-        int(note["lines"]),
-        int(note["characters"]),
-        note["artifact"],
-    )
+    head, tail = content[: left_out.begin], content[left_out.end :]
+    return Excerpt(head, tail, left_out.lines, left_out.characters, left_out.artifact)
 
 
 def _cut(head: str, tail: str, rest: int, old: Excerpt) -> Excerpt:

@@ -39,20 +39,19 @@ class ResultLimits:
         self._artifacts = artifacts
         self._log = log
         self._kept: dict[str, str] = {}
-        self._seen: set[str] = set()
 
     def artifact(self, call: Json) -> str | None:
         """Return the artifact with a call's whole result; None if it is not stored."""
         return self._kept.get(call["id"])
 
-    async def one(self, call: Json, content: str, origin: Provenance = ANYBODYS) -> str:
-        """A result as it is shown, by itself."""
-        self._seen.add(call["id"])
+    async def one(self, call: Json, content: str, origin: Provenance = ANYBODYS) -> Json:
+        """A result as it is shown, by itself: its `content`, and beside it what is not in that (`OMISSION`)."""
         room = excerpt.ROOM if self._ages(call) else LASTING_ROOM
         # A page is small already, and the next one is the way to the rest.
         if call["name"] == excerpt.READER or not excerpt.over(content, room):
-            return content
-        return excerpt.excerpt(content, room, self.artifact(call) or await self._keep(call, content, origin))
+            return {"content": content}
+        kept = self.artifact(call) or await self._keep(call, content, origin)
+        return excerpt.excerpt(content, room, kept).shown
 
     async def pointer(self, call: Json, whole: str, origin: Provenance = ANYBODYS) -> str:
         """Put away all that a result was made from; the line that says where it is, "" where it is lost."""
@@ -78,10 +77,8 @@ class ResultLimits:
             share = fair_cap([loads[at] for at in group], room - sum(loads[at] for at in other))
             for at in group:
                 if share is not None and loads[at] > max(share, SHORT):
-                    origin = unpacked(shown[at].get(ORIGIN))
-                    content = await self._smaller(calls[at], shown[at]["content"], share, origin)
-                    shown[at] = {**shown[at], "content": content}
-                    loads[at] = excerpt.weight(content)
+                    shown[at] = {**shown[at], **await self._smaller(calls[at], shown[at], share)}
+                    loads[at] = excerpt.weight(shown[at]["content"])
         self._log.write(
             "tool_result", "the results of a step were shortened to fit together", results=len(shown)
         )
@@ -105,14 +102,12 @@ class ResultLimits:
                 (aging if self._ages(call) else lasting).append(at)
         return pages, aging, lasting
 
-    async def _smaller(self, call: Json, content: str, room: int, origin: Provenance) -> str:
-        kept = self.artifact(call)
-        # What an earlier run of this step has put away is told by its note alone.
-        if kept is not None or call["id"] not in self._seen:
-            found = excerpt.read(content, kept)
-            if found is not None:
-                return str(found.within(room))
-        return excerpt.excerpt(content, room, await self._keep(call, content, origin))
+    async def _smaller(self, call: Json, result: Json, room: int) -> Json:
+        if (found := excerpt.shown_by(result)) is not None:
+            return found.within(room).shown
+        content: str = result["content"]
+        kept = await self._keep(call, content, unpacked(result.get(ORIGIN)))
+        return excerpt.excerpt(content, room, kept).shown
 
     def _ages(self, call: Json) -> bool:
         tool = self._registry.get(call["name"])

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from bot import tags
 from bot.agent import showing
 from bot.context import files_read, memory, prompt, quotes, replay
-from bot.context.store import AgentContextStore
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Message
@@ -133,9 +132,8 @@ def test_words_of_an_archive_are_a_persons_whatever_they_look_like(
             words, [Quoted(user_id="5", text="q", ts=1, message_id="9")], prompt.iso
         )
         line = line.model_copy(update={"text": shown, "meta": meta})
-    store = AgentContextStore(60)
-    replay.from_archive(store, [line], 60, NONCE)
-    for message in (*store.view(), *prompt.loaded_messages([line], NONCE)):
+    ((_, (said,)),) = replay.from_archive([line], 60, NONCE)
+    for message in (said.message, *prompt.loaded_messages([line], NONCE)):
         assert taint.seen([message]) == ANYBODYS
         assert tags.facts(message) == {}
         assert not memory.stands_for(message)

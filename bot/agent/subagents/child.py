@@ -17,7 +17,6 @@ from bot.agent.subagents.history_loader import HistoryLoader
 from bot.agent.subagents.limits import Allowance, Halted, LimitReached, TaskLimits
 from bot.agent.subagents.report import Order, Report
 from bot.agent.tally import Tally
-from bot.agent.view_changes import pointer_of
 from bot.context import blocks, masking, repair, view
 from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.base import Json, Message
@@ -161,9 +160,8 @@ class Child:
                 self._own = blocks.without_thinking(self._own)
             except errors.OutputOverflow as error:
                 self._deps.models.windows.refused(self._deps.models.name, error)
-                continuation.max_tokens = min(
-                    error.limit or continuation.max_tokens // 2, continuation.max_tokens - 1
-                )
+                most = continuation.max_tokens
+                continuation.limit_output(min(error.limit or most // 2, most - 1))
                 if not left or continuation.max_tokens < limits.LEAST_ANSWER:
                     raise Halted(WINDOW) from error
             except errors.ContextOverflow as error:
@@ -356,7 +354,7 @@ class Child:
     def _lighten(self, *, cut: bool) -> bool:
         """Mask old results, or else (`cut`) cut the longest; whether that changed anything. The transcript has them."""
         keep = self._deps.limits.keep_observations
-        words = masking.masks(self._own, ages=self._ages, keep=keep, masked=self._masked, pointer=pointer_of)
+        words = masking.masks(self._own, ages=self._ages, keep=keep, masked=self._masked)
         self._masked.update(words)
         if not words and cut:
             words = blocks.shortened_results(self._own, SHORT_RESULT)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.agent.active import INJECTED_TOKENS, fitted, injected_key
+from bot.agent.active import INJECTED_TOKENS, fitted
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
 from bot.context import estimate, prompt
-from bot.contracts.archive import ArchiveLine
+from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.tools.context import Injection
@@ -25,7 +25,7 @@ class HistoryLoader:
         self._chat_key = chat_key
         self._deps = deps
         self._seen = seen
-        self._keys: set[tuple[int | str, ...]] = set()
+        self._keys: set[ArchiveKey] = set()
 
     def release(self) -> None:
         """The task is over: what it held of messages goes."""
@@ -46,5 +46,5 @@ class HistoryLoader:
         self.messages += prompt.loaded_messages(taken, fresh_nonce(self._deps))
         return taken
 
-    def _key(self, line: ArchiveLine) -> tuple[int | str, ...]:
-        return injected_key(line, self._chat_key)
+    def _key(self, line: ArchiveLine) -> ArchiveKey:
+        return ArchiveKey.of(line, self._chat_key)

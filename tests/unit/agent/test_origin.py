@@ -213,10 +213,8 @@ def test_an_answer_out_of_the_archive_is_anybodys() -> None:
         ArchiveLine(ts=1, role="user", user_id="U1", text="hello", **base),
         ArchiveLine(ts=2, role="assistant", text="It says …", **base),
     ]
-    store = AgentContextStore(60)
-    replay.from_archive(store, lines, 60, "0a1b2c3d")
-    (answer,) = [one for one in store.view() if one["role"] == "assistant"]
-    assert taint.seen([answer]).taint is Taint.FOREIGN
+    ((_, (_, answer)),) = replay.from_archive(lines, 60, "0a1b2c3d")
+    assert taint.seen([answer.message]).taint is Taint.FOREIGN
 
 
 def test_an_answer_without_its_pause_keeps_what_it_was_written_from() -> None:

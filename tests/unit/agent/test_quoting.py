@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.context import memory, validate
+from bot.context import checkpoint, memory, validate
 from bot.context.deletions import REMOVED
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Quoted
+from bot.contracts.transcript import Boundary
 from bot.testing.model import reply, text
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.keeping import Answers
@@ -83,6 +84,21 @@ async def test_a_compaction_behind_it_does_not_bring_it_back(bench: Bench) -> No
     bench.restart()
     await bench.pool.runtime(KEY).fill()
     assert json.dumps(bench.pool.runtime(KEY).store.view(), ensure_ascii=False) == view
+
+
+async def test_a_person_who_writes_the_words_of_a_removal_has_not_had_anything_removed(bench: Bench) -> None:
+    """The message is edited later, and quoted again as it is then: a checkpoint keeps both quotes as they were shown."""
+    for words in (REMOVED, "my secret is 鯨"):
+        bench.model.answers += [reply(text(REMOVED))]
+        await bench.say("and this?", context=(OTHER.model_copy(update={"text": words}),))
+    await bench.say("take this back")
+    await bench.pool.undo(KEY)
+    loaded = await bench.transcript.read(KEY)
+    assert loaded.base is not None
+    assert isinstance(loaded.base.event, Boundary)
+    assert loaded.base.event.kept is not None
+    assert (loaded.base.event.kept.blank, loaded.base.event.kept.unquoted) == ((), ())
+    assert checkpoint.rebuilt(loaded.base, loaded.messages) is not None
 
 
 async def test_any_part_of_a_removed_answer_may_be_quoted(bench: Bench) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from bot.agent import reattach
 from bot.agent.reattach import DroppedMessages
 from bot.context import found
-from bot.contracts.base import Message
+from bot.contracts.base import Json, Message
 from bot.testing.model import text, tool_use
 from bot.tools import excerpt
 from tests.unit.agent.conftest import Bench
@@ -15,16 +15,17 @@ from tests.unit.agent.conftest import Bench
 ULID = "01J{:0>23}"
 
 
-def used(tool: str, content: str, /, *, error: bool = False, **arguments: Any) -> list[Message]:
+def used(tool: str, content: str | Json, /, *, error: bool = False, **arguments: Any) -> list[Message]:
     call = tool_use(tool) | {"input": arguments}
-    result = {"type": "tool_result", "tool_use_id": call["id"], "content": content}
+    shown = {"content": content} if isinstance(content, str) else content
+    result = {"type": "tool_result", "tool_use_id": call["id"], **shown}
     if error:
         result["is_error"] = True
     return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
 
 
-def large(number: int) -> str:
-    return excerpt.excerpt("行\n" * 5_000, 3_000, ULID.format(number))
+def large(number: int) -> Json:
+    return excerpt.excerpt("行\n" * 5_000, 3_000, ULID.format(number)).shown
 
 
 def test_pointers_to_large_results_are_kept_the_newest_of_them(bench: Bench) -> None:
@@ -34,6 +35,12 @@ def test_pointers_to_large_results_are_kept_the_newest_of_them(bench: Bench) -> 
     assert ULID.format(4) in words
     assert ULID.format(3) not in words
     assert ULID.format(24) not in words, "it is in view still"
+
+
+def test_a_quoted_note_is_no_pointer_and_a_file_that_holds_one_comes_back_whole(bench: Bench) -> None:
+    quoted = f"the log said: {large(7)['content']}"
+    (words,) = reattach.attached(DroppedMessages(used("read_file", quoted, path="log.txt"), []), bench.deps)
+    assert words.startswith("The file log.txt, as it was read before:")
 
 
 def test_the_text_of_skills_comes_after_it_and_only_once(bench: Bench) -> None:

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.context import blocks, estimate, masking
-from bot.context.masking import KEPT_TOKENS, Pointer, masks, placeholder
+from bot.context.masking import KEPT_TOKENS, masks, placeholder
 from bot.contracts.base import Json, Message
 from bot.contracts.inbound import ShownFile
+from bot.contracts.tools import OMISSION, Omission
 from tests.shares import examples
 
 LONG = "\n".join(f"Zeile {number} 見た 👀" for number in range(60))
@@ -117,8 +118,15 @@ def test_the_line_counts_images_and_names_the_artifact() -> None:
     parts = [{"type": "text", "text": "a\nb"}, image, image]
     assert placeholder({"content": parts}) == "[observation masked — 2 lines, 2 images omitted]"
     assert placeholder({"content": [image]}) == "[observation masked — 0 lines, 1 image omitted]"
-    pointed = placeholder({"content": "head\n…\ntail"}, lambda _: Pointer("01ABC", 97))
+    left_out = Omission("01ABC", lines=97, characters=900, begin=4, end=7)
+    pointed = placeholder({"content": "head\n…\ntail", OMISSION: left_out.packed()})
     assert pointed == "[observation masked — 100 lines omitted; artifact 01ABC]"
+
+
+def test_a_quoted_note_is_no_artifact() -> None:
+    """What a file says of an artifact is words like any others."""
+    note = f"[… 7 lines, 9 characters omitted; whole result: artifact {'0' * 26}, read it with read_artifact]"
+    assert placeholder({"content": f"a\n{note}\nb"}) == "[observation masked — 3 lines omitted]"
 
 
 def test_an_image_alone_is_worth_masking() -> None:

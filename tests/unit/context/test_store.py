@@ -197,7 +197,9 @@ def test_a_turn_that_a_crash_cut_off_and_one_that_was_withdrawn_do_not_come_back
 def test_results_that_were_mended_go_with_their_calls() -> None:
     """A boundary that was written when the results could still be read names those that took their place then."""
     whole = a_turn(1, rounds=1)
-    mended = tuple(Entry("1.1+", one.message) if one.uuid == "1.2" else one for one in whole.entries)
+    mended = tuple(
+        Entry("1.1+", one.message, calls="1.1") if one.uuid == "1.2" else one for one in whole.entries
+    )
     store = AgentContextStore(60)
     store.commit(Turn("r1", ("r1",), mended))
     store.drop(["1.0", "1.1", "1.2"])

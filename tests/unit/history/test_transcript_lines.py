@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot.contracts.archive import ArchiveKey
 from bot.contracts.transcript import (
     UNCHANGED,
     Boundary,
@@ -35,6 +36,7 @@ JSON = st.recursive(
 )
 OBJECT = st.dictionaries(TEXT, JSON, max_size=3)
 TEXTS = st.lists(TEXT, max_size=3).map(tuple)
+ARCHIVE_KEYS = st.builds(ArchiveKey, st.integers(), TEXT, TEXT, st.none() | TEXT)
 LASTING: dict[str, st.SearchStrategy[Any]] = {
     "totals": st.none() | OBJECT,
     "frame": st.none() | st.builds(PrefixDigest, TEXT, TEXT),
@@ -43,7 +45,10 @@ LASTING: dict[str, st.SearchStrategy[Any]] = {
 }
 KEPT = st.builds(
     RetainedView,
-    turns=st.lists(st.builds(KeptTurn, request_id=TEXT, sources=TEXTS, uuids=TEXTS), max_size=3).map(tuple),
+    turns=st.lists(
+        st.builds(KeptTurn, request_id=TEXT, sources=TEXTS, uuids=TEXTS, began=st.none() | st.integers()),
+        max_size=3,
+    ).map(tuple),
     masked=st.dictionaries(TEXT, TEXT, max_size=3),
     digest=TEXT,
     head=st.none() | OBJECT,
@@ -59,6 +64,8 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
         role=st.sampled_from(["user", "assistant"]),
         message=OBJECT,
         sources=TEXTS,
+        adopted=st.none() | ARCHIVE_KEYS,
+        unquoted=TEXTS,
         written=TEXTS,
         instead=st.none() | TEXT,
         continued=st.integers(0, 3),
@@ -73,7 +80,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
         before=st.none() | TEXT,
         messages=st.lists(OBJECT, max_size=3).map(tuple),
         ts=st.lists(st.integers(), max_size=3).map(tuple),
-        keys=st.lists(st.tuples(st.integers(), TEXT, TEXT), max_size=3).map(tuple),
+        keys=st.lists(ARCHIVE_KEYS, max_size=3).map(tuple),
         kept=st.none() | st.integers(),
     ),
     st.builds(

@@ -32,13 +32,14 @@ def test_head_and_tail_are_those_of_the_text_and_the_note_counts_the_rest(
 ) -> None:
     if not excerpt.over(words, room):
         return
-    content = excerpt.excerpt(words, room, ID if kept else None)
+    shown = excerpt.excerpt(words, room, ID if kept else None).shown
+    content = shown["content"]
     assert excerpt.weight(content) <= max(room, note(content))
     if not kept:
         assert "are lost" in content
-        assert excerpt.read(content) is None
+        assert excerpt.shown_by(shown) is None
         return
-    found = excerpt.read(content)
+    found = excerpt.shown_by(shown)
     assert found is not None
     assert str(found) == content
     assert found.artifact == ID
@@ -56,10 +57,10 @@ def test_head_and_tail_are_those_of_the_text_and_the_note_counts_the_rest(
 def test_what_is_cut_again_is_the_same_text_with_less_of_it(words: str, rooms: tuple[int, int]) -> None:
     if not excerpt.over(words, rooms[0]):
         return
-    first = excerpt.read(excerpt.excerpt(words, rooms[0], ID))
+    first = excerpt.shown_by(excerpt.excerpt(words, rooms[0], ID).shown)
     assert first is not None
     second = first.within(rooms[1])
-    assert excerpt.read(str(second)) == second
+    assert excerpt.shown_by(second.shown) == second
     assert excerpt.weight(str(second)) <= max(rooms[1], note(str(second)))
     assert first.head.startswith(second.head)
     assert first.tail.endswith(second.tail)
@@ -68,41 +69,35 @@ def test_what_is_cut_again_is_the_same_text_with_less_of_it(words: str, rooms: t
 
 def test_the_head_gets_about_three_fifths_and_little_room_is_wasted() -> None:
     for letter in ("a", "字", "é"):
-        content = excerpt.excerpt(letter * 100_000, excerpt.ROOM, ID)
-        found = excerpt.read(content)
-        assert found is not None
+        found = excerpt.excerpt(letter * 100_000, excerpt.ROOM, ID)
         share = len(found.head) / (len(found.head) + len(found.tail))
         assert 0.58 < share < 0.62
-        assert excerpt.weight(content) > 0.99 * excerpt.ROOM
+        assert excerpt.weight(str(found)) > 0.99 * excerpt.ROOM
 
 
 def test_the_note_says_what_is_missing_and_how_to_get_it() -> None:
-    content = excerpt.excerpt("one\n" * 10_000, 6_000, ID)
-    found = excerpt.read(content)
-    assert found is not None
+    found = excerpt.excerpt("one\n" * 10_000, 6_000, ID)
     assert (
         f"\n[… {found.lines} lines, {found.characters} characters omitted; whole result: artifact {ID}, "
         "read it with read_artifact]\n"
-    ) in content
-    assert excerpt.excerpt("x" * 900, 10, ID).startswith("[… 0 lines, 900 characters omitted;")
+    ) in str(found)
+    assert str(excerpt.excerpt("x" * 900, 10, ID)).startswith("[… 0 lines, 900 characters omitted;")
 
 
 def test_a_quoted_note_is_not_taken_for_the_real_one() -> None:
     fake = (
         f"[… 1 lines, 2 characters omitted; whole result: artifact {'0' * 26}, read it with read_artifact]\n"
     )
-    content = excerpt.excerpt(fake * 3 + "y" * 50_000 + fake * 3, excerpt.ROOM, ID)
-    for found in (excerpt.read(content), excerpt.read(content, ID)):
-        assert found is not None
-        assert found.artifact == ID
-        assert found.head.startswith(fake * 3)
-    assert excerpt.read(fake, ID) is None
+    found = excerpt.shown_by(excerpt.excerpt(fake * 3 + "y" * 50_000 + fake * 3, excerpt.ROOM, ID).shown)
+    assert found is not None
+    assert found.artifact == ID
+    assert found.head.startswith(fake * 3)
+    assert excerpt.shown_by({"content": fake}) is None
 
 
 def test_a_text_of_any_size_is_cut_quickly() -> None:
     words = (FAMILY + "字") * 2_000_000
-    found = excerpt.read(excerpt.excerpt(words, excerpt.ROOM, ID))
-    assert found is not None
+    found = excerpt.excerpt(words, excerpt.ROOM, ID)
     assert len(found.head) + found.characters + len(found.tail) == len(words)
     assert excerpt.over(words, excerpt.ROOM)
     assert excerpt.fitting("字" * 10, 5 * excerpt.TOKEN) == 5

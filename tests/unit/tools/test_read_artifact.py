@@ -26,7 +26,7 @@ HEAD = re.compile(
 
 
 async def put_away(tools: Workbench, text: str) -> str:
-    one = excerpt.read((await tools.look(text))["content"])
+    one = excerpt.shown_by(await tools.look(text))
     assert one is not None
     return str(one.artifact)
 

@@ -22,7 +22,7 @@ LARGE = "".join(f"Zeile {number}: 字 und mehr\n" for number in range(3_000))
 
 
 def found(result: Json) -> excerpt.Excerpt:
-    one = excerpt.read(result["content"])
+    one = excerpt.shown_by(result)
     assert one is not None
     return one
 
@@ -192,6 +192,20 @@ async def test_what_a_crash_cut_off_ends_in_the_same_bytes(tools: Workbench) -> 
     assert [one.asked for one in made] == [1] * 7
 
 
+async def test_a_note_that_a_recorded_result_quotes_is_not_taken_for_its_own(tools: Workbench) -> None:
+    note = (
+        f"[… 1 lines, 2 characters omitted; whole result: artifact {'0' * 26}, read it with read_artifact]\n"
+    )
+    made = [Says(f"t{at}", note + "x" * 8_000) for at in range(9)]
+    calls = [tool_use(one.name) for one in made]
+    known = {
+        call["id"]: {"type": "tool_result", "tool_use_id": call["id"], "content": one.answer}
+        for call, one in zip(calls, made, strict=True)
+    }
+    for result in await tools.run(calls, *made, known=known):
+        assert await all_of(tools, str(found(result).artifact)) == note + "x" * 8_000
+
+
 @settings(
     derandomize=True,
     deadline=None,
@@ -207,7 +221,7 @@ async def test_any_results_fit_and_nothing_of_them_is_lost(
     for result, answer in zip(results, answers, strict=True):
         whole = answer * times
         assert excerpt.weight(result["content"]) <= excerpt.ROOM
-        shown = excerpt.read(result["content"])
+        shown = excerpt.shown_by(result)
         if shown is None:
             assert result["content"] == whole
         else:

@@ -1,0 +1,90 @@
+"""Reads out of the words and keys of a line of version 1 the facts that lines have as fields since."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bot import tags
+from bot.contracts.archive import ArchiveKey
+from bot.contracts.base import Json, Message
+from bot.contracts.tools import OMISSION, Omission
+from bot.history import names
+
+_NOTE = re.compile(
+    r"\n?\[… (?P<lines>\d+) lines, (?P<characters>\d+) characters omitted; "
+    r"whole result: artifact (?P<artifact>[0-9A-Z]{26}), read it with read_artifact\]\n?"
+)
+_HEAD = 0.6
+"""The part of a shortened result that stood before its note."""
+_REMOVED = "[message removed]"
+_ADOPTED = re.compile(r"archive:(-?\d+):(\w+):(.*)", re.DOTALL)
+_ULID = re.compile(rf"[{names.CROCKFORD}]{{26}}")
+
+
+def upgraded(kind: str, message: Message | None, data: Json) -> tuple[Message | None, Json]:
+    """The message and the data of a line as version 2 has them. What cannot be read stays as it is."""
+    if kind == "boundary":
+        return message, _with_times(data)
+    if kind not in {"user", "assistant"} or not isinstance(message, dict):
+        return message, data
+    if isinstance(sources := data.get("sources"), list):
+        data = _with_key(data, sources)
+    content = message.get("content")
+    if kind == "user" and isinstance(content, list) and all(isinstance(block, dict) for block in content):
+        if hidden := _hidden(message):
+            data = data | {"unquoted": hidden}
+        message = {**message, "content": [_with_omission(block) for block in content]}
+    return message, data
+
+
+def _with_omission(block: Json) -> Json:
+    """A result says by itself what it does not show. What is quoted in it may look like the note; the real one stands
+    where the head has its share.
+    """
+    content = block.get("content") if block.get("type") == "tool_result" else None
+    notes = list(_NOTE.finditer(content)) if isinstance(content, str) else []
+    if not isinstance(content, str) or not notes:
+        return block
+    size = len(content)
+    note = min(notes, key=lambda one: abs(one.start() - _HEAD * (size - len(one[0]))))
+    left_out = Omission(
+        note["artifact"], int(note["lines"]), int(note["characters"]), note.start(), note.end()
+    )
+    return block | {OMISSION: left_out.packed()}
+
+
+def _hidden(message: Message) -> list[str]:
+    """The ids of what a message quotes without its words."""
+    if _REMOVED not in str(message["content"]):
+        return []
+    quoted = (one for one in tags.of(message) if one is not None and one.name == tags.QUOTES)
+    rows = (row for one in quoted for row in one.rows if "id" in row)
+    return [str(row["id"]) for row in rows if row.get("text") == _REMOVED]
+
+
+def _with_key(data: Json, sources: list[Any]) -> Json:
+    """A message that was taken from the archive has the key of its line apart from its sources."""
+    found = [_ADOPTED.fullmatch(str(one)) for one in sources]
+    adopted = next(filter(None, found), None)
+    if adopted is None:
+        return data
+    left = [one for one, key in zip(sources, found, strict=True) if key is None]
+    return data | {"sources": left, "adopted": ArchiveKey(int(adopted[1]), adopted[2], adopted[3])}
+
+
+def _with_times(data: Json) -> Json:
+    """The turns that a boundary leaves say when they began."""
+    kept = data.get("kept")
+    turns = kept.get("turns") if isinstance(kept, dict) else None
+    if not isinstance(kept, dict) or not isinstance(turns, list):
+        return data
+    return data | {"kept": kept | {"turns": [_with_time(turn) for turn in turns]}}
+
+
+def _with_time(turn: Any) -> Any:
+    name = turn.get("requestId") if isinstance(turn, Mapping) else None
+    if not isinstance(name, str) or _ULID.fullmatch(name) is None:
+        return turn
+    return {**turn, "began": round(names.made_at(name) * 1000)}
