@@ -157,7 +157,7 @@ async def _leading(
     stop: asyncio.Event,
 ) -> AsyncIterator[Environment]:
     """The environment of the process that leads, once this one does; it ends where another one takes its place. Raises
-    `errors.TryLater` then.
+    `errors.Unavailable` then.
     """
     url = settings.engine.database_url
     if settings.engine.kind != "postgresql" or url is None:
@@ -183,7 +183,7 @@ async def _leading(
         await asyncio.to_thread(disk.close)
         await leadership.close()
     if leadership.deposed.is_set():
-        raise errors.TryLater(f"{leadership.leader} leads now; start this process again to stand by")
+        raise errors.Unavailable(f"{leadership.leader} leads now; start this process again to stand by")
 
 
 async def _followed(first: asyncio.Event, then: asyncio.Event) -> None:
@@ -282,7 +282,7 @@ def link(root: Path) -> str:
     state = importlib.import_module(f"{discovery.PACKAGE}.web.state")
     home = root / config.HOME
     if not instance.is_held(home):
-        raise errors.TryLater(f"Shipmate is not running here. Start it with: {command('run', root)}")
+        raise errors.Unavailable(f"Shipmate is not running here. Start it with: {command('run', root)}")
     try:
         return str(state.create_link(home))
     except (OSError, LookupError):

@@ -80,7 +80,7 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str |
         try:
             around.enter_context(instance.locked(home))
             running = False
-        except errors.TryLater:
+        except errors.Unavailable:
             running = True
         scratch = Path(
             around.enter_context(tempfile.TemporaryDirectory(prefix=".shipmate-backup-", dir=target.parent))
@@ -249,7 +249,7 @@ def restore(source: Path, home: Path, *, disk: Disk, moved: bool, database: str 
     One that was cut off once the database had all of it is brought to its end.
 
     What was open in it is closed, since it may have been finished after the backup; where the gateway has `moved`, and has not run
-    since, it goes on. Raises `errors.TryLater`, `errors.ConfigError` where something is there, `errors.StorageError` where the
+    since, it goes on. Raises `errors.Unavailable`, `errors.ConfigError` where something is there, `errors.StorageError` where the
     backup is damaged or of a newer version, and OSError.
     """
     instance.prepare_home(home)

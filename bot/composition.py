@@ -82,7 +82,7 @@ from bot.tools.command_limits import CommandLimits
 from bot.tools.dispatch import CallWatcher, Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
-from bot.tools.made_files import MadeFiles
+from bot.tools.made_files import FileWriters
 from bot.tools.mcp.servers import McpServers
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.protected_code import protected_code
@@ -303,7 +303,7 @@ class Services:
     connections: Connections
     vetting: Vetting
     skills: SkillFolder
-    made: MadeFiles = field(default_factory=MadeFiles)
+    made: FileWriters = field(default_factory=FileWriters)
 
 
 def build_services(settings: config.Settings, environment: Environment, log: JsonlLog) -> Services:

@@ -2,7 +2,7 @@
 
     ShipmateError
     ├── ConfigError                 bad ship.json or environment: exit 78
-    ├── TryLater                    a port, `.ship` or token is held elsewhere: exit 75
+    ├── Unavailable                 a port, `.ship` or token is held elsewhere: exit 75
     ├── NotFound                    nothing on disk has the name that was asked for
     ├── IdentityInvalid             a text names no chat, or no person
     ├── ChannelError
@@ -131,7 +131,7 @@ class ConfigError(ShipmateError):
         self.findings = findings
 
 
-class TryLater(ShipmateError):
+class Unavailable(ShipmateError):
     """Something that this process needs is held by another one."""
 
     exit_code = 75

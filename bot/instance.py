@@ -44,7 +44,7 @@ def _write(path: Path, words: str) -> None:
 @contextlib.contextmanager
 def held(home: Path) -> Iterator[str]:
     """Hold `.ship` for the block; yields how the last run ended: `ended`, `killed`, or `none` where there was none. Raises
-    `errors.TryLater` with the pid where another process holds it, `errors.ConfigError` where it is half restored.
+    `errors.Unavailable` with the pid where another process holds it, `errors.ConfigError` where it is half restored.
 
     The operating system drops the lock when its holder dies, however it dies; a frozen holder keeps it.
     """
@@ -63,12 +63,12 @@ def held(home: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def locked(home: Path) -> Iterator[None]:
-    """Keep every other process off `.ship` for the block. Raises `errors.TryLater` where one holds it."""
+    """Keep every other process off `.ship` for the block. Raises `errors.Unavailable` where one holds it."""
     lock = filelock.FileLock(home / LOCK, mode=0o600)
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout:
-        raise errors.TryLater(_taken(home)) from None
+        raise errors.Unavailable(_taken(home)) from None
     try:
         yield
     finally:
@@ -90,7 +90,7 @@ def is_held(home: Path) -> bool:
     try:
         with locked(home):
             return False
-    except errors.TryLater:
+    except errors.Unavailable:
         return True
 
 
@@ -127,7 +127,7 @@ def tokens_held(
     would take each other's messages away, whatever their folders are.
 
     The locks are named by a hash, never by the token, in a folder of this user (`folder`, else the usual place).
-    Raises `errors.TryLater` with the pid where another process of this user holds one, `errors.ConfigError` where
+    Raises `errors.Unavailable` with the pid where another process of this user holds one, `errors.ConfigError` where
     the folder cannot be trusted.
     """
     with contextlib.ExitStack() as held_too:
@@ -187,7 +187,7 @@ def _token_lock(path: Path, key: str) -> int:
         pid, _, place = os.pread(handle, _NOTE, 0).decode("utf-8", "replace").strip().partition("\n")
         os.close(handle)
         where = f" in {place}" if place else ""
-        raise errors.TryLater(
+        raise errors.Unavailable(
             f"{key}: this token is used by {_who(pid)}{where}; stop it first, or give this one a token of its own"
         ) from None
     except OSError:

@@ -167,7 +167,7 @@ class PersonalData:
     async def export(self) -> AsyncIterator[Json]:
         """Each thing as an object: `from` names the place, `value` has the content. A gateway may run."""
         if self._database is None:  # else lines are those of the process that leads
-            with contextlib.suppress(errors.TryLater), instance.locked(self._home):
+            with contextlib.suppress(errors.Unavailable), instance.locked(self._home):
                 self._bring_lines()
         found = self.find()
         for name in self._archives.chats():
@@ -223,7 +223,7 @@ class PersonalData:
     async def erase(self) -> dict[str, int]:
         """Erase everything while no gateway runs; how many of each went. Cut off, it is done by doing it again.
 
-        The caller holds `.ship` where there is a database. Raises `errors.TryLater` where a gateway runs, `errors.StorageError` and OSError.
+        The caller holds `.ship` where there is a database. Raises `errors.Unavailable` where a gateway runs, `errors.StorageError` and OSError.
         """
         with contextlib.nullcontext() if self._database else instance.locked(self._home):
             instance.must_be_whole(self._home)

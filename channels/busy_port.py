@@ -12,7 +12,7 @@ from bot import errors
 async def port_error(
     key: str, host: str, port: int, failure: OSError, holder: Callable[[int], int | None]
 ) -> errors.ShipmateError:
-    """The error of a server with the settings `key`: `errors.TryLater` where another process holds the port, else an
+    """The error of a server with the settings `key`: `errors.Unavailable` where another process holds the port, else an
     `errors.ConfigError`.
     """
     where = f"{key}: port {port} on {host}"
@@ -20,4 +20,4 @@ async def port_error(
         return errors.ConfigError(f"{where} cannot be listened on ({failure.strerror}); set another one")
     pid = await asyncio.to_thread(holder, port)
     by = f" by process {pid}" if pid else ""
-    return errors.TryLater(f"{where} is in use{by}; stop what uses it or set {key}.port (0 takes a free one)")
+    return errors.Unavailable(f"{where} is in use{by}; stop what uses it or set {key}.port (0 takes a free one)")

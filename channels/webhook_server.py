@@ -42,7 +42,7 @@ class WebhookServer:
         return self._server is not None
 
     async def start(self) -> None:
-        """Raises `errors.TryLater` where the port is taken, `errors.ConfigError` where it cannot be listened on at all."""
+        """Raises `errors.Unavailable` where the port is taken, `errors.ConfigError` where it cannot be listened on at all."""
         app = web.Application(middlewares=[self._guarded], client_max_size=LARGEST)
         app.router.add_post(self._webhook.path, self._take)
         app.router.add_get(self._webhook.path, _reached)

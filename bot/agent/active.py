@@ -26,7 +26,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import FinalTurnState, StepRecord
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.contracts.transcript import Boundary, Injection, Said, TurnEnd
+from bot.contracts.transcript import Boundary, Injection, MessageEvent, TurnEnd
 from bot.llm.log import usage_object
 from bot.telemetry import redaction
 from bot.tools.builtin.chat_send import promises_more
@@ -161,7 +161,7 @@ class ActiveTurn:
             content = joined(assistant_text.begun(piece.message), content) or piece.message["content"]
         if content:
             uuid = self._note(
-                Said(
+                MessageEvent(
                     role="assistant",
                     message={"role": "assistant", "content": content},
                     stop_reason=reply.stop_reason,
@@ -187,7 +187,7 @@ class ActiveTurn:
         if (rest := assistant_text.without_pause(self._entries[-1].message)) is not None:
             instead = self._replaced().uuid
             self._note(
-                Said(
+                MessageEvent(
                     role="assistant",
                     message=rest,
                     instead=instead,
@@ -225,7 +225,7 @@ class ActiveTurn:
         """Append the results of all tool calls of the last reply, as one message."""
         self._must_run()
         message: Message = {"role": "user", "content": list(results)}
-        self._note(Said(role="user", message=message, written=self._written()))
+        self._note(MessageEvent(role="user", message=message, written=self._written()))
 
     async def instruct(self) -> None:
         """Append what the servers of the tools say that the last results have found, and the instructions for what tools
@@ -324,7 +324,7 @@ class ActiveTurn:
             self._add(blocks.interrupted_results(self._entries[-1].message, INTERRUPTED))
         for inbound in self._late:
             message = prompt.user_message(self._joining(inbound), self._now(), fresh_nonce(self._deps))
-            self._join(inbound, Said(role="user", message=message))
+            self._join(inbound, MessageEvent(role="user", message=message))
         self.view_changes.tally.turn(status, wrong)
         ended = TurnEnd(status=status, notice=notice, owed=owed, totals=self.view_changes.tally.facts)
         self.view_changes.end_turn(ended)
@@ -427,7 +427,7 @@ class ActiveTurn:
         if self._ended:
             raise errors.TurnStopped
 
-    def _join(self, inbound: Inbound, said: Said) -> None:
+    def _join(self, inbound: Inbound, said: MessageEvent) -> None:
         self._deps.log.write("steer", "a message joined the running turn", joined=inbound.request_id)
         self._note(replace(said, sources=(inbound.request_id,), written=self._written()))
         if self.reply is not None:
@@ -441,7 +441,7 @@ class ActiveTurn:
 
     async def _user_message(
         self, request: TurnRequest, wrong: Sequence[str] = (), news: Mapping[str, str] = prompt.NO_NEWS
-    ) -> Said:
+    ) -> MessageEvent:
         return await user_message(request, self._deps, [*self.store.view(), *self.view], wrong, news)
 
     def _now(self) -> int:
@@ -454,9 +454,11 @@ class ActiveTurn:
         return piece
 
     def _add(self, message: Message) -> None:
-        self._note(Said(role="assistant" if message["role"] == "assistant" else "user", message=message))
+        self._note(
+            MessageEvent(role="assistant" if message["role"] == "assistant" else "user", message=message)
+        )
 
-    def _note(self, said: Said) -> str:
+    def _note(self, said: MessageEvent) -> str:
         if said.role == "assistant":
             said = replace(said, message=taint.stamped(said.message, self.in_sight()))
         return self.view_changes.tell(said)

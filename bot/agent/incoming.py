@@ -16,7 +16,7 @@ from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.base import Message
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.provenance import ORIGIN, WORKSPACES
-from bot.contracts.transcript import Said
+from bot.contracts.transcript import MessageEvent
 from bot.words import zone
 
 
@@ -26,7 +26,7 @@ async def user_message(
     seen: Iterable[Message],
     wrong: Sequence[str] = (),
     news: Mapping[str, str] = prompt.NO_NEWS,
-) -> Said:
+) -> MessageEvent:
     """The message of a new user turn, without our secrets. The person's own instructions go with it, unless the model sees them already
     in what it has `seen`; and so do what went `wrong` just before and the surroundings that have changed (`news`).
     """
@@ -93,10 +93,10 @@ def _tags_in(seen: Iterable[Message]) -> set[tags.Tag]:
     return {tag for message in seen for tag in tags.of(message) if tag is not None}
 
 
-def _said(message: Message, deps: AgentDeps, unquoted: Iterable[str] = ()) -> Said:
+def _said(message: Message, deps: AgentDeps, unquoted: Iterable[str] = ()) -> MessageEvent:
     """Replace secrets in a message: instructions and scheduled prompts may hold some, messages of a channel hold none any more."""
     clean = {**message, "content": blocks.redacted(message["content"], deps.redact)}
-    return Said(role="user", message=clean, unquoted=tuple(sorted(unquoted)))
+    return MessageEvent(role="user", message=clean, unquoted=tuple(sorted(unquoted)))
 
 
 async def _without_removed(

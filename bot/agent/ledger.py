@@ -12,8 +12,8 @@ from bot.contracts.transcript import (
     Boundary,
     Event,
     LastingFacts,
+    MessageEvent,
     Meta,
-    Said,
     TranscriptLine,
     TurnEnd,
     TurnStart,
@@ -46,7 +46,7 @@ class ParentChain:
             self.facts = newer(LastingFacts(), event.kept)
         if isinstance(event, LastingFacts):
             self.facts = newer(self.facts, event)
-        if isinstance(event, Said):
+        if isinstance(event, MessageEvent):
             self.tip = line.uuid
             self._own.add(line.uuid)
             if event.role == "assistant":

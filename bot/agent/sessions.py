@@ -14,7 +14,7 @@ from bot.agent.runtime import AgentRuntime
 from bot.context import deletions
 from bot.contracts.agent import SessionChange, SessionInfo
 from bot.contracts.base import Json
-from bot.contracts.transcript import Meta, Said, TranscriptLine
+from bot.contracts.transcript import MessageEvent, Meta, TranscriptLine
 
 LISTED = 10
 SHORTEST = 4
@@ -96,7 +96,7 @@ class Sessions:
 
     def _words(self, first: TranscriptLine | None, gone: deletions.Deletions) -> str:
         """The beginning of what the person said first, unless it was removed."""
-        if first is None or not isinstance(first.event, Said):
+        if first is None or not isinstance(first.event, MessageEvent):
             return ""
         if gone.names(first.event, [first.request_id or ""]):
             return deletions.REMOVED

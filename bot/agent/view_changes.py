@@ -20,9 +20,9 @@ from bot.contracts.transcript import (
     Injection,
     LastingFacts,
     Mask,
+    MessageEvent,
     Meta,
     PrefixDigest,
-    Said,
     TranscriptLine,
     TurnEnd,
     TurnStart,
@@ -231,7 +231,7 @@ class ViewChanges:
         if reason in _ANEW and isinstance(change, Boundary):
             self.mask_old(reason)
 
-    def tell(self, event: Said | Injection | TurnEnd) -> str:
+    def tell(self, event: MessageEvent | Injection | TurnEnd) -> str:
         """Write down an event of the running turn, and carry it out; returns the uuid of its line."""
         running = self.store.running
         line = self.ledger.add(event, running.request_id if running is not None else None)

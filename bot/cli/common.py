@@ -138,7 +138,7 @@ def must_lead(root: Path) -> None:
 @contextlib.contextmanager
 def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
     """The disk of a command that changes what all hosts of a database have, which it may while no process runs. With `erasing` nothing
-    stays of what it removes. Raises `errors.TryLater`, `errors.StorageError` and OSError.
+    stays of what it removes. Raises `errors.Unavailable`, `errors.StorageError` and OSError.
     """
     from bot.system import SystemDisk
 
@@ -170,7 +170,7 @@ def refresh(root: Path) -> None:
     from bot.journal import shared_disk
     from bot.system import SystemDisk
 
-    with contextlib.suppress(errors.TryLater), instance.locked(root / HOME):
+    with contextlib.suppress(errors.Unavailable), instance.locked(root / HOME):
         shared_disk.refresh(root / HOME, SystemDisk(), database(root), StderrLog())
 
 

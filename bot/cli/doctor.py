@@ -275,7 +275,7 @@ def _token_held(config: Settings, tokens: dict[str, tuple[str, str]]) -> Finding
     try:
         with instance.tokens_held(tokens, config.root):
             return None
-    except errors.TryLater as error:
+    except errors.Unavailable as error:
         key, _, rest = str(error).partition(": ")
         return Finding(key, "later", *rest.split("; ", 1))
     except errors.ConfigError as error:

@@ -96,13 +96,13 @@ def _calls(records: Iterable[RecordedRequest]) -> list[Call]:
 
 def _joined(turn: FoundTurn) -> tuple[Message, ...]:
     """Return the messages of people in the turn."""
-    from bot.contracts.transcript import Said
+    from bot.contracts.transcript import MessageEvent
 
     return tuple(
         line.event.message
         for line in turn.lines
         if line.request_id == turn.request_id
-        and isinstance(line.event, Said)
+        and isinstance(line.event, MessageEvent)
         and line.event.role == "user"
         and line.event.sources
     )

@@ -22,8 +22,8 @@ from bot.contracts.transcript import (
     Boundary,
     KeptTurn,
     LastingFacts,
+    MessageEvent,
     RetainedView,
-    Said,
     TranscriptLine,
 )
 
@@ -68,7 +68,7 @@ def kept(store: AgentContextStore, change: Boundary, facts: LastingFacts, since:
     )
 
 
-def rebuilt(line: TranscriptLine, messages: Mapping[str, Said]) -> Checkpoint | None:
+def rebuilt(line: TranscriptLine, messages: Mapping[str, MessageEvent]) -> Checkpoint | None:
     """Rebuild a checkpoint from a boundary and the messages before it; None if they are not all there, or not what it
     was. A boundary takes the thinking with it.
     """
@@ -96,7 +96,7 @@ def rebuilt(line: TranscriptLine, messages: Mapping[str, Said]) -> Checkpoint | 
     return Checkpoint(line.uuid, turns, head, masked) if fits else None
 
 
-def _entry(uuid: str, said: Said) -> Entry:
+def _entry(uuid: str, said: MessageEvent) -> Entry:
     entry = Entry.of(uuid, said)
     return replace(entry, message=blocks.without_thinking([entry.message])[0])
 

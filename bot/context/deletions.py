@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from bot.context import blocks, quotes
 from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Json, Message
-from bot.contracts.transcript import UNCHANGED, Boundary, Said, TranscriptLine, TurnStart
+from bot.contracts.transcript import UNCHANGED, Boundary, MessageEvent, TranscriptLine, TurnStart
 
 REMOVED = "[message removed]"
 _REMOVED: Json = {"type": "text", "text": REMOVED}
@@ -34,7 +34,7 @@ class Deletions:
     ids: frozenset[str] = frozenset()
     spans: tuple[tuple[str, str], ...] = ()
 
-    def names(self, said: Said, sources: Iterable[str]) -> bool:
+    def names(self, said: MessageEvent, sources: Iterable[str]) -> bool:
         """True if a message is meant that came from these, and from what it says itself."""
         wanted = self.words if said.role == "user" else self.answers
         return self.names_line(said.adopted) or not wanted.isdisjoint([*sources, *said.sources])
@@ -93,7 +93,7 @@ def tells(wanted: Deletions, line: TranscriptLine) -> bool:
         return bool(event.blank or event.unquoted or event.head is not UNCHANGED)
     if line.request_id in wanted.words | wanted.answers:
         return True
-    if not isinstance(event, Said):
+    if not isinstance(event, MessageEvent):
         return False
     return bool(event.sources or event.adopted or quotes.ids(event.message) & wanted.ids)
 
@@ -115,7 +115,7 @@ def quoted(lines: Iterable[TranscriptLine], wanted: Deletions) -> tuple[list[str
         if isinstance(line.event, Boundary):
             for one in line.event.unquoted:
                 found.pop(one, None)
-        elif isinstance(line.event, Said):
+        elif isinstance(line.event, MessageEvent):
             for one in (quotes.ids(line.event.message) & wanted.ids).difference(line.event.unquoted):
                 found.setdefault(one, line.ts)
     return sorted(found), min(found.values(), default=0)
@@ -132,7 +132,7 @@ def ids_to_redact(lines: Iterable[TranscriptLine], wanted: Deletions) -> tuple[l
         elif isinstance(event, Boundary):
             for uuid in event.blank:
                 found.pop(uuid, None)
-        elif isinstance(event, Said) and not blocks.is_results(event.message):
+        elif isinstance(event, MessageEvent) and not blocks.is_results(event.message):
             own = [line.request_id or ""] if first or event.role == "assistant" else []
             if wanted.names(event, own):
                 found[line.uuid] = line.ts

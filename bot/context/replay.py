@@ -15,7 +15,7 @@ from bot.contracts.provenance import ANYBODYS, ORIGIN
 from bot.contracts.transcript import (
     Boundary,
     Mask,
-    Said,
+    MessageEvent,
     TranscriptLine,
     TurnEnd,
     TurnStart,
@@ -58,7 +58,7 @@ def _mend(turn: RunningTurn, calls: set[str], *, goes_on: bool = False) -> bool:
 def carry_out(
     store: AgentContextStore,
     line: TranscriptLine,
-    known: Mapping[str, Said],
+    known: Mapping[str, MessageEvent],
     base: Checkpoint | None = None,
 ) -> None:
     """Apply a line, as a session of these messages (`said`) tells it."""
@@ -69,7 +69,7 @@ def carry_out(
         base.restore(store)
 
 
-def said(lines: Iterable[TranscriptLine]) -> dict[str, Said]:
+def said(lines: Iterable[TranscriptLine]) -> dict[str, MessageEvent]:
     """The messages of a session by uuid, where one of its lines brings some back; else {}."""
     lines = list(lines)
     restores = any(isinstance(line.event, Boundary) and line.event.restored for line in lines)
@@ -104,16 +104,18 @@ def ended(lines: Iterable[TranscriptLine]) -> dict[str, TurnEnd]:
         elif isinstance(event, TurnEnd) and line.request_id:
             ends |= {source: TurnEnd(status=event.status) for source in joined}
             ends[line.request_id] = event
-        elif isinstance(event, Said) and event.role == "user":
+        elif isinstance(event, MessageEvent) and event.role == "user":
             joined += event.sources
     return ends
 
 
-def from_archive(lines: Sequence[ArchiveLine], max_messages: int, nonce: str) -> list[tuple[str, list[Said]]]:
+def from_archive(
+    lines: Sequence[ArchiveLine], max_messages: int, nonce: str
+) -> list[tuple[str, list[MessageEvent]]]:
     """Plain turns from what was said, each with its requestId: it begins with a message of a person. Newest first into
     half the cap.
     """
-    turns: list[tuple[str, list[Said]]] = []
+    turns: list[tuple[str, list[MessageEvent]]] = []
     for line in lines:
         if not line.text.strip() or line.role not in {"user", "assistant"}:
             continue
@@ -122,11 +124,11 @@ def from_archive(lines: Sequence[ArchiveLine], max_messages: int, nonce: str) ->
         if line.role == "user":
             message: Message = {"role": "user", "content": content}
             request_id = str((line.meta or {}).get("requestId", ""))
-            turns.append((request_id, [Said(role="user", message=message, adopted=key)]))
+            turns.append((request_id, [MessageEvent(role="user", message=message, adopted=key)]))
         elif turns:
             # What the bot had in view then is not known.
             message = {"role": "assistant", "content": content[1:], ORIGIN: ANYBODYS.packed()}
-            turns[-1][1].append(Said(role="assistant", message=message, adopted=key))
+            turns[-1][1].append(MessageEvent(role="assistant", message=message, adopted=key))
     room = max_messages // 2
     first = len(turns)
     while first > 0 and len(turns[first - 1][1]) <= room:

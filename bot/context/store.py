@@ -21,7 +21,7 @@ from bot.contracts.transcript import (
     Boundary,
     Injection,
     Mask,
-    Said,
+    MessageEvent,
     TranscriptLine,
     TurnEnd,
     TurnStart,
@@ -44,7 +44,7 @@ class Entry:
     """The uuid of the message whose calls it answers, where it was mended (`bot.context.repair`): it is on file nowhere."""
 
     @classmethod
-    def of(cls, uuid: str, said: Said) -> Self:
+    def of(cls, uuid: str, said: MessageEvent) -> Self:
         """The message of a line."""
         return cls(uuid, said.message, unquoted=frozenset(said.unquoted), adopted=said.adopted)
 
@@ -76,7 +76,7 @@ class RunningTurn:
     request_id: str
     sources: tuple[str, ...]
     entries: tuple[Entry, ...] = ()
-    last: Said | None = None
+    last: MessageEvent | None = None
     """The facts that were noted with the last of its messages."""
     on_file: set[str] = field(default_factory=set)
     """The uuids of all its messages, also where a longer one took their place."""
@@ -93,7 +93,7 @@ class RunningTurn:
     began: int | None = None
     """The time at which it began (ms)."""
 
-    def say(self, uuid: str, said: Said) -> None:
+    def say(self, uuid: str, said: MessageEvent) -> None:
         """Add a message. One that stands `instead` of the last takes its place: an answer that went on is one message."""
         kept = self.entries
         if said.instead is not None and kept and kept[-1].uuid == said.instead:
@@ -199,7 +199,7 @@ class AgentContextStore:
             self.change(event)
         elif running is None or running.request_id != line.request_id:
             return
-        elif isinstance(event, Said):
+        elif isinstance(event, MessageEvent):
             running.say(line.uuid, event)
             if self._current is not None and event.instead is None:
                 self._current.append(event.message)

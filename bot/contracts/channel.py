@@ -107,7 +107,7 @@ class Channel(Protocol):
         """Connect and begin to hand inbound to `intake`; returns once connected.
 
         Raises `errors.ChannelRefused` where the platform refuses the token, `errors.ChannelUnreachable` where
-        it cannot be reached (the caller waits and calls again), `errors.TryLater` where a port is taken.
+        it cannot be reached (the caller waits and calls again), `errors.Unavailable` where a port is taken.
         After it has returned, the channel reconnects by itself.
         """
         ...

@@ -127,7 +127,7 @@ class TurnStart(LastingFacts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said(_Data):
+class MessageEvent(_Data):
     """A message of the model's API, with facts about it. `message` is kept as it is."""
 
     role: Role
@@ -224,7 +224,7 @@ class Meta(LastingFacts):
     from_: Json | None = None
 
 
-Event = TurnStart | Said | Injection | TurnEnd | Boundary | Mask | Meta
+Event = TurnStart | MessageEvent | Injection | TurnEnd | Boundary | Mask | Meta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,9 +248,9 @@ class TranscriptLine:
     @property
     def message(self) -> Message | None:
         """The message of a line that is one."""
-        return self.event.message if isinstance(self.event, Said) else None
+        return self.event.message if isinstance(self.event, MessageEvent) else None
 
 
-def messages(lines: Iterable[TranscriptLine]) -> dict[str, Said]:
+def messages(lines: Iterable[TranscriptLine]) -> dict[str, MessageEvent]:
     """Return the messages of these lines, by uuid."""
-    return {line.uuid: line.event for line in lines if isinstance(line.event, Said)}
+    return {line.uuid: line.event for line in lines if isinstance(line.event, MessageEvent)}

@@ -66,7 +66,7 @@ class Dashboard:
             )
 
     async def start(self) -> None:
-        """Listen. Raises `errors.TryLater` where the port is taken."""
+        """Listen. Raises `errors.Unavailable` where the port is taken."""
         app = web.Application(middlewares=[self._guarded], client_max_size=64 * 1024)
         if self._console is not None:
             self._console.add_to(app)
@@ -80,7 +80,7 @@ class Dashboard:
                 await asyncio.to_thread(self._holder, self._port) if error.errno == errno.EADDRINUSE else None
             )
             by = f" by process {pid}" if pid else ""
-            raise errors.TryLater(
+            raise errors.Unavailable(
                 f"dashboard.port: {self._port} on {self._host} cannot be used{by} ({error.strerror}); stop what "
                 "holds it, set another port, or set dashboard.enabled to false"
             ) from error

@@ -29,7 +29,6 @@ from bot.gateway.commands import Commands, Pending, Ratings, Servers, SessionBra
 from bot.gateway.conversation import MODES
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner
-from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.home import HomePages
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.jobs.due import DueJobs, JobLimits
@@ -57,6 +56,7 @@ from bot.gateway.router import Bypass, InboundRouter
 from bot.gateway.stops import Stops
 from bot.gateway.turn_queue import DiskSpace, TurnQueue, TurnSuspension
 from bot.gateway.turn_runner import TurnRunner
+from bot.gateway.unaddressed_messages import UnaddressedMessages
 
 
 class AccessLists(Lists, Pending, letting_in.AccessLists, Protocol):
@@ -338,7 +338,7 @@ def build_gateway(
         limits=settings.files,
         transcriber=deps.transcriber,
     )
-    heard = HeardMessages(clock)
+    heard = UnaddressedMessages(clock)
     reading = Reading(
         agent,
         channels,

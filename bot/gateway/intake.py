@@ -21,13 +21,13 @@ from bot.gateway.archiving import InboundArchive
 from bot.gateway.backlog import InFlight
 from bot.gateway.commands import ALIASES, OF_CONVERSATION
 from bot.gateway.delivery import Delivery
-from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.home import HomePages
 from bot.gateway.message_versions import on_file, withdrawn
 from bot.gateway.operators import DAY, OperatorAlerts
 from bot.gateway.participation import Participation
 from bot.gateway.router import InboundRouter
 from bot.gateway.stops import Stops
+from bot.gateway.unaddressed_messages import UnaddressedMessages
 from bot.words import Sentence, sentence
 
 AT_ONCE = 1_000
@@ -53,7 +53,7 @@ class GatewayIntake:
         archive: InboundArchive,
         delivery: Delivery,
         participation: Participation,
-        heard: HeardMessages,
+        heard: UnaddressedMessages,
         homes: HomePages,
         router: InboundRouter,
         stops: Stops,

@@ -18,8 +18,8 @@ from bot.contracts.journal import Journal
 from bot.gateway.access import InboundCleaner
 from bot.gateway.attachments import FileReader, unread
 from bot.gateway.conversation import Turn
-from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.message_versions import original, outdated
+from bot.gateway.unaddressed_messages import UnaddressedMessages
 from bot.words import say, sentence
 
 CONTEXT_SECONDS = 20.0
@@ -51,7 +51,7 @@ class Reading:
         files: FileReader,
         cleaner: InboundCleaner,
         *,
-        heard: HeardMessages,
+        heard: UnaddressedMessages,
         alerts: OperatorNotices,
         journal: Journal,
         archive: Archive,

@@ -26,10 +26,10 @@ from bot.gateway.access import Access
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
-from bot.gateway.heard_messages import HeardMessages
 from bot.gateway.jobs.service import JobService
 from bot.gateway.participation import SKEW
 from bot.gateway.reading import RECENT_SECONDS
+from bot.gateway.unaddressed_messages import UnaddressedMessages
 from bot.words import say, speaking
 
 LAST = "last"
@@ -82,7 +82,7 @@ class Removals:
         log: Log,
         jobs: JobService,
         tasks: BackgroundTasks,
-        heard: HeardMessages,
+        heard: UnaddressedMessages,
     ) -> None:
         self._heard = heard
         self._jobs = jobs

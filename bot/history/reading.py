@@ -17,8 +17,8 @@ from bot.contracts.environment import OpenFile
 from bot.contracts.transcript import (
     Boundary,
     Event,
+    MessageEvent,
     RetainedView,
-    Said,
     TranscriptLine,
     TurnEnd,
     TurnStart,
@@ -57,7 +57,7 @@ class LoadedLines:
     """True if older turns were left out, although no boundary says so."""
 
     @property
-    def messages(self) -> dict[str, Said]:
+    def messages(self) -> dict[str, MessageEvent]:
         """The messages of the segment, by uuid."""
         return messages(self.segment.values())
 
@@ -113,7 +113,7 @@ class Tail:
             self.most = None
         elif isinstance(event, TurnEnd) and event.status != "withdrawn":
             self.ended.add(line.request_id)
-        elif isinstance(event, Said) and line.request_id in self.ended:
+        elif isinstance(event, MessageEvent) and line.request_id in self.ended:
             self.messages += event.instead is None
         return isinstance(event, TurnStart) and self.most is not None and self.messages > self.most
 
@@ -185,7 +185,7 @@ def _in_turns(nodes: Iterable[chain.Node]) -> Iterator[TranscriptLine]:
         first, last = turn[0], turn[-1]
         told: list[tuple[str, int, Event, str | None]] = [(f"{first.uuid}<", first.ts, TurnStart(), None)]
         for node in turn:
-            said = Said(role=node.role or "user", message=node.message or {})
+            said = MessageEvent(role=node.role or "user", message=node.message or {})
             told.append((node.uuid, node.ts, said, node.parent))
         told.append((f"{first.uuid}>", last.ts, TurnEnd(), None))
         for uuid, ts, event, parent in told:

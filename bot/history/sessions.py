@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.contracts.environment import Disk, OpenFile
-from bot.contracts.transcript import Boundary, Said, TranscriptLine, TurnEnd, TurnStart
+from bot.contracts.transcript import Boundary, MessageEvent, TranscriptLine, TurnEnd, TurnStart
 from bot.history import jsonl, pieces, reading
 from bot.history.transcript_lines import parsed
 
@@ -90,7 +90,7 @@ def points(file: OpenFile) -> list[Point]:
             sources, uuids = set(), set()
         elif isinstance(event, Boundary) and event.reason == "undo":
             found = [(point, own) for point, own in found if own.isdisjoint(event.dropped)]
-        elif isinstance(event, Said):
+        elif isinstance(event, MessageEvent):
             sources.update(event.sources)
     return [point for point, _ in found]
 

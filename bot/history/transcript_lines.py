@@ -19,8 +19,8 @@ from bot.contracts.transcript import (
     Injection,
     LineType,
     Mask,
+    MessageEvent,
     Meta,
-    Said,
     TranscriptLine,
     TurnEnd,
     TurnStart,
@@ -32,8 +32,8 @@ from bot.history.line_upgrades import upgraded
 LEADS = (b'{"v":2,"uuid":"', b'{"v":1,"uuid":"')
 """The beginnings of lines of ours, all of one length."""
 _EVENTS: Mapping[str, TypeAdapter[Event]] = {
-    "user": TypeAdapter(Said),
-    "assistant": TypeAdapter(Said),
+    "user": TypeAdapter(MessageEvent),
+    "assistant": TypeAdapter(MessageEvent),
     **{event.type: TypeAdapter(event) for event in (TurnStart, Injection, TurnEnd, Boundary, Mask, Meta)},
 }
 
@@ -91,7 +91,7 @@ def dumped(line: TranscriptLine, session: str) -> bytes:
 
 def data_of(told: Event) -> Json:
     """The data of an event: what is not as it would be if nothing were told."""
-    left = {"role", "message"} if isinstance(told, Said) else frozenset[str]()
+    left = {"role", "message"} if isinstance(told, MessageEvent) else frozenset[str]()
     return {name: value for name, value in _data(told).items() if name not in left}
 
 

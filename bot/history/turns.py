@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.contracts.transcript import Said, TranscriptLine
+from bot.contracts.transcript import MessageEvent, TranscriptLine
 from bot.history import pieces, reading
 
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
@@ -43,7 +43,7 @@ def find(disk: Disk, folder: Path, request_id: str) -> FoundTurn | None:
     with closing(disk.open(found)) as opened:
         lines = reading.whole(opened).lines
     for line in lines:
-        joined = isinstance(line.event, Said) and request_id in line.event.sources
+        joined = isinstance(line.event, MessageEvent) and request_id in line.event.sources
         if (joined or line.request_id == request_id) and line.chat_key is not None:
             return FoundTurn(line.request_id or request_id, line.chat_key, found.stem, lines)
     return None

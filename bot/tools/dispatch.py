@@ -26,7 +26,7 @@ from bot.contracts.tools import READS, Effect, FoundTools, Tool, ToolWatch
 from bot.telemetry import redaction
 from bot.tools import context
 from bot.tools.failures import Failure, failure, timed_out, unfit
-from bot.tools.made_files import MadeFiles
+from bot.tools.made_files import FileWriters
 from bot.tools.permissions import taint
 from bot.tools.registry import Registry
 from bot.tools.result_limits import ResultLimits
@@ -87,10 +87,10 @@ class Dispatcher:
         redact: Redact = str,
         artifacts: Artifacts | None = None,
         around: CallWrapper = unwrapped,
-        made: MadeFiles | None = None,
+        made: FileWriters | None = None,
     ) -> None:
         self._around = around
-        self._made = made or MadeFiles()
+        self._made = made or FileWriters()
         self._registry = registry
         self._artifacts = artifacts
         self._log_content = log_content

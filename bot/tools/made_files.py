@@ -33,7 +33,7 @@ class _Work:
     others: set[str] = field(default_factory=set)
 
 
-class MadeFiles:
+class FileWriters:
     """Sees all that writes files for a turn; any thread may use it."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from bot.tools import builtin
 from bot.tools.catalog import NOTHING, ToolCatalog
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
-from bot.tools.made_files import MadeFiles
+from bot.tools.made_files import FileWriters
 from bot.tools.project import Project
 from bot.tools.web import Web
 from bot.vetting import Vetting
@@ -48,7 +48,7 @@ class ToolPorts:
     jobs: Jobs | None = None
     origins: FileProvenance | None = None
     vetting: Vetting | None = None
-    made: MadeFiles = field(default_factory=MadeFiles)
+    made: FileWriters = field(default_factory=FileWriters)
 
     def whose(self) -> FileProvenance:
         """Provenance of the project's files."""

@@ -66,7 +66,7 @@ class ConsoleChannel:
     async def start(self, intake: Intake) -> None:
         home = self._around.home
         if socket_file.is_listening(socket_file.socket_path(home)):
-            raise errors.TryLater("Another Shipmate already serves the console of this folder.")
+            raise errors.Unavailable("Another Shipmate already serves the console of this folder.")
         try:
             listener, _ = socket_file.open_socket(home)
         except OSError as failure:

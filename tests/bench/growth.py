@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bot.contracts.base import Role
 from bot.contracts.identity import ChatKey
-from bot.contracts.transcript import Event, Said, TranscriptLine, TurnEnd, TurnStart
+from bot.contracts.transcript import Event, MessageEvent, TranscriptLine, TurnEnd, TurnStart
 from bot.history import names
 from bot.history.index import rebuild
 from bot.history.transcript import Transcript
@@ -210,7 +210,7 @@ def _turn(chat: ChatKey, ids: UlidSource) -> Iterator[TranscriptLine]:
     ]
     events: list[Event] = [TurnStart()]
     events += [
-        Said(role=role, message={"role": role, "content": [{"type": "text", "text": words}]})
+        MessageEvent(role=role, message={"role": role, "content": [{"type": "text", "text": words}]})
         for role, words in said
     ]
     for event in (*events, TurnEnd(status="done")):

@@ -13,7 +13,15 @@ from bot.context import checkpoint, replay
 from bot.context.store import AgentContextStore
 from bot.contracts.base import Json, Role
 from bot.contracts.identity import ChatKey
-from bot.contracts.transcript import Boundary, Event, LastingFacts, Said, TranscriptLine, TurnEnd, TurnStart
+from bot.contracts.transcript import (
+    Boundary,
+    Event,
+    LastingFacts,
+    MessageEvent,
+    TranscriptLine,
+    TurnEnd,
+    TurnStart,
+)
 from bot.history.transcript import Transcript
 from bot.sizes import size_of
 from bot.system import SystemClock, SystemDisk, UlidSource
@@ -116,7 +124,7 @@ def _turn(ids: UlidSource) -> list[TranscriptLine]:
         ("assistant", [{"type": "text", "text": "It is this. " * 20}]),
     ]
     messages = [
-        _line(ids, Said(role=role, message={"role": role, "content": content}), request_id)
+        _line(ids, MessageEvent(role=role, message={"role": role, "content": content}), request_id)
         for role, content in said
     ]
     end = _line(ids, TurnEnd(status="done"), request_id)

@@ -483,7 +483,7 @@ async def test_a_gateway_that_ran_meanwhile_has_not_only_moved(home: Path, tmp_p
 
 async def test_a_gateway_that_holds_the_folder_is_not_restored_over(home: Path, tmp_path: Path) -> None:
     backup.write(home, tmp_path / "file", disk=DISK, clock=CLOCK)
-    with instance.locked(home), pytest.raises(errors.TryLater):
+    with instance.locked(home), pytest.raises(errors.Unavailable):
         backup.restore(tmp_path / "file", home, disk=DISK, moved=False)
 
 

@@ -18,7 +18,7 @@ from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.model import tool_use
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.made_files import ANYWHERE, MadeFiles
+from bot.tools.made_files import ANYWHERE, FileWriters
 from bot.tools.registry import Registry
 
 
@@ -36,7 +36,7 @@ class Runs:
     timeout_seconds = 5.0
     ages = False
 
-    def __init__(self, made: MadeFiles) -> None:
+    def __init__(self, made: FileWriters) -> None:
         self.made = made
         self.seen = set[str]()
 

@@ -56,9 +56,9 @@ def holder(home: Path, runtime: Path) -> Iterator[subprocess.Popen[str]]:
 
 def refused(home: Path, runtime: Path) -> tuple[str, str]:
     """What the second one is told about the folder, and about the token."""
-    with pytest.raises(errors.TryLater) as folder, instance.held(home):
+    with pytest.raises(errors.Unavailable) as folder, instance.held(home):
         pass
-    with pytest.raises(errors.TryLater) as token, instance.tokens_held(TOKENS, home, runtime):
+    with pytest.raises(errors.Unavailable) as token, instance.tokens_held(TOKENS, home, runtime):
         pass
     assert (folder.value.exit_code, token.value.exit_code) == (75, 75)
     return str(folder.value), str(token.value)
@@ -116,7 +116,7 @@ def test_a_note_of_a_process_that_is_gone_names_nobody(home: Path) -> None:
     with instance.held(home):
         for note in (f"{gone.pid}\n", "", "no number", "9" * 40):
             (home / "pid").write_text(note)
-            with pytest.raises(errors.TryLater, match="held by another process;"), instance.held(home):
+            with pytest.raises(errors.Unavailable, match="held by another process;"), instance.held(home):
                 pass
 
 
@@ -198,7 +198,7 @@ def test_a_token_in_use_by_a_service_is_seen_although_its_tmp_is_private(
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     with (
         holder(home, folder),
-        pytest.raises(errors.TryLater, match="this token is used by process"),
+        pytest.raises(errors.Unavailable, match="this token is used by process"),
         instance.tokens_held(TOKENS, tmp_path / "second"),
     ):
         pass

@@ -399,7 +399,7 @@ async def test_a_half_erased_person_is_found_by_what_was_noted(home: Path) -> No
 
 async def test_a_running_gateway_and_a_restore_that_was_cut_off_are_left_alone(home: Path) -> None:
     before = texts(home)
-    with instance.held(home), pytest.raises(errors.TryLater, match="held by process"):
+    with instance.held(home), pytest.raises(errors.Unavailable, match="held by process"):
         await data(home).erase()
     (home / instance.RESTORING).mkdir()
     with pytest.raises(errors.ConfigError, match="restore"):

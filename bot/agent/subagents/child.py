@@ -14,7 +14,7 @@ from bot.agent.deps import AgentDeps
 from bot.agent.incoming import instructions, said_by_servers
 from bot.agent.subagents import limits, report, wording
 from bot.agent.subagents.history_loader import HistoryLoader
-from bot.agent.subagents.limits import Allowance, Halted, LimitReached, TaskLimits
+from bot.agent.subagents.limits import Allowance, LimitReached, TaskLimits, TaskStopped
 from bot.agent.subagents.report import Order, Report
 from bot.agent.tally import Tally
 from bot.context import blocks, masking, repair, view
@@ -163,11 +163,11 @@ class Child:
                 most = continuation.max_tokens
                 continuation.limit_output(min(error.limit or most // 2, most - 1))
                 if not left or continuation.max_tokens < limits.LEAST_ANSWER:
-                    raise Halted(WINDOW) from error
+                    raise TaskStopped(WINDOW) from error
             except errors.ContextOverflow as error:
                 self._deps.models.windows.refused(self._deps.models.name, error)
                 if not left or not self._lighten(cut=True):
-                    raise Halted(WINDOW) from error
+                    raise TaskStopped(WINDOW) from error
         raise AssertionError("unreachable")  # pragma: no cover - the last try returns or raises
 
     async def _answer(self, continuation: ContinuationPolicy) -> ModelReply:
@@ -249,9 +249,9 @@ class Child:
         await self._instruct()
         await self.keep()
         if self._over:
-            raise Halted(self._over)
+            raise TaskStopped(self._over)
         if not continuation.after_tools(cut=bool(reply.cut)):
-            raise Halted(CUTS)
+            raise TaskStopped(CUTS)
         if len(self._refused) >= REFUSALS:
             await self._whether_to_go_on()
 
@@ -297,7 +297,7 @@ class Child:
             verdict = await self._deps.approvals.decide(question)
         self._refused.clear()
         if verdict.ended != "approved":
-            raise Halted(STEERED if verdict.ended == "steered" else NOT_WANTED)
+            raise TaskStopped(STEERED if verdict.ended == "steered" else NOT_WANTED)
 
     def _context(self) -> ToolExecutionContext:
         """The turn as the task's tools see it: the same person, chat and rights, and what they may have been led by."""

@@ -42,7 +42,7 @@ class LimitReached(errors.ShipmateError):
         self.words = f"stopped at its limit of {limit}"
 
 
-class Halted(LimitReached):
+class TaskStopped(LimitReached):
     """A task may not go on for another reason than a limit."""
 
     def __init__(self, reason: str) -> None:

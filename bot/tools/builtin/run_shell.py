@@ -14,7 +14,7 @@ from bot.contracts.tools import Effect, ToolInput
 from bot.tools import context, made_files, processes
 from bot.tools.file_provenance import FileProvenance, provenance_in_view
 from bot.tools.isolation import Isolation, described
-from bot.tools.made_files import MadeFiles
+from bot.tools.made_files import FileWriters
 from bot.tools.permissions import taint
 from bot.tools.project import Project
 from bot.tools.registry import ToolPorts
@@ -42,7 +42,7 @@ class RunShell:
     ages = True
 
     def __init__(
-        self, isolation: Isolation, project: Project, origins: FileProvenance, made: MadeFiles
+        self, isolation: Isolation, project: Project, origins: FileProvenance, made: FileWriters
     ) -> None:
         self._isolation = isolation
         self._project = project

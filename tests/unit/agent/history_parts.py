@@ -17,7 +17,7 @@ from bot.contracts.model import ModelRequest
 from bot.contracts.transcript import (
     Event,
     LastingFacts,
-    Said,
+    MessageEvent,
     TranscriptLine,
 )
 from bot.llm.body import body_of, headers_of
@@ -125,7 +125,7 @@ class Running:
         return self._store.older()
 
     def note(self, message: Message, **facts: Any) -> None:
-        self._chat.view_changes.tell(Said(role=message["role"], message=message, **facts))
+        self._chat.view_changes.tell(MessageEvent(role=message["role"], message=message, **facts))
 
 
 def deps(chat: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.agent.ledger import Ledger
-from bot.contracts.transcript import Said, TurnStart
+from bot.contracts.transcript import MessageEvent, TurnStart
 from tests.unit.agent.conftest import KEY, Bench
 
 
@@ -26,9 +26,9 @@ async def test_a_line_that_comes_while_others_are_written_is_on_file_after_a_flu
 
     monkeypatch.setattr(deps.history.transcript, "append", slow)
     ledger.add(TurnStart(), "R1")
-    ledger.add(Said(role="user", message={"role": "user", "content": "hi"}), "R1")
+    ledger.add(MessageEvent(role="user", message={"role": "user", "content": "hi"}), "R1")
     await writing.wait()
-    ledger.add(Said(role="assistant", message={"role": "assistant", "content": "hello"}), "R1")
+    ledger.add(MessageEvent(role="assistant", message={"role": "assistant", "content": "hello"}), "R1")
     flushing = asyncio.create_task(ledger.flush())
     gate.set()
     assert await flushing
@@ -53,5 +53,5 @@ async def test_a_line_that_reaches_the_disk_once_that_was_read_is_loaded(
 
     monkeypatch.setattr(deps.history.transcript, "read", early)
     ledger.add(TurnStart(), "R1")
-    said = ledger.add(Said(role="user", message={"role": "user", "content": "hi"}), "R1")
+    said = ledger.add(MessageEvent(role="user", message={"role": "user", "content": "hi"}), "R1")
     assert said in (await ledger.load()).lines

@@ -12,7 +12,7 @@ from bot.context import checkpoint, found, replay
 from bot.context.store import AgentContextStore
 from bot.contracts.archive import ArchiveKey
 from bot.contracts.tools import omission
-from bot.contracts.transcript import Boundary, Said, TranscriptLine
+from bot.contracts.transcript import Boundary, MessageEvent, TranscriptLine
 from bot.history import names, transcript_lines
 from bot.tools import excerpt
 from tests.unit.agent.conftest import KEY, Bench
@@ -99,5 +99,5 @@ def test_a_turn_of_an_old_checkpoint_began_when_its_request_was_made() -> None:
 
 def test_the_key_of_an_adopted_line_may_hold_anything() -> None:
     told = line("x", 1, sources=["archive:-5:user:a:b\nc", "S"])
-    assert isinstance(told.event, Said)
+    assert isinstance(told.event, MessageEvent)
     assert (told.event.sources, told.event.adopted) == (("S",), ArchiveKey(-5, "user", "a:b\nc"))

@@ -55,7 +55,7 @@ def test_the_app_decides_the_exit_code(
     [
         (errors.ConfigError("a: found b", "c: found d"), 78, "a: found b\nc: found d\n"),
         (
-            errors.TryLater("port 3000 is held by process 12"),
+            errors.Unavailable("port 3000 is held by process 12"),
             75,
             "shipmate: port 3000 is held by process 12\n",
         ),

@@ -107,7 +107,7 @@ async def test_a_living_gateway_keeps_its_socket(
     channel: Channel, tmp_path: Path, terminal: Terminal
 ) -> None:
     second = _build(tmp_path)
-    with pytest.raises(errors.TryLater):
+    with pytest.raises(errors.Unavailable):
         await second.start(RecordingIntake())
     await second.stop()
     assert await terminal.ask({"ping": 7}, "pong") == {"pong": 7}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bot.context import blocks, replay
 from bot.context.store import AgentContextStore
 from bot.contracts.base import Message
-from bot.contracts.transcript import Boundary, Event, Mask, Said, TranscriptLine, TurnEnd, TurnStart
+from bot.contracts.transcript import Boundary, Event, Mask, MessageEvent, TranscriptLine, TurnEnd, TurnStart
 from bot.history.transcript_lines import dumped, parsed
 from tests.shares import examples
 from tests.unit.context.test_store import a_turn, user
@@ -93,7 +93,7 @@ def test_a_replay_of_any_changes_shows_the_same_bytes(seed: int, count: int) -> 
         turn = a_turn(number, rng.randrange(4), thinking=rng.random() < 0.7)
         happens(TurnStart(), turn.request_id)
         for entry in turn.entries:
-            happens(Said(role=entry.message["role"], message=entry.message), turn.request_id)
+            happens(MessageEvent(role=entry.message["role"], message=entry.message), turn.request_id)
         calls = [call for message in store.messages() for call in blocks.result_ids(message)]
         own = [call for entry in turn.entries for call in blocks.result_ids(entry.message)]
         roll = rng.random()

@@ -16,7 +16,7 @@ from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import OutboxRow
-from bot.contracts.transcript import Meta, Said, TranscriptLine, TurnStart
+from bot.contracts.transcript import MessageEvent, Meta, TranscriptLine, TurnStart
 from bot.history import archive, transcript
 from bot.history.archive import ChatStore
 from bot.history.line_stream import SETTLE_SECONDS, LineStream
@@ -91,7 +91,7 @@ async def started(
 
 
 def turn(number: int) -> list[TranscriptLine]:
-    said = Said(role="user", message={"role": "user", "content": f"语音 {number} 😀"})
+    said = MessageEvent(role="user", message={"role": "user", "content": f"语音 {number} 😀"})
     start = TranscriptLine(
         uuid=f"{number}a", ts=1_800_000_000_000, event=TurnStart(), chat_key=HERE, request_id=f"R{number}"
     )
@@ -322,7 +322,7 @@ async def test_a_line_that_cannot_be_written_as_json_is_refused_and_no_other_one
     for _ in range(100_000):
         nested = [nested]
     (start, said) = turn(1)
-    deep = Said(role="user", message={"role": "user", "content": nested})
+    deep = MessageEvent(role="user", message={"role": "user", "content": nested})
     async with started(tmp_path) as home:
         with pytest.raises(errors.StorageError):
             await home.transcript.append(HERE, [start, replace(said, event=deep)])

@@ -11,7 +11,7 @@ from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import OutgoingFile
 from bot.contracts.recall import RecallQuery
-from bot.contracts.transcript import Said, TranscriptLine
+from bot.contracts.transcript import MessageEvent, TranscriptLine
 from bot.history.archive import ChatStore
 from bot.history.names import encode
 from bot.history.requests import RequestLog, SentRequest
@@ -56,7 +56,7 @@ class Home:
         ts = int(self.clock.now() * 1000)
         fields: dict[str, Any] = {"channel": key.channel, "chat_id": key.chat_id, "chat_key": key}
         await self.archive.append(ArchiveLine(ts=ts, role="user", user_id="1", text=words, **fields))
-        event = Said(role="user", message={"text": words})
+        event = MessageEvent(role="user", message={"text": words})
         await self.transcript.append(
             key, [TranscriptLine(uuid=self.ids.ulid(), event=event, ts=ts, chat_key=key)]
         )
@@ -184,7 +184,7 @@ async def test_a_session_that_was_gone_back_to_stays_the_current_one(home: Home)
     await home.transcript.new_session(KEY)
     await home.say(KEY, "second")
     await home.clock.advance(6 * DAY)
-    event = Said(role="user", message={"text": "back"})
+    event = MessageEvent(role="user", message={"text": "back"})
     line = TranscriptLine(uuid=home.ids.ulid(), event=event, ts=int(home.clock.now() * 1000), chat_key=KEY)
     assert first is not None
     await home.transcript.resume(KEY, first, line)

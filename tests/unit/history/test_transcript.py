@@ -14,7 +14,7 @@ import pytest
 from bot import errors
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.contracts.transcript import Meta, Said, TranscriptLine
+from bot.contracts.transcript import MessageEvent, Meta, TranscriptLine
 from bot.history.transcript import Transcript
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
@@ -53,7 +53,7 @@ def make(folder: Path, clock: FakeClock, log: MemoryLog) -> Make:
 
 
 def line(uuid: str, **fields: Any) -> TranscriptLine:
-    event = Said(role="user", message=fields.pop("message", {"text": uuid}))
+    event = MessageEvent(role="user", message=fields.pop("message", {"text": uuid}))
     return TranscriptLine(**{"uuid": uuid, "event": event, "ts": 1, "chat_key": KEY, **fields})
 
 

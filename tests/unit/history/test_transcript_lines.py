@@ -17,10 +17,10 @@ from bot.contracts.transcript import (
     Injection,
     KeptTurn,
     Mask,
+    MessageEvent,
     Meta,
     PrefixDigest,
     RetainedView,
-    Said,
     TurnEnd,
     TurnStart,
 )
@@ -60,7 +60,7 @@ KEPT = st.builds(
 EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(TurnStart, from_=TEXT, **LASTING),
     st.builds(
-        Said,
+        MessageEvent,
         role=st.sampled_from(["user", "assistant"]),
         message=OBJECT,
         sources=TEXTS,

@@ -24,7 +24,7 @@ from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import MADE, Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
-from bot.tools.made_files import MadeFiles
+from bot.tools.made_files import FileWriters
 from bot.tools.mcp.tool import ServerTool
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts
@@ -70,7 +70,7 @@ class Desk:
 
     def __init__(self, root: Path, tools: Workbench) -> None:
         self.root, self.bench, self.reply, self.recorder = root, tools, Reply(), Recorder()
-        self.made = MadeFiles()
+        self.made = FileWriters()
         ports = cast(
             "ToolPorts",
             SimpleNamespace(

@@ -23,7 +23,7 @@ from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
-from bot.tools.made_files import MadeFiles
+from bot.tools.made_files import FileWriters
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts
 from bot.vetting import Vetting
@@ -49,7 +49,7 @@ class Desk:
         clock = FakeClock()
         self.origins = FileProvenance(self.root, self.record, frozenset({"slack:U7"}))
         given: dict[str, Any] = {"project": Project(self.root), "clock": clock, "isolation": self.isolation}
-        given["made"] = MadeFiles()
+        given["made"] = FileWriters()
         given |= {
             "whose": staticmethod(lambda: self.origins),
             "vetted": staticmethod(lambda: Vetting(self.root)),

@@ -15,7 +15,7 @@ from bot.tools.builtin import run_shell
 from bot.tools.command_limits import CommandLimits
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import ENVIRONMENT, Isolation
-from bot.tools.made_files import MadeFiles
+from bot.tools.made_files import FileWriters
 from bot.tools.permissions.protected_code import ProtectedCode
 from bot.tools.project import Project
 
@@ -220,13 +220,13 @@ def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
     assert (
         "without network"
         in run_shell.RunShell(
-            Isolation(tmp_path), Project(tmp_path), FileProvenance(tmp_path), MadeFiles()
+            Isolation(tmp_path), Project(tmp_path), FileProvenance(tmp_path), FileWriters()
         ).description
     )
     assert (
         "without network"
         not in run_shell.RunShell(
-            Isolation(tmp_path, network=True), Project(tmp_path), FileProvenance(tmp_path), MadeFiles()
+            Isolation(tmp_path, network=True), Project(tmp_path), FileProvenance(tmp_path), FileWriters()
         ).description
     )
 

@@ -18,7 +18,7 @@ from bot.testing.model import tool_use
 from bot.tools.builtin import edit_file, write_file
 from bot.tools.builtin.edit_file import replaced
 from bot.tools.file_provenance import FileProvenance
-from bot.tools.made_files import MadeFiles
+from bot.tools.made_files import FileWriters
 from bot.tools.project import Project
 from bot.tools.registry import ToolPorts
 from bot.vetting import Vetting
@@ -39,7 +39,7 @@ class Desk:
                     "project": self.project,
                     "whose": lambda: FileProvenance(self.project.root),
                     "vetted": lambda: Vetting(self.project.root),
-                    "made": MadeFiles(),
+                    "made": FileWriters(),
                 },
             ),
         )

@@ -22,7 +22,7 @@ from bot.tools.builtin import run_shell
 from bot.tools.command_limits import CommandLimits
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation, PathMasks
-from bot.tools.made_files import MadeFiles
+from bot.tools.made_files import FileWriters
 from bot.tools.project import Project
 from bot.tools.registry import ToolPorts
 
@@ -82,7 +82,7 @@ class Desk:
                     isolation=self.isolation,
                     project=Project(self.isolation.root),
                     whose=lambda: FileProvenance(self.isolation.root),
-                    made=MadeFiles(),
+                    made=FileWriters(),
                 ),
             )
         )

@@ -44,7 +44,7 @@ async def test_a_port_in_use_is_named_with_its_holder(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         around = replace(surroundings(tmp_path), holder={port: 4242}.get)
         channel: Channel = MANIFEST.build(WebSettings(port=port), around)
-        with pytest.raises(errors.TryLater) as caught:
+        with pytest.raises(errors.Unavailable) as caught:
             await channel.start(RecordingIntake())
     assert f"port {port} on 127.0.0.1" in str(caught.value)
     assert "in use by process 4242;" in str(caught.value)

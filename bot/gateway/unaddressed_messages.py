@@ -1,4 +1,4 @@
-"""Heard messages: what people say in groups without speaking to the bot, for platforms that cannot be asked for it later."""
+"""Unaddressed messages: what people say in groups without speaking to the bot, for platforms that cannot be asked for it later."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _RecentMessage:
     said: tuple[Quoted, ...]
 
 
-class HeardMessages:
+class UnaddressedMessages:
     """In memory alone: what was not said to the bot is written down nowhere, and is gone with the process, before anything of
     a person can be erased.
     """
