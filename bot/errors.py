@@ -395,9 +395,22 @@ class RequestTooLarge(ContextOverflow):
 
 
 class RequestInvalid(ModelError):
-    """The provider calls the request malformed: asking again changes nothing."""
+    """The provider calls the request malformed: asking again changes nothing. `about_files`: it is the files that it
+    refuses, where there are some.
+    """
 
     sentence = "request_invalid"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        about_files: bool = False,
+        status: int | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message, status=status, request_id=request_id)
+        self.about_files = about_files
 
 
 class ThinkingUnbound(RequestInvalid):

@@ -75,7 +75,7 @@ class Sessions:
         known = await self._transcript.sessions(self._chat_key)
         current = await self._transcript.current(self._chat_key)
         await self._runtime.leave()
-        origin = {"session": current, "requestId": min(points[at].sources)}
+        origin = {"session": current, "requestId": points[at].request_id}
         session = await self._runtime.view_changes.ledger.fork(points[at], self._begun("fork", origin))
         done = self._done("a fork of the session begins", session, current, known)
         return replace(done, turns=len(points) - 1 - at)

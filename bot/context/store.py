@@ -123,9 +123,12 @@ class RunningTurn:
 
     def redact_older(self, gone: deletions.Deletions | None) -> None:
         """Take what was removed meanwhile out of the older messages in view; None where nobody can say what was: they go."""
+        if gone is None:
+            self.older = ()
+            return
         self.older = tuple(
             one._replace(message=deletions.redacted(one.message)) if gone.names_line(one.key) else one
-            for one in (self.older if gone is not None else ())
+            for one in self.older
         )
 
     def change(self, event: Boundary | Mask) -> None:

@@ -28,8 +28,9 @@ class SessionOutline:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A turn that was not taken back: the requestIds it answered, and the offset behind its last line."""
+    """A turn that was not taken back: its own requestId, all that it answered, and the offset behind its last line."""
 
+    request_id: str
     sources: frozenset[str]
     end: int
 
@@ -72,7 +73,7 @@ def outline(file: OpenFile, session: str, *, is_current: bool) -> SessionOutline
 def points(file: OpenFile) -> list[Point]:
     """The turns of a session, oldest first, without those that were withdrawn or taken back."""
     found: list[tuple[Point, set[str]]] = []
-    sources, uuids = set[str](), set[str]()
+    request_id, sources, uuids = "", set[str](), set[str]()
     for end, raw in _with_ends(file):
         if reading.is_message(raw):
             uuids.add(reading.uuid_of(raw))
@@ -83,10 +84,11 @@ def points(file: OpenFile) -> list[Point]:
         line = parsed(raw)
         event = line.event if line is not None else None
         if line is not None and isinstance(event, TurnStart):
-            sources, uuids = {line.request_id or ""}, set()
+            request_id = line.request_id or ""
+            sources, uuids = {request_id}, set()
         elif isinstance(event, TurnEnd):
             if uuids and event.status != "withdrawn":
-                found.append((Point(frozenset(sources), end), uuids))
+                found.append((Point(request_id, frozenset(sources), end), uuids))
             sources, uuids = set(), set()
         elif isinstance(event, Boundary) and event.reason == "undo":
             found = [(point, own) for point, own in found if own.isdisjoint(event.dropped)]

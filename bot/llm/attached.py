@@ -7,7 +7,6 @@ with a sentence in the place of each.
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -22,8 +21,6 @@ from bot.telemetry import context
 
 GONE = "[this file is not kept any more]"
 UNSEEN = "[a file was sent here that you cannot be shown: the provider refuses it]"
-_ABOUT_FILES = re.compile(r"image|picture|pdf|document|media|vision|multimodal|content.type", re.IGNORECASE)
-"""What a refusal says that is one of files."""
 _WHOLE = 100_000_000
 """Characters: an artifact has fewer."""
 
@@ -54,7 +51,7 @@ class AttachedFiles(ModelWrapper):
                     yield piece
             except errors.RequestInvalid as error:
                 # A refusal comes before any of the answer.
-                if _ABOUT_FILES.search(str(error)) is None:
+                if not error.about_files:
                     raise
                 self._refused(request.model, error)
             else:

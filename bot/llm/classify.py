@@ -48,6 +48,8 @@ UNKNOWN = _re(
     r"|is not a valid model|model not exist|model identifier is invalid|publisher model .{1,300} was not found"
     r"|(?:not have access to|access denied to|no access to) (?:the )?model"
 )
+FILES = _re(r"image|picture|pdf|document|media|vision|multimodal|content.type")
+"""What a refusal says that is one of files."""
 OUTPUT = _re(
     r"max_tokens: \d+ > <limit>|maximum allowed number of output tokens"
     r"|maximum tokens you requested exceeds|input and output tokens exceed your context limit"
@@ -299,7 +301,8 @@ def _of_status(failure: Failure, status: int | None) -> errors.ModelError:
         return errors.RequestTooLarge(line, **_where(failure))
     if status >= 500:
         return errors.Overloaded(line, retry_after=failure.retry_after, **_where(failure))
-    return errors.RequestInvalid(line, **_where(failure))
+    about_files = FILES.search(f"{failure.type} {failure.code} {failure.words}") is not None
+    return errors.RequestInvalid(line, about_files=about_files, **_where(failure))
 
 
 def describe(failure: Failure) -> str:

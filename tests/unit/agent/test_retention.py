@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot.contracts.identity import ChatKey
-from bot.history import names
+from bot.contracts.transcript import Boundary
 from bot.history.retention import Retention
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
@@ -64,8 +65,11 @@ def aged(bench: Bench, days: float, below: float) -> None:
 
 async def test_older_turns_go_from_the_request_when_a_conversation_comes_back(bench: Bench) -> None:
     kept = keeping(bench)
-    await talk(bench, 3)
-    kept.begins = names.made_at(bench.pool.runtime(KEY).store.turns[2].request_id)
+    await talk(bench, 2)
+    await bench.clock.advance(60)
+    kept.begins = bench.clock.now()
+    bench.model.answers += [reply(text("answer"))]
+    await bench.say("question 2", archive=False)
     bench.model.answers += [reply(text("well"))]
     await bench.say("and now?", archive=False)
     assert "question 0" in json.dumps(bench.sent), "a conversation in memory goes on as it is"
@@ -86,14 +90,23 @@ async def test_older_turns_go_from_the_request_when_a_conversation_comes_back(be
     assert len(bench.log.of("compaction")) == 1, "once is enough"
 
 
-async def test_turns_of_another_making_and_of_a_chat_without_days_stay(bench: Bench) -> None:
+async def test_a_turn_out_of_the_archive_is_as_old_as_its_line_there(bench: Bench) -> None:
     kept = keeping(bench)
     await bench.store(1_000, "user", "from the archive alone")
     await talk(bench, 1)
-    kept.begins = bench.clock.now() + 1e10
-    bench.restart()
-    await bench.pool.describe(KEY)
-    assert "from the archive alone" in json.dumps(bench.pool.runtime(KEY).store.messages())
+    for begins, shown in ((1, True), (2, False)):
+        kept.begins = begins
+        bench.restart()
+        await bench.pool.describe(KEY)
+        assert ("from the archive alone" in json.dumps(bench.pool.runtime(KEY).store.messages())) is shown
+
+
+async def test_a_turn_whose_time_is_not_known_stays(bench: Bench) -> None:
+    await talk(bench, 1)
+    store = bench.pool.runtime(KEY).store
+    store.turns[0] = replace(store.turns[0], began=None)
+    view_changes = bench.pool.runtime(KEY).view_changes
+    assert not view_changes.within_days(bench.clock.now() + 1e10, lambda over: Boundary(dropped=tuple(over)))
 
 
 async def test_what_went_from_the_view_goes_from_the_disk_while_the_chat_is_in_use(bench: Bench) -> None:

@@ -12,6 +12,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import ShownFile
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.history.artifacts import ArtifactStore
+from bot.llm import classify
 from bot.llm.attached import GONE, UNSEEN, AttachedFiles
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import turn_scope
@@ -64,7 +65,16 @@ async def test_a_file_that_has_gone_or_is_of_another_chat_is_words(tmp_path: Pat
     assert await sent(tmp_path, shown() | {"artifact": "01ARZ3NDEKTSV4RRFFQ69G5FAX"}) == gone
 
 
-REFUSAL = errors.RequestInvalid("messages.0.content.1: this model does not support image input")
+def refused(words: str) -> errors.ModelError:
+    """An answer of the provider, of which operators see nothing that repeats the conversation."""
+    error = classify.classify(
+        classify.read(400, {"error": {"type": "invalid_request_error", "message": words}})
+    )
+    error.reword(f"The provider answered 400: {classify.WITHHELD}", None)
+    return error
+
+
+REFUSAL = refused("messages.0.content.1: this model does not support image input")
 
 
 async def turns(tmp_path: Path, *answers: Any, count: int = 1) -> tuple[ScriptedModel, list[Any], MemoryLog]:
@@ -103,14 +113,14 @@ async def test_a_model_that_sees_none_is_asked_without_them_from_then_on(tmp_pat
 
 async def test_one_refused_picture_takes_none_from_a_model_that_has_seen_others(tmp_path: Path) -> None:
     said = reply(text("ok"))
-    broken = errors.RequestInvalid("Could not process image")
+    broken = refused("Could not process image")
     model, came, _ = await turns(tmp_path, said, broken, said, said, count=3)
     assert asked(model) == ["image", "image", "text", "image"]
     assert came == [said, said, said]
 
 
 async def test_any_other_refusal_and_a_second_one_are_told(tmp_path: Path) -> None:
-    other = errors.RequestInvalid("max_tokens: Field required")
+    other = refused("max_tokens: Field required")
     model, came, _ = await turns(tmp_path, other, REFUSAL, REFUSAL, count=2)
     assert came == [other, REFUSAL]
     assert asked(model) == ["image", "image", "text"]
