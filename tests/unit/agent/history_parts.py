@@ -14,6 +14,7 @@ from bot.agent.ledger import ParentChain
 from bot.context.store import AgentContextStore, Entry
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
+from bot.contracts.tools import OMISSION, Omission
 from bot.contracts.transcript import (
     Event,
     LastingFacts,
@@ -177,5 +178,7 @@ class Sayings:
         return found
 
     def result(self, call: Json) -> Json:
-        words = "line\n" * self._rng.choice([1, 1, 30, 300])
-        return {"type": "tool_result", "tool_use_id": call["id"], "content": words}
+        count = self._rng.choice([1, 1, 30, 300])
+        result = {"type": "tool_result", "tool_use_id": call["id"], "content": "line\n" * count}
+        # The provider would refuse what a result says of itself beside its words.
+        return result | {OMISSION: Omission("0" * 26, 7, 9, 5, 10).packed()} if count > 1 else result
