@@ -20,4 +20,6 @@ async def port_error(
         return errors.ConfigError(f"{where} cannot be listened on ({failure.strerror}); set another one")
     pid = await asyncio.to_thread(holder, port)
     by = f" by process {pid}" if pid else ""
-    return errors.Unavailable(f"{where} is in use{by}; stop what uses it or set {key}.port (0 takes a free one)")
+    return errors.Unavailable(
+        f"{where} is in use{by}; stop what uses it or set {key}.port (0 takes a free one)"
+    )
