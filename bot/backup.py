@@ -27,8 +27,10 @@ from pathlib import Path, PurePosixPath
 from bot import errors, instance, invocation
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, OpenFile
-from bot.history import index, jsonl, pieces, rotation
-from bot.history.usage import FILE as USAGE
+from bot.history import jsonl
+from bot.history.archive import rotation
+from bot.history.search import index
+from bot.history.usage.sums import FILE as USAGE
 from bot.journal import snapshot
 
 VERSION = 1
@@ -226,7 +228,7 @@ def _is_file(path: Path) -> bool:
 
 def _whole(file: OpenFile) -> int:
     """The size of a file of lines without a last one that is half written."""
-    last = next(pieces.lines_backwards(file), b"")
+    last = next(jsonl.lines_backwards(file), b"")
     return file.size if jsonl.loads(last) is not None else file.size - len(last)
 
 

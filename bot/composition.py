@@ -53,17 +53,17 @@ from bot.gateway.live.message import Previewing
 from bot.gateway.lost_messages import LostMessages
 from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
 from bot.gateway.watchdog import ChannelWatchdog
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.line_stream import LineStream
-from bot.history.memories import Memories
-from bot.history.memory_files import NoteStore
+from bot.history.memory.files import NoteStore
+from bot.history.memory.memories import Memories
 from bot.history.names import encode
-from bot.history.requests import RequestLog
 from bot.history.retention import Retention
-from bot.history.searching import SearchedArchive
-from bot.history.transcript import Transcript
-from bot.history.usage import UsageSums
+from bot.history.search.searching import SearchedArchive
+from bot.history.transcript.requests import RequestLog
+from bot.history.transcript.store import Transcript
+from bot.history.usage.sums import UsageSums
 from bot.journal.sqlite import SqliteJournal
 from bot.lifecycle import Environment, Gateway, GatewayFigures, Readiness, active_chats
 from bot.llm import factory

@@ -26,11 +26,12 @@ from bot.gateway.lost_messages import LostMessages
 from bot.gateway.operators import OperatorAlerts
 from bot.gateway.turn_queue import TurnQueue
 from bot.gateway.watchdog import ChannelWatchdog
-from bot.history import archive, transcript
+from bot.history.archive.store import FILES as ARCHIVE_FILES
 from bot.history.line_stream import LineStream
-from bot.history.requests import RequestLog
-from bot.history.searching import SearchedArchive
-from bot.history.transcript import Transcript
+from bot.history.search.searching import SearchedArchive
+from bot.history.transcript.requests import RequestLog
+from bot.history.transcript.store import FILES as TRANSCRIPT_FILES
+from bot.history.transcript.store import Transcript
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import WatchedModel
@@ -234,7 +235,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         await asyncio.to_thread(gateway.reserve.look)
         await gateway.journal.open()
         # Before anything of them is read.
-        await gateway.stream.replay({archive.FILES: gateway.archive, transcript.FILES: gateway.transcript})
+        await gateway.stream.replay({ARCHIVE_FILES: gateway.archive, TRANSCRIPT_FILES: gateway.transcript})
         # requestIds tell the order of messages, even where the clock was set back while nobody ran.
         gateway.environment.ids.after(await gateway.journal.newest())
         if gateway.dashboard is not None:

@@ -49,7 +49,7 @@ class SweepableLog(Protocol):
 
 
 class CountableUsage(Protocol):
-    """Sums of usage that follow the log (`bot.history.usage.UsageSums`)."""
+    """Sums of usage that follow the log (`bot.history.usage.sums.UsageSums`)."""
 
     def catch_up(self) -> None: ...
 
@@ -61,13 +61,13 @@ class SweepableArtifacts(Protocol):
 
 
 class SweepableRequests(Protocol):
-    """Recorded requests, as far as they are tidied (`bot.history.requests.RequestLog`)."""
+    """Recorded requests, as far as they are tidied (`bot.history.transcript.requests.RequestLog`)."""
 
     async def sweep(self, before: float) -> int: ...
 
 
 class FollowsFiles(Protocol):
-    """The archive, as far as it hears that files were changed (`bot.history.searching.SearchedArchive`)."""
+    """The archive, as far as it hears that files were changed (`bot.history.search.searching.SearchedArchive`)."""
 
     def changed(self, name: str) -> None: ...
 

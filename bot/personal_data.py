@@ -26,13 +26,15 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import LineRow
 from bot.contracts.log_kinds import TEXTS
 from bot.contracts.memory_files import MemoryOwner
-from bot.history import index, jsonl, line_stream, names, pieces, rotation
-from bot.history.archive import ChatStore
+from bot.history import jsonl, line_stream, names
+from bot.history.archive import rotation
+from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore, what_of
-from bot.history.memory_files import SESSION, NoteStore
-from bot.history.transcript import Transcript
-from bot.history.usage import FILE as USAGE
-from bot.history.usage import UsageSums
+from bot.history.memory.files import SESSION, NoteStore
+from bot.history.search import index
+from bot.history.transcript.store import Transcript
+from bot.history.usage.sums import FILE as USAGE
+from bot.history.usage.sums import UsageSums
 from bot.journal import personal
 
 SENT, OUTGOING = "sent", "outgoing"
@@ -130,7 +132,7 @@ class PersonalData:
 
     def _lines(self, path: Path) -> Iterator[bytes]:
         with closing(self._disk.open(path)) as file:
-            yield from pieces.lines(file)
+            yield from jsonl.lines(file)
 
     def _spoken(self, chat_key: str) -> bool:
         """True if anybody's line is in the archive of a chat."""

@@ -21,10 +21,10 @@ from bot.contracts.journal import Steps
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.tasks import NullTaskEvents, TaskEvents
 from bot.contracts.tools import Skills
-from bot.history.memories import Memories
-from bot.history.requests import RequestLog
+from bot.history.memory.memories import Memories
 from bot.history.retention import Retention
-from bot.history.transcript import Transcript
+from bot.history.transcript.requests import RequestLog
+from bot.history.transcript.store import Transcript
 from bot.llm.prices import PriceTable
 from bot.llm.windows import ContextWindows
 from bot.tools.dispatch import Dispatcher

@@ -19,9 +19,9 @@ from bot.contracts.transcript import (
     TurnStart,
     newer,
 )
-from bot.history.reading import LoadedLines
-from bot.history.sessions import Point
-from bot.history.transcript import Transcript
+from bot.history.transcript.reading import LoadedLines
+from bot.history.transcript.sessions import Point
+from bot.history.transcript.store import Transcript
 
 BACKLOG_LIMIT = 1_000  # lines kept in memory while the disk refuses them
 

@@ -16,7 +16,7 @@ from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.contracts.base import Message
 from bot.contracts.environment import ends_within
 from bot.contracts.identity import ChatKey
-from bot.history.memories import SavedMemory
+from bot.history.memory.memories import SavedMemory
 from bot.words import sentence
 
 FAILED = (errors.ShipmateError, MemoryInvalid)

@@ -13,8 +13,8 @@ from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import Written
 from bot.contracts.provenance import NOBODYS
-from bot.history.memories import SavedMemory
-from bot.history.provenance import carried
+from bot.history.memory.memories import SavedMemory
+from bot.history.memory.provenance import carried
 from bot.tools.permissions import taint
 
 _HEADING = "## "

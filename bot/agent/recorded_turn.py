@@ -11,7 +11,7 @@ from typing import Any
 from bot.context import blocks
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
-from bot.history.requests import REDACTED, RecordedRequest
+from bot.history.transcript.requests import REDACTED, RecordedRequest
 
 
 @dataclass

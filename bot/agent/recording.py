@@ -10,7 +10,7 @@ from bot.context import blocks
 from bot.contracts.base import Json
 from bot.contracts.environment import Ids, Redact
 from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
-from bot.history.requests import RequestLog, SentRequest
+from bot.history.transcript.requests import RequestLog, SentRequest
 from bot.identity_cache import IdentityCache
 from bot.llm import body
 from bot.llm.log import spent

@@ -27,7 +27,7 @@ from bot.contracts.transcript import (
     TurnEnd,
     TurnStart,
 )
-from bot.history.reading import LoadedLines
+from bot.history.transcript.reading import LoadedLines
 from bot.llm import body
 
 Reason = Literal[

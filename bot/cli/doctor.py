@@ -194,7 +194,8 @@ def database(config: Settings) -> Iterator[Finding]:
 
 def stored(root: Path) -> Iterator[Finding]:
     """Journal, search index and sums of usage."""
-    from bot.history import indexfile, usage
+    from bot.history.search import indexfile
+    from bot.history.usage.sums import FILE, UsageSums
     from bot.journal import view
     from bot.system import SystemDisk
 
@@ -221,10 +222,10 @@ def stored(root: Path) -> Iterator[Finding]:
         yield Finding("search index", "warn", why, f"run `{command('index rebuild', root)}`: nothing is lost")
     else:
         yield Finding("search index", "ok", f"whole, {index.stat().st_size / 2**20:,.1f} MB")
-    sums = root / HOME / usage.FILE
+    sums = root / HOME / FILE
     if not sums.is_file():
         yield Finding("usage", "ok", "no sums yet")
-    elif why := usage.UsageSums(root / HOME, SystemDisk()).damage():
+    elif why := UsageSums(root / HOME, SystemDisk()).damage():
         remedy = "remove .ship/usage.db: it is counted anew from the log; days whose log is gone are in backups alone"
         yield Finding("usage", "warn", f"damaged: {why}", remedy)
     else:

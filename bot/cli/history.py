@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bot.contracts.archive import ArchiveLine
-    from bot.history.archive import ChatInfo
-    from bot.history.searching import SearchedArchive
+    from bot.history.archive.store import ChatInfo
+    from bot.history.search.searching import SearchedArchive
 
 
 def chats(root: Dir = Here, as_json: AsJson = False) -> None:
@@ -108,7 +108,7 @@ def persons(root: Path, chats: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _persons(root: Path, chats: Mapping[str, str]) -> dict[str, str]:
-    from bot.history.archive import names_of
+    from bot.history.archive.store import names_of
 
     archive = _archive(root)
     try:
@@ -118,7 +118,7 @@ async def _persons(root: Path, chats: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _people(root: Path, chat_keys: Iterable[str]) -> dict[str, str]:
-    from bot.history.archive import people_of
+    from bot.history.archive.store import people_of
 
     archive = _archive(root)
     try:
@@ -154,8 +154,8 @@ async def _found(
 
 def _archive(root: Path) -> SearchedArchive:
     from bot import system
-    from bot.history.archive import ChatStore
-    from bot.history.searching import SearchedArchive
+    from bot.history.archive.store import ChatStore
+    from bot.history.search.searching import SearchedArchive
 
     home, disk, log = root / HOME, system.SystemDisk(), StderrLog()
     folder = home / "chats"

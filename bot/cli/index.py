@@ -17,7 +17,7 @@ def _index() -> None:
 @app.command()
 def rebuild(root: Dir = Here) -> None:
     """Make the search index anew from the archive. Works beside a running gateway."""
-    from bot.history import index
+    from bot.history.search import index
     from bot.system import SystemClock, SystemDisk
 
     home, clock = root / HOME, SystemClock()

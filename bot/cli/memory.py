@@ -16,7 +16,7 @@ from bot.cli.common import HOME, AsJson, Dir, Here, changing, now, say, say_json
 if TYPE_CHECKING:
     from bot.contracts.environment import Disk
     from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
-    from bot.history.memory_files import NoteStore
+    from bot.history.memory.files import NoteStore
 
 app = typer.Typer(
     name="memory", help="What is remembered: read, edit, forget.", no_args_is_help=True, rich_markup_mode=None
@@ -93,8 +93,8 @@ def forget(owner: Owner, file: Some = None, root: Dir = Here) -> None:
 
 def _store(root: Path, disk: Disk | None = None) -> NoteStore:
     from bot import system
-    from bot.history import rotation
-    from bot.history.memory_files import NoteStore
+    from bot.history.archive import rotation
+    from bot.history.memory.files import NoteStore
 
     disk = disk or system.SystemDisk()
     archive = rotation.ArchiveFiles(root / HOME / "chats", disk)
@@ -171,7 +171,7 @@ async def _forget(root: Path, name: str, path: str | None) -> int:
 def _must_be_memory(owner: MemoryOwner, path: str, words: str) -> None:
     """The memory of a conversation is read by a machine too: without its sections it would count for nothing."""
     from bot.context.memory import MemoryInvalid, read
-    from bot.history.memory_files import SESSION
+    from bot.history.memory.files import SESSION
 
     if owner.kind != "chat" or path != SESSION:
         return

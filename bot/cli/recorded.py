@@ -12,9 +12,9 @@ from bot import errors
 if TYPE_CHECKING:
     from bot.agent.recorded_turn import Call, RecordedTurn
     from bot.contracts.base import Message
-    from bot.history import requests
-    from bot.history.requests import RecordedRequest
-    from bot.history.turns import FoundTurn
+    from bot.history.transcript import requests
+    from bot.history.transcript.requests import RecordedRequest
+    from bot.history.transcript.sessions import FoundTurn
 
 NOT_RECORDED = (
     "nothing is recorded of what {} asked a model: it was before requests were recorded, the disk refused, or it "
@@ -53,11 +53,11 @@ class Found:
 
 def find(folder: Path, asked: str) -> Found:
     """Find the turn or task with this id; `folder` is that of the transcripts. Raises `errors.NotFound`."""
-    from bot.history import requests, turns
+    from bot.history.transcript import requests, sessions
     from bot.system import SystemDisk
 
     disk, wanted = SystemDisk(), asked.upper()
-    turn = turns.find(disk, folder, wanted)
+    turn = sessions.find_turn(disk, folder, wanted)
     name = turn.request_id if turn is not None else wanted
     found = requests.find(disk, folder, name)
     if found is None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from bot.history.usage import UsageSums, UsageTotals
+    from bot.history.usage.sums import UsageSums, UsageTotals
 
 SHOWN = 10
 """Chats that are listed, the dearest first; of more than these no names are looked up."""
@@ -42,7 +42,7 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Tokens, cache share, cost, errors and latency, summed up from the log; sums stay when its files are removed."""
-    from bot.history.usage import UsageSums
+    from bot.history.usage.sums import UsageSums
     from bot.system import SystemDisk
 
     hint_of_folder(root)

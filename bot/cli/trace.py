@@ -29,7 +29,7 @@ from bot.cli.logs import log_of, tell_unreadable
 
 if TYPE_CHECKING:
     from bot.gateway.receipt import Path as TurnPath
-    from bot.history.usage import UsageTotals
+    from bot.history.usage.sums import UsageTotals
     from bot.telemetry.log_reader import Line
 
 
@@ -52,7 +52,7 @@ def trace(
     as_json: AsJson = False,
 ) -> None:
     """The path of one turn: inbound, model calls, tools, delivery, cost. Works beside a running gateway."""
-    from bot.history.trace import told, total_of
+    from bot.history.usage.trace import told, total_of
 
     asked = request_id.upper()
     path, turn, lines = None, asked, _lines(root, asked)
@@ -123,7 +123,7 @@ def _lines(root: Path, request_id: str) -> list[Line]:
 
 
 def _event(line: Line) -> TraceEvent:
-    from bot.history.trace import details_of
+    from bot.history.usage.trace import details_of
 
     words = f"{line.get('kind')}: {line.get('message')}"
     return TraceEvent(str(line.get("timestamp", "")), "log", words, details_of(line))
@@ -133,7 +133,7 @@ def _show_steps(lines: list[Line]) -> None:
     """One line for each step: offset, duration, tokens that were read and written, the share that came from the cache, cost, and
     what it was.
     """
-    from bot.history.trace import steps_of
+    from bot.history.usage.trace import steps_of
 
     say(f"{'offset':>11} {'ms':>9} {'tokens':>15} {'cache':>5} {'cost':>9}")
     for one in steps_of(lines):
@@ -149,11 +149,11 @@ def _show_steps(lines: list[Line]) -> None:
 
 def _transcript(root: Path, request_id: str) -> list[TraceEvent]:
     """The turn's lines, without what was said in them: `shipmate replay` and `history` show that."""
-    from bot.history import turns
-    from bot.history.transcript_lines import data_of
+    from bot.history.transcript import sessions
+    from bot.history.transcript.lines import data_of
     from bot.system import SystemDisk
 
-    found = turns.find(SystemDisk(), root / HOME / "transcripts", request_id)
+    found = sessions.find_turn(SystemDisk(), root / HOME / "transcripts", request_id)
     if found is None:
         return []
     lines = [line for line in found.lines if line.request_id == found.request_id]

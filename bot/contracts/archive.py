@@ -97,7 +97,7 @@ class HistoryPage:
 
 
 class Archive(Protocol):
-    """Lines of conversations on disk (`bot.history.archive.ChatStore`)."""
+    """Lines of conversations on disk (`bot.history.archive.store.ChatStore`)."""
 
     async def append(self, line: ArchiveLine, *, hurry: bool = True) -> None:
         """Write one line; returns once it is on disk. Raises `errors.StorageError`; the line is then kept
@@ -108,7 +108,7 @@ class Archive(Protocol):
 
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage: ...
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
-        """The lines that say of messages of a chat that they were removed (`bot.history.revisions`). `meta.of` has the
+        """The lines that say of messages of a chat that they were removed (`bot.history.archive.window`). `meta.of` has the
         requestIds that are meant, `meta.ofRole` whose words they were. Raises `errors.StorageError`.
         """
         ...

@@ -16,7 +16,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.journal import FinalTurnState
 
 VERSION = 2
-"""The version of a line that says in fields all that code reads of it. `bot.history.line_upgrades` reads older ones."""
+"""The version of a line that says in fields all that code reads of it. `bot.history.transcript.line_upgrades` reads older ones."""
 LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "mask", "meta"]
 
 

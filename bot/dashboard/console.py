@@ -20,9 +20,9 @@ from bot.contracts.archive import Archive, HistoryQuery
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
 from bot.dashboard.metrics import Figures
-from bot.history.archive import ChatInfo, names_of, people_of
-from bot.history.trace import steps_of, total_of
-from bot.history.usage import By, Level, UsageSums, UsageTotals
+from bot.history.archive.store import ChatInfo, names_of, people_of
+from bot.history.usage.sums import By, Level, UsageSums, UsageTotals
+from bot.history.usage.trace import steps_of, total_of
 from bot.telemetry.log_reader import LineFilter, LogReader
 
 
@@ -69,7 +69,7 @@ class ActiveChat:
 
 
 class ChatArchive(Archive, Protocol):
-    """An archive that lists its chats (`bot.history.searching.SearchedArchive`)."""
+    """An archive that lists its chats (`bot.history.search.searching.SearchedArchive`)."""
 
     async def recent(self, offset: int, limit: int) -> tuple[list[ChatInfo], int]: ...
 

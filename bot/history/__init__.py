@@ -1,1 +1,1 @@
-"""Archive (what was said), transcript (what the model saw), search and memories, as JSONL and SQLite on disk."""
+"""What is kept of conversations, as JSONL and SQLite on disk: archive, transcript, search, memory and usage have a package each."""

@@ -1,7 +1,7 @@
 """`ArtifactStore`: tool results too large for the model's view, one file each, read back in pages.
 
 A file is one line of JSON about the result and then its text. It is written whole and never changed; only the transcript
-of a task that works is replaced as it grows. Beside that stand the requests of the task (`bot.history.requests`), in a file
+of a task that works is replaced as it grows. Beside that stand the requests of the task (`bot.history.transcript.requests`), in a file
 that goes with it.
 """
 
@@ -21,7 +21,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile, uninterrupted
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
-from bot.history import jsonl, names, pieces
+from bot.history import jsonl, names
 from bot.system import JumpSafeClock
 
 LARGEST = 10_000_000
@@ -238,7 +238,7 @@ def _garbled(artifact_id: str) -> errors.ToolError:
 def _facts(file: OpenFile, artifact_id: str, chat_key: ChatKey) -> _Facts:
     if not file.size:
         raise _missing(artifact_id)
-    first, newline, _ = file.read(0, pieces.PIECE).partition(b"\n")
+    first, newline, _ = file.read(0, jsonl.PIECE).partition(b"\n")
     about = jsonl.loads(first) or {}
     begin = len(first) + len(newline)
     characters, lines, size = (about.get(key) for key in ("characters", "lines", "bytes"))
@@ -265,9 +265,7 @@ def _page(file: OpenFile, facts: _Facts, artifact_id: str, offset: int, limit: i
     offset = min(offset, facts.characters)
     # A border is judged by what stands before it: with one character more, a window judges as the whole text does.
     base = max(0, offset - text.REACH - 1)
-    window, lines = _window(
-        pieces.characters(file, facts.begin), base, offset + limit + text.REACH + 1 - base
-    )
+    window, lines = _window(jsonl.characters(file, facts.begin), base, offset + limit + text.REACH + 1 - base)
     start = text.border(window, offset - base)
     end = start + limit
     while end > start and (border := text.border(window, end)) != end:
@@ -312,7 +310,7 @@ def _matches(file: OpenFile, facts: _Facts, words: str, offset: int, limit: int)
     needle = words.casefold()
     found: list[ArtifactMatch] = []
     total, following = 0, None
-    stream = pieces.characters(file, facts.begin)
+    stream = jsonl.characters(file, facts.begin)
     for at, line, segment, behind in _segments(stream, max(len(needle), SHOWN)):
         skip = max(0, offset - at)
         place = _find(segment, behind, needle, skip) if skip < len(segment) else None

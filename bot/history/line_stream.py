@@ -28,7 +28,7 @@ from bot import errors
 from bot.batch import LINGER
 from bot.contracts.environment import Clock, Disk, Log, OpenFile
 from bot.contracts.journal import Journal, LineRow
-from bot.history import pieces
+from bot.history import jsonl
 
 _NAMED = 10_000  # files whose names are known to be on the disk
 _FILE = re.compile(r"[a-z]+/[A-Za-z0-9_%~-]+(?:/[0-9A-Z]{26}\.jsonl)?")
@@ -251,7 +251,7 @@ def missing(
     wanted, count = Counter(keys), len(keys)
     for file in files:
         with closing(file):
-            for raw in pieces.lines_backwards(file):
+            for raw in jsonl.lines_backwards(file):
                 if wanted.get(found := key(raw), 0) > 0:
                     wanted[found] -= 1
                     count -= 1

@@ -17,7 +17,9 @@ from pathlib import Path
 from bot import errors
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.history import jsonl, names, pieces, reading, requests, rotation, sessions
+from bot.history import jsonl, names
+from bot.history.archive import rotation
+from bot.history.transcript import reading, requests, sessions
 
 EVERY = "*"
 """In the place of a chatKey: all chats that are not named."""
@@ -105,7 +107,7 @@ class Retention:
         at = cut = count = gone = 0
         young = False
         with closing(self._disk.open(path)) as file:
-            for raw in pieces.lines(file):
+            for raw in jsonl.lines(file):
                 at, count = at + len(raw) + 1, count + bool(raw.strip())
                 ts = (jsonl.loads(raw) or {}).get("ts")
                 if not isinstance(ts, int | float):

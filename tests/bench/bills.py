@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.history.names import CROCKFORD
-from bot.history.usage import UsageSums
+from bot.history.usage.sums import UsageSums
 from bot.system import SystemDisk
 
 DAYS = 30

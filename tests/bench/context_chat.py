@@ -31,13 +31,13 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, Usage
 from bot.contracts.outbound import Sent
 from bot.contracts.tools import Effect
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
-from bot.history.memories import Memories
-from bot.history.memory_files import NoteStore
+from bot.history.memory.files import NoteStore
+from bot.history.memory.memories import Memories
 from bot.history.names import encode
-from bot.history.requests import RequestLog
-from bot.history.transcript import Transcript
+from bot.history.transcript.requests import RequestLog
+from bot.history.transcript.store import Transcript
 from bot.llm.body import body_of, headers_of
 from bot.maintenance import IDLE_SECONDS, TEND_SECONDS
 from bot.system import SystemDisk, UlidSource

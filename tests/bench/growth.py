@@ -12,8 +12,8 @@ from bot.contracts.base import Role
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import Event, MessageEvent, TranscriptLine, TurnEnd, TurnStart
 from bot.history import names
-from bot.history.index import rebuild
-from bot.history.transcript import Transcript
+from bot.history.search.index import rebuild
+from bot.history.transcript.store import Transcript
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.log import MemoryLog
 from tests.bench import starts

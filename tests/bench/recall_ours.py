@@ -8,10 +8,11 @@ import time
 from pathlib import Path
 
 from bot.contracts.identity import ChatKey
-from bot.history import names, ranking
-from bot.history.index import Index
-from bot.history.ranking import Weights
-from bot.history.recall import Recall
+from bot.history import names
+from bot.history.search import ranking
+from bot.history.search.index import Index
+from bot.history.search.ranking import Weights
+from bot.history.search.recall import Recall
 from bot.system import SystemDisk
 from tests.bench.recall_form import Conversation, Question
 

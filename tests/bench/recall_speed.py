@@ -15,10 +15,11 @@ from pathlib import Path
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import RecallQuery
-from bot.history import index, jsonl
-from bot.history.archive import ChatStore
+from bot.history import jsonl
+from bot.history.archive.store import ChatStore
 from bot.history.names import encode
-from bot.history.searching import SearchedArchive
+from bot.history.search import index
+from bot.history.search.searching import SearchedArchive
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 

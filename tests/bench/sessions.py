@@ -22,7 +22,7 @@ from bot.contracts.transcript import (
     TurnEnd,
     TurnStart,
 )
-from bot.history.transcript import Transcript
+from bot.history.transcript.store import Transcript
 from bot.sizes import size_of
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.log import MemoryLog

@@ -14,7 +14,7 @@ from pathlib import Path
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.base import Json
 from bot.history import names
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 from tests.bench.programs import COMPILED, ROOT, START_SECONDS, Unanswered

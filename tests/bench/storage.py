@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.inbound import Inbound
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.journal import SqliteJournal
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bot.history.usage import UsageSums
+from bot.history.usage.sums import UsageSums
 from bot.system import SystemDisk
 from bot.testing.anthropic_script import tool_use
 from tests.blackbox.conftest import ANN, PERSON, ROOM, World

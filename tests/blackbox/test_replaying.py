@@ -15,7 +15,7 @@ import pytest
 from bot import cli
 from bot.agent.subagents import wording
 from bot.contracts.base import Json
-from bot.history import requests
+from bot.history.transcript import requests
 from bot.system import SystemDisk
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests import quick

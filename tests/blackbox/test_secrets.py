@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
-from bot.history import requests
+from bot.history.transcript import requests
 from bot.system import SystemDisk
 from bot.telemetry.redaction import forms
 from bot.testing.anthropic_script import error, tool_use

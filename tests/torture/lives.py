@@ -26,8 +26,8 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Unfinished
 from bot.contracts.model import ModelReply, ModelRequest, TextDelta
 from bot.contracts.outbound import Outbound, Sent
-from bot.history.archive import ChatStore
-from bot.history.transcript import Transcript
+from bot.history.archive.store import ChatStore
+from bot.history.transcript.store import Transcript
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

@@ -11,8 +11,8 @@ import pytest
 
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.history.archive import ChatStore
-from bot.history.transcript import Transcript
+from bot.history.archive.store import ChatStore
+from bot.history.transcript.store import Transcript
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog
 from bot.testing.log import MemoryLog

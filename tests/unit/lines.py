@@ -6,7 +6,7 @@ from typing import Any
 
 from bot.contracts.base import Json, Message
 from bot.contracts.transcript import LineType, TranscriptLine
-from bot.history.transcript_lines import event
+from bot.history.transcript.lines import event
 
 
 def line(

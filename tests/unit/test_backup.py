@@ -22,9 +22,9 @@ from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutboxRow
-from bot.history.archive import ChatStore
-from bot.history.index import Index
-from bot.history.usage import UsageSums
+from bot.history.archive.store import ChatStore
+from bot.history.search.index import Index
+from bot.history.usage.sums import UsageSums
 from bot.journal import SqliteJournal
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog

@@ -20,11 +20,11 @@ from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.journal import ANSWERED, Job, Locale
 from bot.contracts.memory_files import MemoryOwner, Written
 from bot.contracts.outbound import OutboxRow
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
-from bot.history.index import Index
-from bot.history.memory_files import NoteStore
-from bot.history.usage import UsageSums
+from bot.history.memory.files import NoteStore
+from bot.history.search.index import Index
+from bot.history.usage.sums import UsageSums
 from bot.journal import SqliteJournal
 from bot.personal_data import PersonalData
 from bot.system import SystemClock, SystemDisk, UlidSource

@@ -25,14 +25,15 @@ from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.outbound import Sent
-from bot.history import archive, transcript
-from bot.history.archive import ChatStore
+from bot.history.archive import store as archive
+from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.line_stream import LineStream
-from bot.history.memory_files import NoteStore
+from bot.history.memory.files import NoteStore
 from bot.history.names import encode
-from bot.history.requests import RequestLog
-from bot.history.transcript import Transcript
+from bot.history.transcript import store as transcript
+from bot.history.transcript.requests import RequestLog
+from bot.history.transcript.store import Transcript
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal

@@ -15,7 +15,7 @@ from bot.context.compaction import Policy
 from bot.context.found import declared
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest
 from bot.contracts.provenance import ANYBODYS, Provenance
-from bot.history.memories import Memories
+from bot.history.memory.memories import Memories
 from bot.llm.client import AnthropicModel
 from bot.system import SystemClock, SystemDisk
 from bot.testing import anthropic_script as say

@@ -23,9 +23,9 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.outbound import Sent
 from bot.contracts.provenance import ORIGIN
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.history.line_stream import LineStream
-from bot.history.transcript import Transcript
+from bot.history.transcript.store import Transcript
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.journal import FaultyJournal, JournalFailure

@@ -15,8 +15,8 @@ from bot.context.deletions import REMOVED
 from bot.context.memory import SessionMemory
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.history import provenance
-from bot.history.memories import Memories
+from bot.history.memory import provenance
+from bot.history.memory.memories import Memories
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Added, Bench

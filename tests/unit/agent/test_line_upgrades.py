@@ -13,7 +13,8 @@ from bot.context.store import AgentContextStore
 from bot.contracts.archive import ArchiveKey
 from bot.contracts.tools import omission
 from bot.contracts.transcript import Boundary, MessageEvent, TranscriptLine
-from bot.history import names, transcript_lines
+from bot.history import names
+from bot.history.transcript import lines as transcript_lines
 from bot.tools import excerpt
 from tests.unit.agent.conftest import KEY, Bench
 

@@ -17,7 +17,8 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelRequest
 from bot.contracts.transcript import Boundary, TranscriptLine
-from bot.history import jsonl, pieces, reading
+from bot.history import jsonl
+from bot.history.transcript import reading
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
@@ -68,8 +69,8 @@ async def test_what_is_read_does_not_grow_with_the_session(tmp_path: Path) -> No
         await bench.pool.describe(KEY)
         read.append(disk.bytes)
         await as_from_the_beginning(bench)
-    assert file_of(bench).stat().st_size > 6 * pieces.PIECE
-    assert max(read) <= read[0] + pieces.PIECE
+    assert file_of(bench).stat().st_size > 6 * jsonl.PIECE
+    assert max(read) <= read[0] + jsonl.PIECE
     await bench.close()
 
 
@@ -264,7 +265,7 @@ async def test_what_the_first_line_after_a_restart_costs_does_not_grow_either(
     monkeypatch.setattr(jsonl, "RECENT", 10)
     disk.bytes = 0
     jsonl.Files(disk, log=bench.log, clock=bench.clock, index=reading.uuid_of).tail(file_of(bench))
-    assert disk.bytes < 10 * pieces.PIECE
+    assert disk.bytes < 10 * jsonl.PIECE
     await bench.close()
 
 

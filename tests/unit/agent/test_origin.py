@@ -21,7 +21,7 @@ from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.provenance import ANYBODYS, WORKSPACES, Provenance, Taint
-from bot.history.memories import SavedMemory
+from bot.history.memory.memories import SavedMemory
 from bot.testing.clock import FakeClock
 from bot.testing.model import reply, text, tool_use
 from bot.tools.permissions import taint

@@ -19,8 +19,8 @@ from bot.cli import recorded
 from bot.cli.recorded import Found
 from bot.context.deletions import REMOVED
 from bot.contracts.transcript import TranscriptLine
-from bot.history import requests, turns
-from bot.history.transcript_lines import parsed
+from bot.history.transcript import requests, sessions
+from bot.history.transcript.lines import parsed
 from bot.llm.body import prefix_digest, wire
 from bot.llm.client import AnthropicModel
 from bot.system import SystemClock, SystemDisk
@@ -64,8 +64,8 @@ async def model(server: Listening) -> AsyncIterator[AnthropicModel]:
     await client.close()
 
 
-def turn_of(bench: Bench, request_id: str) -> turns.FoundTurn:
-    found = turns.find(DISK, bench.root / "transcripts", request_id)
+def turn_of(bench: Bench, request_id: str) -> sessions.FoundTurn:
+    found = sessions.find_turn(DISK, bench.root / "transcripts", request_id)
     assert found is not None
     return found
 
@@ -298,7 +298,7 @@ async def test_a_turn_that_nobody_knows(bench: Bench) -> None:
     await bench.say("hello")
     await bench.pool.flush()
     for name in ("01" + "0" * 24, "../etc"):
-        assert turns.find(DISK, bench.root / "transcripts", name) is None
+        assert sessions.find_turn(DISK, bench.root / "transcripts", name) is None
         with pytest.raises(errors.NotFound):
             await find(bench, name)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bot import batch
-from bot.history import requests
+from bot.history.transcript import requests
 from bot.llm.body import wire
 from bot.testing.model import reply, text, tool_use
 from tests.shares import one_in

@@ -19,7 +19,7 @@ from bot.agent.subagents import wording
 from bot.agent.subagents.limits import TaskLimits
 from bot.contracts.base import Json
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.history import requests
+from bot.history.transcript import requests
 from bot.llm.body import wire
 from bot.llm.client import AnthropicModel
 from bot.testing import anthropic_script as say

@@ -21,8 +21,9 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Quoted
 from bot.contracts.transcript import LineType, TranscriptLine
-from bot.history import reading, transcript_lines
-from bot.history.memories import Memories, SavedMemory
+from bot.history.memory.memories import Memories, SavedMemory
+from bot.history.transcript import lines as transcript_lines
+from bot.history.transcript import reading
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.shares import one_in

@@ -19,7 +19,7 @@ from bot.contracts.inbound import Quoted
 from bot.contracts.model import ModelFacts, Usage
 from bot.contracts.provenance import Taint
 from bot.contracts.transcript import Boundary
-from bot.history.memories import Memories, SavedMemory
+from bot.history.memory.memories import Memories, SavedMemory
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from bot.tools.permissions import taint

@@ -8,7 +8,7 @@ import pytest
 
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 from tests.bench import burst, figures, load, starts

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.history.usage import UsageSums
+from bot.history.usage.sums import UsageSums
 from bot.journal.sqlite import SqliteJournal
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock

@@ -12,8 +12,8 @@ from bot.context.memory import SessionMemory
 from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import MemoryOwner, Written
 from bot.history import names
-from bot.history.memories import Memories, SavedMemory
-from bot.history.memory_files import NoteStore
+from bot.history.memory.files import NoteStore
+from bot.history.memory.memories import Memories, SavedMemory
 from bot.system import SystemDisk
 from tests.unit.cli.conftest import Shipmate
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.history.requests import RequestLog
+from bot.history.transcript.requests import RequestLog
 from bot.llm.body import wire
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog

@@ -12,7 +12,7 @@ from bot.context import blocks, replay
 from bot.context.store import AgentContextStore
 from bot.contracts.base import Message
 from bot.contracts.transcript import Boundary, Event, Mask, MessageEvent, TranscriptLine, TurnEnd, TurnStart
-from bot.history.transcript_lines import dumped, parsed
+from bot.history.transcript.lines import dumped, parsed
 from tests.shares import examples
 from tests.unit.context.test_store import a_turn, user
 

@@ -13,9 +13,9 @@ from bot.contracts.environment import Clock
 from bot.dashboard.console import ActiveChat, Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
-from bot.history.archive import ChatStore
-from bot.history.searching import SearchedArchive
-from bot.history.usage import UsageSums
+from bot.history.archive.store import ChatStore
+from bot.history.search.searching import SearchedArchive
+from bot.history.usage.sums import UsageSums
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
 

@@ -20,7 +20,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.dashboard.console import POLICY, ROWS, STEPS, ActiveChat, Console
 from bot.dashboard.server import Dashboard
-from bot.history.usage import UsageSums
+from bot.history.usage.sums import UsageSums
 from bot.system import SystemClock, SystemDisk, UlidSource
 from tests.unit.dashboard import pages
 

@@ -33,9 +33,9 @@ from bot.disk_reserve import DiskReserve
 from bot.gateway.builder import GatewayDeps, GatewaySettings, build_agent_services, build_gateway
 from bot.gateway.conversation import Turn
 from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
-from bot.history.memory_files import NoteStore
+from bot.history.memory.files import NoteStore
 from bot.journal.sqlite import SqliteJournal
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import Redactor

@@ -18,7 +18,7 @@ from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway.builder import build_delivery
 from bot.gateway.live.message import NONE
 from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.journal.sqlite import SqliteJournal
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import Redactor

@@ -8,7 +8,7 @@ import pytest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from bot.contracts.archive import ArchiveLine
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 

@@ -16,7 +16,7 @@ from typing import cast
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk, When
 from bot.testing.log import MemoryLog

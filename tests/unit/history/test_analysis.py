@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.history import analysis, jsonl
-from bot.history.analysis import stem
+from bot.history import jsonl
 from bot.history.names import encode
-from bot.history.recall import Recall
-from bot.history.time_ranges import time_ranges
+from bot.history.search import analysis
+from bot.history.search.analysis import stem
+from bot.history.search.recall import Recall
+from bot.history.search.time_ranges import time_ranges
 from bot.system import SystemDisk
 from tests.shares import examples
 

@@ -21,7 +21,7 @@ from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.history import jsonl
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk, When

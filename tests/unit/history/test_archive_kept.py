@@ -9,7 +9,7 @@ import pytest
 from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
@@ -21,7 +21,7 @@ async def test_lines_that_wait_for_the_disk_take_so_much_memory_and_no_more(
     log: MemoryLog,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bot.history.archive.KEPT_BYTES", 5_000)
+    monkeypatch.setattr("bot.history.archive.store.KEPT_BYTES", 5_000)
     disk = FaultyDisk(SystemDisk())
     chats = store(disk=disk)
     disk.fail(Failure(times=None))

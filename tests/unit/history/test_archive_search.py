@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.system import SystemDisk, SystemFile
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
@@ -143,7 +143,7 @@ async def test_archives_of_another_time_are_not_read_again(store: Make, folder: 
 async def test_what_is_remembered_of_archives_is_bounded(
     store: Make, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.history.archive._SPANS", 2)
+    monkeypatch.setattr("bot.history.archive.store._SPANS", 2)
     chats = store(2)
     for number in range(12):
         await chats.append(said(f"t{number}", ts=number))

@@ -19,7 +19,7 @@ from bot import errors
 from bot.contracts.artifacts import ArtifactMatches
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.history import artifacts, names, pieces
+from bot.history import artifacts, jsonl, names
 from bot.history.artifacts import ArtifactStore
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
@@ -235,7 +235,7 @@ async def test_a_large_artifact_is_read_in_pieces(make: Make) -> None:
     assert (page.text, page.line, page.last, page.lines) == ("字\nNadel\n", 1, 2, 3)
     found = await store.grep(artifact_id, KEY, "nadel", offset=0, limit=100)
     assert [(one.line, one.offset, one.text) for one in found.found] == [(2, 1_000_001, "Nadel")]
-    assert Counting.largest <= pieces.PIECE
+    assert Counting.largest <= jsonl.PIECE
 
 
 @pytest.mark.parametrize("cancelled", [1, 2])

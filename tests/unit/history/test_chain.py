@@ -12,8 +12,8 @@ import pytest
 from bot.context import replay
 from bot.context.store import AgentContextStore
 from bot.contracts.identity import ChatKey
-from bot.history import chain
-from bot.history.transcript import Transcript
+from bot.history.transcript import chain
+from bot.history.transcript.store import Transcript
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

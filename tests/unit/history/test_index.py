@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.history.archive import ChatStore
-from bot.history.chat_indexer import SESSION_GAP
-from bot.history.index import Index
+from bot.history.archive.store import ChatStore
 from bot.history.names import encode
-from bot.history.recall import Recall
+from bot.history.search.chat_indexer import SESSION_GAP
+from bot.history.search.index import Index
+from bot.history.search.recall import Recall
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.history.line_features import LONGEST, AnswerScorer
-from bot.history.ranking import Weights
+from bot.history.search.line_features import LONGEST, AnswerScorer
+from bot.history.search.ranking import Weights
 from tests.bench.recall_form import parse
 from tests.bench.recall_ours import Searched
 

@@ -17,10 +17,11 @@ from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import OutboxRow
 from bot.contracts.transcript import MessageEvent, Meta, TranscriptLine, TurnStart
-from bot.history import archive, transcript
-from bot.history.archive import ChatStore
+from bot.history.archive import store as archive
+from bot.history.archive.store import ChatStore
 from bot.history.line_stream import SETTLE_SECONDS, LineStream
-from bot.history.transcript import Transcript
+from bot.history.transcript import store as transcript
+from bot.history.transcript.store import Transcript
 from bot.journal import SqliteJournal
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock

@@ -13,9 +13,11 @@ import pytest
 
 from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.history import index, literal, matching, names, searching, window
-from bot.history.archive import ChatStore
-from bot.history.searching import SearchedArchive
+from bot.history import names
+from bot.history.archive import window
+from bot.history.archive.store import ChatStore
+from bot.history.search import index, literal, matching, searching
+from bot.history.search.searching import SearchedArchive
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

@@ -13,7 +13,7 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import Written
-from bot.history.memories import LARGEST, Memories, SavedMemory
+from bot.history.memory.memories import LARGEST, Memories, SavedMemory
 from bot.system import SystemDisk
 
 KEY = ChatKey.parse("telegram:chat:1")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.environment import OpenFile
 from bot.contracts.identity import ChatKey
-from bot.history import jsonl, pieces
-from bot.history.archive import ChatStore
-from bot.history.transcript import Transcript
+from bot.history import jsonl
+from bot.history.archive.store import ChatStore
+from bot.history.transcript.store import Transcript
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -47,25 +47,25 @@ class Bytes:
 )
 @settings(derandomize=True, deadline=None)
 def test_lines_are_those_of_the_whole_file_whatever_a_piece_cuts(data: bytes, piece: int, cut: int) -> None:
-    before, pieces.PIECE = pieces.PIECE, piece
+    before, jsonl.PIECE = jsonl.PIECE, piece
     try:
         file: OpenFile = Bytes(data)
         whole = data.split(b"\n")
-        assert list(pieces.lines(file)) == (whole if whole[-1] else whole[:-1])
-        assert list(pieces.lines_backwards(file)) == (whole[::-1] if data else [])
+        assert list(jsonl.lines(file)) == (whole if whole[-1] else whole[:-1])
+        assert list(jsonl.lines_backwards(file)) == (whole[::-1] if data else [])
         size = min(cut, len(data))
         part = data[:size].split(b"\n")
-        assert list(pieces.lines_backwards(file, size)) == (part[::-1] if size else [])
-        assert pieces.count_lines(file, size) == data[:size].count(b"\n") + bool(part[-1])
+        assert list(jsonl.lines_backwards(file, size)) == (part[::-1] if size else [])
+        assert jsonl.count_lines(file, size) == data[:size].count(b"\n") + bool(part[-1])
     finally:
-        pieces.PIECE = before
+        jsonl.PIECE = before
 
 
 def test_nothing_larger_than_a_piece_is_asked_for() -> None:
     file = Bytes(b"line\n" * 100_000)
-    for read in (pieces.lines(file), pieces.lines_backwards(file)):
+    for read in (jsonl.lines(file), jsonl.lines_backwards(file)):
         assert sum(line == b"line" for line in read) == 100_000
-    assert file.longest == pieces.PIECE == 64 * 1024
+    assert file.longest == jsonl.PIECE == 64 * 1024
 
 
 def test_an_open_file_stays_what_it_was_and_one_that_is_not_there_is_empty(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from bot.agent.recorded_turn import Call
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.history import names, requests
-from bot.history.requests import RequestLog, SentRequest
+from bot.history import names
+from bot.history.transcript import requests
+from bot.history.transcript.requests import RequestLog, SentRequest
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk

@@ -9,10 +9,11 @@ import pytest
 
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.history import jsonl, ranking
+from bot.history import jsonl
 from bot.history.names import encode
-from bot.history.ranking import Embedded
-from bot.history.recall import Recall
+from bot.history.search import ranking
+from bot.history.search.ranking import Embedded
+from bot.history.search.recall import Recall
 from bot.system import SystemDisk
 
 KEY, NOW = ChatKey.parse("web:chat:1"), 1_800_000_000_000

@@ -12,12 +12,12 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import OutgoingFile
 from bot.contracts.recall import RecallQuery
 from bot.contracts.transcript import MessageEvent, TranscriptLine
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.history.names import encode
-from bot.history.requests import RequestLog, SentRequest
 from bot.history.retention import Expired, Retention
-from bot.history.searching import SearchedArchive
-from bot.history.transcript import Transcript
+from bot.history.search.searching import SearchedArchive
+from bot.history.transcript.requests import RequestLog, SentRequest
+from bot.history.transcript.store import Transcript
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk

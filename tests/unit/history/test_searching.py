@@ -12,10 +12,10 @@ import pytest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import RecallQuery
-from bot.history import index, searching
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.history.names import encode
-from bot.history.searching import SearchedArchive
+from bot.history.search import index, searching
+from bot.history.search.searching import SearchedArchive
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

@@ -15,7 +15,7 @@ from bot import errors
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import MessageEvent, Meta, TranscriptLine
-from bot.history.transcript import Transcript
+from bot.history.transcript.store import Transcript
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk, When

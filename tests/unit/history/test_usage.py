@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.history.usage import Level, UsageSums
+from bot.history.usage.sums import Level, UsageSums
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 
@@ -183,7 +183,7 @@ def test_a_disk_that_fails_is_an_error_and_costs_no_line(home: Path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from bot.history.usage import UsageSums
+from bot.history.usage.sums import UsageSums
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 disk = FaultyDisk(SystemDisk())

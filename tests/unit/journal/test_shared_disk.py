@@ -10,7 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.archive import ArchiveLine
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.history.line_stream import LineStream
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog

@@ -20,9 +20,9 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import Effect, ToolInput
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
-from bot.history.memory_files import NoteStore
+from bot.history.memory.files import NoteStore
 from bot.llm.body import body_of
 from bot.system import SystemClock, SystemDisk, UlidSource, read_link
 from bot.testing.log import MemoryLog

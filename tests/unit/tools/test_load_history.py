@@ -15,9 +15,9 @@ from bot.context.prompt import loaded_messages
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import MembershipAnswer
-from bot.history.archive import ChatStore
+from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
-from bot.history.searching import SearchedArchive
+from bot.history.search.searching import SearchedArchive
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from bot.contracts.environment import Disk, OpenFile
 from bot.history import jsonl
-from bot.history.pieces import PIECE
-from bot.history.rotation import ArchiveFiles
+from bot.history.archive.rotation import ArchiveFiles
+from bot.history.jsonl import PIECE
 
 _OPEN = 32  # archives of a stream that stay open between two looks into them
 _KEPT = 4  # streams that stay open between two looks into them

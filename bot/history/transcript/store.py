@@ -18,11 +18,12 @@ from bot.batch import Batcher
 from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import TranscriptLine, TurnEnd
-from bot.history import jsonl, names, reading, sessions
+from bot.history import jsonl, names
 from bot.history.line_stream import LineStream, Ticket, missing
-from bot.history.reading import LoadedLines
-from bot.history.sessions import Point, SessionOutline
-from bot.history.transcript_lines import dumped
+from bot.history.transcript import reading, sessions
+from bot.history.transcript.lines import dumped
+from bot.history.transcript.reading import LoadedLines
+from bot.history.transcript.sessions import Point, SessionOutline
 
 _COPIED = 1024 * 1024  # bytes of a session that are copied at once
 _NAMED = 5  # places of lines that cannot be read, told to the operator

@@ -27,7 +27,7 @@ from bot.contracts.transcript import (
     key,
 )
 from bot.history import jsonl
-from bot.history.line_upgrades import upgraded
+from bot.history.transcript.line_upgrades import upgraded
 
 LEADS = (b'{"v":2,"uuid":"', b'{"v":1,"uuid":"')
 """The beginnings of lines of ours, all of one length."""

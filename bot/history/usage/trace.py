@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bot.history.usage import UsageTotals
+from bot.history.usage.sums import UsageTotals
 
 Line = Mapping[str, Any]
 

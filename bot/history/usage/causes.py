@@ -1,4 +1,4 @@
-"""Counts errors and warnings of the log by cause, in tables of `bot.history.usage`: for as many days as the log is kept."""
+"""Counts errors and warnings of the log by cause, in tables of `bot.history.usage.sums`: for as many days as the log is kept."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from bot.history import analysis
+from bot.history.search import analysis
 
 VERSION = f"3.{analysis.VERSION}"
 BUSY_SECONDS = 5.0

@@ -8,11 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bot.contracts.archive import ArchiveLine
-from bot.history import analysis, literal
-from bot.history.ranking import PLACE_BITS, ROW_BITS, length_class
-from bot.history.revisions import is_edit, is_removal, moment_of
-from bot.history.streams import Stream
-from bot.history.window import read_line
+from bot.history.archive.window import is_edit, is_removal, moment_of, read_line
+from bot.history.search import analysis, literal
+from bot.history.search.ranking import PLACE_BITS, ROW_BITS, length_class
+from bot.history.search.streams import Stream
 
 SESSION_GAP = 3_600_000
 """Milliseconds of silence after which another session begins."""
@@ -124,7 +123,7 @@ class ChatIndexer:
             self._note(message_token(removal.message_id), (0, ""))
 
     def _counts(self, line: ArchiveLine) -> bool:
-        """True if a line was not removed or replaced, perhaps before it came (as in `bot.history.revisions`)."""
+        """True if a line was not removed or replaced, perhaps before it came (as in `bot.history.archive.window`)."""
         if line.message_id is None or not (self._revised or is_edit(line)):
             return True
         token = message_token(line.message_id)

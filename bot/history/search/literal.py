@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from bot.history import analysis
+from bot.history.search import analysis
 
 ANYTHING = "=any"
 """The token of lines that may hold any literal text."""

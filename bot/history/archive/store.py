@@ -14,10 +14,10 @@ from bot.batch import Batcher
 from bot.contracts.archive import Archive, ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.environment import Clock, Disk, Log, OpenFile
 from bot.contracts.identity import ChatKey
-from bot.history import jsonl, names, pieces, rotation
+from bot.history import jsonl, names
+from bot.history.archive import rotation
+from bot.history.archive.window import LineRange, Revisions, Window, may_revise, read_line, revisions
 from bot.history.line_stream import LineStream, Ticket, missing
-from bot.history.revisions import Revisions, may_revise, revisions
-from bot.history.window import LineRange, Window, read_line
 
 _SPANS = 10_000  # archive files whose times are remembered
 _CHATS = 10_000  # of which is remembered what their archives revise
@@ -166,7 +166,7 @@ class ChatStore:
             file = self._disk.open(self._archives.main(name))
             numbers = self._archives.numbers(name)
         with closing(file):
-            window.scan(pieces.lines_backwards(file))
+            window.scan(jsonl.lines_backwards(file))
         return numbers
 
     def _scan_archive(self, path: Path, window: Window) -> None:
@@ -176,7 +176,7 @@ class ChatStore:
         with closing(self._disk.open(path)) as file:
             if not file.size:
                 return  # taken away by an operator
-            span = window.scan(pieces.lines_backwards(file))
+            span = window.scan(jsonl.lines_backwards(file))
         if span is None:
             return
         self.spans[path] = span
@@ -242,7 +242,7 @@ class ChatStore:
         """The lines of a file, and the time of its newest readable one where that is not known yet."""
         count = 0
         with closing(opened) as file:
-            for raw in pieces.lines_backwards(file):
+            for raw in jsonl.lines_backwards(file):
                 if raw.strip():
                     count += 1
                     line = read_line(raw) if last_ts is None else None
@@ -384,7 +384,7 @@ def _revisions_in(opened: OpenFile) -> Revisions:
     with closing(opened) as file:
         if file.size <= _AT_ONCE and not may_revise(file.read(0, file.size)):
             return Revisions()
-        return revisions(read_line(raw) for raw in pieces.lines(file) if may_revise(raw))
+        return revisions(read_line(raw) for raw in jsonl.lines(file) if may_revise(raw))
 
 
 async def people_of(archive: Archive, chat_keys: Iterable[str]) -> dict[str, str]:

@@ -24,8 +24,9 @@ from bot.contracts.transcript import (
     TurnStart,
     messages,
 )
-from bot.history import chain, jsonl, pieces
-from bot.history.transcript_lines import LEADS, parsed
+from bot.history import jsonl
+from bot.history.transcript import chain
+from bot.history.transcript.lines import LEADS, parsed
 
 _BOUNDARY = b'"boundary"'
 _COMPACTED, _PRESERVED = b'"compact_boundary"', b'"preserved'
@@ -121,8 +122,8 @@ class Tail:
 def _has_boundary(file: OpenFile, size: int) -> bool:
     """True if there may be a boundary in the first `size` bytes, which are not parsed for that."""
     overlap = len(_BOUNDARY)
-    starts = range(0, size, pieces.PIECE)
-    return any(_BOUNDARY in file.read(at, min(pieces.PIECE + overlap, size - at)) for at in starts)
+    starts = range(0, size, jsonl.PIECE)
+    return any(_BOUNDARY in file.read(at, min(jsonl.PIECE + overlap, size - at)) for at in starts)
 
 
 def whole(file: OpenFile, start: int = 0) -> LoadedLines:
@@ -134,7 +135,7 @@ def whole(file: OpenFile, start: int = 0) -> LoadedLines:
     unreadable: list[int] = []
     before: str | None = None
     end = start
-    for raw in pieces.lines(file, start):
+    for raw in jsonl.lines(file, start):
         offset, end = end, end + len(raw) + 1
         if not raw.strip():
             continue
@@ -212,7 +213,7 @@ def telling(
     """
     wanted = {request.encode("utf-8", "replace") for request in requests}
     found: list[TranscriptLine] = []
-    for raw in pieces.lines(file):
+    for raw in jsonl.lines(file):
         head = _HEAD.match(raw)
         if head is None:
             if raw.strip() and jsonl.loads(raw) is not None:
@@ -236,7 +237,7 @@ def expired(file: OpenFile, before: int) -> list[tuple[int, int]]:
     needed = {line.uuid for line in loaded.lines} | loaded.segment.keys()
     found: list[tuple[int, int]] = []
     end, goes = 0, True
-    for raw in pieces.lines(file):
+    for raw in jsonl.lines(file):
         begin, end = end, end + len(raw) + 1
         uuid = uuid_of(raw)
         if uuid == loaded.base.uuid:
@@ -307,7 +308,7 @@ def _once(backwards: list[TranscriptLine]) -> list[TranscriptLine]:
 def _backwards(file: OpenFile) -> Iterator[tuple[int, bytes]]:
     """Every line that is not blank, last to first, with its offset in the file."""
     at = file.size
-    for raw in pieces.lines_backwards(file):
+    for raw in jsonl.lines_backwards(file):
         offset = at - len(raw)
         if raw.strip():
             yield offset, raw

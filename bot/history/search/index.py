@@ -9,10 +9,10 @@ from pathlib import Path
 
 from bot import errors
 from bot.contracts.environment import Disk
-from bot.history import indexfile
-from bot.history.chat_indexer import MOST_CHATS, ChatIndexer, IndexedChat, line_hash
-from bot.history.ranking import PLACE_BITS, ROW_BITS
-from bot.history.streams import Stream, Streams
+from bot.history.search import indexfile
+from bot.history.search.chat_indexer import MOST_CHATS, ChatIndexer, IndexedChat, line_hash
+from bot.history.search.ranking import PLACE_BITS, ROW_BITS
+from bot.history.search.streams import Stream, Streams
 
 SLICE = 2_000
 """Lines that are taken in in one transaction."""

@@ -16,7 +16,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import Written
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.history import jsonl, names
-from bot.history.provenance import noted, sources
+from bot.history.memory.provenance import noted, sources
 
 LARGEST = 256 * 1024  # bytes; a memory is notes, not a data set
 MOST_REMOVED = 2_000

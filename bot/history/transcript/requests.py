@@ -24,7 +24,7 @@ from bot.batch import Batcher
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk, Log
 from bot.contracts.identity import ChatKey
-from bot.history import jsonl, names, pieces
+from bot.history import jsonl, names
 
 FILE_BYTES = 4 * 1024 * 1024
 """Bytes of a file, beside the record that the newest ones are built on, after which another one begins."""
@@ -420,7 +420,7 @@ def files_of(disk: Disk, home: Path) -> list[Path]:
 def newest_at(disk: Disk, path: Path) -> float:
     """The time of the newest record of a file, in seconds since the epoch; that of its first one where none can be read."""
     with closing(disk.open(path)) as file:
-        for raw in pieces.lines_backwards(file):
+        for raw in jsonl.lines_backwards(file):
             if raw and (line := _facts(raw)) is not None:
                 return names.made_at(_name(line))
     return names.made_at(path.stem)
@@ -508,7 +508,7 @@ def find(disk: Disk, folder: Path, name: str) -> FoundRequests | None:
 
 def _lines(disk: Disk, path: Path) -> list[bytes]:
     with closing(disk.open(path)) as file:
-        return list(pieces.lines(file))
+        return list(jsonl.lines(file))
 
 
 def _found(files: Sequence[Sequence[Json]], name: str) -> FoundRequests:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from bot.contracts.environment import Disk
-from bot.history import jsonl, names, pieces
+from bot.history import jsonl, names
 
 MAIN = ".jsonl"
 _PATHS = 2_000  # that are remembered
@@ -120,7 +120,7 @@ def chat_key(disk: Disk, name: str, paths: list[Path]) -> str | None:
         return plain
     for path in paths:
         with closing(disk.open(path)) as file:
-            for raw in pieces.lines(file):
+            for raw in jsonl.lines(file):
                 key = (jsonl.loads(raw) or {}).get("chatKey")
                 if isinstance(key, str) and names.encode(key) == name:
                     return key

@@ -8,11 +8,11 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from bot.history import analysis, ranking
-from bot.history.chat_indexer import IndexedChat, speaker_token
-from bot.history.ranking import PLACE_BITS, ROW_BITS, CorpusStats, Postings, Weights
-from bot.history.streams import Stream
-from bot.history.window import read_line
+from bot.history.archive.window import read_line
+from bot.history.search import analysis, ranking
+from bot.history.search.chat_indexer import IndexedChat, speaker_token
+from bot.history.search.ranking import PLACE_BITS, ROW_BITS, CorpusStats, Postings, Weights
+from bot.history.search.streams import Stream
 
 BUDGET = 1_500
 """Rows that are looked at for all words of a question, and one for each `BUDGET_SHARE` lines of the chat on top."""

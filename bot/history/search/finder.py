@@ -11,15 +11,15 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from bot.contracts.archive import ArchiveLine
-from bot.history import analysis, ranking
-from bot.history.chat_indexer import ROLES, IndexedChat
-from bot.history.index import chat_named
-from bot.history.line_features import AnswerScorer, speaker_meant
-from bot.history.query_execution import Counts, QueryExecution
-from bot.history.ranking import PLACE_BITS, Reranker, Weights
-from bot.history.streams import Stream, Streams
-from bot.history.time_ranges import TimeRanges, time_ranges
-from bot.history.window import read_line
+from bot.history.archive.window import read_line
+from bot.history.search import analysis, ranking
+from bot.history.search.chat_indexer import ROLES, IndexedChat
+from bot.history.search.index import chat_named
+from bot.history.search.line_features import AnswerScorer, speaker_meant
+from bot.history.search.query_execution import Counts, QueryExecution
+from bot.history.search.ranking import PLACE_BITS, Reranker, Weights
+from bot.history.search.streams import Stream, Streams
+from bot.history.search.time_ranges import TimeRanges, time_ranges
 
 
 @dataclass(frozen=True, slots=True)

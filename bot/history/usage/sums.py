@@ -21,7 +21,8 @@ from typing import Any, Literal
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk
-from bot.history import causes, indexfile
+from bot.history.search import indexfile
+from bot.history.usage import causes
 from bot.telemetry.log import PACKED, day_files
 
 VERSION = 1

@@ -9,10 +9,11 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import Hit
-from bot.history import indexfile, names, ranking
-from bot.history.finder import Finder, FoundLine, SearchQuery
-from bot.history.index import Index
-from bot.history.ranking import Reranker, Weights
+from bot.history import names
+from bot.history.search import indexfile, ranking
+from bot.history.search.finder import Finder, FoundLine, SearchQuery
+from bot.history.search.index import Index
+from bot.history.search.ranking import Reranker, Weights
 
 _AT_ONCE = 40  # lines that are read together
 

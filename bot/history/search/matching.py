@@ -9,12 +9,12 @@ from dataclasses import replace
 import jiter
 
 from bot.contracts.archive import HistoryPage, HistoryQuery
-from bot.history import indexfile, literal
-from bot.history.chat_indexer import ROLES, IndexedChat
-from bot.history.index import Index, chat_named
-from bot.history.ranking import ROW_BITS
-from bot.history.streams import Stream
-from bot.history.window import Window, read_line
+from bot.history.archive.window import Window, read_line
+from bot.history.search import indexfile, literal
+from bot.history.search.chat_indexer import ROLES, IndexedChat
+from bot.history.search.index import Index, chat_named
+from bot.history.search.ranking import ROW_BITS
+from bot.history.search.streams import Stream
 
 MOST = 2_000
 """Lines that are read for one question. Where more may have the text, reading all from the newest on finds it as soon."""

@@ -18,12 +18,14 @@ from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.environment import Disk, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import Hit, Recalled, RecallQuery
-from bot.history import indexfile, matching, names, rotation
-from bot.history.archive import ChatInfo, ChatStore
-from bot.history.finder import SearchQuery, parse_query
-from bot.history.index import Index
-from bot.history.ranking import Reranker
-from bot.history.recall import Recall
+from bot.history import names
+from bot.history.archive import rotation
+from bot.history.archive.store import ChatInfo, ChatStore
+from bot.history.search import indexfile, matching
+from bot.history.search.finder import SearchQuery, parse_query
+from bot.history.search.index import Index
+from bot.history.search.ranking import Reranker
+from bot.history.search.recall import Recall
 
 LINGER = 1.0
 """Seconds after a line is written before it is indexed: its answer comes meanwhile as a rule. A search that comes first indexes it."""

@@ -1,15 +1,21 @@
-"""Outlines a chat's sessions for people who go back to one: the current one, how each began, where its turns end."""
+"""Outlines a chat's sessions for people who go back to one: the current one, how each began, where its turns end. Finds a turn by its
+requestId in the transcripts of all chats. Blocking.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from bot.contracts.environment import Disk, OpenFile
+from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import Boundary, MessageEvent, TranscriptLine, TurnEnd, TurnStart
-from bot.history import jsonl, pieces, reading
-from bot.history.transcript_lines import parsed
+from bot.history import jsonl
+from bot.history.transcript import reading
+from bot.history.transcript.lines import parsed
 
 POINTER = "current.json"
 """Names the session that was gone back to. It counts as long as no newer one has begun since."""
@@ -52,7 +58,7 @@ def point_to(disk: Disk, folder: Path, session: str, sessions: Sequence[str]) ->
 
 def last_ts(file: OpenFile) -> int:
     """The time of the newest line that can be read (ms); 0 where there is none."""
-    for raw in pieces.lines_backwards(file):
+    for raw in jsonl.lines_backwards(file):
         line = parsed(raw) if raw.strip() else None
         if line is not None:
             return line.ts
@@ -62,7 +68,7 @@ def last_ts(file: OpenFile) -> int:
 def outline(file: OpenFile, session: str, *, is_current: bool) -> SessionOutline:
     """Read through a session."""
     count, first = 0, None
-    for raw in pieces.lines(file):
+    for raw in jsonl.lines(file):
         if reading.is_message(raw):
             count += 1
             if first is None and (line := parsed(raw)) is not None and line.type == "user":
@@ -100,6 +106,58 @@ def points(file: OpenFile) -> list[Point]:
 def _with_ends(file: OpenFile) -> Iterator[tuple[int, bytes]]:
     """Every line with the offset behind it."""
     at = 0
-    for raw in pieces.lines(file):
+    for raw in jsonl.lines(file):
         at += len(raw) + 1
         yield min(at, file.size), raw
+
+
+_ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTurn:
+    """A turn, and the session that it was written to first: a fork has a copy of it. `request_id` is the turn's own; what
+    joined a turn was asked for by another.
+    """
+
+    request_id: str
+    chat_key: ChatKey
+    session: str
+    lines: list[TranscriptLine]
+
+
+def find_turn(disk: Disk, folder: Path, request_id: str) -> FoundTurn | None:
+    """The turn that a message was answered in, with all lines of its session; None where no transcript has it. Reads the
+    transcripts of every chat that has no other one later. Raises OSError.
+    """
+    if not _ULID.fullmatch(request_id):
+        return None
+    found = None
+    for file in _sessions(disk, folder):
+        if (found is None or file.stem < found.stem) and _speaks_of(disk, file, request_id):
+            found = file
+    if found is None:
+        return None
+    with closing(disk.open(found)) as opened:
+        lines = reading.whole(opened).lines
+    for line in lines:
+        joined = isinstance(line.event, MessageEvent) and request_id in line.event.sources
+        if (joined or line.request_id == request_id) and line.chat_key is not None:
+            return FoundTurn(line.request_id or request_id, line.chat_key, found.stem, lines)
+    return None
+
+
+def _sessions(disk: Disk, folder: Path) -> Iterator[Path]:
+    for chat in disk.names(folder):
+        if not chat.startswith("."):
+            for name in disk.names(folder / chat):
+                file = folder / chat / name
+                if file.suffix == ".jsonl" and _ULID.fullmatch(file.stem):
+                    yield file
+
+
+def _speaks_of(disk: Disk, file: Path, request_id: str) -> bool:
+    """True if a line belongs to the turn; a boundary may name it long after it."""
+    named, joined = f'"requestId":"{request_id}"'.encode(), f'"{request_id}"'.encode()
+    with closing(disk.open(file)) as opened:
+        return any(named in raw or (joined in raw and reading.is_message(raw)) for raw in jsonl.lines(opened))
