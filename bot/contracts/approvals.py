@@ -95,12 +95,14 @@ class Approval:
 class Verdict:
     """The end of a wait for approval; `nobody` and `unattended` (in a job): no wait took place. `by` is the person who
     decided, as `channel:id`, "" without one, and `name` what they called themselves then, "" where that is not known.
+    `request_id` is that of the inbound by which they did, "" where there was none.
     """
 
     ended: Ended
     by: str = ""
     scope: Scope = "once"
     name: str = field(default="", compare=False)
+    request_id: str = field(default="", compare=False)
 
     @property
     def lasts(self) -> bool:
@@ -196,6 +198,10 @@ class ApprovalStore(Protocol):
         ...
 
     async def approval(self, name: str) -> ApprovalRecord | None: ...
+    async def decided_by(self, request_id: str) -> ApprovalRecord | None:
+        """What the inbound with this requestId has decided."""
+        ...
+
     async def open_approvals(self) -> list[ApprovalRecord]:
         """Everything without a verdict, oldest first."""
         ...

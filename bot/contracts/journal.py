@@ -111,11 +111,14 @@ class InboxStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxRecord(InboxStatus):
-    """One inbound and what became of it. Times are epoch seconds."""
+    """One inbound and what became of it. Times are epoch seconds. `amends` is the requestId of the message that an edit is
+    about, where that had not ended when the edit was taken in: then it came in time.
+    """
 
     inbound: Inbound
     received_at: float
     changed_at: float
+    amends: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,6 +166,8 @@ class OutboxRow:
     """The time from which a message goes out by itself: last words about an inbound, and what was put off. None where its turn
     looks after it.
     """
+    delayed: bool = False
+    """It was put off, and did not go out when it was said."""
     attempts: int = 0
     """Its sends of unknown outcome."""
     untold: bool = False
@@ -225,7 +227,7 @@ class OutboxRow:
 
     def put_off(self, until: float) -> OutboxRow:
         """It goes out later, by itself. What may be in the chat stays `sending`."""
-        return replace(self._while("ready", "sending"), not_before=until)
+        return replace(self._while("ready", "sending"), not_before=until, delayed=True)
 
     def appear(self, message_id: str) -> OutboxRow:
         """A live message stands in the chat, and may still change."""
@@ -261,6 +263,7 @@ class OutboxRow:
             message_id=row.message_id,
             reason=row.reason,
             not_before=row.not_before,
+            delayed=row.delayed,
             attempts=row.attempts,
             untold=row.untold,
             closes_as=row.closes_as,

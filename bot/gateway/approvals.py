@@ -360,21 +360,24 @@ class ApprovalService:
         self, inbound: Inbound, name: str, ended: Literal["approved", "denied"], scope: Scope
     ) -> str:
         by = f"{inbound.channel}:{inbound.user_id}"
-        verdict = Verdict(ended, by, scope, inbound.user_name or "")
+        verdict = Verdict(ended, by, scope, inbound.user_name or "", inbound.request_id)
+        earlier = await self._store.decided_by(inbound.request_id)
+        if earlier is not None and earlier.verdict is not None:
+            # A kill came before its answer, and perhaps before the question said so.
+            await self._end_copies(earlier)
+            return _told(earlier.asked, earlier.verdict)
         record = await self._named(inbound, name)
         if isinstance(record, str):
-            return await self._answer_to_earlier_press(inbound, name, verdict) or record
+            await self._end_late_copies(name)
+            return record
         operator = by in self._operators
         asker = record.asked.granted and by == f"{record.asked.channel}:{record.asked.user_id}"
-        if not operator and not asker:
+        if not operator and (not asker or scope == "always"):
             self._note(record, inbound, "refused")
-            return say("approval.not_yours")
-        if scope == "always" and not operator:
-            self._note(record, inbound, "refused")
-            return say("approval.not_always")
+            return say("approval.not_always" if asker else "approval.not_yours")
         if record.asked.admits:
             settled = await self._admissions.press(record, verdict)
-            return letting_in.told(verdict) if settled else say("approval.unknown")
+            return _told(record.asked, verdict) if settled else say("approval.unknown")
         if not await self._store.settle(record.id, verdict):
             return say("approval.unknown")
         self._note(record, inbound, ended, scope=scope)
@@ -382,19 +385,15 @@ class ApprovalService:
             waiting.decided(verdict)
         else:
             self._close(record)
-        return _answer(verdict)
+        return _told(record.asked, verdict)
 
-    async def _answer_to_earlier_press(self, inbound: Inbound, name: str, verdict: Verdict) -> str:
-        """Return the answer to a press that has decided before a kill; "" where it has not."""
+    async def _end_late_copies(self, name: str) -> None:
+        """End the copies of a question that is decided: one that arrived late, or whose change a kill cut off, still has its
+        buttons.
+        """
         record = await self._store.approval(name.upper()) if name else None
-        press = await self._journal.inbound(inbound.request_id)
-        if record is None or record.verdict is None or record.decided_at is None or press is None:
-            return ""
-        # A copy that arrived late, or whose change a kill cut off, still has its buttons.
-        await self._end_copies(record)
-        if record.verdict != verdict or record.decided_at < press.received_at:
-            return ""
-        return letting_in.told(verdict) if record.asked.admits else _answer(verdict)
+        if record is not None and record.verdict is not None:
+            await self._end_copies(record)
 
     async def _named(self, inbound: Inbound, name: str) -> ApprovalRecord | str:
         """The approval that is meant: by name, or the only one of this chat, or of its threads; else what to say."""
@@ -447,7 +446,10 @@ def _short(record: ApprovalRecord) -> str:
     return record.id[-SHORT:]
 
 
-def _answer(verdict: Verdict) -> str:
+def _told(asked: Approval, verdict: Verdict) -> str:
+    """The answer to whoever decided."""
+    if asked.admits:
+        return letting_in.told(verdict)
     if verdict.ended == "denied":
         return say("approval.denied")
     return say("approval.approved" if verdict.scope == "once" else f"approval.approved_{verdict.scope}")

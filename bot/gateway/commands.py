@@ -477,7 +477,7 @@ class Commands:
             return say("commands.no_id", asked=text.preview(asked, 60), prefix=self._prefix(inbound))
         by = f"{inbound.channel}:{inbound.user_id}"
         await self._admissions.decide(
-            channel, user_id, Verdict(decision, by, "always", inbound.user_name or "")
+            channel, user_id, Verdict(decision, by, "always", inbound.user_name or "", inbound.request_id)
         )
         key = "commands.admitted" if decision == "approved" else "commands.kept_out"
         return say(key, who=f"{channel}:{user_id}")

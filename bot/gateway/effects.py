@@ -116,6 +116,11 @@ class EffectRunner:
         if begun.stops or begun.restarts:
             self._tasks.start(self.finish(begun))
 
+    def _queue_edit(self, edit: Inbound, records: Sequence[InboxRecord]) -> None:
+        """Queue an edit that came in time for a turn of its own."""
+        row = _row_of(edit, records)
+        self.queue(completed(edit, records), None if row is None else row.received_at)
+
     def change(self, change: Inbound, records: Sequence[InboxRecord]) -> AppliedEffects:
         """Begin an edit or a deletion; `records` is what is on file about its message. Where that waits or is being
         answered, it counts at once. Else the journal knows what became of it.
@@ -142,9 +147,9 @@ class EffectRunner:
                     (begun.restarts if isinstance(effect, RestartModelCall) else begun.stops).append(turn)
                 case Close():
                     begun.closes.append(effect)
-                case LookUp(change, records) if (taken_in := _in_time(change, records)) is not None:
-                    # It came before the end of its message was on file, and waited for a turn of its own when the process died.
-                    self.queue(completed(change, records), taken_in)
+                case LookUp(change, records) if _in_time(change, records):
+                    # Its message has ended since: it waited for a turn of its own when the process died.
+                    self._queue_edit(change, records)
                 case LookUp():
                     begun.look_up = effect
                 case WakeAt():
@@ -200,8 +205,10 @@ class EffectRunner:
                 await finish(change.request_id, HANDLED)
             else:
                 amending = self._journal.post.amend(revised(record.inbound, change), [change.request_id])
-                waited = await amending is not False
-                await finish(change.request_id, merged_into(record.inbound) if waited else CAME_TOO_LATE)
+                if await amending is not False:
+                    await finish(change.request_id, merged_into(record.inbound))
+                else:  # it has ended since its row was read, and with that since the edit came
+                    self._queue_edit(change, records)
         if change.kind == "edit" and record is not None and not record.open:
             # Once the next turn can know of the edit, which does not wait for the platform and its button.
             self._tasks.start(self._offer(change, newest(change, records) or record))
@@ -291,10 +298,11 @@ def not_idempotent(inbound: Inbound) -> bool:
     return inbound.command is not None and inbound.command.name in NOT_IDEMPOTENT
 
 
-def _in_time(change: Inbound, records: Sequence[InboxRecord]) -> float | None:
-    """The time at which an edit was taken in, if its message had not ended by then."""
-    message = original(change, records)
-    own = next((one for one in records if one.inbound.request_id == change.request_id), None)
-    if change.kind != "edit" or own is None or message is None or message.open:
-        return None
-    return own.received_at if own.received_at < message.changed_at else None
+def _in_time(change: Inbound, records: Sequence[InboxRecord]) -> bool:
+    """True of an edit whose message had not ended when it was taken in, and has by now."""
+    row, message = _row_of(change, records), original(change, records)
+    return row is not None and row.amends is not None and message is not None and not message.open
+
+
+def _row_of(inbound: Inbound, records: Sequence[InboxRecord]) -> InboxRecord | None:
+    return next((one for one in records if one.inbound.request_id == inbound.request_id), None)

@@ -197,8 +197,7 @@ def _delivered(rows: Sequence[OutboxRow]) -> Iterable[Event]:
 
 def _state(row: OutboxRow, *, repeated: bool) -> str:
     """The outcome of one message, in words; its id in the chat, else in the outbox."""
-    # Last words go out by themselves from the beginning; nobody has put them off.
-    until = row.not_before if row.not_before is not None and row.not_before > row.created_at else None
+    until = row.not_before if row.delayed else None
     if row.state == "sent":
         return say("receipt.sent" if until is None else "receipt.sent_late", id=row.message_id)
     if row.state == "unknown":

@@ -25,13 +25,13 @@ from bot.journal.table import JournalTable, Moves, dumps, held, loads, states
 
 _ASK = """INSERT INTO approvals (id, request_id, call_id, chat_key, fingerprint, subject, asked, state, asked_at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (request_id, call_id, fingerprint) DO NOTHING"""
-_FIELDS = """SELECT id, subject, asked, asked_at, state, decided_by, decided_name, scope, decided_at
+_FIELDS = """SELECT id, subject, asked, asked_at, state, decided_by, decided_name, decided_request_id, scope, decided_at
     FROM approvals"""
 _THIS = f"{_FIELDS} WHERE request_id = ? AND call_id = ? AND fingerprint = ?"
 _ONE = f"{_FIELDS} WHERE id = ?"
-_MOVE = (
-    "UPDATE approvals SET state = ?, decided_by = ?, decided_name = ?, scope = ?, decided_at = ? WHERE id = ?"
-)
+_BY_REQUEST = f"{_FIELDS} WHERE decided_request_id = ?"
+_MOVE = """UPDATE approvals SET state = ?, decided_by = ?, decided_name = ?, decided_request_id = ?, scope = ?, decided_at = ?
+    WHERE id = ?"""
 # By `rowid` alone SQLite would look through the whole table in that order.
 _OPEN = f"{_FIELDS} WHERE state IN ({states(*OPEN_APPROVAL)}) ORDER BY +rowid"
 _DECIDED = f"{_FIELDS} WHERE decided_at >= ? ORDER BY +rowid"
@@ -40,7 +40,9 @@ _LASTING = f"""{_FIELDS} WHERE fingerprint = ? AND state IN ({states(*GIVEN)})
     AND scope IN ({states(*LASTING)}) ORDER BY +rowid"""
 
 _NAMES = tuple(field.name for field in fields(Approval) if field.name != "subject")
-_Row = tuple[str, Subject, str, float, ApprovalState, str | None, str | None, Scope | None, float | None]
+_Row = tuple[
+    str, Subject, str, float, ApprovalState, str | None, str | None, str | None, Scope | None, float | None
+]
 
 
 class SqlApprovals(JournalTable):
@@ -75,6 +77,9 @@ class SqlApprovals(JournalTable):
         row = await self._row(_ONE, (name,))
         return _record(row) if row is not None else None
 
+    async def decided_by(self, request_id: str) -> ApprovalRecord | None:
+        return next(iter(_records(await self._rows(_BY_REQUEST, (request_id,)))), None)
+
     async def open_approvals(self) -> list[ApprovalRecord]:
         return _records(await self._rows(_OPEN, ()))
 
@@ -96,7 +101,9 @@ class ApprovalMoves(Moves[ApprovalRecord]):
 
     def _write(self, db: Connection, name: str, _: ApprovalRecord, after: ApprovalRecord) -> None:
         end = after.verdict
-        told = (None, None, None) if end is None else (text.clean(end.by), text.clean(end.name), end.scope)
+        told: tuple[str | None, ...] = (None,) * 4
+        if end is not None:
+            told = (*map(text.clean, (end.by, end.name)), text.clean(end.request_id) or None, end.scope)
         db.execute(_MOVE, (after.state, *told, after.decided_at, name))
 
 
@@ -106,14 +113,16 @@ def _records(rows: Iterable[_Row]) -> list[ApprovalRecord]:
 
 def _record(row: _Row) -> ApprovalRecord | None:
     """None where the disk has damaged it, or another Shipmate has written what this one cannot make out."""
-    name, subject, asked, asked_at, state, by, called, scope, decided_at = row
+    name, subject, asked, asked_at, state, by, called, request_id, scope, decided_at = row
     facts = loads(asked)
     try:
         known = {key: facts[key] for key in _NAMES if key in facts}
         approval = Approval(**known | {"chat_key": ChatKey.parse(known["chat_key"]), "subject": subject})
     except (TypeError, KeyError, errors.IdentityInvalid):
         return None
-    verdict = Verdict(state, by or "", scope or "once", called or "") if state != "waiting" else None
+    verdict = None
+    if state != "waiting":
+        verdict = Verdict(state, by or "", scope or "once", called or "", request_id or "")
     return ApprovalRecord(name, approval, asked_at, verdict, decided_at)
 
 

@@ -43,8 +43,11 @@ from bot.journal.table import (
     states,
 )
 
-_RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload)
-    VALUES (?, ?, ?, ?, ?, ?, 'queued', ?)"""
+_RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload, amends)
+    VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?)"""
+_OPEN_SAME = f"""SELECT request_id, payload FROM inbox WHERE chat_key = ?
+    AND (message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))
+    AND user_id = ? AND state IN ({states(*OPEN_INBOX)}) ORDER BY rowid"""
 _PUT_TURN = """INSERT INTO turns (id, chat_key, state, begun_at) VALUES (?, ?, 'running', ?)
     ON CONFLICT (id) DO NOTHING"""
 _TURN_STATUS = "SELECT state FROM turns WHERE id = ?"
@@ -52,11 +55,11 @@ _MOVE_TURN = "UPDATE turns SET state = ?, ended_at = ? WHERE id = ?"
 _STATUS = "SELECT state, turn_id, merged_into, detail FROM inbox WHERE request_id = ?"
 _MOVE = "UPDATE inbox SET state = ?, turn_id = ?, merged_into = ?, detail = ?, changed_at = ? WHERE request_id = ?"
 _AMEND = "UPDATE inbox SET payload = ?, message_id = ?, user_id = ?, changed_at = ? WHERE request_id = ?"
-_RECORD = """SELECT request_id, payload, received_at, changed_at, state, turn_id, merged_into, detail
+_RECORD = """SELECT request_id, payload, received_at, changed_at, amends, state, turn_id, merged_into, detail
     FROM inbox"""
-_UNFINISHED = f"""SELECT inbox.request_id, inbox.payload, inbox.received_at, inbox.changed_at, inbox.state, inbox.turn_id,
-        inbox.merged_into, inbox.detail, turns.state, other.request_id, other.payload, other.received_at,
-        other.changed_at, other.state, other.turn_id, other.merged_into, other.detail
+_UNFINISHED = f"""SELECT inbox.request_id, inbox.payload, inbox.received_at, inbox.changed_at, inbox.amends, inbox.state,
+        inbox.turn_id, inbox.merged_into, inbox.detail, turns.state, other.request_id, other.payload, other.received_at,
+        other.changed_at, other.amends, other.state, other.turn_id, other.merged_into, other.detail
     FROM inbox LEFT JOIN turns ON turns.id = inbox.turn_id
     LEFT JOIN inbox AS other ON other.chat_key = inbox.chat_key AND other.message_id = inbox.message_id
         AND other.rowid <> inbox.rowid
@@ -164,14 +167,18 @@ class SqlInbox(InboxWrites):
         now = self._clock.now()
         request_id, chat_key = text.clean(inbound.request_id), text.clean(str(inbound.chat_key))
         keys = {text.clean(f"{inbound.channel}:{key}") for key in inbound.keys}
-        row = (request_id, chat_key, *_columns(inbound), now, now, _payload(inbound))
+        user_id, message_id = _columns(inbound)
+        row = (request_id, chat_key, user_id, message_id, now, now, _payload(inbound))
+        changes = None if inbound.changes is None else text.clean(f"{inbound.channel}:{inbound.changes}")
+        same = (chat_key, message_id, changes, user_id) if inbound.kind == "edit" else None
         known = sorted(keys)
         seen = f"SELECT 1 FROM keys WHERE key IN ({', '.join('?' * len(known)) or 'NULL'})"
 
         def work(db: Connection) -> bool:
             if db.execute(seen, known).fetchone():
                 return False
-            db.execute(_RECEIVE, row)
+            amends = _open_message(db.execute(_OPEN_SAME, same).fetchall()) if same is not None else None
+            db.execute(_RECEIVE, (*row, amends))
             db.executemany("INSERT INTO keys VALUES (?, ?, ?)", [(key, request_id, now) for key in keys])
             db.execute(
                 "INSERT INTO chats (chat_key, first_at) VALUES (?, ?) ON CONFLICT DO NOTHING", (chat_key, now)
@@ -340,6 +347,12 @@ def _columns(inbound: Inbound) -> tuple[str, str | None]:
     return text.clean(inbound.user_id), None if message_id is None else text.clean(message_id)
 
 
+def _open_message(rows: Iterable[tuple[str, str]]) -> str | None:
+    """The requestId of the first message among rows that have not ended, which may be edits of one too."""
+    told = ((name, loads(payload)) for name, payload in rows)
+    return next((name for name, one in told if isinstance(one, dict) and one.get("kind") == "message"), None)
+
+
 def _payload(inbound: Inbound) -> str:
     return dumps(inbound.model_dump(mode="python", by_alias=True))
 
@@ -362,16 +375,18 @@ def _parsed(request_id: str, payload: str) -> Inbound | None:
 
 def _unfinished(rows: Sequence[tuple[Any, ...]]) -> Unfinished | None:
     """One open inbound, from a row for each other one about its message; None where the disk has damaged it."""
-    own = next(iter(_records([rows[0][:8]])), None)
+    own = next(iter(_records([rows[0][:9]])), None)
     if own is None:
         return None
-    others = _records(row[9:] for row in rows if row[9] is not None)
+    others = _records(row[10:] for row in rows if row[10] is not None)
     about = sorted([own, *others], key=lambda record: record.inbound.request_id)
-    return Unfinished(own, rows[0][8], tuple(about))
+    return Unfinished(own, rows[0][9], tuple(about))
 
 
 def _records(rows: Iterable[tuple[Any, ...]]) -> Iterable[InboxRecord]:
-    for request_id, payload, received_at, changed_at, *status in rows:
+    for request_id, payload, received_at, changed_at, amends, *status in rows:
         inbound = _parsed(request_id, payload)
         if inbound is not None:
-            yield InboxRecord(*status, inbound=inbound, received_at=received_at, changed_at=changed_at)
+            yield InboxRecord(
+                *status, inbound=inbound, received_at=received_at, changed_at=changed_at, amends=amends
+            )

@@ -18,12 +18,12 @@ from bot.words import DEFAULT
 
 PUT = """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces,
         repeat_of, not_before, attempts, untold, question_id, choices, created_at, changed_at, language, file, zone,
-        own_zone, part_of, closes_as)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
-_MOVE = """UPDATE outbox SET state = ?, text = ?, message_id = ?, reason = ?, not_before = ?, attempts = ?, untold = ?,
-    closes_as = ?, changed_at = ? WHERE id = ?"""
+        own_zone, part_of, closes_as, delayed)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
+_MOVE = """UPDATE outbox SET state = ?, text = ?, message_id = ?, reason = ?, not_before = ?, delayed = ?, attempts = ?,
+    untold = ?, closes_as = ?, changed_at = ? WHERE id = ?"""
 _RECORD = """SELECT id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces, repeat_of,
-    not_before, attempts, untold, question_id, choices, created_at, changed_at, language, file, zone, own_zone,
+    not_before, delayed, attempts, untold, question_id, choices, created_at, changed_at, language, file, zone, own_zone,
     part_of, closes_as FROM outbox"""
 _ONE = f"{_RECORD} WHERE id = ?"
 _STANDING = f"{_RECORD} WHERE request_id = ? AND message_id = ?"
@@ -179,6 +179,7 @@ def values(row: OutboxRow, now: float) -> list[object]:
             row.own_zone,
             row.part_of,
             row.closes_as,
+            row.delayed,
         )
     )
 
@@ -190,6 +191,7 @@ def _move(db: Connection, row: OutboxRow, now: float) -> None:
         row.message_id,
         row.reason,
         row.not_before,
+        row.delayed,
         row.attempts,
         row.untold,
         row.closes_as,
@@ -205,15 +207,17 @@ def _records(rows: Sequence[tuple[Any, ...]]) -> list[OutboxRow]:
                 *row[:2],
                 key,
                 loads(row[3]),
-                *row[4:14],
-                bool(row[14]),
-                _buttons(*row[15:17]),
-                *row[17:19],
-                row[19] or DEFAULT,
-                _file(row[20]),
-                row[21],
-                bool(row[22]),
-                *row[23:25],
+                *row[4:13],
+                bool(row[13]),
+                row[14],
+                bool(row[15]),
+                _buttons(*row[16:18]),
+                *row[18:20],
+                row[20] or DEFAULT,
+                _file(row[21]),
+                row[22],
+                bool(row[23]),
+                *row[24:26],
             )
         )
         for row in rows

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from bot import errors
 from bot.contracts.journal import DataLoss
@@ -542,14 +543,83 @@ def _subject(asked: str) -> tuple[str, str]:
     return subject, json.dumps({**facts, "why": why}, ensure_ascii=False)
 
 
-def _read(raw: str) -> dict[str, str]:
-    """A JSON object of texts; {} where the disk has damaged it."""
+def facts_of_time(db: Connection) -> None:
+    """A decision names the inbound by which it was made, an edit the message that had not ended when it came, and a message tells
+    whether it was put off: times told that before. A job that is paused has the name of the reason.
+    """
+    for statement in (
+        "ALTER TABLE inbox ADD COLUMN amends TEXT",
+        "ALTER TABLE approvals ADD COLUMN decided_request_id TEXT",
+        "CREATE INDEX approvals_decided_by ON approvals (decided_request_id) WHERE decided_request_id IS NOT NULL",
+        "ALTER TABLE outbox ADD COLUMN delayed INTEGER NOT NULL DEFAULT 0",
+        "UPDATE outbox SET delayed = 1 WHERE not_before > created_at",
+    ):
+        db.execute(statement)
+    rows = db.execute("""SELECT request_id, chat_key, user_id, received_at, payload FROM inbox
+        WHERE state IN ('queued', 'in_turn') ORDER BY rowid""").fetchall()
+    for request_id, chat_key, user_id, received_at, payload in rows:
+        said = _object(payload)
+        if said.get("kind") == "edit":
+            _name_its_message(db, request_id, (chat_key, user_id), received_at, str(said.get("messageId")))
+        elif isinstance(command := said.get("command"), dict):
+            state, by = _DECIDES.get(str(command.get("name"))), f"{said.get('channel')}:{user_id}"
+            _name_its_decision(db, request_id, (by, state, received_at), str(command.get("args")))
+    for name, spec in db.execute("SELECT id, spec FROM jobs").fetchall():
+        job = _object(spec)
+        if (paused := str(job.get("paused") or "")) not in {"", "failed", "person"}:
+            job["paused"] = "person" if paused.startswith("by ") else "failed"
+            db.execute("UPDATE jobs SET spec = ? WHERE id = ?", (json.dumps(job, ensure_ascii=False), name))
+
+
+_DECIDES = {"approve": "approved", "deny": "denied"}
+
+
+def _name_its_message(
+    db: Connection, request_id: str, of: tuple[str, str], received_at: float, message_id: str
+) -> None:
+    """Of an edit that is open."""
+    messages = db.execute(
+        """SELECT request_id, message_id, payload FROM inbox WHERE chat_key = ? AND user_id = ? AND message_id IS NOT NULL
+        AND received_at <= ? AND (state IN ('queued', 'in_turn') OR changed_at > ?) ORDER BY rowid""",
+        (*of, received_at, received_at),
+    ).fetchall()
+    for name, known_as, payload in messages:
+        said = _object(payload)
+        items = said.get("items")
+        names = {known_as, *(items if isinstance(items, dict) else ())}
+        if said.get("kind") == "message" and message_id in names:
+            db.execute("UPDATE inbox SET amends = ? WHERE request_id = ?", (name, request_id))
+            return
+
+
+def _name_its_decision(
+    db: Connection, request_id: str, decided: tuple[str, str | None, float], args: str
+) -> None:
+    """Of an answer to a question that is open; of any other command there is nothing to be found."""
+    words = [word for word in args.split() if word.lower() not in {"once", "chat", "always"}]
+    found = db.execute(
+        """SELECT id FROM approvals WHERE decided_by = ? AND state = ? AND decided_at >= ? AND decided_request_id IS NULL
+        ORDER BY decided_at""",
+        decided,
+    ).fetchall()
+    name = next((name for (name,) in found if name.endswith(" ".join(words).upper())), None)
+    if name is not None:
+        db.execute("UPDATE approvals SET decided_request_id = ? WHERE id = ?", (request_id, name))
+
+
+def _object(raw: str) -> dict[str, Any]:
+    """A JSON object; {} where the disk has damaged it."""
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):
         return {}
-    whole = isinstance(found, dict) and all(isinstance(value, str) for value in found.values())
-    return found if whole else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _read(raw: str) -> dict[str, str]:
+    """A JSON object of texts; {} where the disk has damaged it."""
+    found = _object(raw)
+    return found if all(isinstance(value, str) for value in found.values()) else {}
 
 
 def lines_ahead(db: Connection) -> None:
@@ -587,6 +657,7 @@ MIGRATIONS: Sequence[Migration] = (
     locales,
     names_and_own_zones,
     questions,
+    facts_of_time,
 )
 
 Described = dict[str, tuple[str, ...]]

@@ -293,6 +293,9 @@ class FaultyJournal:
     def open_approvals(self) -> Coroutine[Any, Any, list[ApprovalRecord]]:
         return self._call("open_approvals", self._inner.open_approvals)
 
+    def decided_by(self, request_id: str) -> Coroutine[Any, Any, ApprovalRecord | None]:
+        return self._call("decided_by", lambda: self._inner.decided_by(request_id))
+
     def decided_since(self, at: float) -> Coroutine[Any, Any, list[ApprovalRecord]]:
         return self._call("decided_since", lambda: self._inner.decided_since(at))
 

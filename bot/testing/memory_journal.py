@@ -175,10 +175,26 @@ class MemoryJournal:
             return False
         if not whole.request_id or whole.request_id in self.inbox:
             raise errors.StorageError("an inbound needs a requestId of its own")
-        self.inbox[whole.request_id] = InboxRecord(inbound=whole, received_at=now, changed_at=now)
+        self.inbox[whole.request_id] = InboxRecord(
+            inbound=whole, received_at=now, changed_at=now, amends=self._amended(whole)
+        )
         self._keys.update((key, (whole.request_id, now)) for key in keys)
         self._chats.add(whole.chat_key)
         return True
+
+    def _amended(self, edit: Inbound) -> str | None:
+        """The open message that an edit is about."""
+        if edit.kind != "edit":
+            return None
+        key = None if edit.changes is None else text.clean(f"{edit.channel}:{edit.changes}")
+        named, _ = self._keys.get(key or "", (None, 0.0))
+        place, message_id = (edit.chat_key, edit.user_id), edit.message_id
+        for row in self.inbox.values():
+            one = row.inbound
+            same = named == one.request_id or (message_id is not None and one.message_id == message_id)
+            if same and row.open and one.kind == "message" and (one.chat_key, one.user_id) == place:
+                return one.request_id
+        return None
 
     @at_once
     def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> None:
@@ -554,6 +570,12 @@ class MemoryJournal:
 
     async def approval(self, name: str) -> ApprovalRecord | None:
         return self._approvals.get(name)
+
+    async def decided_by(self, request_id: str) -> ApprovalRecord | None:
+        decided = (
+            (row, row.verdict.request_id) for row in self._approvals.values() if row.verdict is not None
+        )
+        return next((row for row, by in decided if by and by == request_id), None)
 
     async def open_approvals(self) -> list[ApprovalRecord]:
         return [row for row in self._approvals.values() if row.open]

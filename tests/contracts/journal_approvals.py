@@ -74,6 +74,22 @@ class ApprovalsContract(JournalRig):
         assert (record.id, record.verdict, record.decided_at) == ("A1", verdicts[0], clock.now())
         assert await journal.open_approvals() == []
 
+    async def test_what_an_inbound_has_decided_is_found_by_it(self, journal: Journal) -> None:
+        for name, verdict in (
+            ("A1", Verdict("denied", "slack:U8")),
+            ("A2", Verdict("approved", "slack:U8", "chat", "Ann", "R7")),
+            ("A3", Verdict("expired")),
+        ):
+            await journal.ask(name, approval(fingerprint=name))
+            await journal.settle(name, verdict)
+        await journal.ask("A4", approval(fingerprint="A4"))
+        journal = await self.restart(journal)
+        found = await journal.decided_by("R7")
+        assert found is not None
+        assert found.verdict is not None
+        assert (found.id, found.verdict.request_id) == ("A2", "R7")
+        assert [await journal.decided_by(name) for name in ("R8", "")] == [None, None]
+
     async def test_what_was_allowed_for_longer_holds_for_exactly_that(self, journal: Journal) -> None:
         for name, scope, ended in (
             ("f1", "chat", "approved"),

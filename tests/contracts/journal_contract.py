@@ -220,7 +220,9 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         await journal.put_outbox([first])
         await journal.put_outbox([again])
         first = replace(first, state="unknown", reason="uncertain", untold=True)
-        again = replace(again, attempts=3, not_before=7.25, text="other words 你好", closes_as=None)
+        again = replace(
+            again, delayed=True, attempts=3, not_before=7.25, text="other words 你好", closes_as=None
+        )
         await sent_as(journal, first)
         await journal.update_outbox(again)
         journal = await self.restart(journal)

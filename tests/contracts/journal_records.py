@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,40 @@ class RecordsContract(JournalRig):
         await journal.finish(edit, InboxEnd("merged", merged_into=message))
         await journal.finish(message, ANSWERED)
         assert not await journal.amend(inbound(1), [edit])
+
+    async def test_an_edit_names_the_message_that_had_not_ended_when_it_came(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        names = [inbound(number).request_id for number in range(10)]
+
+        async def came(number: int, **fields: Any) -> None:
+            await journal.receive(inbound(number, **{"message_id": "m", "kind": "edit", **fields}))
+
+        await came(0)  # before its message
+        await came(1, kind="message")
+        await journal.begin_turn(names[1], CHAT, names[1:2])
+        clock.jump(-60)
+        await came(2)
+        await came(3, user_id="8")
+        await came(4, chat_key="telegram:chat:6")
+        await came(5, kind="delete")
+        await came(
+            6, kind="message", message_id="item 1", keys=("album",), items={"item 1": "", "item 2": ""}
+        )
+        await came(7, message_id="item 2", changes="album")
+        await journal.end_turn(names[1], "done", {names[1]: ANSWERED})
+        clock.jump(-60)
+        await came(8)  # while another edit of it is open
+        journal = await self.restart(journal)
+        records = [await journal.inbound(name) for name in names[:9]]
+        assert [one and one.amends for one in records] == [
+            *(None, None, names[1], None, None, None, None),
+            *(names[6], None),
+        ]
+        open_ones = {one.inbound.request_id: one for one in await journal.unfinished()}
+        assert open_ones[names[2]].record.amends == names[1]
+        assert [one.amends for one in open_ones[names[8]].about] == [None, None, names[1], None, None, None]
+        assert (await journal.about(CHAT, "m"))[2].amends == names[1]
 
     async def test_a_turn_and_what_is_in_it_end_together_and_its_first_end_counts(
         self, journal: Journal, clock: FakeClock

@@ -70,9 +70,19 @@ class JournalAgainstMemory(RuleBasedStateMachine):
 
         assert self.runner.run(ask(self.journal)) == self.runner.run(ask(self.model))
 
-    @rule(numbers=st.lists(FEW, min_size=1, max_size=3), chat=CHATS, keys=st.lists(NAMES), words=WORDS)
-    def receive(self, numbers: list[int], chat: ChatKey, keys: list[str], words: str) -> None:
-        self.both(*(_receiving(_said(number, chat, keys, words)) for number in numbers))
+    @rule(
+        numbers=st.lists(FEW, min_size=1, max_size=3),
+        chat=CHATS,
+        keys=st.lists(NAMES),
+        words=WORDS,
+        changes=st.none() | st.just("") | NAMES,
+    )
+    def receive(
+        self, numbers: list[int], chat: ChatKey, keys: list[str], words: str, changes: str | None
+    ) -> None:
+        said = [_said(number, chat, keys, words) for number in numbers]
+        edit = {"kind": "message" if changes is None else "edit", "changes": changes or None}
+        self.both(*(_receiving(one.model_copy(update=edit)) for one in said))
 
     @rule(number=FEW, chat=CHATS, words=WORDS)
     def amend(self, number: int, chat: ChatKey, words: str) -> None:
@@ -142,7 +152,8 @@ class JournalAgainstMemory(RuleBasedStateMachine):
 
     @rule(name=NAMES, verdicts=st.lists(VERDICTS, min_size=1, max_size=2))
     def settle(self, name: str, verdicts: list[Verdict]) -> None:
-        self.both(*(_asking("settle", name, verdict) for verdict in verdicts))
+        named = [dataclasses.replace(verdict, request_id=f"by {name}") for verdict in verdicts]
+        self.both(*(_asking("settle", name, verdict) for verdict in named))
 
     @rule(name=NAMES, words=WORDS, gone=st.booleans())
     def target(self, name: str, words: str, gone: bool) -> None:
@@ -215,6 +226,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
             _asking("open_approvals"),
             _asking("decided_since", self.clock.now() - 60),
             *(_asking("approval", name) for name in ("a", "乙", "ג")),
+            *(_asking("decided_by", f"by {name}") for name in ("a", "乙", "ג")),
             *(_asking("lasting", name, chat) for name in ("a", "乙", "ג") for chat in NEAR),
             *(_asking(call, name) for call in ("inbound", "turn", "steps", "deliveries") for name in names),
             *(_asking("about", "telegram:chat:5", name) for name in ("m1", "m2")),

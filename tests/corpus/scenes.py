@@ -225,6 +225,31 @@ async def edit_of_what_is_answered(stage: Stage) -> None:
     await stage.kill()
 
 
+@scene(shown={PERSON: answers(ONE, f"{ONE}, as changed")}, model=1, settings={"queue": {"mode": "followup"}})
+async def edit_that_waits_for_a_turn_of_its_own(stage: Stage) -> None:
+    """A message was edited while the model was asked about it, and has been answered since; the edit waits for its own turn."""
+    await stage.start()
+    stage.model.hold()
+    said = stage.telegram.say(ONE, chat_id=PERSON)
+    await stage.model.waiting()
+    stage.telegram.edit(said["message"]["message_id"], f"{ONE}, as changed", chat_id=PERSON)
+    await stage.until("SELECT count(*) FROM inbox", 2)
+    stage.arm(Fault("journal", "begin_turn"))
+    stage.model.let_go()
+    await stage.dead()
+
+
+@scene(shown={PERSON: answers(ONE)}, model=0)
+async def edit_that_came_too_late(stage: Stage) -> None:
+    """A message was edited after its answer; the edit is on file alone."""
+    await stage.start()
+    said = stage.telegram.say(ONE, chat_id=PERSON)
+    await stage.until("SELECT state FROM inbox", "answered")
+    stage.arm(Fault("journal", "receive", when="after"))
+    stage.telegram.edit(said["message"]["message_id"], f"{ONE}, as changed", chat_id=PERSON)
+    await stage.dead()
+
+
 def _album(stage: Stage) -> None:
     for number, caption in enumerate((ONE, "")):
         stage.telegram.say(
@@ -664,6 +689,24 @@ async def approval_given_not_used(stage: Stage) -> None:
     number = await _approval_asked(stage)
     stage.arm(Fault("journal", "settle", when="after"))
     stage.press(OPERATOR, number, OPERATOR)
+    await stage.dead()
+
+
+@scene(
+    shown={
+        FORUM: [WAITED, *answers(SKILLS)],
+        OPERATOR: [APPROVED, {"begins": "✅ Allowed.", "ends": "✅ Allowed."}],
+    },
+    model=1,
+    settings=ASKS,
+)
+async def approval_given_not_told(stage: Stage) -> None:
+    """An operator has allowed a call by a command, which is open: neither have they heard of it, nor has the call run."""
+    await stage.start()
+    await _approval_asked(stage)
+    (name,) = stage.rows("SELECT id FROM approvals")
+    stage.arm(Fault("journal", "settle", when="after"))
+    stage.telegram.say(f"/approve {name[-6:]}", chat_id=OPERATOR, user_id=OPERATOR)
     await stage.dead()
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
-from pydantic import field_validator
-
 from bot.contracts.base import ChatType, Frozen
 from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey, UserRef
@@ -49,14 +47,6 @@ class ScheduledJob(Frozen):
     failures: int = 0
     paused: Literal["", "failed", "person"] = ""
     tell: str = ""
-
-    @field_validator("paused", mode="before")
-    @classmethod
-    def _named(cls, paused: str) -> str:
-        """The reason was a sentence once."""
-        if paused in {"", "failed", "person"}:
-            return paused
-        return "person" if paused.startswith("by ") else "failed"
 
     @property
     def origin(self) -> Provenance:

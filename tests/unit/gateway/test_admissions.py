@@ -506,10 +506,11 @@ async def test_a_press_that_a_kill_cut_off_is_done_and_says_who_decided(tmp_path
     press = first.inbound(
         "", user_id="1", command=command, chat_id="1", chat_key="tele:chat:1", target={"chat": "1"}
     )
-    await first.journal.receive(press.model_copy(update={"request_id": first.ids.ulid()}))
+    request_id = first.ids.ulid()
+    await first.journal.receive(press.model_copy(update={"request_id": request_id}))
     first.lists.allow("tele", "666")
     if died == "behind it":
-        assert await first.journal.settle(name, Verdict("approved", "tele:1"))
+        assert await first.journal.settle(name, Verdict("approved", "tele:1", request_id=request_id))
     second = await again(tmp_path, first)
     await until(lambda: len(second.edits) == 2)
     await second.idle()

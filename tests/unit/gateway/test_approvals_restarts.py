@@ -11,8 +11,10 @@ import pytest
 from bot.contracts import approvals
 from bot.contracts.approvals import Verdict
 from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Command
 from bot.contracts.outbound import Outbound, Sent
 from bot.words import say
+from tests.contracts.journal_approvals import approval
 from tests.unit.gateway.conftest import killed, never
 from tests.unit.gateway.desk import GROUP, MEMBER, Desk
 from tests.unit.gateway.outgoing import until
@@ -83,20 +85,47 @@ async def test_its_time_goes_on_over_a_restart(tmp_path: Path) -> None:
     await again.close()
 
 
-async def test_a_press_that_a_kill_cut_off_behind_its_decision_is_told_what_it_has_done(
-    tmp_path: Path,
+@pytest.mark.parametrize("named", ["as a button does", "in short", "not at all"])
+async def test_a_decision_that_a_kill_cut_off_before_its_answer_is_told_and_made_once(
+    tmp_path: Path, named: str
 ) -> None:
     desk = Desk(tmp_path)
     await desk.open()
     name = await desk.asked()
+    args = {"as a button does": name, "in short": name[-6:].lower(), "not at all": ""}[named]
     desk.agent.hold = asyncio.Event()
     desk.journal.post.finish = never  # type: ignore[method-assign]
-    await desk.press("approve", name, keys=("press",), message_id="press")
+    await desk.press("approve", args, keys=("press",), message_id="press")
     await until(lambda: bool(desk.ran))
+    other = await desk.journal.ask("OTHER", approval(chat_key=ChatKey.parse("tele:chat:-100")))
     await killed(desk)
     again = Desk(tmp_path)
     await again.open()
     await again.idle()
     assert "✅ Allowed." in again.tele.texts
     assert say("approval.unknown") not in again.tele.texts
+    assert [one.id for one in await again.journal.open_approvals()] == [other.id]
+    await again.close()
+
+
+async def test_a_second_press_that_a_kill_cut_off_has_decided_nothing(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    await desk.open()
+    name = await desk.asked()
+    # Both are on file before the first of them decides.
+    presses = [
+        desk.inbound("", user_id="1", command=Command(name="approve", args=name), **GROUP).model_copy(
+            update={"request_id": desk.ids.ulid()}
+        )
+        for _ in range(2)
+    ]
+    for press in presses:
+        assert await desk.journal.receive(press)
+    verdict = Verdict("approved", "tele:1", request_id=presses[0].request_id)
+    assert await desk.journal.settle(name, verdict)
+    await killed(desk)
+    again = Desk(tmp_path)
+    await again.open()
+    await again.idle()
+    assert [again.tele.texts.count(words) for words in ("✅ Allowed.", say("approval.unknown"))] == [1, 1]
     await again.close()

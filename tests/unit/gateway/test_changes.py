@@ -12,7 +12,7 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
-from bot.contracts.journal import ANSWERED, InboxEnd
+from bot.contracts.journal import ANSWERED, InboxEnd, InboxRecord
 from bot.contracts.provenance import Provenance
 from bot.gateway import removals
 from bot.gateway.conversation import UNKNOWN_MESSAGE
@@ -117,6 +117,31 @@ async def test_an_edit_that_comes_too_late_to_be_taken_up_is_a_turn_of_its_own(b
     assert bench.agent.requests[1].inbound is not None
     assert bench.agent.requests[1].inbound.kind == "edit"
     assert await outcomes(bench, "busy") == ["answered", "answered", "merged"]
+
+
+async def test_an_edit_that_came_just_before_the_end_of_its_message_is_a_turn_of_its_own(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await busy(bench)
+    about, read, over = bench.journal.about, asyncio.Event(), asyncio.Event()
+
+    async def slowly(*place: Any) -> list[InboxRecord]:
+        found = await about(*place)
+        read.set()
+        await over.wait()
+        return found
+
+    with monkeypatch.context() as slow:
+        slow.setattr(bench.journal, "about", slowly)
+        edit = asyncio.ensure_future(bench.say("busy, now", message_id="busy", kind="edit"))
+        await read.wait()
+        await freed(bench)
+    assert bench.tele.texts == ["re: busy"]
+    over.set()
+    assert await edit
+    await bench.idle()
+    assert bench.tele.texts == ["re: busy", "re: busy, now"]
+    assert await outcomes(bench, "busy") == ["answered", "answered"]
 
 
 async def test_an_edit_that_leaves_nothing_is_no_turn(bench: Bench) -> None:
@@ -275,6 +300,26 @@ class TestAfterARestart:
         await first.say("y", message_id="y")
         await first.journal.finish((await still_open(first.journal))[-1].request_id, ANSWERED)
         await first.clock.advance(1)
+        await first.say("after", message_id="y", kind="edit")
+        await first.close()
+        second = Bench(tmp_path)
+        await second.open()
+        await second.idle()
+        assert second.tele.texts == ["re: during"]
+        assert (await outcomes(second, "y"))[1] == "came too late"
+        await second.close()
+
+    async def test_whether_an_edit_came_in_time_is_not_read_from_clocks(self, tmp_path: Path) -> None:
+        first = Bench(tmp_path)
+        await first.say("x", message_id="x")
+        await first.clock.advance(60)
+        await first.say("during", message_id="x", kind="edit")
+        first.clock.jump(-30)  # somebody has set it
+        (original, _) = await still_open(first.journal)
+        await first.journal.finish(original.request_id, ANSWERED)
+        await first.say("y", message_id="y")
+        await first.journal.finish((await still_open(first.journal))[-1].request_id, ANSWERED)
+        first.clock.jump(-30)
         await first.say("after", message_id="y", kind="edit")
         await first.close()
         second = Bench(tmp_path)

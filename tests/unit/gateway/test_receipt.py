@@ -13,7 +13,7 @@ from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import ANSWERED, InboxEnd, StepKind, StepRecord
-from bot.contracts.outbound import Sent
+from bot.contracts.outbound import OutboxRow, Sent
 from bot.gateway.receipt import Receipts
 from bot.words import say
 from tests.unit.gateway.conftest import Bench
@@ -125,6 +125,15 @@ async def test_what_did_not_arrive_is_named_plainly(desk: Desk) -> None:
     ]
     assert await lines("04REQ", "4") == ["reply: failed: this chat could no longer be written to (id ID)"]
     assert await lines("05REQ", "5") == ["reply: failed: the platform refused it (id ID)"]
+
+
+async def test_what_was_put_off_says_so_whatever_the_clock_shows(desk: Desk) -> None:
+    row = OutboxRow("01ROW", "01REQ", ChatKey.parse("tele:chat:77"), {"chat": "77"}, "words")
+    await desk.asked()
+    await desk.file.put_outbox([row.put_off(BEGAN - 60)])  # the clock was set back meanwhile
+    assert (await shown(desk))[-1].endswith(
+        "reply: deferred: the platform wants to be left alone until 07:59:00.000 (id 01ROW)"
+    )
 
 
 async def test_the_newest_answer_counts_whatever_became_of_it(desk: Desk) -> None:

@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -257,10 +259,10 @@ async def test_what_an_older_question_said_in_words_is_in_columns(tmp_path: Path
     await journal.close()
 
 
-@pytest.mark.skipif(servers.programs() is None, reason=servers.MISSING)
-async def test_what_an_older_question_said_is_in_columns_in_postgresql_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def _in_postgresql(
+    version: int, fill: Callable[[Connection], object], monkeypatch: pytest.MonkeyPatch
+) -> SqlJournal:
+    """A journal of an earlier version, with what `fill` writes."""
     import psycopg
 
     from bot.journal import postgres
@@ -271,11 +273,124 @@ async def test_what_an_older_question_said_is_in_columns_in_postgresql_too(
         plain.execute("CREATE SCHEMA earlier")
     url = server.url("earlier")
     with monkeypatch.context() as earlier:
-        earlier.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:15])
+        earlier.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
         with closing(postgres.connect(url)) as db:
-            names = _with_older_questions(db)
-    journal = postgres.PostgresJournal(url, clock=FakeClock(), log=MemoryLog())
+            fill(db)
+    return postgres.PostgresJournal(url, clock=FakeClock(), log=MemoryLog())
+
+
+@pytest.mark.skipif(servers.programs() is None, reason=servers.MISSING)
+async def test_what_an_older_question_said_is_in_columns_in_postgresql_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = list[str]()
+    journal = _in_postgresql(15, lambda db: names.extend(_with_older_questions(db)), monkeypatch)
     await _in_columns(journal, names)
+    await journal.close()
+
+
+def _with_facts_in_times(file: Connection) -> None:
+    """Write what version 16 kept of decisions, edits, delays and paused jobs whose work is open."""
+
+    def said(number: int, state: str, received_at: float, changed_at: float, **fields: Any) -> None:
+        one = inbound(number, **fields)
+        file.execute(
+            "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, NULL, ?, ?)",
+            (
+                *(one.request_id, str(one.chat_key), one.user_id, received_at, changed_at, state),
+                *(one.message_id, one.model_dump_json(by_alias=True)),
+            ),
+        )
+
+    said(1, "answered", 1.0, 5.0, message_id="m")
+    said(2, "queued", 4.0, 4.0, kind="edit", message_id="m")
+    said(3, "queued", 5.5, 5.5, kind="edit", message_id="m")
+    said(4, "queued", 4.0, 4.0, kind="edit", message_id="m", user_id="8")
+    said(5, "in_turn", 2.0, 2.0, message_id="a", items={"a": "", "b": ""})
+    said(6, "queued", 3.0, 3.0, kind="edit", message_id="b")
+    said(7, "handled", 3.0, 3.5, kind="edit", message_id="b")
+    for number, name, args in (
+        (11, "approve", "01KNOWN once"),
+        (12, "approve", "01known"),
+        (13, "deny", "known2"),
+        (14, "deny", ""),
+        (15, "jobs", "01KNOWN"),
+    ):
+        said(number, "queued", 6.0, 6.0, command=Command(name=name, args=args))
+    file.execute(
+        "INSERT INTO inbox VALUES ('R9', 'telegram:chat:5', '7', 6.0, 6.0, 'queued', NULL, NULL, NULL, NULL, '{')"
+    )
+    asked = json.dumps({"chat_key": "telegram:chat:5", **dict.fromkeys(_ASKED, "")})
+    for name, state, by, at in (
+        ("01KNOWN", "approved", "telegram:7", 7.0),
+        ("01KNOWN2", "denied", "telegram:7", 7.0),
+        ("01EARLIER", "denied", "telegram:7", 5.0),
+        ("01OTHERS", "denied", "telegram:8", 7.0),
+        ("01OVER", "expired", "", 7.0),
+    ):
+        file.execute(
+            "INSERT INTO approvals VALUES (?, '01REQ', ?, 'telegram:chat:5', 'f', 'call', ?, ?, 1.0, ?, NULL, 'once', ?)",
+            (name, name, asked, state, by, at),
+        )
+    for name, not_before in (("01A", None), ("01B", 1.0), ("01C", 1.5)):
+        file.execute(
+            """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, not_before, created_at, changed_at)
+            VALUES (?, '01REQ', 'telegram:chat:5', '{}', 'x', 'notice', 'ready', ?, 1.0, 2.0)""",
+            (name, not_before),
+        )
+    reasons = {"J1": "it failed three times in a row", "J2": "by 77", "J3": "person", "J4": ""}
+    for name, paused in reasons.items():
+        spec = json.dumps({"prompt": "起床", "paused": paused})
+        file.execute("INSERT INTO jobs VALUES (?, 'telegram:chat:5', ?, NULL)", (name, spec))
+    file.execute("INSERT INTO jobs VALUES ('J5', 'telegram:chat:5', 'torn {', NULL)")
+
+
+_ASKED = (
+    *(
+        "request_id",
+        "call_id",
+        "tool",
+        "fingerprint",
+        "shown",
+        "why",
+        "rule",
+        "channel",
+        "user_id",
+        "granted",
+    ),
+    "lasting",
+)
+
+
+async def _facts_in_columns(journal: SqlJournal) -> None:
+    found = [await journal.inbound(inbound(number).request_id) for number in range(1, 8)]
+    message, album = inbound(1).request_id, inbound(5).request_id
+    assert [one and one.amends for one in found] == [None, message, None, None, None, album, None]
+    decided = {number: await journal.decided_by(inbound(number).request_id) for number in range(11, 16)}
+    assert {number: one.id for number, one in decided.items() if one is not None} == {
+        11: "01KNOWN",
+        13: "01KNOWN2",
+    }
+    assert [row.delayed for row in await journal.deliveries("01REQ")] == [False, False, True]
+    jobs = {job.id: job.spec for job in await journal.jobs()}
+    reasons = {"J1": "failed", "J2": "person", "J3": "person", "J4": ""}
+    assert jobs == {name: {"prompt": "起床", "paused": paused} for name, paused in reasons.items()}
+
+
+async def test_what_times_told_of_decisions_and_edits_is_in_columns(tmp_path: Path) -> None:
+    file = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
+    schema.migrate(file, schema.MIGRATIONS[:16])
+    _with_facts_in_times(file)
+    file.close()
+    journal = SqliteJournal(tmp_path / "journal.db", clock=FakeClock(), log=MemoryLog())
+    await _facts_in_columns(journal)
+    await journal.close()
+
+
+@pytest.mark.skipif(servers.programs() is None, reason=servers.MISSING)
+async def test_what_times_told_is_in_columns_in_postgresql_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = _in_postgresql(16, _with_facts_in_times, monkeypatch)
+    await _facts_in_columns(journal)
     await journal.close()
 
 

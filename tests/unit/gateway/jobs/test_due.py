@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -363,17 +362,3 @@ def _expected(spec: dict[str, object], begin: float, end: float) -> list[float]:
         found.append(due)
         due = plan.following(due)
     return found
-
-
-@pytest.mark.parametrize(
-    ("kept", "shown"),
-    [("it failed three times in a row", "it failed three times"), ("by 77", "paused, for")],
-)
-async def test_jobs_that_an_older_version_paused_stay_so(rig: Rig, kept: str, shown: str) -> None:
-    await rig.plan("every 1h")
-    (row,) = await rig.journal.jobs()
-    await rig.journal.put_job(replace(row, spec={**row.spec, "paused": kept}))
-    rig.restart()
-    assert shown in (await rig.desk.listed(rig.inbound())).words
-    await rig.passes(3 * 3_600)
-    assert rig.taken == []
