@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import logging
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from bot.contracts.environment import Clock, Log
 
@@ -167,6 +169,7 @@ class HttpServer:
         Raises OSError where it cannot listen.
         """
         app.middlewares.append(self._whole)
+        logging.getLogger("aiohttp.server").addFilter(_worth_a_line)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=grace, keepalive_timeout=HEAD_SECONDS)
         await runner.setup()
         inner = runner.server
@@ -221,6 +224,12 @@ class HttpServer:
             return await handler(request)
         finally:
             self._connections.quiet(connection)
+
+
+def _worth_a_line(record: logging.LogRecord) -> bool:
+    """False of a request that is malformed: anyone can send as many as they like."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, (HttpProcessingError, web.RequestPayloadError))
 
 
 def _network(address: str) -> str:

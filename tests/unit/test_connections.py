@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from bot.connections import HEAD_SECONDS, Connection, Connections
+from bot.system import SystemClock
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 
@@ -109,3 +110,32 @@ async def test_who_does_not_say_what_they_want_is_cut(clock: FakeClock, log: Mem
             writer.close()
     finally:
         await server.stop()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\nno header\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\njunk",
+    ],
+)
+async def test_a_malformed_request_is_refused_without_a_line(
+    log: MemoryLog, caplog: pytest.LogCaptureFixture, sent: bytes
+) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/", answer)
+    server = Connections(10, clock=SystemClock(), log=log).server()
+    port = await server.start(app, "127.0.0.1", 0, grace=1.0)
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        assert (await reader.readline()).split()[1] == b"400"
+        writer.close()
+    finally:
+        await server.stop()
+    assert not caplog.records
+    assert not log.entries
