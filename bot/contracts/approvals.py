@@ -198,8 +198,9 @@ class ApprovalStore(Protocol):
         ...
 
     async def approval(self, name: str) -> ApprovalRecord | None: ...
+
     async def decided_by(self, request_id: str) -> ApprovalRecord | None:
-        """What the inbound with this requestId has decided."""
+        """The question that the inbound with this requestId has decided."""
         ...
 
     async def open_approvals(self) -> list[ApprovalRecord]:

@@ -1,1 +1,1 @@
-"""What is kept of conversations, as JSONL and SQLite on disk: archive, transcript, search, memory and usage have a package each."""
+"""Keeps conversations on disk, as JSONL and SQLite. Archive, transcript, search, memory and usage have a package each."""

@@ -71,7 +71,7 @@ class Excerpt:
 
     @property
     def shown(self) -> Json:
-        """What a result says in the place of the whole: its text, and what is not in it where that is kept."""
+        """The fields of a result that stands for the whole: its text, and what is not in it where that is kept."""
         content = str(self)
         if self.artifact is None:
             return {"content": content}

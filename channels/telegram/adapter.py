@@ -117,7 +117,7 @@ class TelegramChannel:
             undo.pop_all()
 
     def _source(self, bot: bot_api.Bot, intake: Intake) -> UpdatePoller | UpdateWebhook:
-        """Where updates come from."""
+        """The webhook or the poller, not started, from which updates come."""
         # Of an album by webhook, each item comes once the one before it was confirmed.
         wait = ALBUM_WAIT if self._webhook is None else 0.0
         updates = UpdateIntake(bot, intake, self._around, migrations=self._migrations, album_wait=wait)
