@@ -22,6 +22,8 @@ TurnState = Literal["running", "suspended", "stopping"] | FinalTurnState
 StepKind = Literal["model", "tool"]
 OPEN_INBOX: tuple[InboxState, ...] = ("queued", "in_turn")
 """The states of an inbound that has not ended."""
+GIVEN_UP: tuple[FinalState, ...] = ("stopped", "withdrawn")
+"""The ends of an inbound that its person wants no answer to."""
 INBOX_FAILURE: FinalState = "dead"
 """The end of an inbound that somebody may have to look at for longer."""
 OPEN_TURN: tuple[TurnState, ...] = ("running", "suspended", "stopping")

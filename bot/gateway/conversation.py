@@ -574,6 +574,7 @@ class Conversation:
         if (
             event.taken_in is None
             and self._running is not None
+            and not (inbound.of_album and burst != number)  # its first item has done what an album does
             and is_follow_up(inbound, self._running.first)
         ):
             effects += self._added(self._running, inbound)
@@ -617,7 +618,7 @@ class Conversation:
         burst = self._bursts.get(who)
         if burst is None or burst.past != (past is not None) or at >= burst.until:
             burst = self._bursts[who] = _Burst(number, at, 0.0, past is not None)
-        burst.until = min(at + quiet, burst.began + LONGEST_BURST * quiet)
+        burst.until = max(burst.until, min(at + quiet, burst.began + LONGEST_BURST * quiet))
         return burst.number
 
     def _held(self, who: UserRef, first: _Waiting, now: float) -> bool:

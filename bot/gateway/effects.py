@@ -13,7 +13,7 @@ from bot.contracts.agent import Agent
 from bot.contracts.approvals import Choice, QuestionButtons
 from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import FAILED, WITHDRAWN, InboxEnd, InboxRecord, Journal
+from bot.contracts.journal import FAILED, GIVEN_UP, WITHDRAWN, InboxEnd, InboxRecord, Journal
 from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.archiving import InboundArchive
@@ -207,11 +207,23 @@ class EffectRunner:
                 amending = self._journal.post.amend(revised(record.inbound, change), [change.request_id])
                 if await amending is not False:
                     await finish(change.request_id, merged_into(record.inbound))
-                else:  # it has ended since its row was read, and with that since the edit came
-                    self._queue_edit(change, records)
+                else:
+                    await self._queue_late_edit(change, record.inbound.request_id, records)
         if change.kind == "edit" and record is not None and not record.open:
             # Once the next turn can know of the edit, which does not wait for the platform and its button.
             self._tasks.start(self._offer(change, newest(change, records) or record))
+
+    async def _queue_late_edit(self, change: Inbound, message: str, records: Sequence[InboxRecord]) -> None:
+        """An edit whose message has ended since its row was read, and with that since the edit came. A stop that ended the message
+        ends the edit too.
+        """
+        own, ended = await self._journal.inbound(change.request_id), await self._journal.inbound(message)
+        if own is None or not own.open:
+            return
+        if ended is not None and ended.state not in GIVEN_UP:
+            self._queue_edit(change, records)
+        else:
+            await self._journal.post.finish(change.request_id, CAME_TOO_LATE)
 
     async def _offer(self, edit: Inbound, record: InboxRecord) -> None:
         """Offer an answer to the new words of a message below the one that it has."""
@@ -301,7 +313,9 @@ def not_idempotent(inbound: Inbound) -> bool:
 def _in_time(change: Inbound, records: Sequence[InboxRecord]) -> bool:
     """True of an edit whose message had not ended when it was taken in, and has by now."""
     row, message = _row_of(change, records), original(change, records)
-    return row is not None and row.amends is not None and message is not None and not message.open
+    if row is None or row.amends is None or message is None:
+        return False
+    return not message.open and message.state not in GIVEN_UP
 
 
 def _row_of(inbound: Inbound, records: Sequence[InboxRecord]) -> InboxRecord | None:

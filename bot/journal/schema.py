@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from bot import errors
+from bot import errors, text
 from bot.contracts.journal import DataLoss
 from bot.journal.connection import Connection
 
@@ -562,13 +562,17 @@ def facts_of_time(db: Connection) -> None:
         if said.get("kind") == "edit":
             _name_its_message(db, request_id, (chat_key, user_id), received_at, str(said.get("messageId")))
         elif isinstance(command := said.get("command"), dict):
-            state, by = _DECIDES.get(str(command.get("name"))), f"{said.get('channel')}:{user_id}"
-            _name_its_decision(db, request_id, (by, state, received_at), str(command.get("args")))
+            state, by = _DECIDES.get(str(command.get("name"))), text.clean(f"{said.get('channel')}:{user_id}")
+            decided = (by, state, received_at)
+            _name_its_decision(db, request_id, decided, chat_key, str(command.get("args")))
     for name, spec in db.execute("SELECT id, spec FROM jobs").fetchall():
         job = _object(spec)
         if (paused := str(job.get("paused") or "")) not in {"", "failed", "person"}:
             job["paused"] = "person" if paused.startswith("by ") else "failed"
-            db.execute("UPDATE jobs SET spec = ? WHERE id = ?", (json.dumps(job, ensure_ascii=False), name))
+            db.execute(
+                "UPDATE jobs SET spec = ? WHERE id = ?",
+                (text.clean(json.dumps(job, ensure_ascii=False)), name),
+            )
 
 
 _DECIDES = {"approve": "approved", "deny": "denied"}
@@ -593,18 +597,29 @@ def _name_its_message(
 
 
 def _name_its_decision(
-    db: Connection, request_id: str, decided: tuple[str, str | None, float], args: str
+    db: Connection, request_id: str, decided: tuple[str, str | None, float], chat_key: str, args: str
 ) -> None:
-    """Of an answer to a question that is open; of any other command there is nothing to be found."""
+    """Of an answer to a question that is open; of any other command there is nothing to be found. Without a name it was about a
+    question of its own chat. Of several that it can have decided none is taken.
+    """
     words = [word for word in args.split() if word.lower() not in {"once", "chat", "always"}]
     found = db.execute(
-        """SELECT id FROM approvals WHERE decided_by = ? AND state = ? AND decided_at >= ? AND decided_request_id IS NULL
+        """SELECT id, chat_key FROM approvals WHERE decided_by = ? AND state = ? AND decided_at >= ? AND decided_request_id IS NULL
         ORDER BY decided_at""",
         decided,
     ).fetchall()
-    name = next((name for (name,) in found if name.endswith(" ".join(words).upper())), None)
-    if name is not None:
-        db.execute("UPDATE approvals SET decided_request_id = ? WHERE id = ?", (request_id, name))
+    meant = " ".join(words).upper()
+    names = [
+        name
+        for name, asked_in in found
+        if (
+            name.endswith(meant)
+            if len(meant) >= 6
+            else not meant and f"{asked_in}:".startswith(f"{chat_key}:")
+        )
+    ]
+    if len(names) == 1:
+        db.execute("UPDATE approvals SET decided_request_id = ? WHERE id = ?", (request_id, names[0]))
 
 
 def _object(raw: str) -> dict[str, Any]:

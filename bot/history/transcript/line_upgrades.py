@@ -13,13 +13,13 @@ from bot.contracts.tools import OMISSION, Omission
 from bot.history import names
 
 _NOTE = re.compile(
-    r"\n?\[… (?P<lines>\d+) lines, (?P<characters>\d+) characters omitted; "
+    r"\n?\[… (?P<lines>\d{1,18}) lines, (?P<characters>\d{1,18}) characters omitted; "
     r"whole result: artifact (?P<artifact>[0-9A-Z]{26}), read it with read_artifact\]\n?"
 )
 _HEAD = 0.6
 """The part of a shortened result that stood before its note."""
 _REMOVED = "[message removed]"
-_ADOPTED = re.compile(r"archive:(-?\d+):(\w+):(.*)", re.DOTALL)
+_ADOPTED = re.compile(r"archive:(-?\d{1,18}):(\w+):(.*)", re.DOTALL)
 _ULID = re.compile(rf"[{names.CROCKFORD}]{{26}}")
 
 
@@ -66,12 +66,16 @@ def _hidden(message: Message) -> list[str]:
 
 def _with_key(data: Json, sources: list[Any]) -> Json:
     """A message that was taken from the archive has the key of its line apart from its sources."""
-    found = [_ADOPTED.fullmatch(str(one)) for one in sources]
+    found = [_adopted(one) for one in sources]
     adopted = next(filter(None, found), None)
     if adopted is None:
         return data
     left = [one for one, key in zip(sources, found, strict=True) if key is None]
     return data | {"sources": left, "adopted": ArchiveKey(int(adopted[1]), adopted[2], adopted[3])}
+
+
+def _adopted(source: Any) -> re.Match[str] | None:
+    return _ADOPTED.fullmatch(str(source))
 
 
 def _with_times(data: Json) -> Json:
@@ -84,7 +88,11 @@ def _with_times(data: Json) -> Json:
 
 
 def _with_time(turn: Any) -> Any:
-    name = turn.get("requestId") if isinstance(turn, Mapping) else None
+    if not isinstance(turn, Mapping):
+        return turn
+    name, sources = turn.get("requestId"), turn.get("sources")
+    if isinstance(sources, list) and (adopted := next(filter(None, map(_adopted, sources)), None)):
+        return {**turn, "began": int(adopted[1])}
     if not isinstance(name, str) or _ULID.fullmatch(name) is None:
         return turn
     return {**turn, "began": round(names.made_at(name) * 1000)}

@@ -102,3 +102,24 @@ def test_the_key_of_an_adopted_line_may_hold_anything() -> None:
     told = line("x", 1, sources=["archive:-5:user:a:b\nc", "S"])
     assert isinstance(told.event, MessageEvent)
     assert (told.event.sources, told.event.adopted) == (("S",), ArchiveKey(-5, "user", "a:b\nc"))
+
+
+@pytest.mark.parametrize("number", ["7", "7" * 5_000])
+def test_a_line_with_a_number_of_any_size_is_read(number: str) -> None:
+    note = f"[… {number} lines, 5 characters omitted; whole result: artifact {'A' * 26}, read it with read_artifact]"
+    line = {
+        "uuid": "01J8Z3NDEKTSV4RRFFQ69G5FAV",
+        "type": "user",
+        "ts": 1,
+        "chatKey": str(KEY),
+        "message": {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "t", "content": f"a\n{note}"}],
+        },
+        "data": {"sources": [f"archive:{number}:user:1"]},
+    }
+    read = transcript_lines.parsed(json.dumps(line).encode())
+    assert read is not None
+    assert isinstance(read.event, MessageEvent)
+    assert (read.event.adopted is not None) == (len(number) == 1)
+    assert (omission(read.event.message["content"][0]) is not None) == (len(number) == 1)

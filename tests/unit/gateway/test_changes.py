@@ -12,7 +12,7 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
-from bot.contracts.journal import ANSWERED, InboxEnd, InboxRecord
+from bot.contracts.journal import ANSWERED, STOPPED, InboxEnd, InboxRecord
 from bot.contracts.provenance import Provenance
 from bot.gateway import removals
 from bot.gateway.conversation import UNKNOWN_MESSAGE
@@ -327,6 +327,20 @@ class TestAfterARestart:
         await second.idle()
         assert second.tele.texts == ["re: during"]
         assert (await outcomes(second, "y"))[1] == "came too late"
+        await second.close()
+
+    async def test_an_edit_of_a_message_that_was_stopped_gets_no_turn(self, tmp_path: Path) -> None:
+        first = Bench(tmp_path)
+        await first.say("x", message_id="x")
+        await first.say("during", message_id="x", kind="edit")
+        (original, _) = await still_open(first.journal)
+        await first.journal.finish(original.request_id, STOPPED)  # and a kill before the edit ends too
+        await first.close()
+        second = Bench(tmp_path)
+        await second.open()
+        await second.idle()
+        assert second.tele.texts == []
+        assert await outcomes(second, "x") == ["stopped", "came too late"]
         await second.close()
 
     async def test_a_message_of_a_turn_that_goes_on_can_still_be_withdrawn(self, tmp_path: Path) -> None:

@@ -848,6 +848,19 @@ TABLE: list[tuple[str, str, str]] = [
         """,
     ),
     (
+        "the first item of an album answers a question, and its others interrupt nothing",
+        "interrupt",
+        """
+        @1 a says 1
+        @1 begin -> 1
+        asked
+        asks a question
+        @2 a shows of an album 2 -> wake at 3, answer 2 to 1
+        @2.1 a shows of an album 3 -> wake at 3.1
+        @2.2 a says 4 -> stop 1
+        """,
+    ),
+    (
         "what others said somewhere answers no question",
         "followup",
         """

@@ -315,6 +315,8 @@ def _with_facts_in_times(file: Connection) -> None:
         (13, "deny", "known2"),
         (14, "deny", ""),
         (15, "jobs", "01KNOWN"),
+        (16, "approve", "n"),
+        (17, "approve", ""),
     ):
         said(number, "queued", 6.0, 6.0, command=Command(name=name, args=args))
     file.execute(
@@ -324,13 +326,14 @@ def _with_facts_in_times(file: Connection) -> None:
     for name, state, by, at in (
         ("01KNOWN", "approved", "telegram:7", 7.0),
         ("01KNOWN2", "denied", "telegram:7", 7.0),
+        ("01ELSEWHERE", "approved", "telegram:7", 8.0),
         ("01EARLIER", "denied", "telegram:7", 5.0),
         ("01OTHERS", "denied", "telegram:8", 7.0),
         ("01OVER", "expired", "", 7.0),
     ):
         file.execute(
-            "INSERT INTO approvals VALUES (?, '01REQ', ?, 'telegram:chat:5', 'f', 'call', ?, ?, 1.0, ?, NULL, 'once', ?)",
-            (name, name, asked, state, by, at),
+            "INSERT INTO approvals VALUES (?, '01REQ', ?, ?, 'f', 'call', ?, ?, 1.0, ?, NULL, 'once', ?)",
+            (name, name, f"telegram:chat:{6 if 'ELSE' in name else 5}", asked, state, by, at),
         )
     for name, not_before in (("01A", None), ("01B", 1.0), ("01C", 1.5)):
         file.execute(
@@ -343,6 +346,10 @@ def _with_facts_in_times(file: Connection) -> None:
         spec = json.dumps({"prompt": "起床", "paused": paused})
         file.execute("INSERT INTO jobs VALUES (?, 'telegram:chat:5', ?, NULL)", (name, spec))
     file.execute("INSERT INTO jobs VALUES ('J5', 'telegram:chat:5', 'torn {', NULL)")
+    file.execute(
+        "INSERT INTO jobs VALUES ('J6', 'telegram:chat:5', ?, NULL)",
+        ('{"paused": "by x", "prompt": "\\ud83d"}',),
+    )
 
 
 _ASKED = (
@@ -366,13 +373,14 @@ async def _facts_in_columns(journal: SqlJournal) -> None:
     found = [await journal.inbound(inbound(number).request_id) for number in range(1, 8)]
     message, album = inbound(1).request_id, inbound(5).request_id
     assert [one and one.amends for one in found] == [None, message, None, None, None, album, None]
-    decided = {number: await journal.decided_by(inbound(number).request_id) for number in range(11, 16)}
+    decided = {number: await journal.decided_by(inbound(number).request_id) for number in range(11, 18)}
     assert {number: one.id for number, one in decided.items() if one is not None} == {
         11: "01KNOWN",
         13: "01KNOWN2",
     }
     assert [row.delayed for row in await journal.deliveries("01REQ")] == [False, False, True]
     jobs = {job.id: job.spec for job in await journal.jobs()}
+    assert jobs.pop("J6")["paused"] == "person"
     reasons = {"J1": "failed", "J2": "person", "J3": "person", "J4": ""}
     assert jobs == {name: {"prompt": "起床", "paused": paused} for name, paused in reasons.items()}
 
