@@ -354,17 +354,25 @@ class SharedDisk:
         """Bring files to the database, in one transaction. Raises OSError."""
         if not paths:
             return
-        times = self._committed(lambda db: [self._pushed(db, path, anew=anew) for path in paths])
+        names = [self._name(path) for path in paths]
+
+        def push(db: Connection) -> list[int]:
+            rows = shared_files.found(db, names)
+            return [
+                self._pushed(db, path, name, rows.get(name), anew=anew)
+                for path, name in zip(paths, names, strict=True)
+            ]
+
+        times = self._committed(push)
         for path, at in zip(paths, times, strict=True):
             with self._guard:
                 if path not in self._ahead and at:
                     with contextlib.suppress(FileNotFoundError):
                         os.utime(path, ns=(at, at))
 
-    def _pushed(self, db: Connection, path: Path, *, anew: bool) -> int:
+    def _pushed(self, db: Connection, path: Path, name: str, row: SharedFile | None, *, anew: bool) -> int:
         """Bring a file to the database; the time that it has there, 0 where it has gone."""
-        name, facts = self._name(path), _facts(path)
-        row = shared_files.found(db, name)
+        facts = _facts(path)
         if facts is None:
             shared_files.remove(db, name)
             return 0

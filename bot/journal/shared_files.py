@@ -112,9 +112,10 @@ def has_any(db: Connection) -> bool:
     return db.execute("SELECT 1 FROM shared_files LIMIT 1").fetchone() is not None
 
 
-def found(db: Connection, path: str) -> SharedFile | None:
-    row = db.execute(f"{_FOUND} WHERE path = ? AND id <> 0", (path,)).fetchone()
-    return None if row is None else SharedFile(*row)
+def found(db: Connection, paths: Collection[str]) -> dict[str, SharedFile]:
+    """Those of these files that are there, asked for together."""
+    rows = db.execute(f"{_FOUND} WHERE path = ANY(?) AND id <> 0", (list(paths),)).fetchall()
+    return {row[0]: SharedFile(*row) for row in rows}
 
 
 def content(db: Connection, file: SharedFile, begin: int = 0) -> Iterator[bytes]:

@@ -115,6 +115,30 @@ def test_a_host_that_has_nothing_fetches_many_files_together(
     assert there(tmp_path / "b") == there(home)
 
 
+def test_what_many_files_have_got_is_brought_after_one_question(
+    leads: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, home = leads("a"), tmp_path / "a"
+    asked: list[str] = []
+    execute = PostgresConnection.execute
+
+    def listened(self: PostgresConnection, statement: str, *values: object) -> object:
+        asked.append(statement)
+        return execute(self, statement, *values)
+
+    monkeypatch.setattr(PostgresConnection, "execute", listened)
+    for _ in range(2):
+        for number in range(40):
+            disk.append(home / f"chats/{number}.jsonl", b"line\n")
+        asked.clear()
+        disk.flush()
+        assert sum(one.startswith("SELECT path") for one in asked) == 1
+    kept = there(home)
+    leads.kill()
+    leads("b")
+    assert there(tmp_path / "b") == kept
+
+
 def test_the_host_that_led_before_takes_what_was_done_since(leads: Hosts, url: str, tmp_path: Path) -> None:
     a, home = leads("a"), tmp_path / "a"
     for number in range(3):
