@@ -107,6 +107,11 @@ class ActiveTurn:
         else:
             await self.take_late()
 
+    @property
+    def resumed(self) -> bool:
+        """True of a turn that goes on where a crash cut it off."""
+        return self._resumed
+
     def last_reply(self) -> ModelReply | None:
         """Return the reply with which a resumed turn ends, else None. A reply without words stands in no message."""
         if not self._resumed or self._running is None:
@@ -382,10 +387,8 @@ class ActiveTurn:
         return self._deps.limits.max_injected - (self._running.injected if self._running is not None else 0)
 
     def in_view(self, line: ArchiveLine) -> bool:
-        meta = line.meta or {}
-        request_id = str(meta.get("requestId") or "")
         # ULIDs sort by time: what came in after this message is not history yet.
-        if request_id >= self.request.request_id or request_id in self._visible():
+        if line.request_id >= self.request.request_id or line.request_id in self._visible():
             return True
         key = ArchiveKey.of(line, self.request.chat_key)
         if key in self.store.adopted() or (self._running is not None and key in self._running.keys):

@@ -230,7 +230,7 @@ class Compactor:
         if not current:
             self._view_changes.note_read()
         prefix = forks.prefix_of(self._view_changes, current, self._stand_in)
-        self._memory.saw(prefix.messages)
+        self._memory.lines.saw(prefix.messages)
         summary = await forks.condense(prefix, self._memory.known, focus, self._deps)
         change = self._change(dropped, summary.words, "summary", summary.block)
         try:
@@ -243,7 +243,7 @@ class Compactor:
         before = [self._store.head] if self._store.head is not None else []
         kept = self._messages(set(self._uuids()) - set(dropped))
         gone = reattach.DroppedMessages([*before, *self._messages(dropped)], kept)
-        origin = self._memory.origin(self._store.view())
+        origin = self._memory.lines.origin(self._store.view())
         tools = reattach.definitions(gone, self._deps, reattach.TOOLS * reattach.room(self._deps))
         gone = replace(gone, declared=frozenset(str(tool["name"]) for tool in tools))
         said = reattach.instructions(gone, self._deps, reattach.SAID * reattach.room(self._deps))

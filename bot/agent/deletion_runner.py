@@ -16,6 +16,7 @@ from bot.context import deletions as reading
 from bot.context import memory
 from bot.context.store import RunningTurn
 from bot.contracts.base import Message
+from bot.contracts.environment import storage_errors_logged
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import UNCHANGED, Boundary, Unchanged
 
@@ -56,17 +57,11 @@ class DeletionRunner:
         """The same where a disk that refuses, or takes long to erase, must not keep the chat from going on: what it refuses
         is tried again.
         """
-        try:
+        with storage_errors_logged(
+            self._deps.log, "what was removed is still in view", chat_key=self._chat_key
+        ):
             return await self._change_view()
-        except errors.StorageError as error:
-            self._deps.log.write(
-                "error",
-                "what was removed is still in view",
-                level="error",
-                chat_key=self._chat_key,
-                cause=str(error),
-            )
-            return False
+        return False
 
     async def redact_older(self, cut_off: RunningTurn) -> None:
         """Take what was removed meanwhile out of the older messages that a turn had loaded before a crash; all of them

@@ -36,13 +36,6 @@ TOOLS = 0.5
 
 
 @dataclass(slots=True)
-class Choice:
-    """The model that an operator chose for a chat (`Ledger.chosen`); None if ship.json's model holds."""
-
-    name: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ModelDeps:
     """The model, under the names by which a chat asks it, and what is known of each name."""
 
@@ -56,21 +49,17 @@ class ModelDeps:
     estimator: Estimator = field(default_factory=Estimator)
     """Tokens as the models count them."""
     prices: PriceTable = field(default_factory=PriceTable)
-    choice: Choice = field(default_factory=Choice)
+    chosen: str | None = None
+    """The model that an operator chose for the chat; None where ship.json says it."""
 
     @property
     def name(self) -> str:
         """The model that answers."""
-        return self.choice.name or self.default_model
-
-    @property
-    def chosen(self) -> str | None:
-        """The model that was chosen for the chat; None where ship.json says it."""
-        return self.choice.name
+        return self.chosen or self.default_model
 
     def choose(self, model: str | None) -> None:
         """Let a model answer from now on; None is that of ship.json."""
-        self.choice.name = model
+        self.chosen = model
 
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:
         """Learn from an answer how its model counts, and that so much does fit."""
@@ -139,7 +128,7 @@ class AgentDeps:
 
     def of_chat(self) -> AgentDeps:
         """The same for one chat, for which a model can be chosen."""
-        return replace(self, models=replace(self.models, choice=Choice()))
+        return replace(self, models=replace(self.models, chosen=None))
 
     def declared(self, registry: Registry | None = None) -> tuple[Json, ...]:
         """The definitions of tools that requests have: all, or in a small window as much as half of it holds."""
@@ -152,10 +141,9 @@ class AgentDeps:
         )
         return next(fitting, forms[-1])
 
-    def budget(self, model: str | None = None) -> Budget:
-        """The limits of requests to a model, by default the one that answers."""
-        name = model or self.models.name
-        windows = self.models.windows
+    def budget(self) -> Budget:
+        """The limits of requests to the model that answers."""
+        name, windows = self.models.name, self.models.windows
         return Budget(
             windows.window(name),
             windows.max_tokens(name),

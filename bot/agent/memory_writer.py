@@ -1,23 +1,143 @@
-"""Writes the memory of one chat anew once enough was said, beside the turns, and takes out of it what has to go."""
+"""Writes the memory of one chat anew once enough was said, beside the turns, traces its lines to their messages, and takes out of
+it what has to go.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from bot import errors
 from bot.agent import forks
 from bot.agent.deps import AgentDeps
-from bot.agent.recollection import Recollection
 from bot.agent.view_changes import ViewChanges
 from bot.context import blocks, compaction, memory
 from bot.context.memory import MemoryInvalid, SessionMemory
+from bot.context.store import AgentContextStore
 from bot.contracts.base import Message
 from bot.contracts.environment import ends_within
 from bot.contracts.identity import ChatKey
+from bot.contracts.memory_files import Written
+from bot.contracts.provenance import NOBODYS
 from bot.history.memory.memories import SavedMemory
+from bot.history.memory.provenance import carried
+from bot.tools.permissions import taint
 from bot.words import sentence
+
+_HEADING = "## "
+
+
+class Recollection:
+    """The lines of the memory of one chat, and what of it is on file.
+
+    A line may come from any turn that was in view when it was first written, and from all that the lines have which
+    it took the place of: more than it does come from, and never less. But what is written once a removal has been
+    carried out has not seen what was removed: those removals are kept with the memory.
+    """
+
+    def __init__(self, chat_key: ChatKey, deps: AgentDeps) -> None:
+        self._chat_key = chat_key
+        self._deps = deps
+        self._lines: list[tuple[str, tuple[Written, ...]]] = []
+        self._on_file: str | None = None
+        self._seen = NOBODYS
+        self._removed: frozenset[str] = frozenset()
+
+    def origin(self, view: Sequence[Message]) -> str:
+        """The block that says whose words a summary of this view stands for; "" where anybody's may be among them."""
+        self.saw(view)
+        return taint.summed(self._seen)
+
+    def saw(self, messages: Sequence[Message]) -> None:
+        """Whoever writes the memory has these in view."""
+        self._seen |= taint.seen(messages)
+
+    async def load(self) -> SavedMemory | None:
+        """The memory that is on file. Raises `errors.StorageError`."""
+        if self._deps.history.memories is None:
+            return None
+        kept = await self._deps.history.memories.load(self._chat_key)
+        self._take(kept)
+        return kept
+
+    async def changed(self) -> tuple[bool, SavedMemory | None]:
+        """Return True if another writer has changed the file since, as far as it can be read, and its content now."""
+        if self._deps.history.memories is None:
+            return False, None
+        try:
+            kept = await self._deps.history.memories.load(self._chat_key)
+        except errors.StorageError:
+            return False, None
+        if (kept.markdown if kept is not None else None) == self._on_file:
+            return False, kept
+        self._take(kept)
+        return True, kept
+
+    async def save(self, markdown: str, covers: str | None, tokens: int, store: AgentContextStore) -> None:
+        """Put the memory on file that was written while what the store shows was in view. Raises `errors.StorageError`."""
+        self.saw(store.view())
+        ts = int(self._deps.clock.now() * 1000)
+        new = [Written(ts, turn.request_id, self._chat_key, None) for turn in store.turns]
+        if store.head is not None and not self._lines:
+            # A summary of turns that no line tells of: the memory was lost, or left behind with another conversation.
+            new.insert(0, self._up_to(ts, new[:1]))
+        lines = markdown.split("\n")
+        sources = carried(self._lines, lines, new, oldest=lambda some: self._up_to(ts, some))
+        self._lines = list(zip(lines, sources, strict=True))
+        if self._deps.history.memories is not None:
+            written = tuple(by for _, by in self._lines)
+            removed = tuple(sorted(self._removed))
+            await self._deps.history.memories.save(
+                self._chat_key, SavedMemory(markdown, covers, ts, tokens, written, removed, self._seen)
+            )
+            self._on_file = markdown
+
+    async def forget(self) -> None:
+        """Begin without one. Raises `errors.StorageError`."""
+        self._lines, self._on_file, self._seen = [], None, NOBODYS
+        if self._deps.history.memories is not None:
+            await self._deps.history.memories.forget(self._chat_key)
+
+    def without(self, turns: Mapping[str, frozenset[str]]) -> tuple[int, SessionMemory | None]:
+        """Return the number of lines that may tell of the removed messages (ids by turn), and the memory without
+        them; None where that is nothing.
+        """
+        kept = [line for line, by in self._lines if line.startswith(_HEADING) or not self._tells(by, turns)]
+        try:
+            return len(self._lines) - len(kept), memory.read("\n".join(kept))
+        except MemoryInvalid:
+            return len(self._lines) - len(kept), None
+
+    def carried_out(self, removed: Iterable[str]) -> None:
+        """The messages with these ids are gone, from the view too: nothing that is written from now on has seen them."""
+        self._removed = self._removed.union(removed)
+
+    def _up_to(self, ts: int, some: Sequence[Written]) -> Written:
+        """Return a source that stands for every turn up to the newest of these, or for any turn at all. ULIDs sort by time."""
+        if not some or any(by.span == "any" for by in some):
+            return Written(ts, "", self._chat_key, None, span="any")
+        return Written(ts, max(by.request_id for by in some), self._chat_key, None, span="up_to")
+
+    def _tells(self, written: Sequence[Written], turns: Mapping[str, frozenset[str]]) -> bool:
+        """Return True if a line may come from these turns; a line without a known source may come from any."""
+        all_of_them = not written or any(by.span == "any" for by in written)
+        newest = max((by.request_id for by in written if by.span == "up_to"), default="")
+        exactly = {by.request_id for by in written}
+        return any(
+            ids - self._removed
+            for turn, ids in turns.items()
+            if all_of_them or turn in exactly or turn <= newest
+        )
+
+    def _take(self, kept: SavedMemory | None) -> None:
+        self._on_file = kept.markdown if kept is not None else None
+        self._seen = kept.origin if kept is not None else NOBODYS
+        self.carried_out(kept.removed if kept is not None else ())
+        lines = kept.markdown.split("\n") if kept is not None else []
+        written = kept.written if kept is not None and len(kept.written) == len(lines) else ((),) * len(lines)
+        self._lines = list(zip(lines, written, strict=True))
+
 
 FAILED = (errors.ShipmateError, MemoryInvalid)
 """The errors of a fork and of a memory's file."""
@@ -29,6 +149,7 @@ class MemoryWriter:
     def __init__(self, chat_key: ChatKey, view_changes: ViewChanges, deps: AgentDeps) -> None:
         self.known: SessionMemory | None = None
         self.covers: str | None = None
+        self.lines = Recollection(chat_key, deps)
         self._chat_key = chat_key
         self._view_changes = view_changes
         self._store = view_changes.store
@@ -36,7 +157,6 @@ class MemoryWriter:
         self._since: str | None = None
         self._failures = 0
         self._before: tuple[SessionMemory, str] | None = None
-        self._lines = Recollection(chat_key, deps)
         self.writing: asyncio.Task[None] | None = None
 
     @property
@@ -48,24 +168,16 @@ class MemoryWriter:
         """The memory as it is now; "" where there is none."""
         return self.known.markdown if self.known is not None else ""
 
-    def origin(self, view: Sequence[Message]) -> str:
-        """As `Recollection.origin`."""
-        return self._lines.origin(view)
-
-    def saw(self, messages: Sequence[Message]) -> None:
-        """As `Recollection.saw`."""
-        self._lines.saw(messages)
-
     async def load(self) -> None:
         """Take up the memory that is on file. One that cannot be read is as good as none."""
         try:
-            self._remember(await self._lines.load())
+            self._remember(await self.lines.load())
         except FAILED as error:
             self._write("the memory cannot be read", error)
 
     async def look_again(self) -> None:
         """Take up what an operator has made of the memory meanwhile."""
-        changed, kept = await self._lines.changed()
+        changed, kept = await self.lines.changed()
         if changed:
             self._reset()
             try:
@@ -76,7 +188,7 @@ class MemoryWriter:
     async def forget(self) -> None:
         """A new conversation begins: what was remembered of the old one goes. Raises `errors.StorageError`."""
         await self.stop()
-        await self._lines.forget()
+        await self.lines.forget()
         self._reset()
 
     async def take_back(self, turns: Mapping[str, frozenset[str]], *, redacted: bool = False) -> None:
@@ -86,14 +198,14 @@ class MemoryWriter:
         await self.stop()
         await self.look_again()
         self._before = None
-        lost, left = self._lines.without(turns)
+        lost, left = self.lines.without(turns)
         if lost and left is not None:
             await self.keep(left, None)
         elif lost:
             self.known = self.covers = self._since = None
-            await self._lines.forget()
+            await self.lines.forget()
         if redacted:
-            self._lines.carried_out(one for ids in turns.values() for one in ids)
+            self.lines.carried_out(one for ids in turns.values() for one in ids)
 
     async def undo(self, gone: Collection[str]) -> None:
         """These are taken back: a memory that knows of them gives way to the one before, or to none, and is written
@@ -108,7 +220,7 @@ class MemoryWriter:
             await self.keep(*before)
             return
         self.known = self.covers = self._since = None
-        await self._lines.forget()
+        await self.lines.forget()
 
     async def stop(self) -> None:
         """Give up what is being written."""
@@ -140,7 +252,7 @@ class MemoryWriter:
         markdown = known.markdown
         tokens = known.tokens
         self._deps.log.write("memory", "the memory of the chat is written", tokens=tokens, covers=covers)
-        await self._lines.save(markdown, covers, tokens, self._store)
+        await self.lines.save(markdown, covers, tokens, self._store)
 
     async def _extract(self) -> None:
         """Write the memory anew. After a failure, the next try comes when as much is new once more."""
@@ -151,7 +263,7 @@ class MemoryWriter:
             await self.look_again()
             self._since = newest
             # A cut may come before it is written.
-            self.saw(prefix.messages)
+            self.lines.saw(prefix.messages)
             await self.keep(await forks.remember(prefix, self.known, self._deps), newest)
             self._failures = 0
         except FAILED as error:

@@ -7,7 +7,7 @@ them, in the memory or the summary itself. Others join the list once there is so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bot.agent.deps import AgentDeps
@@ -42,9 +42,6 @@ class DroppedMessages:
     kept: Sequence[Message]
     declared: frozenset[str] = frozenset()
     """The tools whose definitions come back whole."""
-
-
-Provider = Callable[[DroppedMessages], Section]
 
 
 def artifacts(gone: DroppedMessages) -> Section:
@@ -119,26 +116,17 @@ def tools(gone: DroppedMessages) -> Section:
     return Section("tools", 3, words if names else "")
 
 
-PROVIDERS: tuple[Provider, ...] = (artifacts, skills, tools, files)
-
-
 def room(deps: AgentDeps) -> float:
     """The tokens that all of it may take."""
     budget = deps.budget()
     return min(budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
 
 
-def attached(
-    gone: DroppedMessages,
-    deps: AgentDeps,
-    providers: Sequence[Provider] = PROVIDERS,
-    most: float | None = None,
-) -> list[str]:
+def attached(gone: DroppedMessages, deps: AgentDeps) -> list[str]:
     """Return the sections to attach, most useful first, within the budget."""
-    most = room(deps) if most is None else most
     chosen = assemble(
-        (provider(gone) for provider in providers),
-        most,
+        (provider(gone) for provider in (artifacts, skills, tools, files)),
+        room(deps),
         lambda words: deps.models.estimator.text(deps.models.name, words),
     )
     return [words for _, words in chosen.parts]

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from enum import Enum, auto
 from typing import Any
 
 from bot import errors
@@ -35,7 +36,7 @@ from bot.contracts.agent import (
 )
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
-from bot.contracts.environment import ends_within
+from bot.contracts.environment import ends_within, storage_errors_logged
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import FinalTurnState
 from bot.contracts.transcript import Boundary, TurnEnd, TurnStart
@@ -50,6 +51,17 @@ STOP_SECONDS = 0.4
 LAST_WORDS_SECONDS = 3.0
 """Seconds that a stop waits for the delivery of the last words, which goes on after that."""
 UNANSWERED = "a message before this one got no whole answer; the person was told"
+
+
+class _Phase(Enum):
+    """How far the turn of a chat is, as a stop sees it."""
+
+    RUNNING = auto()
+    STOPPED_BEFORE = auto()
+    """It was stopped before a restart, and is only brought to its end."""
+    STOPPING = auto()
+    ENDING = auto()
+    """It is over: a stop comes too late."""
 
 
 class AgentRuntime:
@@ -70,8 +82,7 @@ class AgentRuntime:
         self._ended: dict[str, TurnEnd] = {}
         self._task: asyncio.Task[TurnOutcome] | None = None
         self._active: ActiveTurn | None = None
-        self._stopping = False
-        self._ending = False
+        self._phase = _Phase.RUNNING
         self._steps: set[asyncio.Task[bool]] = set()
         self._left: set[asyncio.Task[Any]] = set()
         self._filling = asyncio.Lock()
@@ -98,14 +109,14 @@ class AgentRuntime:
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
         """One turn, as `contracts.agent.Agent.run`."""
-        self._stopping, self._ending = request.stopped, False
+        self._phase = _Phase.STOPPED_BEFORE if request.stopped else _Phase.RUNNING
         person = request.inbound.person if request.inbound is not None else None
         with context.turn_scope(chat_key=self.chat_key, request_id=request.request_id, person=person):
             self._task = asyncio.create_task(self._turn(request))
             try:
                 return await self._task
             except asyncio.CancelledError:
-                if self._stopping and not request.stopped:
+                if self._phase is _Phase.STOPPING:
                     return TurnOutcome("stopped")
                 raise
             finally:
@@ -114,17 +125,16 @@ class AgentRuntime:
 
     def stop(self) -> bool:
         """Stop the running turn; False where none runs. Asked again, it lets the first stop do its work."""
-        if self._task is None or self._ending:
+        if self._task is None or self._phase is _Phase.ENDING:
             return False
-        if self._stopping:
-            return True
-        self._stopping = True
-        self._task.cancel()
+        if self._phase is _Phase.RUNNING:
+            self._phase = _Phase.STOPPING
+            self._task.cancel()
         return True
 
     def restart_model_call(self) -> bool:
         """As `contracts.agent.Agent.restart_model_call`."""
-        if self._active is None or self._stopping:
+        if self._active is None or self._phase is not _Phase.RUNNING:
             return False
         self._active.restart_model_call()
         return True
@@ -319,7 +329,7 @@ class AgentRuntime:
         """Write what the archive remembers as turns of a new transcript, so that the next restart has the same."""
 
         def not_yet(line: ArchiveLine) -> bool:
-            return str((line.meta or {}).get("requestId") or "") >= request.request_id
+            return line.request_id >= request.request_id
 
         query = HistoryQuery(limit=self._deps.limits.max_messages, skip=not_yet, counted=False)
         try:
@@ -347,18 +357,15 @@ class AgentRuntime:
             await self.fill(request)
             async with self._filling:
                 await self.deletions.attempt()
-            end = self._ended.get(request.request_id) or await self.ledger.ended(request.request_id)
-            if end is not None:
-                return await self._ended_before(request, end)
-            if request.stopped and (closed := await self._closed(turn, began)) is not None:
-                return closed
+            if (concluded := await self._concluded(turn, began)) is not None:
+                return concluded
             await self.compactor.before_turn(request.request_id)
             system = await self._system(request)
             await self._begin(turn, system)
             outcome = await self._work(turn, system)
             wrong = UNANSWERED if outcome.notice else None
         except asyncio.CancelledError:
-            if not self._stopping or request.stopped:
+            if self._phase is not _Phase.STOPPING:
                 raise
             outcome = await self._stopped(turn)
             self._log_end(outcome, began)
@@ -374,7 +381,8 @@ class AgentRuntime:
         except Exception as error:  # noqa: BLE001 - the turn is a supervision point: the chat must go on
             status, wrong = "failed", f"{UNANSWERED} (internal error)"
             outcome = _failed(turn, say("errors.any"), f"{type(error).__name__}: {error}")
-        self._ending = True
+        if self._phase is _Phase.RUNNING:
+            self._phase = _Phase.ENDING
         await turn.end(status, outcome.notice, wrong if outcome.notice else None)
         if unknown:
             await self._back_to_default()
@@ -385,13 +393,9 @@ class AgentRuntime:
 
     async def _back_to_default(self) -> None:
         """The provider does not have the model that was chosen (any more)."""
-        try:
+        # After a restart the provider refuses it once more.
+        with storage_errors_logged(self._deps.log, "the choice of a model cannot be written"):
             await self.ledger.choose(None)
-        except errors.StorageError as error:
-            # After a restart the provider refuses it once more.
-            self._deps.log.write(
-                "error", "the choice of a model cannot be written", level="error", cause=str(error)
-            )
         self._switch(None)
 
     def _cut_off(self, request: TurnRequest) -> RunningTurn | None:
@@ -404,15 +408,21 @@ class AgentRuntime:
         """Begin a turn, or go on with it where a crash cut it off."""
         message = "a turn that was cut off goes on" if self._cut_off(turn.request) else "a turn begins"
         self._deps.log.write("turn_start", message, messages=len(self.store))
-        if turn.request.stopped or await self._resumed(turn):
-            self._settle(system)
-        else:
-            self._settle(system)
+        goes_on = turn.resumed or await self._resumed(turn)
+        self._settle(system)
+        if not goes_on:
             await turn.begin(self._news())
 
-    async def _closed(self, turn: ActiveTurn, began: float) -> TurnOutcome | None:
-        """Close a turn that was stopped before a crash; None where it has its answer, and has only to say it."""
-        outcome = TurnOutcome("stopped")
+    async def _concluded(self, turn: ActiveTurn, began: float) -> TurnOutcome | None:
+        """The outcome of a turn that had ended before a restart, or was stopped before it had its answer; None where it begins, goes
+        on, or has only to say its answer.
+        """
+        request, outcome = turn.request, TurnOutcome("stopped")
+        end = self._ended.get(request.request_id) or await self.ledger.ended(request.request_id)
+        if end is not None:
+            return await self._ended_before(request, end)
+        if not request.stopped:
+            return None
         try:
             if await self._resumed(turn):
                 if turn.answers():
@@ -445,7 +455,7 @@ class AgentRuntime:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             work.cancel()
-            if not self._stopping:
+            if self._phase is _Phase.RUNNING:
                 await asyncio.wait([work])
             elif not await self._within(STOP_SECONDS, work):
                 self._deps.log.write("stop", "what was stopped takes its time to end", level="warn")

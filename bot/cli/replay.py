@@ -30,8 +30,7 @@ from bot.cli.common import (
 from bot.contracts.identity import ChatKey
 
 if TYPE_CHECKING:
-    from bot.agent.recorded_turn import Call, RecordedTurn
-    from bot.agent.rerunning import RerunResult
+    from bot.agent.recording import Call, RecordedTurn, RerunResult
     from bot.cli.recorded import Found
 
 _TABLE = (
@@ -180,10 +179,10 @@ def _named(task: Found) -> str:
 
 
 def _compare(root: Path, found: Found, model: str | None, prompt: Path | None, *, as_json: bool) -> None:
-    from bot.agent import rerunning
+    from bot.agent import recording
 
     turn = found.turn
-    before = rerunning.recorded(turn)
+    before = recording.recorded(turn)
     after = asyncio.run(_again(root, found, turn, model, prompt))
     same = before.answer == after.answer
     if as_json:
@@ -233,7 +232,7 @@ async def _again(
     """Ask the configured provider. What it costs stands in the operator's log, like all that is asked."""
     import random
 
-    from bot.agent.rerunning import rerun
+    from bot.agent.recording import rerun
     from bot.configuration import prices_of
     from bot.history.artifacts import ArtifactStore
     from bot.llm.factory import build_model

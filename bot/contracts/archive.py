@@ -40,6 +40,11 @@ class ArchiveLine(Frozen):
         }
         return cls(**own | fields)
 
+    @property
+    def request_id(self) -> str:
+        """The inbound that it is of, or answers; "" where none is known."""
+        return str((self.meta or {}).get("requestId") or "")
+
 
 class ArchiveKey(NamedTuple):
     """The identity of an archive line in one chat, by whichever author, with an id or without."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from bot import errors
 from bot.contracts.base import Frozen, Json, Level
 from bot.contracts.identity import ChatKey
 from bot.words import Sentence
@@ -154,6 +155,15 @@ class Log(Protocol):
         `duration` is in milliseconds; `details` become camelCase JSON.
         """
         ...
+
+
+@contextlib.contextmanager
+def storage_errors_logged(log: Log, message: str, **about: Any) -> Iterator[None]:
+    """What the disk refuses in the block keeps nothing else from going on: operators read of it."""
+    try:
+        yield
+    except errors.StorageError as error:
+        log.write("error", message, level="error", cause=str(error), **about)
 
 
 class Redact(Protocol):

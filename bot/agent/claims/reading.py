@@ -1,16 +1,111 @@
 """Finds the effects that a text claims its speaker had just now. In doubt it finds none: words of others, drafts, code,
-the past, conditions, plans, denials and questions claim nothing.
+the past, conditions, plans, denials and questions claim nothing. The phrases of each language stand in a file beside this
+module.
 """
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 import regex
 
-from bot.agent.claims import language as phrases
-from bot.agent.claims.language import COMMAND, NAME, ClaimPattern, Kind, Language
+Kind = Literal["sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"]
+"""The kind of a claim. `sent` may mean this very chat, `mailed` means somewhere else; `acted` is anything else that has an
+effect on the world (installed, booked, paid …).
+"""
+Pattern = regex.Pattern[str]
+COMMAND = "⌘"
+"""Stands for code inside of a line that is not the name of a file."""
+NAME = r"(?:[\w./~-]*\w\.(?:cfg|conf|cpp|css|csv|docx?|env|go|html?|ini|ics|java|jsx?|json|jsonl|lock|log|md|pdf|php|png|jpe?g|pptx?|py|rb|rs|sh|sql|svg|toml|tsx?|txt|xlsx?|xml|ya?ml|zip)\b)"
+"""The name of a file."""
+_WORD = re.compile(r"<(\w+)>")
+_LOADED: dict[str, Language] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimPattern:
+    """One way to claim something. `own`: it says by itself that the speaker did it; what does not could be news of
+    somebody else's doing.
+    """
+
+    kind: Kind
+    pattern: Pattern
+    own: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """`before` is looked for in a sentence up to the end of a claim, `around` in the claim's own clause: what follows is no
+    claim then. `earlier` says that it was done before this turn, `admits` that something did not work.
+    """
+
+    name: str
+    deed: re.Pattern[str]
+    """Some word of each saying, in small letters."""
+    sayings: tuple[ClaimPattern, ...]
+    before: Pattern
+    around: Pattern
+    earlier: Pattern
+    admits: Pattern
+    draft: Pattern
+    """Leads into a text that is somebody else's, or meant for somebody else."""
+    composing: Pattern
+    """Asks for such a text."""
+    requests: Pattern
+    """Asks for something to be done, though it may look like a question."""
+    reviewing: Pattern
+    """Asks whether something was done."""
+    orders: dict[Kind, Pattern]
+    """Asks for what a claim of this kind would be the answer to."""
+    done: dict[Kind, Pattern]
+    """Says that somebody has done such a thing."""
+    note: str
+    """The note below a reply; `{claim}` is the sentence in question."""
+
+    def names_deed(self, words: str) -> bool:
+        """True if there is some word of a saying: what has none is not read further."""
+        return self.deed.search(words.lower()) is not None
+
+
+def _language(name: str) -> Language:
+    """The language of a file; compiling its phrases takes a tenth of a second. Its patterns match in any case; `<WORD>` in them
+    is one of its [words], NAME or COMMAND.
+    """
+    if name not in _LOADED:
+        raw = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+        words = {"name": NAME, "command": COMMAND}
+        for word, pattern in raw.pop("words").items():
+            words[word] = _filled(pattern, words)
+        rest = {
+            key: _compiled(value, words)
+            for key, value in raw.items()
+            if key not in {"name", "note", "sayings", "deed"}
+        }
+        sayings = tuple(
+            ClaimPattern(one["kind"], _compiled(one["pattern"], words), one.get("own", True))
+            for one in raw["sayings"]
+        )
+        # Every reply is searched for it: small letters cost a quarter of either case.
+        deed = re.compile(_filled(raw["deed"], words))
+        _LOADED[name] = Language(name=raw["name"], note=raw["note"], sayings=sayings, deed=deed, **rest)
+    return _LOADED[name]
+
+
+def _compiled(value: Any, words: dict[str, str]) -> Any:
+    """A pattern, or a table of patterns by their names."""
+    if isinstance(value, dict):
+        return {key: _compiled(pattern, words) for key, pattern in value.items()}
+    return regex.compile(_filled(value, words), regex.IGNORECASE)
+
+
+def _filled(pattern: str, words: dict[str, str]) -> str:
+    return _WORD.sub(lambda found: words[found[1]], pattern)
+
 
 HEAD, TAIL = 4_000, 2_000
 """Characters of the beginning and of the end of a text that are read: what lies between is no report."""
@@ -43,7 +138,7 @@ _PERSONS = regex.compile(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`earlier`: it is said to have been done before, perhaps in an older turn. `own` as in `language.ClaimPattern`."""
+    """`earlier`: it is said to have been done before, perhaps in an older turn. `own` as in `ClaimPattern`."""
 
     kind: Kind
     sentence: str
@@ -82,7 +177,7 @@ def admits(words: str) -> bool:
 
 def loaded(*texts: str) -> bool:
     """True if the languages of all texts are loaded; else a look at them takes a tenth of a second longer."""
-    return all(phrases.loaded(name) for words in texts for name in _names(_ends(words)))
+    return all(name in _LOADED for words in texts for name in _names(_ends(words)))
 
 
 def _ends(words: str) -> str:
@@ -91,7 +186,7 @@ def _ends(words: str) -> str:
 
 def languages(words: str) -> tuple[Language, ...]:
     """Return the languages that a text may be in, each loaded when it is first met."""
-    return tuple(map(phrases.language, _names(words)))
+    return tuple(map(_language, _names(words)))
 
 
 def _names(words: str) -> tuple[str, ...]:

@@ -9,21 +9,23 @@ from functools import partial
 from pathlib import Path
 
 from bot import errors
+from bot.agent.active import INJECTED_TOKENS, fitted
 from bot.agent.continuing import ContinuationPolicy, joined
 from bot.agent.deps import AgentDeps
-from bot.agent.incoming import instructions, said_by_servers
+from bot.agent.incoming import fresh_nonce, instructions, said_by_servers
 from bot.agent.subagents import limits, report, wording
-from bot.agent.subagents.history_loader import HistoryLoader
 from bot.agent.subagents.limits import Allowance, LimitReached, TaskLimits, TaskStopped
 from bot.agent.subagents.report import Order, Report
 from bot.agent.tally import Tally
-from bot.context import blocks, masking, repair, view
+from bot.context import blocks, estimate, masking, prompt, repair, view
 from bot.contracts.approvals import Approval, Approvals, Verdict
+from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Json, Message
+from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.provenance import Provenance
 from bot.llm.wrapper import reply_of
-from bot.tools.context import ToolExecutionContext, tool_scope
+from bot.tools.context import Injection, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import CallWrapper
 from bot.tools.permissions import taint
 from bot.tools.permissions.display import visible
@@ -402,3 +404,39 @@ class _Asked:
             verdict = await self._approvals.decide(replace(asked, task=self._child.label))
         self._child.decided(verdict)
         return verdict
+
+
+class HistoryLoader:
+    """`tools.context.Injection` of one task. `seen` is that of the turn where the task sees what the turn does, else
+    None; `request_id` and `chat_key` are those of the turn.
+    """
+
+    def __init__(self, request_id: str, chat_key: ChatKey, deps: AgentDeps, seen: Injection | None) -> None:
+        self.messages: list[Message] = []
+        self._request_id = request_id
+        self._chat_key = chat_key
+        self._deps = deps
+        self._seen = seen
+        self._keys: set[ArchiveKey] = set()
+
+    def release(self) -> None:
+        """The task is over: what it held of messages goes."""
+        self.messages = []
+
+    def room(self) -> int:
+        full = estimate.tokens(self.messages) >= INJECTED_TOKENS
+        return 0 if full else self._deps.limits.max_injected - len(self.messages)
+
+    def in_view(self, line: ArchiveLine) -> bool:
+        if line.request_id >= self._request_id or self._key(line) in self._keys:
+            return True
+        return self._seen is not None and self._seen.in_view(line)
+
+    async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
+        taken = fitted(lines[-self.room() :], self.messages)
+        self._keys.update(map(self._key, lines[len(lines) - len(taken) :]))
+        self.messages += prompt.loaded_messages(taken, fresh_nonce(self._deps))
+        return taken
+
+    def _key(self, line: ArchiveLine) -> ArchiveKey:
+        return ArchiveKey.of(line, self._chat_key)

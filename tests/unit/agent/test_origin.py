@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from bot.agent.assistant_text import without_pause
-from bot.agent.recollection import Recollection
+from bot.agent.memory_writer import Recollection
 from bot.context import memory, prompt, replay
 from bot.context.found import declared
 from bot.context.repair import mended_entries

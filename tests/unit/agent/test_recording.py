@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 
 from bot import errors
-from bot.agent import rerunning
-from bot.agent.recorded_turn import Call, RecordedTurn
+from bot.agent import recording
+from bot.agent.recording import Call, RecordedTurn
 from bot.cli import recorded
 from bot.cli.recorded import Found
 from bot.context.deletions import REMOVED
@@ -189,7 +189,7 @@ async def test_what_a_call_came_to_stands_beside_it(bench: Bench) -> None:
 async def test_an_answer_that_goes_on_is_one_answer(bench: Bench) -> None:
     bench.model.answers.extend([reply(text("to be "), stop_reason="max_tokens"), reply(text("continued"))])
     await bench.say("hello")
-    assert rerunning.recorded(await again(bench, (await request_ids(bench))[0])).answer == "to be continued"
+    assert recording.recorded(await again(bench, (await request_ids(bench))[0])).answer == "to be continued"
 
 
 def on_disk(bench: Bench) -> bytes:

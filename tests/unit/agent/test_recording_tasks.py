@@ -12,9 +12,8 @@ from functools import partial
 import pytest
 
 from bot import errors
-from bot.agent import rerunning
-from bot.agent.recorded_turn import RecordedTurn
-from bot.agent.rerunning import rerun
+from bot.agent import recording
+from bot.agent.recording import RecordedTurn, rerun
 from bot.agent.subagents import wording
 from bot.agent.subagents.limits import TaskLimits
 from bot.contracts.base import Json
@@ -269,7 +268,7 @@ async def test_asked_again_its_calls_have_their_results(bench: Bench, work: Work
     other.answers += [reply(tool_use("skills_list")), reply(tool_use("memory")), reply(text("- other"))]
     came = await rerun(made, other, name="other", static="One word.")
     assert (came.answer, came.unknown) == ("- other", ["memory"])
-    assert rerunning.recorded(made).answer == "- ok"
+    assert recording.recorded(made).answer == "- ok"
     given, (kept,) = other.requests[1].messages[-1]["content"][-1], made.calls[0].results
     assert given["content"] == kept["content"]
     (first, *rest) = other.requests[0].system

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.agent import rerunning
+from bot.agent import recording
 from bot.contracts.base import Json
 from bot.contracts.model import ModelReply, ModelRequest, Usage
 from bot.contracts.provenance import ORIGIN
@@ -64,7 +64,7 @@ async def test_what_the_turn_called_has_its_result_and_nothing_runs(bench: Bench
         spending(tool_use("chat_send", text="I look.", more=True), cost=0.25),
         spending(tool_use("chat_send", text="done"), cost=0.0),
     )
-    came = await rerunning.rerun(turn, model, name="other", static="Be brief.")
+    came = await recording.rerun(turn, model, name="other", static="Be brief.")
     assert came.answer == "I look.\n\ndone"
     assert came.unknown == ["memory"]
     assert came.totals == {
@@ -84,8 +84,8 @@ async def test_what_the_turn_called_has_its_result_and_nothing_runs(bench: Bench
     assert "and blue" in str(first.messages), "what joined is there from the beginning"
     assert str(second.messages).count("<loaded_history-") == str(first.messages).count("<loaded_history-") + 2
     assert "loaded" in str(second.messages[-1]["content"][0]["content"]).lower()
-    assert third.messages[-1]["content"][0]["content"] == rerunning.NOT_RECORDED
-    assert fourth.messages[-1]["content"][0]["content"] == rerunning.TAKEN
+    assert third.messages[-1]["content"][0]["content"] == recording.NOT_RECORDED
+    assert fourth.messages[-1]["content"][0]["content"] == recording.TAKEN
     assert "thinking" not in {
         block["type"] for one in model.requests for m in one.messages for block in m["content"]
     }
@@ -98,7 +98,7 @@ async def test_what_is_recorded_is_told_in_the_same_way(bench: Bench) -> None:
     )
     await bench.say("hello")
     (request_id,) = await request_ids(bench)
-    came = rerunning.recorded(await again(bench, request_id))
+    came = recording.recorded(await again(bench, request_id))
     assert came.answer == "hi\n\nthere"
     assert came.totals["calls"] == 2
     assert came.totals["inputTokens"] == 20
@@ -112,7 +112,7 @@ async def test_the_same_model_with_the_same_answers_gets_the_same_requests(bench
     (request_id,) = await request_ids(bench)
     turn = await again(bench, request_id)
     model = ScriptedModel(*answers)
-    came = await rerunning.rerun(turn, model, name=None, static=None)
+    came = await recording.rerun(turn, model, name=None, static=None)
     assert came.answer == "none"
     assert list(model.requests[0].messages) == list((turn.calls[0].request or model.requests[0]).messages)
     assert results(model) == [
@@ -127,7 +127,7 @@ async def test_a_call_that_was_cut_has_no_result_and_silence_ends_it(bench: Benc
     turn = await again(bench, request_id)
     call = tool_use("chat_send", text="hal")
     model = ScriptedModel(reply(call, stop_reason="max_tokens", cut=[call["id"]]), reply())
-    came = await rerunning.rerun(turn, model, name=None, static=None)
+    came = await recording.rerun(turn, model, name=None, static=None)
     assert came.unknown == ["chat_send"]
     assert [one["stopReason"] for one in came.calls] == ["max_tokens", "end_turn"]
 
@@ -138,4 +138,4 @@ async def test_what_cannot_be_asked_is_told(bench: Bench) -> None:
     await remove(bench, "1", request_id)
     turn = await again(bench, request_id)
     with pytest.raises(errors.RequestInvalid, match="words were removed"):
-        await rerunning.rerun(turn, ScriptedModel(), name=None, static=None)
+        await recording.rerun(turn, ScriptedModel(), name=None, static=None)
