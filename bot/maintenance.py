@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 from bot import errors
 from bot.agent.pool import AgentPool
@@ -12,11 +11,18 @@ from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import Journal
 from bot.disk_reserve import DiskReserve
 from bot.gateway.operators import OperatorAlerts
+from bot.gateway.turn_queue import TurnQueue
+from bot.history.artifacts import ArtifactStore
 from bot.history.retention import Retention
+from bot.history.search.searching import SearchedArchive
+from bot.history.transcript.requests import RequestLog
+from bot.history.usage.sums import UsageSums
 from bot.llm.wrapper import WatchedModel
 from bot.periodic_jobs import PeriodicJob
 from bot.rss_monitor import LOOK_EVERY, RssMonitor
 from bot.system import JumpSafeClock
+from bot.telemetry import JsonlLog
+from bot.tools.mcp.servers import McpServers
 from bot.words import sentence
 
 IDLE_SECONDS = 1_800.0
@@ -42,48 +48,6 @@ KEEP_FAILED_SECONDS = 30 * 86_400.0
 """For dead letters and what could not be delivered: operators look at it."""
 
 
-class SweepableLog(Protocol):
-    """The operator's log, as far as it is tidied (`bot.telemetry.JsonlLog`)."""
-
-    def sweep(self) -> int: ...
-
-
-class CountableUsage(Protocol):
-    """Sums of usage that follow the log (`bot.history.usage.sums.UsageSums`)."""
-
-    def catch_up(self) -> None: ...
-
-
-class SweepableArtifacts(Protocol):
-    """Large tool results, as far as they are tidied (`bot.history.artifacts.ArtifactStore`)."""
-
-    async def sweep(self, days: float) -> int: ...
-
-
-class SweepableRequests(Protocol):
-    """Recorded requests, as far as they are tidied (`bot.history.transcript.requests.RequestLog`)."""
-
-    async def sweep(self, before: float) -> int: ...
-
-
-class FollowsFiles(Protocol):
-    """The archive, as far as it hears that files were changed (`bot.history.search.searching.SearchedArchive`)."""
-
-    def changed(self, name: str) -> None: ...
-
-
-class ServerStates(Protocol):
-    """MCP servers, as far as operators hear of them (`bot.tools.mcp.servers.McpServers`)."""
-
-    def lasting(self, seconds: float) -> Mapping[str, str]: ...
-
-
-class Resumes(Protocol):
-    """Turns that wait for room on the disk (`bot.gateway.turn_queue.TurnQueue`)."""
-
-    def resume(self) -> None: ...
-
-
 class MaintenanceJobs:
     """The maintenance jobs of one process, which is `holder`. Clean-ups of shared data are done by one process at a
     time, the one with the lease in the journal.
@@ -98,15 +62,15 @@ class MaintenanceJobs:
         model: WatchedModel,
         memory: RssMonitor,
         reports: OperatorAlerts,
-        logs: SweepableLog,
-        usage: CountableUsage,
-        artifacts: SweepableArtifacts,
-        requests: SweepableRequests,
+        logs: JsonlLog,
+        usage: UsageSums,
+        artifacts: ArtifactStore,
+        requests: RequestLog,
         retention: Retention,
-        archive: FollowsFiles,
-        servers: ServerStates,
+        archive: SearchedArchive,
+        servers: McpServers,
         reserve: DiskReserve,
-        turn_queue: Resumes,
+        turn_queue: TurnQueue,
         clock: Clock,
         log: Log,
     ) -> None:

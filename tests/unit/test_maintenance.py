@@ -148,26 +148,27 @@ class House:
 
     def process(self, holder: str) -> MaintenanceJobs:
         reports: Any = self.told
-        pool: Any = self.pool
-        memory = RssMonitor(1_024, [], reports=reports, clock=self.clock, log=self.log)
+        fakes: dict[str, Any] = {
+            "agent": self.pool,
+            "reports": reports,
+            "logs": self.logs,
+            "usage": self.usage,
+            "artifacts": self.artifacts,
+            "requests": self.requests,
+            "archive": self,
+            "servers": self.servers,
+            "turn_queue": self,
+        }
         return MaintenanceJobs(
             holder=holder,
-            agent=pool,
             journal=self.journal,
             model=self.model,
-            memory=memory,
-            reports=reports,
-            logs=self.logs,
-            usage=self.usage,
-            artifacts=self.artifacts,
-            requests=self.requests,
+            memory=RssMonitor(1_024, [], reports=reports, clock=self.clock, log=self.log),
             retention=Retention(self.home, self.days, self.disk),
-            archive=self,
-            servers=self.servers,
             reserve=self.reserve,
-            turn_queue=self,
             clock=self.clock,
             log=self.log,
+            **fakes,
         )
 
     async def do(self, chores: MaintenanceJobs, name: str) -> None:
