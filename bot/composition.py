@@ -48,7 +48,7 @@ from bot.gateway.builder import (
     build_agent_services,
     build_gateway,
 )
-from bot.gateway.jobs.due import JobLimits
+from bot.gateway.jobs.store import JobLimits
 from bot.gateway.live.message import Previewing
 from bot.gateway.lost_messages import LostMessages
 from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits

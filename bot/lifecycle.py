@@ -352,7 +352,7 @@ async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> N
                 say(f"{name}: connected")
             gateway.log.write("channel", f"{name} connected")
             gateway.watch.opened(name)
-            if again := await gateway.parts.backlog.open(name):
+            if again := await gateway.parts.recovery.open(name):
                 say(f"{name}: {again} unfinished messages go on")
             gateway.parts.tasks.start(gateway.losses.tell(name))
             gateway.parts.tasks.start(gateway.parts.approvals.recover())

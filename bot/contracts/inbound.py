@@ -34,6 +34,16 @@ class Attachment(Frozen):
     mime: str | None = None
     ref: str | None = None
 
+    @property
+    def spoken(self) -> bool:
+        """True of kinds of which the words are heard, where somebody hears them."""
+        return self.kind in {"voice", "audio"}
+
+    @property
+    def may_be_read(self) -> bool:
+        """True where its bytes are worth a look: what a platform calls a video, say, never holds text."""
+        return (self.spoken or self.kind in {"file", "photo"}) and self.ref is not None
+
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
@@ -222,6 +232,11 @@ class Inbound(Frozen):
     def overheard(self) -> bool:
         """True for words that do not speak to the bot: it need not answer them."""
         return self.addressed in {"thread", "chat"}
+
+    @property
+    def args(self) -> str:
+        """The words behind a command; "" where it is none."""
+        return self.command.args.strip() if self.command is not None else ""
 
     @property
     def is_stop(self) -> bool:

@@ -82,12 +82,6 @@ class Lists(Protocol):
     def blocked(self, channel: str) -> frozenset[str]: ...
 
 
-class ChatIds(Protocol):
-    """The ids that a platform has for one chat (`Memberships`)."""
-
-    def same_chat(self, channel: str, chat_id: str) -> frozenset[str]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Verdict:
     allowed: bool
@@ -111,14 +105,13 @@ class Access:
         allow: Mapping[str, frozenset[str]],
         operators: Collection[str],
         lists: Lists,
-        ids: ChatIds,
+        memberships: Memberships,
     ) -> None:
-        """With all `ids` of a chat, admission and blocking stay where a platform gives another one."""
         self._manifests = manifests
         self._allow = allow
         self._operators = operators
         self._lists = lists
-        self._ids = ids
+        self._memberships = memberships
 
     def judge(self, inbound: Inbound) -> Verdict:
         """The verdict on one inbound, whatever its kind."""
@@ -147,7 +140,8 @@ class Access:
         manifest = self._manifests[channel]
         ids = {user_id} if user_id else set()
         if chat_type == "group":
-            ids |= self._ids.same_chat(channel, chat_id)
+            # With all ids of a chat, admission and blocking stay where a platform gives another one.
+            ids |= self._memberships.same_chat(channel, chat_id)
         listed = self._lists.allowed(channel) | self._allow.get(channel, frozenset())
         # In this order: the first that holds decides.
         checks: tuple[tuple[bool, Verdict], ...] = (

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
 
-from bot import errors
+from bot.access_list import AccessList
 from bot.contracts.approvals import (
     ABOUT_A_PERSON,
     EXAMPLES,
@@ -17,7 +16,7 @@ from bot.contracts.approvals import (
     Verdict,
 )
 from bot.contracts.channel import Manifest
-from bot.contracts.environment import Clock, Log
+from bot.contracts.environment import Clock, Log, storage_errors_logged
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import ABOUT, ONLY_TO, Address
@@ -40,17 +39,6 @@ MOST_OPEN = 200
 
 LOOK_EVERY = 2.0
 """Seconds between two looks for people who were let in, or kept out, in another way than through this process."""
-
-
-class AccessLists(Protocol):
-    """Whom operators let in or keep out, and who waits for that (`bot.access_list.AccessList`). All block, and raise
-    `errors.StorageError`.
-    """
-
-    def allow(self, channel: str, user_id: str) -> None: ...
-    def block(self, channel: str, user_id: str) -> None: ...
-    def dismiss(self, channel: str, user_id: str) -> None: ...
-    def note(self, channel: str, user_id: str, name: str | None = None) -> None: ...
 
 
 def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
@@ -88,7 +76,7 @@ class AdmissionService:
         *,
         journal: Journal,
         delivery: Delivery,
-        lists: AccessLists,
+        lists: AccessList,
         access: Access,
         memberships: Memberships,
         chats: OperatorChats,
@@ -229,12 +217,8 @@ class AdmissionService:
         while True:
             # At a start the button that was pressed before comes first: it says who decided.
             await self._clock.sleep(LOOK_EVERY)
-            try:
+            with storage_errors_logged(self._log, "who waits to be let in is not known"):
                 await self._look()
-            except errors.StorageError as error:
-                self._log.write(
-                    "error", "who waits to be let in is not known", level="error", cause=str(error)
-                )
 
     async def _look(self) -> None:
         if self._waiting is None:

@@ -15,7 +15,6 @@ from bot.contracts.approvals import (
     SECONDS,
     Approval,
     ApprovalRecord,
-    ApprovalStore,
     Choice,
     OpenQuestion,
     QuestionButtons,
@@ -23,7 +22,7 @@ from bot.contracts.approvals import (
     Verdict,
 )
 from bot.contracts.channel import Manifest
-from bot.contracts.environment import Clock, Ids, Log, ends_within
+from bot.contracts.environment import Clock, Ids, Log, ends_within, storage_errors_logged
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
@@ -98,7 +97,6 @@ class ApprovalService:
         log: Log,
     ) -> None:
         self._suspension = suspension
-        self._store: ApprovalStore = journal
         self._journal = journal
         self._delivery = delivery
         self._operators = operators
@@ -124,7 +122,7 @@ class ApprovalService:
     async def _decided(self, asked: Approval) -> Verdict:
         if (
             asked.lasting
-            and (given := await self._store.lasting(asked.fingerprint, asked.chat_key)) is not None
+            and (given := await self._journal.lasting(asked.fingerprint, asked.chat_key)) is not None
             # What somebody allowed who is no operator holds for those who might allow it themselves.
             and (asked.granted or given.scope == "always" or given.by in self._operators)
         ):
@@ -135,7 +133,7 @@ class ApprovalService:
         if turn.first.due is not None:
             return Verdict("unattended")
         self._asked.add(asked.request_id)
-        record = await self._store.ask(self._ids.ulid(), asked)
+        record = await self._journal.ask(self._ids.ulid(), asked)
         if record.verdict is not None:
             # Decided before a restart, which may have come before the question said so.
             await self._end_copies(record)
@@ -169,9 +167,9 @@ class ApprovalService:
 
     async def _end(self, name: str, verdict: Verdict) -> Verdict:
         """Record how it ended, unless somebody was quicker: then that is how."""
-        if await self._store.settle(name, verdict):
+        if await self._journal.settle(name, verdict):
             return verdict
-        record = await self._store.approval(name)
+        record = await self._journal.approval(name)
         return record.verdict if record is not None and record.verdict is not None else verdict
 
     async def _show(self, waiting: _Waiting) -> None:
@@ -182,10 +180,8 @@ class ApprovalService:
         # Under a name of its own: it is no part of what the turn answers.
         here = replace(Address.of(first), request_id=name)
         done = set[ChatKey]()
-        try:
+        with storage_errors_logged(self._log, "the outbox cannot be read"):
             done = {one.chat_key for one in await self._journal.deliveries(name) if one.state == "sent"}
-        except errors.StorageError as error:
-            self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
         own = self._elsewhere(first, name, own=waiting.record.asked.own)
         places = [
             (spoken, to)
@@ -281,16 +277,14 @@ class ApprovalService:
         """End the questions that were decided in the last day, before or after a restart: a kill may have come before they
         said so. Raises nothing.
         """
-        try:
-            for record in await self._store.decided_since(self._clock.now() - RECENT):
+        with storage_errors_logged(self._log, "what was decided cannot be read"):
+            for record in await self._journal.decided_since(self._clock.now() - RECENT):
                 await self._end_copies(record)
-        except errors.StorageError as error:
-            self._log.write("error", "what was decided cannot be read", level="error", cause=str(error))
 
     async def open_in(self, chat_key: ChatKey, person: str) -> list[OpenQuestion]:
         """The open questions of a chat, as a person (`channel:id`) sees them who opens it now. Raises `errors.StorageError`."""
         now, found = self._clock.now(), []
-        for record in await self._store.open_approvals():
+        for record in await self._journal.open_approvals():
             if record.asked.chat_key != chat_key or record.expires_at <= now or record.asked.admits:
                 continue
             for row in await self._journal.deliveries(record.id):
@@ -335,9 +329,9 @@ class ApprovalService:
         if request_id not in self._asked and not begun:
             return
         self._asked.discard(request_id)
-        for record in await self._store.open_approvals():
+        for record in await self._journal.open_approvals():
             if record.asked.request_id == request_id:
-                await self._store.settle(record.id, Verdict("stopped"))
+                await self._journal.settle(record.id, Verdict("stopped"))
                 if (waiting := self._waiting.get(record.id)) is not None:
                     waiting.decided(Verdict("stopped"))
                 else:
@@ -347,21 +341,20 @@ class ApprovalService:
 
     async def approve(self, inbound: Inbound) -> str:
         """`/approve [name] [once|chat|always]`, or its button; what to say of it."""
-        words = inbound.command.args.split() if inbound.command is not None else []
+        words = inbound.args.split()
         scope = SCOPES[words.pop().lower()] if words and words[-1].lower() in SCOPES else "once"
         return await self._decide(inbound, " ".join(words), "approved", scope)
 
     async def deny(self, inbound: Inbound) -> str:
         """`/deny [name]`, or its button; what to say of it."""
-        args = inbound.command.args.strip() if inbound.command is not None else ""
-        return await self._decide(inbound, args, "denied", "once")
+        return await self._decide(inbound, inbound.args, "denied", "once")
 
     async def _decide(
         self, inbound: Inbound, name: str, ended: Literal["approved", "denied"], scope: Scope
     ) -> str:
         by = f"{inbound.channel}:{inbound.user_id}"
         verdict = Verdict(ended, by, scope, inbound.user_name or "", inbound.request_id)
-        earlier = await self._store.decided_by(inbound.request_id)
+        earlier = await self._journal.decided_by(inbound.request_id)
         if earlier is not None and earlier.verdict is not None:
             # A kill came before its answer, and perhaps before the question said so.
             await self._end_copies(earlier)
@@ -378,7 +371,7 @@ class ApprovalService:
         if record.asked.admits:
             settled = await self._admissions.press(record, verdict)
             return _told(record.asked, verdict) if settled else say("approval.unknown")
-        if not await self._store.settle(record.id, verdict):
+        if not await self._journal.settle(record.id, verdict):
             return say("approval.unknown")
         self._note(record, inbound, ended, scope=scope)
         if (waiting := self._waiting.get(record.id)) is not None:
@@ -391,14 +384,14 @@ class ApprovalService:
         """End the copies of a question that is decided: one that arrived late, or whose change a kill cut off, still has its
         buttons.
         """
-        record = await self._store.approval(name.upper()) if name else None
+        record = await self._journal.approval(name.upper()) if name else None
         if record is not None and record.verdict is not None:
             await self._end_copies(record)
 
     async def _named(self, inbound: Inbound, name: str) -> ApprovalRecord | str:
         """The approval that is meant: by name, or the only one of this chat, or of its threads; else what to say."""
         now = self._clock.now()
-        waiting = await self._store.open_approvals()
+        waiting = await self._journal.open_approvals()
         records = [one for one in waiting if one.expires_at > now]
         wanted = name.upper()
         if wanted:

@@ -1,18 +1,16 @@
-"""Puts into the archive what people said, and the replies that they saw."""
+"""Puts into the archive what people said."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 
-from bot import errors
 from bot.context import prompt, quotes
 from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
-from bot.contracts.environment import Clock, Log
+from bot.contracts.environment import Log, storage_errors_logged
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
-from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway.message_versions import completed, has, on_file
 
 
@@ -48,11 +46,11 @@ class InboundArchive:
         missing = {inbound.request_id: inbound for inbound in inbounds}
 
         def other(line: ArchiveLine) -> bool:
-            return (line.meta or {}).get("requestId") not in missing
+            return line.request_id not in missing
 
         query = HistoryQuery(limit=len(missing), role="user", skip=other, everything=True, counted=False)
         for line in (await self._archive.search(chat_key, query)).lines:
-            missing.pop(str((line.meta or {}).get("requestId")), None)
+            missing.pop(line.request_id, None)
         for inbound in missing.values():
             # A message that comes with its new words needs no second line for them.
             if not any(one.kind == "message" and has(one, inbound) for one in missing.values()):
@@ -78,79 +76,18 @@ class InboundArchive:
         }
         told = {key: value for key, value in meta.items() if value is not None}
         line = ArchiveLine.of(inbound, text=words, meta=told)
-        try:
+        with storage_errors_logged(
+            self._log,
+            "the archive cannot be written; the message is kept in the journal",
+            chat_key=inbound.chat_key,
+            request_id=inbound.request_id,
+        ):
             await self._archive.append(line, hurry=False)
-        except errors.StorageError as error:
-            self._log.write(
-                "error",
-                "the archive cannot be written; the message is kept in the journal",
-                level="error",
-                chat_key=inbound.chat_key,
-                request_id=inbound.request_id,
-                cause=str(error),
-            )
 
     async def _of_album(self, inbound: Inbound) -> Inbound:
         """An edit of one item of an album as what all of it says now."""
         if inbound.changes is None or inbound.items:
             return inbound
-        try:
+        with storage_errors_logged(self._log, "what is on file cannot be read"):
             return completed(inbound, await on_file(self._journal, inbound))
-        except errors.StorageError as error:
-            self._log.write("error", "what is on file cannot be read", level="error", cause=str(error))
-            return inbound
-
-
-BOT_USER = "bot"
-
-
-class ReplyArchiver:
-    """Puts replies that were sent into the archive. Notices never go there: the model must not come to see them."""
-
-    def __init__(self, archive: Archive, clock: Clock, log: Log) -> None:
-        self._archive = archive
-        self._clock = clock
-        self._log = log
-
-    async def put(self, to: Address, rows: Sequence[OutboxRow], *, again: bool) -> None:
-        """Write one line for the sent parts of one message. `again`: the archive may have some of them, which are left out."""
-        replies = [row for row in rows if row.kind == "reply"]
-        if replies and again:
-            replies = await self._missing(to, replies)
-        if not replies:
-            return
-        line = ArchiveLine(
-            ts=int(self._clock.now() * 1000),
-            channel=to.channel,
-            chat_id=to.chat_id,
-            chat_key=to.chat_key,
-            user_id=BOT_USER,
-            message_id=replies[0].message_id,
-            role="assistant",
-            text="\n".join(row.archived for row in replies),
-            meta={
-                "requestId": to.request_id,
-                "messageIds": [row.message_id for row in replies],
-                "outboxIds": [row.id for row in replies],
-            },
-        )
-        try:
-            await self._archive.append(line)
-        except errors.StorageError as error:
-            self._log.write("error", "the archive cannot be written", level="error", cause=str(error))
-
-    async def _missing(self, to: Address, replies: Sequence[OutboxRow]) -> list[OutboxRow]:
-        """Those that are not in the archive; none where it cannot be read."""
-
-        def other(line: ArchiveLine) -> bool:
-            return (line.meta or {}).get("requestId") != to.request_id
-
-        query = HistoryQuery(limit=200, role="assistant", skip=other, everything=True)
-        try:
-            page = await self._archive.search(to.chat_key, query)
-        except errors.StorageError as error:
-            self._log.write("error", "the archive cannot be read", level="error", cause=str(error))
-            return []
-        known = {one for line in page.lines for one in (line.meta or {}).get("outboxIds", ())}
-        # A repeat is the same part as its original.
-        return [row for row in replies if not known & {row.id, row.repeat_of}]
+        return inbound

@@ -19,7 +19,7 @@ from bot import errors, text
 from bot.contracts.artifacts import ArtifactPage, Artifacts
 from bot.contracts.base import Json, Level
 from bot.contracts.channel import Channel, Files, Manifest
-from bot.contracts.environment import Clock, Log, Redact
+from bot.contracts.environment import Clock, Log, Redact, storage_errors_logged
 from bot.contracts.inbound import Attachment, Inbound, SeenFile, ShownFile
 from bot.contracts.journal import StepRecord, Steps
 from bot.contracts.model import Transcriber
@@ -33,15 +33,6 @@ REFUSED = SeenFile(why="memory was short", refused=True, code="memory")
 """A file of a message of which nothing was fetched."""
 NAMED = 10
 """So many of them are named: an album has no more."""
-
-
-SPOKEN = frozenset({"voice", "audio"})
-"""Kinds of which the words are heard, where somebody hears them."""
-
-
-def may_be_read(attachment: Attachment) -> bool:
-    """True where its bytes are worth a look: what a platform calls a video, say, never holds text."""
-    return attachment.kind in {"file", "photo", *SPOKEN} and attachment.ref is not None
 
 
 def unseen(attachments: Sequence[Attachment], *, full: bool, log: Log) -> str:
@@ -191,7 +182,7 @@ class FileReader:
     async def read(self, inbound: Inbound) -> tuple[SeenFile, ...]:
         """The outcome of each file of a message, in their order."""
         files, limits = inbound.attachments, self._limits
-        text_at = [at for at, one in enumerate(files) if may_be_read(one) and self._heard(one)]
+        text_at = [at for at, one in enumerate(files) if one.may_be_read and self._heard(one)]
         if not limits.count or not self._manifests[inbound.channel].files:
             text_at = []
         known = await self._known(inbound.request_id) if text_at else {}
@@ -210,7 +201,7 @@ class FileReader:
 
     def _heard(self, attachment: Attachment) -> bool:
         """True of what need not be heard, and of a recording where somebody hears it."""
-        return attachment.kind not in SPOKEN or self._transcriber is not None
+        return not attachment.spoken or self._transcriber is not None
 
     def _refused(self, inbound: Inbound) -> bool:
         if not inbound.attachments or not self.full:
@@ -222,10 +213,8 @@ class FileReader:
 
     async def forget(self, inbound: Inbound) -> None:
         """Let go what was kept of a message's files."""
-        try:
+        with storage_errors_logged(self._log, "a removed file is still kept"):
             await self._artifacts.forget(inbound.chat_key, (inbound.request_id,))
-        except errors.StorageError as error:
-            self._log.write("error", "a removed file is still kept", level="error", cause=str(error))
 
     # ------------------------------------------------------------ one file
 
@@ -250,7 +239,7 @@ class FileReader:
 
     async def _fetched(self, file: _File, deadline: float, room: int) -> SeenFile:
         """Fetch a file, keep its text or the picture that it is, and look at what is kept."""
-        decoder = Decoder(self._limits.most, spoken=file.attachment.kind in SPOKEN)
+        decoder = Decoder(self._limits.most, spoken=file.attachment.spoken)
         try:
             async with asyncio.timeout_at(deadline), self._room:
                 await self._fetch(file, decoder)
@@ -396,10 +385,8 @@ class FileReader:
             result = {"read": False, "why": seen.why} | {name: fact for name, fact in facts.items() if fact}
         now = self._clock.now()
         step = StepRecord(file.inbound.request_id, file.name, "tool", STEP, now - took, now, result)
-        try:
+        with storage_errors_logged(self._log, "a step could not be recorded"):
             await self._steps.begin_step(step)
-        except errors.StorageError as error:
-            self._log.write("error", "a step could not be recorded", level="error", cause=str(error))
 
     def _write(self, message: str, file: _File, *, level: Level = "warn", cause: str | None = None) -> None:
         self._log.write(

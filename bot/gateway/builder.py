@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from bot.access_list import AccessList
 from bot.contracts.agent import Agent
 from bot.contracts.archive import Archive
 from bot.contracts.artifacts import Artifacts
@@ -16,51 +16,42 @@ from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership, SoleLeader
 from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.model import Transcriber
-from bot.gateway import admissions as letting_in
-from bot.gateway.access import Access, InboundCleaner, Lists, Memberships
+from bot.gateway.access import Access, InboundCleaner, Memberships
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.approvals import ApprovalService
-from bot.gateway.archiving import InboundArchive, ReplyArchiver
+from bot.gateway.archiving import InboundArchive
 from bot.gateway.attachments import FileReader, RssMonitor
 from bot.gateway.attachments import Limits as FileLimits
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import LIMIT, Backlog, InFlight
-from bot.gateway.commands import Commands, Pending, Ratings, Servers, SessionBranches
+from bot.gateway.commands import Commands, Servers
 from bot.gateway.conversation import MODES
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner
-from bot.gateway.home import HomePages
-from bot.gateway.intake import GatewayIntake
-from bot.gateway.jobs.due import DueJobs, JobLimits
+from bot.gateway.intake import GatewayIntake, InboundRouter
+from bot.gateway.jobs.due import DueJobs
 from bot.gateway.jobs.service import JobService
-from bot.gateway.jobs.store import JobStore
+from bot.gateway.jobs.store import JobLimits, JobStore
 from bot.gateway.live.message import NONE, LiveDeps, Previewing, Previews, Progress
 from bot.gateway.locales import Locales
 from bot.gateway.long_blocks import LongBlocks
 from bot.gateway.operators import OperatorAlerts, OperatorChats, QuestionCopies
-from bot.gateway.outbox.batch_sender import BatchSender
-from bot.gateway.outbox.channel_sender import ChannelSender
-from bot.gateway.outbox.closed_chats import ClosedChats
+from bot.gateway.outbox.batch_sender import BatchSender, ReplyArchiver
+from bot.gateway.outbox.channel_sender import ChannelSender, ClosedChats
 from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.outbox.rate_limit import RateLimiter
 from bot.gateway.outbox.rows import OutboxRows
 from bot.gateway.outbox.worker import OutboxWorker
-from bot.gateway.participation import Participation
+from bot.gateway.participation import Participation, UnaddressedMessages
 from bot.gateway.questions import QuestionService
 from bot.gateway.reading import Reading
 from bot.gateway.receipt import Receipts
-from bot.gateway.recovery import BacklogReader, Recovery
+from bot.gateway.recovery import Recovery
 from bot.gateway.removals import Removals
 from bot.gateway.retries import Retries
-from bot.gateway.router import Bypass, InboundRouter
 from bot.gateway.stops import Stops
 from bot.gateway.turn_queue import DiskSpace, TurnQueue, TurnSuspension
 from bot.gateway.turn_runner import TurnRunner
-from bot.gateway.unaddressed_messages import UnaddressedMessages
-
-
-class AccessLists(Lists, Pending, letting_in.AccessLists, Protocol):
-    """Whom operators have let in or shut out, and who waits for that (`bot.access_list.AccessList`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +83,7 @@ class GatewayDeps:
     archive: Archive
     artifacts: Artifacts
     memory_files: MemoryFiles
-    lists: AccessLists
+    lists: AccessList
     operators: Collection[str]
     redact: Redact
     outgoing: OutgoingFiles
@@ -131,7 +122,7 @@ class GatewayParts:
 
     tasks: BackgroundTasks
     turn_queue: TurnQueue
-    backlog: BacklogReader
+    recovery: Recovery
     files: FileReader
     removals: Removals
     stops: Stops
@@ -147,7 +138,7 @@ class GatewayParts:
         """Run turns, read back what waits, and see who is let in, from now on."""
         self.tasks.serve(self.admissions.watch())
         self.turns.start()
-        self.backlog.start()
+        self.recovery.start()
 
 
 def build_delivery(
@@ -391,7 +382,6 @@ def build_gateway(
         backlog=backlog,
         log=log,
     )
-    receipts = Receipts(journal)
     participation = Participation(journal, services.questions)
     retries = Retries(
         journal=journal,
@@ -411,33 +401,34 @@ def build_gateway(
         access=access,
         admissions=services.admissions,
         participation=participation,
-        pending=deps.lists,
+        lists=deps.lists,
         channels=channels,
         manifests=manifests,
         alerts=services.alerts,
         stops=stops,
         approvals=approvals,
-        receipts=receipts,
-        branches=SessionBranches(agent, receipts, manifests, clock),
+        receipts=Receipts(journal),
         removals=removals,
         retries=retries,
-        ratings=Ratings(journal, log),
         jobs=jobs,
         servers=servers,
         locales=services.locales,
+        journal=journal,
         clock=clock,
+        log=log,
     )
-    bypass = Bypass(commands, effects, in_flight, tasks)
 
     # The way in: from the channels, from jobs, and from the journal.
     router = InboundRouter(
         agent=agent,
         journal=journal,
         backlog=backlog,
-        bypass=bypass,
+        commands=commands,
         effects=effects,
         removals=removals,
         archive=archive,
+        in_flight=in_flight,
+        tasks=tasks,
         log=log,
     )
     intake = GatewayIntake(
@@ -448,16 +439,7 @@ def build_gateway(
         delivery=delivery,
         participation=participation,
         heard=heard,
-        homes=HomePages(
-            name=settings.name,
-            agent=agent,
-            access=access,
-            approvals=journal,
-            jobs=jobs,
-            locales=services.locales,
-            turn_queue=turn_queue,
-            clock=clock,
-        ),
+        commands=commands,
         router=router,
         stops=stops,
         in_flight=in_flight,
@@ -490,14 +472,7 @@ def build_gateway(
         effects=effects,
         router=router,
         in_flight=in_flight,
-        tasks=tasks,
-        log=log,
-    )
-    reader = BacklogReader(
-        recovery,
-        backlog=backlog,
         locales=services.locales,
-        journal=journal,
         tasks=tasks,
         clock=clock,
         log=log,
@@ -526,7 +501,7 @@ def build_gateway(
     return GatewayParts(
         tasks,
         turn_queue,
-        reader,
+        recovery,
         files,
         removals,
         stops,

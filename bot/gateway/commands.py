@@ -1,4 +1,6 @@
-"""Commands in chat, and signals such as 👍. Their answers are notices: people see them, the model never does."""
+"""Commands in chat, signals such as 👍, and the page that a person opens. Their answers are notices: people see them, the model
+never does.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, Protocol
 
 from bot import errors, text
-from bot.access_list import PendingUser
+from bot.access_list import AccessList, PendingUser
 from bot.contracts.agent import Agent, ChatStats, ModelInfo, SessionChange, SessionInfo
 from bot.contracts.approvals import Verdict
-from bot.contracts.channel import Channel, Introduces, Manifest
+from bot.contracts.channel import Channel, HomeSection, Introduces, Manifest
 from bot.contracts.environment import Clock, Log, OperatorNotices
+from bot.contracts.identity import UserRef
 from bot.contracts.inbound import LISTENING, Inbound
 from bot.contracts.journal import Journal
 from bot.gateway.access import Access
@@ -33,88 +36,6 @@ from bot.words import CATALOGUES, language_of, names, paragraph, say, sentence, 
 
 _MOST_BACK = 6
 """Digits of the number of turns; what is longer is an id."""
-
-
-class SessionBranches:
-    """Goes back to sessions and forks them; receipts tell which turn a person means by an id or a reply."""
-
-    def __init__(
-        self, agent: Agent, receipts: Receipts, manifests: Mapping[str, Manifest], clock: Clock
-    ) -> None:
-        self._agent = agent
-        self._receipts = receipts
-        self._manifests = manifests
-        self._clock = clock
-
-    async def resume(self, inbound: Inbound) -> str:
-        """Go on with an earlier session, or show which there are; for a person. Raises `errors.StorageError`."""
-        asked = _first_word(inbound)
-        if not asked:
-            return await self._listed(inbound)
-        change = await self._agent.resume(inbound.chat_key, asked)
-        prefix, shown = self._manifests[inbound.channel].command_prefix, text.preview(asked, 40)
-        if change.outcome == "done":
-            return paragraph(say("sessions.back", id=change.id, prefix=prefix), *_way_back(change, prefix))
-        if change.outcome == "here":
-            return say("sessions.here", id=shown)
-        if change.outcome == "ambiguous":
-            return say("sessions.ambiguous", id=shown)
-        return say("sessions.unknown", id=shown, prefix=prefix)
-
-    async def fork(self, inbound: Inbound) -> str:
-        """Go on from a turn of the past in a new session, for a person. Raises `errors.StorageError`."""
-        asked, prefix = _first_word(inbound), self._manifests[inbound.channel].command_prefix
-        back, request_id = 0, None
-        if asked.isdecimal() and len(asked) <= _MOST_BACK:
-            back = int(asked)
-        elif (wanted := asked or inbound.answers) is not None:
-            request_id = await self._receipts.found(inbound, wanted)
-            if request_id is None:
-                return say("sessions.fork_unknown", asked=text.preview(wanted, 40))
-        change = await self._agent.fork(inbound.chat_key, request_id=request_id, back=back)
-        if change.outcome == "done":
-            left = change.turns
-            done = say("sessions.forked_without", count=left) if left else say("sessions.forked")
-            return paragraph(done, *_way_back(change, prefix))
-        if request_id is not None:
-            return say("sessions.fork_elsewhere", prefix=prefix)
-        if not change.turns:
-            return say("sessions.fork_nothing")
-        return say("sessions.fork_short", count=change.turns, back=back)
-
-    async def _listed(self, inbound: Inbound) -> str:
-        found = await self._agent.sessions(inbound.chat_key)
-        if not found:
-            return say("sessions.none")
-        now = self._clock.now()
-        lines = [_session_line(one, now) for one in found]
-        return "\n".join(
-            [
-                say("sessions.list"),
-                *lines,
-                say("sessions.list_end", prefix=self._manifests[inbound.channel].command_prefix),
-            ]
-        )
-
-
-def _first_word(inbound: Inbound) -> str:
-    words = inbound.command.args.split() if inbound.command is not None else []
-    return words[0] if words else ""
-
-
-def _way_back(change: SessionChange, prefix: str) -> list[str]:
-    return [say("sessions.return", id=change.left_id, prefix=prefix)] if change.left_id else []
-
-
-def _session_line(one: SessionInfo, now: float) -> str:
-    return say(
-        "sessions.line",
-        id=one.id,
-        time=times.recent(one.last_ts / 1000, now),
-        count=one.messages,
-        here=say("sessions.current") if one.current else "",
-        words=say("sessions.words", words=one.words) if one.words else "",
-    )
 
 
 BESIDE = frozenset(
@@ -150,38 +71,14 @@ OF_CONVERSATION = frozenset(
 ALIASES = {"usage": "stats"}
 
 
-class Ratings:
-    """Keeps 👍 and 👎 in the operator's log with the turn of the answer: writes a line for each rating of a message of ours. Nobody is told anything: the platform shows it by itself."""
-
-    def __init__(self, journal: Journal, log: Log) -> None:
-        self._journal = journal
-        self._log = log
-
-    async def keep(self, rating: Inbound) -> None:
-        """Keep a `rating`; one of a message that is no answer is none."""
-        try:
-            request_id = await self._journal.delivered_as(rating.chat_key, rating.answers)
-        except errors.StorageError as error:
-            self._log.write("error", "a rating cannot be kept", level="error", cause=str(error))
-            return
-        if request_id is not None and rating.answers is not None:
-            self._log.write(
-                "feedback",
-                "an answer was rated",
-                chat_key=rating.chat_key,
-                request_id=request_id,
-                rating=rating.rating,
-                person=str(rating.person),
-                message_id=rating.answers,
-            )
-
-
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 DEFAULT = "default"
 MOST_ZONE = 60
 """Characters of the name of a zone that is looked for."""
 MOST_WAITING = 20
 """People that `/allow` alone shows."""
+MOST_JOBS = 10
+"""Jobs that a person's page shows; `/jobs` shows the others in their chats."""
 HELP = names("help")
 """The commands that `/help` lists, with a sentence each in the catalogues."""
 AUTO = "auto"
@@ -193,14 +90,6 @@ class Servers(Protocol):
 
     def sources(self) -> Mapping[str, str]:
         """The state of each, in words."""
-        ...
-
-
-class Pending(Protocol):
-    """People who wait to be let in (`bot.access_list.AccessList`)."""
-
-    def pending(self) -> list[PendingUser]:
-        """The newest first."""
         ...
 
 
@@ -216,23 +105,26 @@ class Commands:
         access: Access,
         admissions: AdmissionService,
         participation: Participation,
-        pending: Pending,
+        lists: AccessList,
         channels: Mapping[str, Channel],
         manifests: Mapping[str, Manifest],
         alerts: OperatorNotices,
         stops: Stops,
         approvals: ApprovalService,
         receipts: Receipts,
-        branches: SessionBranches,
         removals: Removals,
         retries: Retries,
-        ratings: Ratings,
         jobs: JobService,
         servers: Servers,
         locales: Locales,
+        journal: Journal,
         clock: Clock,
+        log: Log,
     ) -> None:
-        self._ratings = ratings
+        self._jobs = jobs
+        self._receipts = receipts
+        self._journal = journal
+        self._log = log
         self._servers = servers
         self._locales = locales
         self._clock = clock
@@ -243,7 +135,7 @@ class Commands:
         self._access = access
         self._admissions = admissions
         self._participation = participation
-        self._pending = pending
+        self._lists = lists
         self._channels = channels
         self._manifests = manifests
         self._alerts = alerts
@@ -254,7 +146,7 @@ class Commands:
             "compact": self._compact,
             "deny": approvals.deny,
             "forget": removals.command,
-            "fork": branches.fork,
+            "fork": self._fork,
             "help": self._help,
             "history": self._history,
             "jobs": jobs.command,
@@ -263,10 +155,9 @@ class Commands:
             "model": self._model,
             "new": self._new,
             "receipt": receipts.run,
-            "resume": branches.resume,
+            "resume": self._resume,
             "renew": retries.renew,
             "retry": retries.run,
-            "start": self._start,
             "stats": self._stats,
             "status": self._status,
             "stop": stops.stop,
@@ -284,7 +175,7 @@ class Commands:
         if inbound.kind == "admission":
             return InboundOutcome(HANDLED, await self._admissions.ask(inbound))
         if inbound.kind == "rating":
-            await self._ratings.keep(inbound)
+            await self._rate(inbound)
             return InboundOutcome(HANDLED)
         if inbound.kind == "added":
             return InboundOutcome(HANDLED, await self._introduce(inbound))
@@ -303,6 +194,26 @@ class Commands:
             return say("commands.unknown", name=asked, prefix=prefix)
         return await run(inbound)
 
+    async def _rate(self, rating: Inbound) -> None:
+        """Keep 👍 or 👎 in the operator's log with the turn of the answer; one of a message that is no answer is none. Nobody is
+        told anything: the platform shows it by itself.
+        """
+        try:
+            request_id = await self._journal.delivered_as(rating.chat_key, rating.answers)
+        except errors.StorageError as error:
+            self._log.write("error", "a rating cannot be kept", level="error", cause=str(error))
+            return
+        if request_id is not None and rating.answers is not None:
+            self._log.write(
+                "feedback",
+                "an answer was rated",
+                chat_key=rating.chat_key,
+                request_id=request_id,
+                rating=rating.rating,
+                person=str(rating.person),
+                message_id=rating.answers,
+            )
+
     async def _introduce(self, inbound: Inbound) -> str:
         """The first words in a chat that the bot was added to; operators hear what it lacks there."""
         channel = self._channels.get(inbound.channel)
@@ -320,9 +231,6 @@ class Commands:
     def _prefix(self, inbound: Inbound) -> str:
         return self._manifests[inbound.channel].command_prefix
 
-    async def _start(self, inbound: Inbound) -> str:
-        return self._hello(inbound)
-
     def _hello(self, inbound: Inbound) -> str:
         hello = say("commands.hello", name=self._name, prefix=self._prefix(inbound))
         return f"{hello}\n\n{say('start.tap')}" if examples(inbound, self._manifests) else hello
@@ -333,7 +241,7 @@ class Commands:
 
     async def _language(self, inbound: Inbound) -> str:
         """Say which language is spoken with a person, or speak another one from now on."""
-        asked, prefix = _argument(inbound), self._prefix(inbound)
+        asked, prefix = inbound.args, self._prefix(inbound)
         codes = ", ".join(CATALOGUES)
         if not asked:
             return say("language.choices", language=say("language.name"), codes=codes, prefix=prefix)
@@ -345,7 +253,7 @@ class Commands:
 
     async def _timezone(self, inbound: Inbound) -> str:
         """Say in which time zone a person is told times, or tell them in another one from now on."""
-        asked, prefix, now = _argument(inbound), self._prefix(inbound), self._clock.now()
+        asked, prefix, now = inbound.args, self._prefix(inbound), self._clock.now()
         if not asked:
             known = self._locales.locale(inbound.person).zone is not None
             key = "timezone.known" if known else "timezone.unknown"
@@ -375,8 +283,7 @@ class Commands:
         return say("commands.new", prefix=self._prefix(inbound))
 
     async def _compact(self, inbound: Inbound) -> str:
-        assert inbound.command is not None  # noqa: S101 - it is what is carried out
-        done = await self._agent.compact(inbound.chat_key, inbound.command.args.strip())
+        done = await self._agent.compact(inbound.chat_key, inbound.args)
         if done.outcome == "nothing":
             return say("commands.compact_nothing")
         if done.outcome == "failed":
@@ -425,7 +332,7 @@ class Commands:
         return paragraph(*words)
 
     async def _model(self, inbound: Inbound) -> str:
-        asked = _argument(inbound)
+        asked = inbound.args
         if not asked:
             return _answering(await self._agent.describe(inbound.chat_key))
         if not self._access.is_operator(inbound.channel, inbound.user_id):
@@ -444,11 +351,11 @@ class Commands:
         return paragraph(_answering(info), *unsure)
 
     async def _allow(self, inbound: Inbound) -> str:
-        if _argument(inbound) or not self._access.is_operator(inbound.channel, inbound.user_id):
+        if inbound.args or not self._access.is_operator(inbound.channel, inbound.user_id):
             return await self._admit(inbound, "approved")
         if inbound.chat_type != "direct":
             return say("commands.allow_privately")
-        waiting = await asyncio.to_thread(self._pending.pending)
+        waiting = await asyncio.to_thread(self._lists.pending)
         if not waiting:
             return say("commands.allow_nobody")
         allow = f"{self._prefix(inbound)}allow"
@@ -469,7 +376,7 @@ class Commands:
         """Let an id in, or keep it out: one of this channel, or `channel:id`."""
         if not self._access.is_operator(inbound.channel, inbound.user_id):
             return say("commands.operators_admit")
-        asked = _argument(inbound)
+        asked = inbound.args
         channel, _, user_id = asked.rpartition(":")
         channel = channel or inbound.channel
         manifest = self._manifests.get(channel)
@@ -484,7 +391,7 @@ class Commands:
 
     async def _listen(self, inbound: Inbound) -> str:
         """Say what is listened to in a group; operators change it."""
-        asked = _argument(inbound).casefold()
+        asked = inbound.args.casefold()
         if inbound.chat_type == "direct":
             return say("listen.direct")
         if not asked:
@@ -506,6 +413,95 @@ class Commands:
         who = f"`{name}` ({inbound.person})" if name else str(inbound.person)
         return say(key, who=who, chat=inbound.chat_key)
 
+    # ------------------------------------------------------------ sessions
+
+    async def _resume(self, inbound: Inbound) -> str:
+        """Go on with an earlier session, or show which there are; for a person. Raises `errors.StorageError`."""
+        asked = next(iter(inbound.args.split()), "")
+        if not asked:
+            return await self._sessions(inbound)
+        change = await self._agent.resume(inbound.chat_key, asked)
+        prefix, shown = self._prefix(inbound), text.preview(asked, 40)
+        if change.outcome == "done":
+            return paragraph(say("sessions.back", id=change.id, prefix=prefix), *_way_back(change, prefix))
+        if change.outcome == "here":
+            return say("sessions.here", id=shown)
+        if change.outcome == "ambiguous":
+            return say("sessions.ambiguous", id=shown)
+        return say("sessions.unknown", id=shown, prefix=prefix)
+
+    async def _fork(self, inbound: Inbound) -> str:
+        """Go on from a turn of the past in a new session, for a person. Raises `errors.StorageError`."""
+        asked, prefix = next(iter(inbound.args.split()), ""), self._prefix(inbound)
+        back, request_id = 0, None
+        if asked.isdecimal() and len(asked) <= _MOST_BACK:
+            back = int(asked)
+        elif (wanted := asked or inbound.answers) is not None:
+            request_id = await self._receipts.found(inbound, wanted)
+            if request_id is None:
+                return say("sessions.fork_unknown", asked=text.preview(wanted, 40))
+        change = await self._agent.fork(inbound.chat_key, request_id=request_id, back=back)
+        if change.outcome == "done":
+            left = change.turns
+            done = say("sessions.forked_without", count=left) if left else say("sessions.forked")
+            return paragraph(done, *_way_back(change, prefix))
+        if request_id is not None:
+            return say("sessions.fork_elsewhere", prefix=prefix)
+        if not change.turns:
+            return say("sessions.fork_nothing")
+        return say("sessions.fork_short", count=change.turns, back=back)
+
+    async def _sessions(self, inbound: Inbound) -> str:
+        found = await self._agent.sessions(inbound.chat_key)
+        if not found:
+            return say("sessions.none")
+        now = self._clock.now()
+        lines = [_session_line(one, now) for one in found]
+        end = say("sessions.list_end", prefix=self._prefix(inbound))
+        return "\n".join([say("sessions.list"), *lines, end])
+
+    # ------------------------------------------------------------ the page of a person
+
+    async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
+        """As `contracts.channel.Intake.home`: the page that a person opens to see what the bot does for them."""
+        standing = self._access.standing(opened.channel, opened.user_id, opened.chat_id, "direct")
+        if not standing.allowed:
+            # Nothing of a stranger is remembered.
+            with speaking(*self._locales.of(opened.model_copy(update={"kind": "admission"}))):
+                return (HomeSection(self._name, (say("strangers.hello"),)),)
+        with speaking(*self._locales.of(opened)):
+            return (
+                HomeSection(self._name, await self._state(opened)),
+                HomeSection(say("home.jobs"), await self._planned(opened.person)),
+                HomeSection(say("home.settings"), self._settings()),
+            )
+
+    async def _state(self, opened: Inbound) -> tuple[str, ...]:
+        person = opened.person
+        turns = [chat.running for _, chat in self._turn_queue.chats()]
+        working = sum(turn is not None and turn.first.person == person for turn in turns)
+        asked = [record.asked for record in await self._journal.open_approvals()]
+        waits = sum(
+            (one.channel, one.user_id) == (person.channel, person.user_id) and not one.admits for one in asked
+        )
+        doing = [say("status.working", count=working)] if working else []
+        doing += [say("home.waits", count=waits)] if waits else []
+        info = await self._agent.describe(opened.chat_key)
+        return (*(doing or [say("status.ready")]), say("home.model", model=info.model))
+
+    async def _planned(self, person: UserRef) -> tuple[str, ...]:
+        lines = await self._jobs.of_person(person)
+        more = len(lines) - MOST_JOBS
+        shown = lines[:MOST_JOBS] or [say("home.no_jobs")]
+        return (*shown, *([say("home.more_jobs", count=more)] if more > 0 else []))
+
+    def _settings(self) -> tuple[str, ...]:
+        return (
+            say("home.language", language=say("language.name")),
+            say("home.zone", zone=zone(), time=times.clock(self._clock.now())),
+            say("home.listen"),
+        )
+
 
 def _name(waiting: PendingUser) -> str:
     # It is their own choice: nothing in it is formatting, a link or a command.
@@ -517,11 +513,7 @@ def beside(inbound: Inbound) -> bool:
     command = inbound.command
     if command is None:
         return False
-    return command.name in BESIDE or (command.name == "model" and not command.args.strip())
-
-
-def _argument(inbound: Inbound) -> str:
-    return inbound.command.args.strip() if inbound.command is not None else ""
+    return command.name in BESIDE or (command.name == "model" and not inbound.args)
 
 
 def _answering(info: ModelInfo) -> str:
@@ -553,3 +545,18 @@ def told(stats: ChatStats, *, details: bool) -> str:
             say("stats.view", count=stats.messages, **view),
         ]
     return "\n".join(lines)
+
+
+def _way_back(change: SessionChange, prefix: str) -> list[str]:
+    return [say("sessions.return", id=change.left_id, prefix=prefix)] if change.left_id else []
+
+
+def _session_line(one: SessionInfo, now: float) -> str:
+    return say(
+        "sessions.line",
+        id=one.id,
+        time=times.recent(one.last_ts / 1000, now),
+        count=one.messages,
+        here=say("sessions.current") if one.current else "",
+        words=say("sessions.words", words=one.words) if one.words else "",
+    )

@@ -86,13 +86,6 @@ class TurnPlan:
         return (self.first, *self.rest)
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing can begin before this time (monotonic seconds): people still write."""
-
-    until: float
-
-
 class TurnPhase(IntEnum):
     """The progress of a turn; it only goes forward."""
 
@@ -245,6 +238,11 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Woken:
+    """The time of a `WakeAt` has come: an album whose items came one by one may be whole."""
+
+
+@dataclass(frozen=True, slots=True)
 class AgentStarted:
     """The agent has the running turn: from now on what its person adds steers or interrupts it. What steers and waits
     already is part of the question.
@@ -291,6 +289,7 @@ Event = (
     | Edit
     | Delete
     | Stop
+    | Woken
     | AgentStarted
     | OutputStarted
     | Suspended
@@ -351,7 +350,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """A burst may be over at this time (monotonic seconds): ask for the next turn again."""
+    """A burst may be over at this time (monotonic seconds): tell the chat (`Woken`), and ask for the next turn again."""
 
     at: float
 
@@ -380,12 +379,15 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Burst:
-    """Messages that one person writes in a row. `past`: they were written before this process could wait for their end."""
+    """Messages that one person writes in a row. `past`: they were written before this process could wait for their end. `album`:
+    it is one whose items still come, and joins no turn before it is whole.
+    """
 
     number: int
     began: float
     until: float
     past: bool
+    album: bool = False
 
 
 class Conversation:
@@ -479,22 +481,26 @@ class Conversation:
 
         Raises `errors.IllegalTransition` for an event of a turn that the chat does not have in that state.
         """
+        effects: list[Effect] = []
         match event:
             case Message():
-                return self._message(event, now)
+                effects = self._message(event, now)
             case Edit():
-                return self._edit(event, now)
+                effects = self._edit(event, now)
             case Delete():
-                return self._delete(event)
+                effects = self._delete(event)
             case Stop():
-                return self._stop(event)
+                effects = self._stop(event)
+            case Woken():
+                effects = self._woken(now)
             case TurnResumed(plan):
                 self._pending.append(Turn(plan, TurnPhase.PENDING, stopped=plan.stopped))
                 self._changes[plan.first.person] += len(plan.all)
-                return []
-        if self._running is None:
-            raise errors.IllegalTransition(f"{event} in a chat where no turn runs")
-        return self._of_turn(event, self._running)
+            case _ if self._running is None:
+                raise errors.IllegalTransition(f"{event} in a chat where no turn runs")
+            case _:
+                effects = self._of_turn(event, self._running)
+        return effects
 
     def _of_turn(
         self,
@@ -521,17 +527,10 @@ class Conversation:
                 self._close(turn)
         return []
 
-    def next_turn(
-        self, now: float, who: UserRef | None = None, *, begun_only: bool = False
-    ) -> TurnPlan | Wait | None:
-        """Begin the next turn: of `who`, one of those that are `ready`, or of the first of them. Where people still write
-        it says how long to wait; None where there is nothing to begin.
-        """
-        ready = self.ready(now, begun_only=begun_only)
-        if who is None or who not in ready:
-            if who is not None or not ready:
-                return self._wait(now, begun_only=begun_only)
-            who = ready[0]
+    def next_turn(self, now: float, who: UserRef, *, begun_only: bool = False) -> TurnPlan | None:
+        """Begin the next turn of a person; None where they are not `ready`."""
+        if who not in self.ready(now, begun_only=begun_only):
+            return None
         if self._pending:
             self._running = self._pending.popleft()
             self._running.reach(TurnPhase.STARTED)
@@ -564,7 +563,7 @@ class Conversation:
         inbound = event.inbound
         who = inbound.person
         number = next(self._numbers)
-        burst = self._burst(who, number, now=now, past=event.taken_in, quiet=self._quiet_after(inbound))
+        burst = self._burst(inbound, number, now=now, past=event.taken_in)
         self._people.setdefault(who, deque()).append(_Waiting(inbound, number, burst))
         self._changes[who] += 1
         effects: list[Effect] = []
@@ -597,6 +596,18 @@ class Conversation:
             effects.append(RestartModelCall(turn))
         return effects
 
+    def _woken(self, now: float) -> list[Effect]:
+        whole = [who for who, burst in self._bursts.items() if burst.album and now >= burst.until]
+        for who in whole:
+            self._bursts[who].album = False
+        turn = self._running
+        if turn is None or turn.first.person not in whole or not turn.may_restart_model_call:
+            return []
+        if not any(one.of_album for one in self._joining(turn)):
+            return []
+        turn.restarts += 1
+        return [RestartModelCall(turn)]
+
     def _joining(self, turn: Turn) -> list[Inbound]:
         """Messages that the turn would take up, once the agent has it."""
         if not self._mode.steers:
@@ -609,8 +620,9 @@ class Conversation:
             return 0.0
         return max(self._debounce, ALBUM_SECONDS) if inbound.of_album else self._debounce
 
-    def _burst(self, who: UserRef, number: int, *, now: float, past: float | None, quiet: float) -> int:
+    def _burst(self, inbound: Inbound, number: int, *, now: float, past: float | None) -> int:
         """The number of the burst that a message belongs to. One that is not waited after ends the burst before it."""
+        who, quiet = inbound.person, self._quiet_after(inbound)
         if not quiet:
             self._bursts.pop(who, None)
             return number
@@ -619,20 +631,13 @@ class Conversation:
         if burst is None or burst.past != (past is not None) or at >= burst.until:
             burst = self._bursts[who] = _Burst(number, at, 0.0, past is not None)
         burst.until = max(burst.until, min(at + quiet, burst.began + LONGEST_BURST * quiet))
+        burst.album = inbound.of_album and past is None
         return burst.number
 
     def _held(self, who: UserRef, first: _Waiting, now: float) -> bool:
         """True where a person may still be writing the burst that they have waiting first."""
         burst = self._bursts.get(who)
         return burst is not None and not burst.past and first.burst == burst.number and now < burst.until
-
-    def _wait(self, now: float, *, begun_only: bool) -> Wait | None:
-        if self._running is not None or begun_only:
-            return None
-        held = [
-            self._bursts[who].until for who, queue in self._people.items() if self._held(who, queue[0], now)
-        ]
-        return Wait(min(held)) if held else None
 
     # ------------------------------------------------------------ inside: edits and deletions
 
@@ -730,12 +735,15 @@ class Conversation:
         return taken
 
     def _next(self, who: UserRef, wanted: Callable[[Inbound], bool]) -> list[Inbound]:
-        """Messages that one person has waiting, up to the first that is not wanted, or that came after what somebody else has
-        waiting: they come first.
+        """Messages that one person has waiting, up to the first that is not wanted, that is part of an album which is not whole yet,
+        or that came after what somebody else has waiting: they come first.
         """
+        burst = self._bursts.get(who)
+        coming = burst.number if burst is not None and burst.album else None
         others = [queue[0].number for other, queue in self._people.items() if other != who]
         before = [one for one in self._people.get(who, ()) if not others or one.number < min(others)]
-        return [one.inbound for one in itertools.takewhile(lambda one: wanted(one.inbound), before)]
+        taken = itertools.takewhile(lambda one: one.burst != coming and wanted(one.inbound), before)
+        return [one.inbound for one in taken]
 
     def _less(self, who: UserRef, count: int) -> None:
         """So many inbound of a person wait no more."""

@@ -110,6 +110,12 @@ class EffectRunner:
 
     # ------------------------------------------------------------ effects
 
+    async def serve(self) -> None:
+        """Carry out what time brings about, from now on."""
+        while True:
+            effect = await self._turn_queue.timed.get()
+            self._tasks.start(self.finish(self.begin([effect])))
+
     def queue(self, inbound: Inbound, taken_in: float | None = None) -> None:
         """Queue an inbound in its chat. It may answer what a turn waits for, or interrupt it. `taken_in` as in `Message`."""
         begun = self.apply(Message(inbound, taken_in))

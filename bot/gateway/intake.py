@@ -1,33 +1,37 @@
-"""Intake: every inbound is authorised, de-duplicated and written down before the platform is told it arrived."""
+"""Intake: every inbound is authorised, de-duplicated and written down before the platform is told it arrived; then it is handed
+to the part that does its work.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from bot import errors
+from bot.contracts.agent import Agent
 from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import HomeSection
-from bot.contracts.environment import Clock, Ids, Log, ends_within
+from bot.contracts.environment import Clock, Ids, Log, ends_within, storage_errors_logged
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import InboxRecord, Journal
+from bot.contracts.journal import WITHDRAWN, InboxRecord, Journal
 from bot.gateway.access import Access, InboundCleaner, Verdict
 from bot.gateway.admissions import request_of
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.archiving import InboundArchive
-from bot.gateway.backlog import InFlight
-from bot.gateway.commands import ALIASES, OF_CONVERSATION
+from bot.gateway.background import BackgroundTasks
+from bot.gateway.backlog import Backlog, InFlight
+from bot.gateway.commands import ALIASES, OF_CONVERSATION, Commands, beside
 from bot.gateway.delivery import Delivery
-from bot.gateway.home import HomePages
-from bot.gateway.message_versions import on_file, withdrawn
+from bot.gateway.effects import AppliedEffects, EffectRunner
+from bot.gateway.message_versions import as_changed, edits_of, on_file, withdrawn
 from bot.gateway.operators import DAY, OperatorAlerts
-from bot.gateway.participation import Participation
-from bot.gateway.router import InboundRouter
+from bot.gateway.participation import Participation, UnaddressedMessages
+from bot.gateway.removals import Removals
 from bot.gateway.stops import Stops
-from bot.gateway.unaddressed_messages import UnaddressedMessages
 from bot.words import Sentence, sentence
 
 AT_ONCE = 1_000
@@ -37,6 +41,102 @@ STOP_PATIENCE = 0.4
 LOOKED_AT = 50
 """Inbounds of a direct chat that are looked at for its last message, at first: where there is none among them, ever more."""
 _R = TypeVar("_R")
+MOST_BESIDE = 1_000
+"""Commands that run beside the queues; more of them wait in those as everything does. A stop never waits."""
+
+
+class InboundRouter:
+    """Hands each inbound to the part that does its work: into its chat, past the chats, or to the journal until there is room."""
+
+    def __init__(
+        self,
+        *,
+        agent: Agent,
+        journal: Journal,
+        backlog: Backlog,
+        commands: Commands,
+        effects: EffectRunner,
+        removals: Removals,
+        archive: InboundArchive,
+        in_flight: InFlight,
+        tasks: BackgroundTasks,
+        log: Log,
+    ) -> None:
+        self._agent = agent
+        self._journal = journal
+        self._backlog = backlog
+        self._commands = commands
+        self._effects = effects
+        self._removals = removals
+        self._archive = archive
+        self._in_flight = in_flight
+        self._tasks = tasks
+        self._log = log
+
+    def route(self, inbound: Inbound, records: Sequence[InboxRecord]) -> None:
+        """Take an inbound that is in the journal; `records` is what is on file about its message. Before its channel is
+        open, and where memory holds enough, it stays in the journal.
+        """
+        passes = self._passes(inbound) or inbound.kind in {"edit", "delete"}
+        if (self._backlog.opened(inbound.channel) and passes) or self._backlog.admits(inbound):
+            self.hand_on(inbound, records)
+
+    def hand_on(
+        self, inbound: Inbound, records: Sequence[InboxRecord], taken_in: float | None = None
+    ) -> None:
+        """Hand on an inbound whatever waits already. `taken_in` as in `conversation.Message`."""
+        if self._passes(inbound):
+            command = partial(self._commands.carry_out, inbound)
+            self._start_beside(inbound, partial(self._effects.handle, inbound, command))
+        elif inbound.kind in {"edit", "delete"}:
+            begun = self._effects.change(inbound, records)
+            self._start_beside(inbound, partial(self._changed, inbound, begun))
+        else:
+            self._effects.queue(inbound, taken_in)
+
+    def _passes(self, inbound: Inbound) -> bool:
+        """True where an inbound passes every queue."""
+        room = len(self._in_flight.beside) < MOST_BESIDE
+        return inbound.is_stop or inbound.is_signal or (room and beside(inbound))
+
+    def _start_beside(self, inbound: Inbound, work: Callable[[], Awaitable[None]]) -> None:
+        async def done() -> None:
+            try:
+                await work()
+            finally:
+                self._in_flight.beside.discard(inbound.request_id)
+
+        self._in_flight.beside.add(inbound.request_id)
+        self._tasks.start(done())
+
+    async def current(self, inbound: Inbound, records: Sequence[InboxRecord]) -> Inbound | None:
+        """A message as its author has changed it meanwhile; None where that withdrew it, which ends it."""
+        if inbound.kind != "message":
+            return inbound
+        fresh = as_changed(inbound, records)
+        if fresh is None:
+            await self._journal.post.finish(inbound.request_id, WITHDRAWN)
+        elif fresh != inbound:
+            # A restart would make this change again.
+            with storage_errors_logged(self._log, "a change could not be recorded"):
+                await self._journal.amend(fresh, [one.request_id for one in edits_of(inbound, records)])
+        return fresh
+
+    async def _changed(self, change: Inbound, begun: AppliedEffects) -> None:
+        """An edit or a deletion, once what it says of its message is in the archive: its row must not be closed before.
+        The next turn is told of an edit by its row, of a deletion by the archive.
+        """
+        with self._removals.under_way(change):
+            await self._archive.archived(change)
+            if change.kind == "edit":
+                await self._effects.finish(begun)
+                return
+            places = await self._removals.remove(change)
+            forgetting = [asyncio.create_task(self._agent.forget(place)) for place in places]
+        await self._effects.finish(begun)
+        for task in forgetting:
+            with storage_errors_logged(self._log, "a change could not be recorded"):
+                await task
 
 
 class GatewayIntake:
@@ -54,7 +154,7 @@ class GatewayIntake:
         delivery: Delivery,
         participation: Participation,
         heard: UnaddressedMessages,
-        homes: HomePages,
+        commands: Commands,
         router: InboundRouter,
         stops: Stops,
         in_flight: InFlight,
@@ -71,7 +171,7 @@ class GatewayIntake:
         self._cleaner = cleaner
         self._participation = participation
         self._heard = heard
-        self._homes = homes
+        self._commands = commands
         self._router = router
         self._stops = stops
         self._in_flight = in_flight
@@ -242,7 +342,7 @@ class GatewayIntake:
         return await self._archive.recent(chat_key, limit)
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
-        return await self._homes.page(opened)
+        return await self._commands.home(opened)
 
     async def questions(self, channel: str, chat_key: ChatKey, user_id: str) -> list[OpenQuestion]:
         return await self._approvals.open_in(chat_key, f"{channel}:{user_id}")

@@ -96,11 +96,11 @@ class LostMessages:
             lines = [
                 line
                 for line in (await self._archive.search(chat_key, query)).lines
-                if _named_at(_request(line)) < at
+                if _named_at(line.request_id) < at
             ]
             spoken = spoken or bool(lines)
             for line in self._left(lines):
-                name = _request(line)
+                name = line.request_id
                 if await self._journal.inbound(name) is not None:
                     continue
                 rows = [row for row in await self._journal.deliveries(name) if row.kind == "notice"]
@@ -117,13 +117,9 @@ class LostMessages:
         was said meanwhile waited for it.
         """
         since = (self._clock.now() - RECENT) * 1000
-        answered = {_request(line) for line in lines if line.role == "assistant"}
+        answered = {line.request_id for line in lines if line.role == "assistant"}
         said = [line for line in reversed(lines) if line.role == "user" and line.ts >= since]
-        return list(itertools.takewhile(lambda line: _request(line) not in answered, said))
-
-
-def _request(line: ArchiveLine) -> str:
-    return str((line.meta or {}).get("requestId", ""))
+        return list(itertools.takewhile(lambda line: line.request_id not in answered, said))
 
 
 def _named_at(request_id: str) -> float:

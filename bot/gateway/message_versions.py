@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Inbox, InboxRecord
-from bot.gateway.attachments import may_be_read
 
 
 def plain(inbound: Inbound) -> bool:
@@ -36,7 +35,7 @@ def can_join_running_turn(other: Inbound, running: Inbound) -> bool:
     are told of below an answer of their own.
     """
     files = other.attachments
-    if files and (other.kind != "message" or not all(map(may_be_read, files))):
+    if files and (other.kind != "message" or not all(one.may_be_read for one in files)):
         return False
     return is_follow_up(other, running) and bool(files or other.says)
 

@@ -40,12 +40,8 @@ class OperatorChats:
         self._channels = channels
         self._manifests = manifests
 
-    def addresses(self, request_id: str) -> Iterator[Address]:
-        """The address of each, for messages of this request."""
-        return (to for _, to in self.people(request_id))
-
     def people(self, request_id: str) -> Iterator[tuple[UserRef, Address]]:
-        """Each with their address."""
+        """Each with their address, for messages of this request."""
         for operator in map(UserRef.parse, sorted(self._operators)):
             manifest = self._manifests.get(operator.channel)
             if operator.channel in self._channels and manifest is not None and manifest.direct is not None:

@@ -19,7 +19,7 @@ from bot.gateway.access import InboundCleaner
 from bot.gateway.attachments import FileReader, unread
 from bot.gateway.conversation import Turn
 from bot.gateway.message_versions import original, outdated
-from bot.gateway.unaddressed_messages import UnaddressedMessages
+from bot.gateway.participation import UnaddressedMessages
 from bot.words import say, sentence
 
 CONTEXT_SECONDS = 20.0
@@ -193,7 +193,7 @@ class Reading:
         """The time of the last message of a person in a conversation before an inbound (ms)."""
 
         def later(line: ArchiveLine) -> bool:
-            return str((line.meta or {}).get("requestId") or "") >= inbound.request_id
+            return line.request_id >= inbound.request_id
 
         query = HistoryQuery(limit=1, role="user", skip=later, everything=True, counted=False)
         lines = (await self._archive.search(inbound.chat_key, query)).lines
@@ -261,7 +261,7 @@ class Reading:
         """The messages of a turn, as quotes."""
 
         def other(line: ArchiveLine) -> bool:
-            return (line.meta or {}).get("requestId") not in last.sources
+            return line.request_id not in last.sources
 
         found = await self._archive.search(place, HistoryQuery(limit=_LOOKED_AT, skip=other, counted=False))
         return tuple(

@@ -49,7 +49,7 @@ class Receipts:
 
         Raises `errors.StorageError`.
         """
-        words = inbound.command.args.split() if inbound.command is not None else []
+        words = inbound.args.split()
         asked = words[0] if words else inbound.answers
         request_id = await self.found(inbound, asked)
         if request_id is None:

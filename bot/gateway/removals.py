@@ -7,8 +7,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 from bot import errors
 from bot.contracts.agent import Agent
@@ -27,11 +29,11 @@ from bot.gateway.background import BackgroundTasks
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs.service import JobService
-from bot.gateway.participation import SKEW
+from bot.gateway.participation import SKEW, UnaddressedMessages
 from bot.gateway.reading import RECENT_SECONDS
-from bot.gateway.unaddressed_messages import UnaddressedMessages
 from bot.words import say, speaking
 
+_R = TypeVar("_R")
 LAST = "last"
 AGAIN_SECONDS = 5.0
 """Until a removal that the disk refused is tried again."""
@@ -135,13 +137,15 @@ class Removals:
 
     async def _at_last(self, deletion: Inbound) -> None:
         """Do what the disk has refused as soon as it takes that, and let the agent forget it too."""
-        found: list[ChatKey] | None = None
-        while found is None:
+        for place in await self._again(partial(self.deleted, deletion)):
+            await self._agent.forget(place)
+
+    async def _again(self, work: Callable[[], Awaitable[_R]]) -> _R:
+        """Do once more what the disk has refused, until it takes it."""
+        while True:
             await self._clock.sleep(AGAIN_SECONDS)
             with contextlib.suppress(errors.StorageError):  # told already
-                found = await self.deleted(deletion)
-        for place in found:
-            await self._agent.forget(place)
+                return await work()
 
     @contextlib.contextmanager
     def under_way(self, change: Inbound) -> Iterator[None]:
@@ -173,7 +177,7 @@ class Removals:
 
     async def command(self, inbound: Inbound) -> str:
         """Carry out `/forget`; what to say of it. Raises `errors.StorageError`; asked again, it goes on."""
-        words = inbound.command.args.split() if inbound.command is not None else []
+        words = inbound.args.split()
         asked = inbound.answers or next((word for word in words if word != LAST), None)
         manifest = self._manifests[inbound.channel]
         if asked is not None:
@@ -208,7 +212,9 @@ class Removals:
         """The newest message of a person, and what answered it. The message goes last: until then, a crash leaves it
         the newest.
         """
-        if any(_by(line, inbound) and _role(line) == "user" for line in await self._removals(inbound)):
+        removals = await self._archive.removals(inbound.chat_key)
+        own = (line.meta or {} for line in removals if line.request_id == inbound.request_id)
+        if any(meta.get("ofRole") == "user" for meta in own):
             return say("forget.done"), [inbound.chat_key]
         query = HistoryQuery(
             limit=1,
@@ -220,7 +226,7 @@ class Removals:
         if target is None:
             return say("forget.nothing"), []
         answers = HistoryQuery(
-            limit=MOST, role="assistant", skip=lambda line: _request(line) not in target.turns
+            limit=MOST, role="assistant", skip=lambda line: line.request_id not in target.turns
         )
         for line in (await self._archive.search(inbound.chat_key, answers)).lines:
             if (answer := await self._target(inbound, line.message_id or "")) is not None:
@@ -244,7 +250,7 @@ class Removals:
             [one.inbound.request_id for one in await self._quoting(inbound.chat_key, ids)]
         )
         if answers and not any(line.role == "user" for line in lines):
-            request_id = _request(answers[-1])
+            request_id = answers[-1].request_id
             asked = await self._journal.inbound(request_id)
             person = asked.inbound.user_id if asked is not None else None
             turns = tuple(filter(None, [request_id]))
@@ -253,7 +259,11 @@ class Removals:
         people = [line.user_id for line in lines] or [one.user_id for one in said]
         if not people:
             return None
-        of = tuple(dict.fromkeys([*filter(None, map(_request, lines)), *(one.request_id for one in said)]))
+        of = tuple(
+            dict.fromkeys(
+                [*filter(None, (line.request_id for line in lines)), *(one.request_id for one in said)]
+            )
+        )
         albums = [line.message_id for line in lines if line.message_id and "messageIds" in (line.meta or {})]
         turns = await self._turns(of)
         ts = max([line.ts for line in lines] or [one.ts for one in said])
@@ -294,9 +304,6 @@ class Removals:
             record = await self._journal.inbound(request_id)
             found[(record.turn_id if record is not None else None) or request_id] = None
         return tuple(found)
-
-    async def _removals(self, inbound: Inbound) -> list[ArchiveLine]:
-        return await self._archive.removals(inbound.chat_key)
 
     async def _remove(self, inbound: Inbound, target: _Target) -> list[ChatKey]:
         """Remove it from its conversation, and from those that began with it in view; returns them. All of it may be done
@@ -378,7 +385,7 @@ class Removals:
 
     async def _remove_here(self, inbound: Inbound, target: _Target) -> None:
         """Say so in the archive of a conversation, and let go what its turns have made."""
-        known = {line.message_id for line in await self._removals(inbound)}
+        known = {line.message_id for line in await self._archive.removals(inbound.chat_key)}
         if target.message_id not in known:
             await self._archive.append(self._line(inbound, target))
         # A note of a later turn names the message itself, also where that joined another's turn; so do its files.
@@ -407,10 +414,14 @@ class Removals:
             return
         if not turn.left:
             made.append(turn.first.request_id)
+        let_go = partial(
+            self._let_go, turn.first.chat_key, turn.first.person, made, () if turn.left else made
+        )
         try:
-            await self._let_go(turn.first.chat_key, turn.first.person, made, () if turn.left else made)
+            await let_go()
         except errors.StorageError as error:
             self._log.write("error", "a removed file is still kept", level="error", cause=str(error))
+            self._tasks.start(self._again(let_go))
 
     async def _let_go(
         self, chat_key: ChatKey, person: UserRef | None, made_by: Sequence[str], jobs_of: Sequence[str]
@@ -453,18 +464,6 @@ def _ids(line: ArchiveLine) -> set[str]:
     """The ids of the messages that a line stands for."""
     parts = (line.meta or {}).get("messageIds", ())
     return {str(line.message_id), *map(str, parts)} if line.message_id is not None else set()
-
-
-def _request(line: ArchiveLine) -> str:
-    return str((line.meta or {}).get("requestId") or "")
-
-
-def _by(line: ArchiveLine, inbound: Inbound) -> bool:
-    return _request(line) == inbound.request_id
-
-
-def _role(line: ArchiveLine) -> str:
-    return str((line.meta or {}).get("ofRole"))
 
 
 RUN = 5

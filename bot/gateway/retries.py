@@ -56,7 +56,7 @@ class Retries:
         """Try the turn again whose notice has the button; returns what to tell the person who pressed it. It has the rights of
         whoever asked, so nobody else may press but operators. Raises `errors.StorageError`.
         """
-        name = press.command.args.strip() if press.command is not None else ""
+        name = press.args
         record, turn = await self._journal.inbound(name), await self._journal.turn(name)
         if record is None or turn is None or turn.state != "failed" or not _is_here(record, press):
             return say("retry.unknown")
@@ -74,7 +74,7 @@ class Retries:
 
     async def renew(self, press: Inbound) -> str:
         """Answer the turn anew whose question was edited, in the place of its answer; as `run`."""
-        name = press.command.args.strip() if press.command is not None else ""
+        name = press.args
         edit = await self._journal.inbound(name)
         records = await on_file(self._journal, edit.inbound) if edit is not None else []
         about = newest(edit.inbound, records) if edit is not None else None

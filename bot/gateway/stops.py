@@ -6,8 +6,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from bot import errors
-from bot.contracts.environment import Log
+from bot.contracts.environment import Log, storage_errors_logged
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import STOPPED as STOPPED_END
 from bot.contracts.journal import Journal
@@ -150,7 +149,8 @@ class Stops:
     async def _in_the_journal(self, stop: Inbound) -> None:
         """End what the journal alone has of a person: after a crash nobody knows of the stop any more."""
         after = ""
-        try:
+        # This process knows of the stop all the same.
+        with storage_errors_logged(self._log, "a change could not be recorded"):
             while rows := await self._journal.unfinished(PAGE, after):
                 after = rows[-1].inbound.request_id
                 known = set(self._turn_queue.known())
@@ -163,9 +163,6 @@ class Stops:
                 await self._effects.finish(
                     AppliedEffects(closes=[Close(row, STOPPED_END) for row in reached])
                 )
-        except errors.StorageError as error:
-            # This process knows of the stop all the same.
-            self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
 
     async def _below(self, inbound: Inbound, heard: _SeenStop | None) -> bool:
         """Stop what a person has in the threads of a place: some platforms take commands outside of threads only."""

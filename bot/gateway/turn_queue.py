@@ -17,7 +17,17 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import PostedWrites
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog
-from bot.gateway.conversation import Conversation, Effect, Event, QueueMode, Resumed, Suspended, Turn, WakeAt
+from bot.gateway.conversation import (
+    Conversation,
+    Effect,
+    Event,
+    QueueMode,
+    Resumed,
+    Suspended,
+    Turn,
+    WakeAt,
+    Woken,
+)
 
 
 class DiskSpace(Protocol):
@@ -59,6 +69,8 @@ class TurnQueue:
         self._wake = asyncio.Event()
         self._due: list[tuple[float, ChatKey]] = []
         self._timer: asyncio.Task[None] | None = None
+        self.timed: asyncio.Queue[Effect] = asyncio.Queue()
+        """Effects that time brought about, to be carried out in order."""
 
     # ------------------------------------------------------------ what happens
 
@@ -206,12 +218,14 @@ class TurnQueue:
             self._wake.set()
 
     def _wake_at(self, at: float, chat_key: ChatKey) -> None:
+        sooner = not self._due or at < self._due[0][0]
         heapq.heappush(self._due, (at, chat_key))
-        if self._timer is None:
+        if sooner:
+            self.close()
             self._timer = asyncio.create_task(self._keep_time())
 
     async def _keep_time(self) -> None:
-        """One timer for all: what begins later ends later."""
+        """One timer for all, which sleeps until the first of them is due."""
         while self._due:
             at, chat_key = self._due[0]
             wait = at - self._clock.monotonic()
@@ -219,9 +233,9 @@ class TurnQueue:
                 await self._clock.sleep(wait)
                 continue
             heapq.heappop(self._due)
-            if (chat := self._chats.get(chat_key)) is not None:
-                self._changed(chat_key, chat)
-        self._timer = None
+            if chat_key in self._chats:
+                for effect in self.apply(chat_key, Woken()):
+                    self.timed.put_nowait(effect)
 
 
 class TurnSlots:

@@ -7,16 +7,16 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
-from bot import errors, text
+from bot import text
 from bot.context.deletions import REMOVED
 from bot.contracts.agent import Agent, TurnRequest
 from bot.contracts.channel import TITLE, Manifest
-from bot.contracts.environment import Clock, Log
+from bot.contracts.environment import Clock, Log, storage_errors_logged
 from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.journal import ANSWERED, FAILED, STOPPED, InboxEnd, InboxWrites, Journal
 from bot.contracts.outbound import Address
 from bot.gateway.approvals import ApprovalService
-from bot.gateway.attachments import FileReader, may_be_read, unseen
+from bot.gateway.attachments import FileReader, unseen
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import InFlight
 from bot.gateway.commands import Commands
@@ -194,6 +194,7 @@ class TurnRunner:
     def start(self) -> None:
         """Run turns from now on."""
         self._tasks.serve(self._serve())
+        self._tasks.serve(self._effects.serve())
 
     async def drain(self, seconds: float) -> bool:
         """Start nothing new and let what runs end; after `seconds` it is cancelled. True where all ended."""
@@ -247,7 +248,7 @@ class TurnRunner:
         says = any(inbound.says for inbound in turn.plan.all)
         if not says and first.kind == "edit":
             return InboundOutcome(CAME_TOO_LATE)
-        if not says and not any(map(may_be_read, attachments)):
+        if not says and not any(one.may_be_read for one in attachments):
             return _unanswered(turn, unseen(attachments, full=self._files.full, log=self._log))
         try:
             return await self._turn(turn)
@@ -305,7 +306,9 @@ class TurnRunner:
             )
             outcome = await self._agent.run(request)
             self._turn_queue.apply(first.chat_key, AgentFinished())
-            await self._recorded(self._approvals.over(first.request_id, begun=turn.plan.begun))
+            # What stays unfinished is for the next start.
+            with storage_errors_logged(self._log, "a change could not be recorded"):
+                await self._approvals.over(first.request_id, begun=turn.plan.begun)
         unasked = outcome.status == "failed" and _unasked(turn)
         notice = [] if outcome.notice is None or unasked else [outcome.notice, *turn.below]
         return InboundOutcome(_ENDS[outcome.status], "\n\n".join(notice))
@@ -320,13 +323,6 @@ class TurnRunner:
             await self._removals.settled(turn.first.chat_key)
             more = bool(arrivals.take())
         return says
-
-    async def _recorded(self, change: Awaitable[None]) -> None:
-        """Await a change on disk. Where that refuses, work goes on; what stays unfinished is for the next start."""
-        try:
-            await change
-        except errors.StorageError as error:
-            self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
 
 
 def _unanswered(turn: Turn, words: str) -> InboundOutcome:

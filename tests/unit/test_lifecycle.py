@@ -141,7 +141,7 @@ async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.Monk
         assert all(part.ok for part in parts.values())
         await house.memory.look()
         assert "of 1024 MB" in house.readiness.parts()["memory"].detail
-        house.model._note(errors.ModelUnreachable("no route to host"))
+        house.model.trouble = "ModelUnreachable: no route to host"
         house.memory.full = True
         monkeypatch.setattr(house.watch, "silent", lambda _: 95.0)
         parts = house.readiness.parts()

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bot import errors, text
+from bot import errors
 from bot.contracts.base import Json, Level
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Clock, Ids, Log
@@ -24,7 +23,7 @@ from bot.gateway.access import Access
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs import plans
 from bot.gateway.jobs.plans import MOST_MISSED
-from bot.gateway.jobs.store import JobStore, ScheduledJob
+from bot.gateway.jobs.store import ASK_SECONDS, JobLimits, JobStore, ScheduledJob
 from bot.gateway.locales import Locales
 from bot.words import paragraph, say, speaking, times
 
@@ -32,7 +31,6 @@ FAILURES = 3
 """So many in a row pause a job."""
 MOST_DOUBTS = 5
 """A platform is asked so often before it is believed that somebody has left: it may only have failed to answer."""
-ASK_SECONDS = 15.0
 ASK_AGAIN_SECONDS = 60.0
 """Until a platform that does not say who is in a chat is asked again."""
 
@@ -44,18 +42,9 @@ class AcceptsInbound(Protocol):
 
 
 class OpenChannels(Protocol):
-    """Tells whether a channel has connected (`bot.gateway.turn_queue`); before that no job of it is due."""
+    """Tells whether a channel has connected (`bot.gateway.backlog`); before that no job of it is due."""
 
     def opened(self, channel: str) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class JobLimits:
-    """`most` jobs in one chat; `least` seconds between two times of one; `grace` seconds that one may run late."""
-
-    most: int = 20
-    least: float = 300.0
-    grace: float = 7_200.0
 
 
 class DueJobs:
@@ -260,7 +249,7 @@ class DueJobs:
     def _skipped(self, job: ScheduledJob, due: float) -> str:
         key = "jobs.skipped_membership" if job.id in self._unsure else "jobs.skipped"
         minutes = self._limits.grace / 60
-        words = [say(key, id=job.id, title=title(job), time=times.date(due), minutes=minutes)]
+        words = [say(key, id=job.id, title=job.title, time=times.date(due), minutes=minutes)]
         if job.missed:
             words.append(say("jobs.skipped_before", count=job.missed))
         if job.next is not None:
@@ -268,7 +257,7 @@ class DueJobs:
         return paragraph(*words)
 
     def _gave_up(self, job: ScheduledJob) -> str:
-        return say("jobs.gave_up", id=job.id, title=title(job))
+        return say("jobs.gave_up", id=job.id, title=job.title)
 
     def _note(
         self, job: ScheduledJob, what: str, due: float | None, *, level: Level = "info", **more: Any
@@ -290,10 +279,6 @@ def merged(due: Due) -> str:
     if not due.missed:
         return ""
     return say("jobs.merged_most" if due.missed >= MOST_MISSED - 1 else "jobs.merged", count=due.missed)
-
-
-def title(job: ScheduledJob) -> str:
-    return text.preview(job.prompt, 60)
 
 
 def _inbound(job: ScheduledJob, due: float, now: float) -> Inbound:

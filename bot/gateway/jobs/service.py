@@ -14,8 +14,7 @@ from bot.contracts.jobs import JobList, JobRequest, KnowsZones
 from bot.contracts.provenance import Provenance, Taint
 from bot.gateway.access import Access
 from bot.gateway.jobs import plans
-from bot.gateway.jobs.due import ASK_SECONDS, JobLimits, title
-from bot.gateway.jobs.store import JobStore, ScheduledJob
+from bot.gateway.jobs.store import ASK_SECONDS, JobLimits, JobStore, ScheduledJob
 from bot.gateway.locales import Locales
 from bot.words import DEFAULT, say, speaking, times
 
@@ -145,7 +144,7 @@ class JobService:
 
     async def command(self, inbound: Inbound) -> str:
         """`/jobs [pause|resume|cancel NAME]`; what to say of it. Raises `errors.StorageError`."""
-        words = inbound.command.args.split() if inbound.command is not None else []
+        words = inbound.args.split()
         if not words or words == ["list"]:
             return (await self._list(inbound, _shown)).words
         verbs = {"pause": self._pause, "resume": self._resume, "cancel": self._cancel}
@@ -195,7 +194,7 @@ class JobService:
     async def _cancel(self, inbound: Inbound, job: ScheduledJob) -> str:
         await self._book.remove(job)
         self._note(job, inbound, "cancelled")
-        return say("jobs.cancelled", id=job.id, title=title(job))
+        return say("jobs.cancelled", id=job.id, title=job.title)
 
     async def _pause(self, inbound: Inbound, job: ScheduledJob) -> str:
         await self._book.put(job.model_copy(update={"paused": "person"}))
@@ -294,5 +293,5 @@ def _line(job: ScheduledJob, when: Callable[[ScheduledJob, float], str]) -> str:
         zone=job.plan.zone,
         state=state,
         who=text.preview(who, 60),
-        title=title(job),
+        title=job.title,
     )

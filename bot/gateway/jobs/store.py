@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Literal
 
+from bot import text
 from bot.contracts.base import ChatType, Frozen
 from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey, UserRef
@@ -14,6 +16,17 @@ from bot.contracts.provenance import ANYBODYS, Provenance, Taint
 from bot.gateway.jobs.plans import Plan
 
 MOST_SPANS = 20
+ASK_SECONDS = 15.0
+"""The time for a platform to say something of a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """`most` jobs in one chat; `least` seconds between two times of one; `grace` seconds that one may run late."""
+
+    most: int = 20
+    least: float = 300.0
+    grace: float = 7_200.0
 
 
 class ScheduledJob(Frozen):
@@ -56,6 +69,10 @@ class ScheduledJob(Frozen):
     @property
     def person(self) -> UserRef:
         return UserRef(self.channel, self.user_id)
+
+    @property
+    def title(self) -> str:
+        return text.preview(self.prompt, 60)
 
     def key(self, due: float) -> str:
         """The key of the inbound of one due time: the journal takes in none twice."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 from bot import errors, text
 from bot.contracts.channel import ChannelSettings, Manifest, Streaming
@@ -162,16 +163,67 @@ def unseen() -> None:
 
 
 @dataclass(slots=True, eq=False)
-class _Preview:
-    """`messages` are the parts of one answer, in order. They are `superseded` where the answer is there without them."""
+class _Showing:
+    """What a task shows of a turn; `busy` while a change is on its way, `halted` once nothing more is to be shown."""
 
     to: Address
+    task: asyncio.Task[None] | None = field(default=None, kw_only=True)
+    busy: bool = field(default=False, kw_only=True)
+    halted: bool = field(default=False, kw_only=True)
+
+    def stop(self) -> None:
+        """Show nothing more."""
+        self.halted = True
+        if self.task is not None and not self.busy:
+            self.task.cancel()
+
+    async def halt(self) -> None:
+        """The same; what is on its way is waited for, so that it does not come after what follows."""
+        self.stop()
+        if self.task is not None:
+            await asyncio.wait([self.task])
+
+
+_S = TypeVar("_S", bound=_Showing)
+
+
+class _ByTurn(Generic[_S]):
+    """What is shown of turns that run, by their requestIds."""
+
+    def __init__(self, deps: LiveDeps, manifests: Mapping[str, Manifest]) -> None:
+        self._deps = deps
+        self._manifests = manifests
+        self._open: dict[str, _S] = {}
+
+    def leave(self, to: Address) -> None:
+        """Its turn goes on in another process."""
+        if (showing := self._open.pop(to.request_id, None)) is not None:
+            showing.stop()
+
+    async def close(self) -> None:
+        """Show nothing more."""
+        tasks = [showing.task for showing in self._open.values() if showing.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, showing: _S, work: Coroutine[Any, Any, None]) -> None:
+        showing.task = asyncio.create_task(work)
+        showing.task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            cause = f"{type(error).__name__}: {error}"
+            self._deps.log.write("error", f"a turn cannot be shown any more: {cause}", level="error")
+
+
+@dataclass(slots=True, eq=False)
+class _Preview(_Showing):
+    """`messages` are the parts of one answer, in order. They are `superseded` where the answer is there without them."""
+
     messages: list[LiveMessage]
     shown: Callable[[], None]
     words: Callable[[], str] = str
-    task: asyncio.Task[None] | None = None
-    busy: bool = False
-    halted: bool = False
     superseded: bool = False
     drafts: bool = False
     drafted: str = ""
@@ -182,7 +234,7 @@ class _Preview:
         return self.halted or any(message.over for message in self.messages)
 
 
-class Previews:
+class Previews(_ByTurn[_Preview]):
     """One for each turn at most, in as many messages as it takes. What is shown is the beginning of what the answer will be,
     redacted and from its first whole sentence on: its end is held back where a secret could begin in it, and so is
     Markdown that is half open (`partial_markdown`).
@@ -195,11 +247,9 @@ class Previews:
         previewing: Previewing,
         long_blocks: LongBlocks,
     ) -> None:
-        self._deps = deps
-        self._manifests = manifests
+        super().__init__(deps, manifests)
         self._previewing = previewing
         self._long_blocks = long_blocks
-        self._open: dict[str, _Preview] = {}
 
     def begin(self, to: Address, words: Callable[[], str], shown: Callable[[], None]) -> None:
         """An answer is being written: `words` gives what there is of it, for as long as it stands open. `shown` is called
@@ -215,8 +265,7 @@ class Previews:
             self._open[to.request_id] = preview
         preview.words, preview.superseded = words, False
         if preview.task is None:
-            preview.task = asyncio.create_task(self._show(preview, after, edits.every[to.chat_type]))
-            preview.task.add_done_callback(self._done)
+            self._start(preview, self._show(preview, after, edits.every[to.chat_type]))
 
     async def take(self, to: Address, parts: int) -> list[str]:
         """A reply of so many parts is ready: the messages in whose places the first of them come. The rows of the reply end
@@ -225,7 +274,7 @@ class Previews:
         preview = self._open.pop(to.request_id, None)
         if preview is None:
             return []
-        await self._halt(preview)
+        await preview.halt()
         places: list[str] = []
         for message in preview.messages[:parts]:
             if (place := await message.place()) is None:
@@ -240,7 +289,7 @@ class Previews:
         preview = self._open.pop(to.request_id, None)
         if preview is None:
             return
-        await self._halt(preview)
+        await preview.halt()
         for message in preview.messages:
             words = message.words.removesuffix(GOES_ON)
             if preview.superseded:
@@ -249,12 +298,6 @@ class Previews:
                 await message.last(f"{words}\n\n{say('turn.interrupted')}")
             else:
                 await message.last(words)
-
-    def leave(self, to: Address) -> None:
-        """Its turn goes on in another process, and so will its preview."""
-        preview = self._open.pop(to.request_id, None)
-        if preview is not None:
-            _stop(preview)
 
     async def adopt(self, to: Address, rows: Sequence[OutboxRow]) -> None:
         """After a crash: what was shown of an answer is this process's to go on with."""
@@ -266,13 +309,6 @@ class Previews:
             else:
                 preview = self._open.setdefault(to.request_id, _Preview(to, [], unseen))
                 preview.messages.append(self._message(to, row))
-
-    async def close(self) -> None:
-        """Show nothing more."""
-        tasks = [preview.task for preview in self._open.values() if preview.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _message(self, to: Address, row: OutboxRow | None = None) -> LiveMessage:
         return LiveMessage(to, "preview", self._deps, row)
@@ -351,22 +387,6 @@ class Previews:
         closing = "" if shorter.ends_in_one else shown.closing
         return RenderablePrefix(shorter.words, closing, sure=shorter.at(shown.sure))
 
-    async def _halt(self, preview: _Preview) -> None:
-        """Nothing more is shown; what is on its way is waited for, so that it does not come after what follows."""
-        _stop(preview)
-        if preview.task is not None:
-            await asyncio.wait([preview.task])
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._deps.log.write("error", f"a preview failed: {type(error).__name__}: {error}", level="error")
-
-
-def _stop(preview: _Preview) -> None:
-    preview.halted = True
-    if preview.task is not None and not preview.busy:
-        preview.task.cancel()
-
 
 LOOK_SECONDS = 1.0
 """Seconds between two looks for something to show."""
@@ -376,26 +396,20 @@ KIND: OutboundKind = "progress"
 
 
 @dataclass(slots=True, eq=False)
-class _Watched:
-    to: Address
+class _Watched(_Showing):
     message: LiveMessage
     board: ProgressState = field(default_factory=ProgressState)
     news: bool = False
-    task: asyncio.Task[None] | None = None
-    busy: bool = False
-    over: bool = False
 
 
-class Progress:
+class Progress(_ByTurn[_Watched]):
     """`contracts.tasks.TaskEvents` and `contracts.tools.ToolWatch` for turns that a chat has caused. Whatever happens counts; what is
     shown is the newest, as fast as the budgets of the chat allow, and at last the summary.
     """
 
     def __init__(self, deps: LiveDeps, manifests: Mapping[str, Manifest], on: Collection[str]) -> None:
-        self._deps = deps
-        self._manifests = manifests
+        super().__init__(deps, manifests)
         self._on = on
-        self._open: dict[str, _Watched] = {}
 
     # ------------------------------------------------------------ turns
 
@@ -421,7 +435,7 @@ class Progress:
         watched = self._open.pop(to.request_id, None)
         if watched is None:
             return
-        await _halt(watched)
+        await watched.halt()
         now = self._deps.clock.now()
         watched.board.close(now)
         if watched.message.words:
@@ -432,19 +446,6 @@ class Progress:
                 await watched.message.last(shown.words, LiveForm(shown.title, shown.cards))
         else:
             await watched.message.end()
-
-    def leave(self, to: Address) -> None:
-        """The turn goes on in another process."""
-        watched = self._open.pop(to.request_id, None)
-        if watched is not None:
-            _cancel(watched)
-
-    async def close(self) -> None:
-        """Show nothing more."""
-        tasks = [watched.task for watched in self._open.values() if watched.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     # ------------------------------------------------------------ what happens
 
@@ -471,8 +472,7 @@ class Progress:
         if watched.task is None or watched.task.done():
             every = self._manifests[watched.to.channel].edits
             if every is not None:
-                watched.task = asyncio.create_task(self._show(watched, every.every[watched.to.chat_type]))
-                watched.task.add_done_callback(self._done)
+                self._start(watched, self._show(watched, every.every[watched.to.chat_type]))
 
     # ------------------------------------------------------------ what is shown
 
@@ -483,7 +483,7 @@ class Progress:
             if not board.busy:
                 return
             await clock.sleep(LOOK_SECONDS)
-            if watched.over:
+            if watched.halted:
                 return
         old = 0.0
         while not message.over:
@@ -495,25 +495,7 @@ class Progress:
                 old = 0.0
                 # What found no room is still news.
                 watched.news = watched.news or message.words != now.words
-            if watched.over or not (board.busy or watched.news):
+            if watched.halted or not (board.busy or watched.news):
                 return
             await clock.sleep(every)
             old += every
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._deps.log.write(
-                "error", f"progress cannot be shown: {type(error).__name__}: {error}", level="error"
-            )
-
-
-def _cancel(watched: _Watched) -> None:
-    watched.over = True
-    if watched.task is not None and not watched.busy:
-        watched.task.cancel()
-
-
-async def _halt(watched: _Watched) -> None:
-    _cancel(watched)
-    if watched.task is not None:
-        await asyncio.wait([watched.task])

@@ -1,4 +1,6 @@
-"""Sends the rows of a batch in order: each once, repeated with a note where nobody can tell, put off or given up where it cannot go."""
+"""Sends the rows of a batch in order: each once, repeated with a note where nobody can tell, put off or given up where it cannot go.
+What people saw of them goes to the archive.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 
 from bot import errors
-from bot.contracts.environment import Alert, Clock, Log
+from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
+from bot.contracts.environment import Alert, Clock, Log, storage_errors_logged
 from bot.contracts.outbound import Address, OutboxRow, Sent
-from bot.gateway.archiving import ReplyArchiver
 from bot.gateway.outbox.channel_sender import ChannelSender
 from bot.gateway.outbox.rate_limit import MAX_WAIT, UNSAID
 from bot.gateway.outbox.rows import Batch, derived_id, repeated
@@ -32,6 +34,59 @@ PATIENCE = 24 * 3600.0
 """Seconds after which a message that still waits for its platform is given up."""
 LONG = "the platform asks to wait for long"
 BEHIND = "an earlier answer still waits for its platform"
+
+
+BOT_USER = "bot"
+
+
+class ReplyArchiver:
+    """Puts replies that were sent into the archive. Notices never go there: the model must not come to see them."""
+
+    def __init__(self, archive: Archive, clock: Clock, log: Log) -> None:
+        self._archive = archive
+        self._clock = clock
+        self._log = log
+
+    async def put(self, to: Address, rows: Sequence[OutboxRow], *, again: bool) -> None:
+        """Write one line for the sent parts of one message. `again`: the archive may have some of them, which are left out."""
+        replies = [row for row in rows if row.kind == "reply"]
+        if replies and again:
+            replies = await self._missing(to, replies)
+        if not replies:
+            return
+        line = ArchiveLine(
+            ts=int(self._clock.now() * 1000),
+            channel=to.channel,
+            chat_id=to.chat_id,
+            chat_key=to.chat_key,
+            user_id=BOT_USER,
+            message_id=replies[0].message_id,
+            role="assistant",
+            text="\n".join(row.archived for row in replies),
+            meta={
+                "requestId": to.request_id,
+                "messageIds": [row.message_id for row in replies],
+                "outboxIds": [row.id for row in replies],
+            },
+        )
+        with storage_errors_logged(self._log, "the archive cannot be written"):
+            await self._archive.append(line)
+
+    async def _missing(self, to: Address, replies: Sequence[OutboxRow]) -> list[OutboxRow]:
+        """Those that are not in the archive; none where it cannot be read."""
+
+        def other(line: ArchiveLine) -> bool:
+            return line.request_id != to.request_id
+
+        query = HistoryQuery(limit=200, role="assistant", skip=other, everything=True)
+        try:
+            page = await self._archive.search(to.chat_key, query)
+        except errors.StorageError as error:
+            self._log.write("error", "the archive cannot be read", level="error", cause=str(error))
+            return []
+        known = {one for line in page.lines for one in (line.meta or {}).get("outboxIds", ())}
+        # A repeat is the same part as its original.
+        return [row for row in replies if not known & {row.id, row.repeat_of}]
 
 
 class _PutOff(errors.DeliveryDeferred):

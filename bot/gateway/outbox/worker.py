@@ -16,9 +16,8 @@ from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboundKind, OutboxRow, Sent
-from bot.gateway.archiving import ReplyArchiver
 from bot.gateway.outbox import batch_sender
-from bot.gateway.outbox.batch_sender import BEHIND, LONG, BatchSender
+from bot.gateway.outbox.batch_sender import BEHIND, LONG, BatchSender, ReplyArchiver
 from bot.gateway.outbox.channel_sender import ChannelSender
 from bot.gateway.outbox.files import KeptFile
 from bot.gateway.outbox.rows import (

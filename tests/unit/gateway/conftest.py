@@ -417,7 +417,7 @@ class Bench:
         if not self._started:
             self._started = True
             self.gateway.start()
-        return sum([await self.gateway.backlog.open(name) for name in names or self.channels])
+        return sum([await self.gateway.recovery.open(name) for name in names or self.channels])
 
     def inbound(self, words: str = "hello", **more: Any) -> Inbound:
         number = next(self.numbers)

@@ -14,7 +14,8 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Inbound
 from bot.gateway.message_versions import revised
 from bot.words import say
-from tests.unit.gateway.conftest import Bench
+from tests.unit.gateway.conftest import HERE, Bench
+from tests.unit.gateway.outgoing import until
 
 
 def photo(name: str) -> Attachment:
@@ -196,6 +197,25 @@ async def test_what_waits_together_as_new_words_of_an_album_says_of_which_item_e
         await bench.archive.search(ChatKey.parse("tele:chat:77"), HistoryQuery(limit=9, role="user"))
     ).lines
     assert f"{line.text.splitlines()}" == words
+    await bench.close()
+
+
+async def test_an_album_whose_items_come_one_by_one_joins_a_running_turn_whole(tmp_path: Path) -> None:
+    bench = await made(tmp_path, held=True)
+    bench.agent.takes = True
+    await bench.say("busy")
+    await bench.agent.began.wait()
+    for item in ("one", "two"):
+        await bench.say(item, message_id=item, of_album=True)
+        await bench.clock.advance(0.5)
+    assert bench.agent.restarts == []
+    await bench.clock.advance(0.5)
+    await until(lambda: bool(bench.agent.questions))
+    assert [one.text for one in bench.agent.questions[0].also] == ["one", "two"]
+    assert bench.agent.restarts == [HERE]
+    assert bench.agent.hold is not None
+    bench.agent.hold.set()
+    assert await said(bench) == ["['busy'] []"]
     await bench.close()
 
 

@@ -14,7 +14,7 @@ from bot.contracts.channel import Manifest
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Command, Inbound, Origin, Quoted
 from bot.contracts.provenance import ANYBODYS
-from bot.gateway import removals, unaddressed_messages
+from bot.gateway import participation, removals
 from bot.gateway.reading import FIRST_REST, LONGEST_REST
 from bot.journal.personal import of_person
 from bot.words import say
@@ -68,18 +68,18 @@ async def test_what_its_author_has_changed_or_deleted_since_is_heard_as_that(ben
 async def test_it_is_kept_briefly_and_bounded_and_not_on_disk_unless_a_mention_brings_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unaddressed_messages, "CHATS", 2)
+    monkeypatch.setattr(participation, "MOST_CHATS", 2)
     await hear(bench, "long ago")
-    await bench.clock.advance(unaddressed_messages.SECONDS + 1)
-    for number in range(unaddressed_messages.MOST + 1):
+    await bench.clock.advance(participation.KEPT_SECONDS + 1)
+    for number in range(participation.MOST_KEPT + 1):
         await hear(bench, f"{number} " + "x" * 5_000)
     for chat in ("-101", "-100", "-102"):
         await hear(bench, f"canary {chat}", chat_id=chat, chat_key=f"tele:chat:{chat}")
     found = await mention(bench)
-    assert len(found) == unaddressed_messages.MOST
+    assert len(found) == participation.MOST_KEPT
     assert found[-1] == "canary -100"
-    assert max(map(len, found)) <= unaddressed_messages.LONGEST
-    await bench.clock.advance(unaddressed_messages.SECONDS + 1)
+    assert max(map(len, found)) <= participation.LONGEST_KEPT
+    await bench.clock.advance(participation.KEPT_SECONDS + 1)
     assert await mention(bench, chat_id="-102", chat_key="tele:chat:-102") == []
     await bench.journal.close()
     assert b"canary -102" not in b"".join(

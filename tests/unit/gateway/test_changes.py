@@ -18,6 +18,7 @@ from bot.gateway import removals
 from bot.gateway.conversation import UNKNOWN_MESSAGE
 from bot.gateway.reading import EDITED
 from bot.testing.journal import FaultyJournal
+from bot.words import say
 from tests.contracts.journal_rig import still_open
 from tests.unit.gateway.conftest import Bench, refusing, unwritten
 
@@ -142,6 +143,26 @@ async def test_an_edit_that_came_just_before_the_end_of_its_message_is_a_turn_of
     await bench.idle()
     assert bench.tele.texts == ["re: busy", "re: busy, now"]
     assert await outcomes(bench, "busy") == ["answered", "answered"]
+
+
+async def test_a_stop_that_overtakes_an_edit_of_a_message_in_the_journal_alone_ends_both(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path, most_waiting=20)
+    await bench.open()
+    await busy(bench)
+    for number in range(4):
+        await bench.say(f"flood {number}", message_id=f"f{number}")
+    async with bench.backlog.settling:  # the edit has yet to look what became of its message
+        await bench.say("edited", message_id="f3", kind="edit")
+        await bench.say("/stop", command=Command(name="stop"), addressed="command")
+        assert await bench.tele.until(1) == [say("stop.stopped")]
+        assert await outcomes(bench, "f3") == ["stopped", "stopped"]
+    await freed(bench)
+    assert bench.tele.texts == [say("stop.stopped")]
+    assert await outcomes(bench, "f3") == ["stopped", "stopped"]
+    assert await bench.journal.unfinished() == []
+    await bench.close()
 
 
 async def test_an_edit_that_leaves_nothing_is_no_turn(bench: Bench) -> None:

@@ -36,8 +36,8 @@ from bot.gateway.conversation import (
     TurnEnded,
     TurnPlan,
     TurnResumed,
-    Wait,
     WakeAt,
+    Woken,
 )
 from bot.gateway.message_versions import same_message
 
@@ -45,6 +45,7 @@ TURN: dict[str, Event] = {
     "asked": AgentStarted(),
     "acted": OutputStarted(),
     "over": AgentFinished(),
+    "woken": Woken(),
     "closed": TurnClosed(),
     "resumed": Resumed(),
     "asks for approval": Suspended("approval"),
@@ -325,9 +326,9 @@ TABLE: list[tuple[str, str, str]] = [
         "steer, quiet for 2",
         """
         @0 a says 1 -> wake at 2
-        @0 begin -> wait until 2
+        @0 begin -> nothing
         @1.5 a says 2 -> wake at 3.5
-        @2 begin -> wait until 3.5
+        @2 begin -> nothing
         @3.5 begin -> 1+2
         """,
     ),
@@ -349,7 +350,7 @@ TABLE: list[tuple[str, str, str]] = [
         "steer",
         """
         @0 a shows of an album 1 -> wake at 1
-        @0 begin -> wait until 1
+        @0 begin -> nothing
         @0.2 a shows of an album 2 -> wake at 1.2
         @1.2 begin -> 1+2
         """,
@@ -421,7 +422,7 @@ TABLE: list[tuple[str, str, str]] = [
         @0 a says 4 -> wake at 2
         @0 begin -> 3
         turn ends
-        @0 begin -> wait until 2
+        @0 begin -> nothing
         """,
     ),
     (
@@ -848,6 +849,74 @@ TABLE: list[tuple[str, str, str]] = [
         """,
     ),
     (
+        "steer: an album whose items come one by one joins once it is whole, as one",
+        "steer",
+        """
+        @0 a says 1
+        @0 begin -> 1
+        asked
+        @1 a shows of an album 2 -> wake at 2
+        take ->
+        @1.2 a shows of an album 3 -> wake at 2.2
+        @2 woken
+        take ->
+        @2.2 woken -> ask anew for 1
+        take -> 2, 3
+        @2.2 woken
+        """,
+    ),
+    (
+        "steer: what its person says next ends an album, which joins with it",
+        "steer",
+        """
+        @0 a says 1
+        @0 begin -> 1
+        asked
+        @1 a shows of an album 2 -> wake at 2
+        @1.2 a says 3 -> ask anew for 1
+        take -> 2, 3
+        @2 woken
+        """,
+    ),
+    (
+        "steer: an album that came while nothing could be put anew joins at the next step",
+        "steer",
+        """
+        @0 a says 1
+        @0 begin -> 1
+        @0.5 a shows of an album 2 -> wake at 1.5
+        asked
+        acted
+        @1.5 woken
+        take -> 2
+        """,
+    ),
+    (
+        "steer: an album that is whole before the agent has the turn is part of the question",
+        "steer",
+        """
+        @0 a says 1
+        @0 begin -> 1
+        @0.5 a shows of an album 2 -> wake at 1.5
+        @1.5 woken
+        asked -> ask anew for 1
+        take -> 2
+        """,
+    ),
+    (
+        "collect: an album joins a turn that reads its files once it is whole",
+        "collect",
+        """
+        @0 a says 1
+        @0 begin -> 1
+        @0.5 a shows of an album 2 -> wake at 1.5
+        take ->
+        @0.7 a shows of an album 3 -> wake at 1.7
+        @1.7 woken
+        take -> 2, 3
+        """,
+    ),
+    (
         "the first item of an album answers a question, and its others interrupt nothing",
         "interrupt",
         """
@@ -1087,11 +1156,10 @@ class Script:
         return self.apply(TurnClosed())
 
     def begin(self, found: re.Match[str]) -> str:
-        who = UserRef("tele", found["who"]) if found["who"] else None
+        ready = self.chat.ready(self.now, begun_only=bool(found["full"]))
+        who = UserRef("tele", found["who"]) if found["who"] else next(iter(ready), UserRef("tele", "a"))
         plan = self.chat.next_turn(self.now, who, begun_only=bool(found["full"]))
-        if isinstance(plan, TurnPlan):
-            return "+".join(map(said, plan.all)) + (" again" if plan.begun else "")
-        return f"wait until {plan.until:g}" if isinstance(plan, Wait) else "nothing"
+        return "nothing" if plan is None else "+".join(map(said, plan.all)) + (" again" if plan.begun else "")
 
     def take(self, _: re.Match[str]) -> str:
         return ", ".join(map(said, self.chat.take_more()))
@@ -1177,8 +1245,8 @@ def test_an_edit_that_takes_up_another_one_is_as_new_as_the_newer_of_them() -> N
     script = Script("followup")
     for line in ("a says 1", "begin", "a edits 1 to two as of 2", "a edits 1 to three as of 3", "turn ends"):
         script.run(line)
-    plan = script.chat.next_turn(0)
-    assert isinstance(plan, TurnPlan)
+    plan = script.chat.next_turn(0, UserRef("tele", "a"))
+    assert plan is not None
     assert (plan.first.text, plan.first.ts) == ("three", 3_000)
 
 

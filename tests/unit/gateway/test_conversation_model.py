@@ -15,6 +15,7 @@ from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import ANSWERED, InboxRecord
 from bot.gateway.conversation import (
+    ALBUM_SECONDS,
     LONGEST_BURST,
     MODES,
     MOST_RESTARTS,
@@ -40,14 +41,15 @@ from bot.gateway.conversation import (
     TurnEnded,
     TurnPlan,
     TurnResumed,
-    Wait,
     WakeAt,
+    Woken,
 )
 from tests.shares import examples
 
 PEOPLE = ("a", "b", "c")
 EXAMPLES = int(os.environ.get("EXAMPLES", examples(200)))
-Kind = Literal["message", "command", "job", "edit"]
+Kind = Literal["message", "album", "command", "job", "edit"]
+"""`album`: one item of an album whose others come as messages of their own."""
 
 
 @dataclass(eq=False)
@@ -67,7 +69,7 @@ class Said:
 
     @property
     def plain(self) -> bool:
-        return self.kind == "message"
+        return self.kind in {"message", "album"}
 
 
 @dataclass
@@ -87,6 +89,8 @@ class Chat:
     restarts: int = 0
     people: list[str] = field(default_factory=list)
     lasts: dict[str, tuple[int, float, float]] = field(default_factory=dict)
+    coming: set[str] = field(default_factory=set)
+    """Whose burst is an album that is not whole yet."""
 
     def waiting(self, who: str = "") -> list[Said]:
         return [one for one in self.said if one.state == "waits" and who in {"", one.who}]
@@ -95,23 +99,24 @@ class Chat:
         """Stand in the queue; of a burst that its person still writes, or of a new one."""
         if one.who not in self.people:
             self.people.append(one.who)
-        burst, began, until = self.lasts.get(one.who, (0, 0.0, -1.0))
-        if not (one.plain and self.quiet) or one.at >= until:
-            burst, began = len(self.said) + 1, one.at
+        quiet = max(self.quiet, ALBUM_SECONDS) if one.kind == "album" else self.quiet if one.plain else 0.0
+        burst, began, until = self.lasts.pop(one.who, (0, 0.0, -1.0))
+        if not quiet or one.at >= until:
+            burst, began, until = len(self.said) + 1, one.at, 0.0
         one.burst = burst
-        self.lasts.pop(one.who, None)
-        if one.plain and self.quiet:
-            self.lasts[one.who] = (
-                burst,
-                began,
-                min(one.at + self.quiet, began + LONGEST_BURST * self.quiet),
-            )
+        self.coming.discard(one.who)
+        if quiet:
+            until = max(until, min(one.at + quiet, began + LONGEST_BURST * quiet))
+            self.lasts[one.who] = (burst, began, until)
+        if one.kind == "album":
+            self.coming.add(one.who)
         self.said.append(one)
 
     def tidy(self) -> None:
         """Who has nothing waiting is in no order, and writes no burst."""
         self.people = [who for who in self.people if self.waiting(who)]
         self.lasts = {who: last for who, last in self.lasts.items() if self.waiting(who)}
+        self.coming &= set(self.lasts)
 
     def ready(self, now: float) -> list[str]:
         def writes(who: str) -> bool:
@@ -146,9 +151,9 @@ class Chat:
         first, more = self.turn[0], list[Said]()
         for one in self.waiting():
             asked, steers = self.phase == "asked", self.mode == "steer"
-            if one.who != first.who:
+            if one.who != first.who or (one.who in self.coming and one.burst == self.lasts[one.who][0]):
                 break
-            added = first.kind != "job" and one.kind in {"message", "edit"} and steers
+            added = first.kind != "job" and (one.plain or one.kind == "edit") and steers
             collects = self.mode in {"collect", "interrupt"} and not self.begun
             if not (added if asked else collects and first.plain and one.plain):
                 break
@@ -230,11 +235,13 @@ class Conversing(RuleBasedStateMachine):
     # ------------------------------------------------------------ what is said
 
     @rule(
-        who=st.sampled_from(PEOPLE), kind=st.sampled_from(["message", "message", "message", "command", "job"])
+        who=st.sampled_from(PEOPLE),
+        kind=st.sampled_from(["message", "message", "message", "album", "album", "command", "job"]),
     )
     def say(self, who: str, kind: Kind) -> None:
         name = self.name()
         more: dict[str, dict[str, Any]] = {
+            "album": {"of_album": True},
             "command": {"command": {"name": "new"}},
             "job": {"due": {"job": "J", "at": 0.0}, "message_id": None},
         }
@@ -245,7 +252,10 @@ class Conversing(RuleBasedStateMachine):
     def comes(self, one: Said) -> list[str]:
         """Something is said; what that does to the turn."""
         plain, expected, answers = self.plain, list[str](), False
-        if plain.turn and one.who == plain.turn[0].who and one.kind in {"message", "edit"}:
+        if one.kind == "album" and one.at < plain.lasts.get(one.who, (0, 0.0, -1.0))[2]:
+            plain.wait(one)
+            return []  # its first item has done what an album does
+        if plain.turn and one.who == plain.turn[0].who and (one.plain or one.kind == "edit"):
             first = plain.turn[0]
             if first.kind != "job":
                 if plain.waits_for == "approval":
@@ -265,8 +275,20 @@ class Conversing(RuleBasedStateMachine):
             expected.append(f"ask anew for {plain.turn[0].name}")
         return expected
 
+    @rule()
+    def woken(self) -> None:
+        plain, expected = self.plain, list[str]()
+        whole = {who for who in plain.coming if self.now >= plain.lasts[who][2]}
+        plain.coming -= whole
+        free = not (plain.acted or plain.suspended or plain.begun) and plain.restarts < MOST_RESTARTS
+        mine = plain.turn and plain.turn[0].who in whole and plain.phase == "asked"
+        if mine and free and any(one.kind == "album" for one in plain.next()):
+            plain.restarts += 1
+            expected.append(f"ask anew for {plain.turn[0].name}")
+        self.apply(Woken(), expected)
+
     def written(self) -> list[str]:
-        return [one.about for one in self.plain.said if one.kind in {"message", "command"}]
+        return [one.about for one in self.plain.said if one.plain or one.kind == "command"]
 
     @precondition(lambda self: self.written())
     @rule(data=st.data(), theirs=st.booleans(), late=st.integers(0, 3))
@@ -335,13 +357,13 @@ class Conversing(RuleBasedStateMachine):
     @rule(data=st.data(), any_of=st.booleans())
     def begin(self, data: st.DataObject, any_of: bool) -> None:
         ready = self.plain.ready(self.now)
-        who = data.draw(st.sampled_from(ready)) if any_of and ready else None
-        plan = self.chat.next_turn(self.now, UserRef("tele", who) if who is not None else None)
+        who = data.draw(st.sampled_from(ready)) if any_of and ready else (ready or ["a"])[0]
+        plan = self.chat.next_turn(self.now, UserRef("tele", who))
         if not ready:
-            assert isinstance(plan, Wait) == bool(self.plain.people and not self.plain.turn)
+            assert plan is None
             return
-        assert isinstance(plan, TurnPlan)
-        expected = self.plain.begin(who or ready[0])
+        assert plan is not None
+        expected = self.plain.begin(who)
         assert [one.request_id for one in plan.all] == [one.name for one in expected]
         self.goes_out(plan.all)
         self.alike()
@@ -455,11 +477,11 @@ class Conversing(RuleBasedStateMachine):
         fresh.said = [one for one in plain.said if one.state == "closed"]
         for one in waits:
             fresh.wait(one)
-        fresh.lasts = {}
+        fresh.lasts, fresh.coming = {}, set()
         self.plain = fresh
         if turn:
-            plan = self.chat.next_turn(self.now)
-            assert isinstance(plan, TurnPlan)
+            plan = self.chat.next_turn(self.now, self.chat.ready(self.now)[0])
+            assert plan is not None
             assert plan.begun
             fresh.turn = turn
             fresh.said += turn
@@ -473,8 +495,8 @@ class Conversing(RuleBasedStateMachine):
         while self.plain.turn or self.plain.people:
             self.now += 20
             if not self.plain.turn:
-                plan = self.chat.next_turn(self.now)
-                assert isinstance(plan, TurnPlan)
+                plan = self.chat.next_turn(self.now, self.chat.ready(self.now)[0])
+                assert plan is not None
                 self.plain.begin(plan.first.user_id)
                 self.goes_out(plan.all)
             self.end(quickly=True)

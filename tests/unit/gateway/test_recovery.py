@@ -137,7 +137,7 @@ async def test_last_words_go_out_though_a_channel_fails_unforeseen_once(bench: B
 
 
 async def test_a_stop_that_says_nothing_runs_costs_no_answer(tmp_path: Path) -> None:
-    """The agent is ending its turn (`AgentRuntime._ending`) and refuses the stop."""
+    """The agent is ending its turn and refuses the stop."""
     first = Bench(tmp_path)
     await first.open()
     first.agent.hold = asyncio.Event()

@@ -286,6 +286,35 @@ async def test_what_its_turn_makes_behind_the_removal_goes_too(tmp_path: Path, *
     await bench.close()
 
 
+async def test_what_a_withdrawn_turn_made_goes_once_the_disk_takes_that(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove, forget = bench.removals.remove, bench.artifacts.forget
+
+    async def full(*_: Any, **__: Any) -> int:
+        raise errors.StorageError("the disk is full")
+
+    async def removed(deletion: Inbound) -> list[ChatKey]:
+        places = await remove(deletion)
+        await makes_something(bench, bench.agent.requests[0].request_id)
+        monkeypatch.setattr(bench.artifacts, "forget", full)
+        return places
+
+    bench.removals.remove = removed  # type: ignore[method-assign]
+    bench.agent.hold = asyncio.Event()
+    await bench.say("my secret is 鯨", message_id="m")
+    await bench.agent.began.wait()
+    await bench.say("", message_id="m", kind="delete")
+    await until(lambda: any("still kept" in one.message for one in bench.log.at("error")))
+    assert await left_of(bench)
+    monkeypatch.setattr(bench.artifacts, "forget", forget)
+    async with asyncio.timeout(90):
+        while await left_of(bench):
+            await bench.clock.advance(removals.AGAIN_SECONDS)
+    await bench.idle()
+    assert await left_of(bench) == []
+
+
 async def test_what_joined_a_turn_takes_along_what_the_turn_made(bench: Bench) -> None:
     hold = bench.agent.hold = asyncio.Event()
     await bench.say("one", message_id="a")

@@ -437,6 +437,18 @@ class TestBursts:
         assert [len(plan.all) for plan in hall.begun] == [2, 3, 1]
         assert hall.clock.sleeping == 0
 
+    async def test_a_shorter_wait_is_not_held_up_by_a_longer_one_that_began_before(self) -> None:
+        hall = Hall(8, debounce=0.5)
+        hall.put(inbound("a", "x", 1, of_album=True))
+        await hall.clock.advance(0.25)
+        hall.put(inbound("b", "y", 2))
+        await hall.clock.advance(0.5)
+        assert hall.words == ["b2"]
+        assert hall.clock.sleeping == 1
+        await hall.clock.advance(0.25)
+        assert hall.words == ["b2", "a1"]
+        await hall.finish()
+
     async def test_one_timer_waits_for_all_and_ends_with_the_last_of_them(self) -> None:
         hall = Hall(8, debounce=1.0)
         hall.put(inbound("a", "x", 1, message_id="1"))

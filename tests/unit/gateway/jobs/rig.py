@@ -12,9 +12,9 @@ from bot.contracts.provenance import Provenance
 from bot.gateway.access import Access, Memberships
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.delivery import Delivery
-from bot.gateway.jobs.due import DueJobs, JobLimits
+from bot.gateway.jobs.due import DueJobs
 from bot.gateway.jobs.service import JobService
-from bot.gateway.jobs.store import JobStore
+from bot.gateway.jobs.store import JobLimits, JobStore
 from bot.gateway.locales import Locales
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock
