@@ -58,6 +58,8 @@ class ActiveTurn:
         """Paths of the project that tools have used since the last step."""
         self.made: list[Json] = []
         """Reports of the files that its tools have made."""
+        self.resumed = False
+        """True of a turn that goes on where a crash cut it off."""
         self.owed = ""
         """Words of a stopped turn that nobody has seen yet; "" if none."""
         self.view_changes = view_changes
@@ -65,7 +67,6 @@ class ActiveTurn:
         self._deps = deps
         self._partial = Partial()
         self._running: RunningTurn | None = None
-        self._resumed = False
         self._ended = False
         self._recorded: Sequence[StepRecord] = ()
         self._late: list[Inbound] = []
@@ -88,7 +89,7 @@ class ActiveTurn:
         """Go on with the store's turn, which a crash cut off, as its transcript and its recorded steps tell it."""
         self.view_changes.resume_turn()
         self._running = cut_off
-        self._resumed = True
+        self.resumed = True
         self._recorded = recorded
         self.made = made(recorded)
         self._ledger.rewind(self._entries[-1].uuid)
@@ -107,14 +108,9 @@ class ActiveTurn:
         else:
             await self.take_late()
 
-    @property
-    def resumed(self) -> bool:
-        """True of a turn that goes on where a crash cut it off."""
-        return self._resumed
-
     def last_reply(self) -> ModelReply | None:
         """Return the reply with which a resumed turn ends, else None. A reply without words stands in no message."""
-        if not self._resumed or self._running is None:
+        if not self.resumed or self._running is None:
             return None
         said = self._running.last
         if self._entries[-1].message["role"] == "assistant" and said is not None:
