@@ -81,7 +81,7 @@ class Disorder(RuleBasedStateMachine):
         self.bench = Bench(Path(self.folder.name), agent=self.agent, wrap=self.wrap, **self.options)
         self.route = self.bench.router.route
         self.bench.lists.allowed = lambda _: frozenset(PEOPLE)  # type: ignore[method-assign, assignment]
-        self.bench.router.route = self.queue  # type: ignore[method-assign, assignment]
+        self.bench.router.route = self.queue  # type: ignore[method-assign]
         self.bench.tele.find = self.find  # type: ignore[method-assign]
         self.bench.tele.prefix = "r"
         bench = self.bench
