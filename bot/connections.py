@@ -174,15 +174,16 @@ class HttpServer:
         await runner.setup()
         inner = runner.server
         assert inner is not None  # noqa: S101  it was set up
-        loop = asyncio.get_running_loop()
+        self._runner, loop = runner, asyncio.get_running_loop()
         try:
+            # In two steps: what a start that is cancelled has opened is known, and closed.
             self._server = await loop.create_server(
-                lambda: Connection(inner(), self._connections, self._known), host, port
+                lambda: Connection(inner(), self._connections, self._known), host, port, start_serving=False
             )
-        except OSError:
-            await runner.cleanup()
+            await self._server.start_serving()
+        except (OSError, asyncio.CancelledError):
+            await self.stop()
             raise
-        self._runner = runner
         self._looking = asyncio.create_task(self._connections.look())
         return int(self._server.sockets[0].getsockname()[1])
 

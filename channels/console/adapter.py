@@ -75,7 +75,11 @@ class ConsoleChannel:
                 "make the folder writable or set channels.console.enabled to false"
             ) from failure
         self._intake = intake
-        self._server = await asyncio.start_unix_server(self._attached, sock=listener, limit=LINE)
+        # In two steps: a start that is cancelled would leave behind a server that nothing closes.
+        self._server = await asyncio.start_unix_server(
+            self._attached, sock=listener, limit=LINE, start_serving=False
+        )
+        await self._server.start_serving()
 
     async def pause(self) -> None:
         self._paused = True

@@ -42,11 +42,7 @@ class Screen:
     def say(self, words: str) -> None:
         """Print a message over the sign, and the sign again."""
         self._write(_CLEAR)
-        # What a model writes must not steer the terminal.
-        safe = text.for_terminal(words)
-        encoding = self._out.encoding or "utf-8"
-        self._out.write(safe.encode(encoding, "replace").decode(encoding) + "\n")
-        self._out.flush()
+        self._put(text.for_terminal(words) + "\n")  # what a model writes must not steer the terminal
         self._write(self._sign())
 
     def leave(self) -> None:
@@ -57,9 +53,12 @@ class Screen:
 
     def _write(self, sign: str) -> None:
         if self._interactive:
-            encoding = self._out.encoding or "utf-8"
-            self._out.write(sign.encode(encoding, "replace").decode(encoding))
-            self._out.flush()
+            self._put(sign)
+
+    def _put(self, words: str) -> None:
+        encoding = self._out.encoding or "utf-8"
+        self._out.write(words.encode(encoding, "replace").decode(encoding))
+        self._out.flush()
 
 
 async def read_lines(stdin: TextIO) -> AsyncIterator[str]:

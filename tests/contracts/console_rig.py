@@ -21,7 +21,7 @@ class Terminal:
     """One attached terminal, speaking the protocol itself."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+        self.reader, self.writer = reader, writer
         self.heard: list[dict[str, Any]] = []
 
     @classmethod
@@ -33,13 +33,13 @@ class Terminal:
 
     async def ask(self, line: dict[str, Any], *kinds: str) -> dict[str, Any]:
         """Write one line and read until an answer has one of these keys."""
-        self._writer.write(json.dumps(line).encode() + b"\n")
+        self.writer.write(json.dumps(line).encode() + b"\n")
         return await self.read(*kinds)
 
     async def read(self, *kinds: str) -> dict[str, Any]:
         async with asyncio.timeout(90):
             while True:
-                line = json.loads(await self._reader.readline())
+                line = json.loads(await self.reader.readline())
                 self.heard.append(line)
                 if not set(kinds).isdisjoint(line):
                     assert isinstance(line, dict)
@@ -50,7 +50,7 @@ class Terminal:
         return [line["message"]["text"] for line in self.heard if "message" in line]
 
     def close(self) -> None:
-        self._writer.close()
+        self.writer.close()
 
 
 class ConsoleRig:

@@ -59,6 +59,20 @@ async def test_the_socket_is_for_this_user_only(channel: Channel, home: Path) ->
     assert stat.S_IMODE((home / "console.sock").stat().st_mode) == 0o600
 
 
+async def test_a_start_that_is_cancelled_leaves_no_socket_that_listens(
+    tmp_path: Path, home: Path, intake: RecordingIntake
+) -> None:
+    channel = _build(tmp_path)
+    starting = asyncio.create_task(channel.start(intake))
+    await asyncio.sleep(0)
+    assert not starting.done()
+    starting.cancel()
+    await asyncio.wait([starting])
+    await channel.stop()
+    assert not socket_file.is_listening(home / "console.sock")
+    assert list(home.iterdir()) == []
+
+
 async def test_stopping_removes_the_socket(channel: Channel, home: Path) -> None:
     await channel.stop()
     assert list(home.iterdir()) == []
@@ -194,7 +208,7 @@ async def test_other_slashes_are_text(terminal: Terminal, intake: RecordingIntak
 async def test_bad_lines_are_answered_and_the_terminal_stays(
     terminal: Terminal, intake: RecordingIntake, line: bytes
 ) -> None:
-    terminal._writer.write(line)
+    terminal.writer.write(line)
     assert (await terminal.read("error", "ok"))["error"]
     await terminal.ask(_message("hello", "m2"), "ok")
     assert [inbound.text for inbound in intake.offered] == ["hello"]
@@ -208,14 +222,14 @@ async def test_nothing_is_taken_before_hello(channel: Channel, home: Path, intak
 
 
 async def test_an_endless_line_ends_the_connection(terminal: Terminal, intake: RecordingIntake) -> None:
-    terminal._writer.write(b"x" * (3 << 20))
+    terminal.writer.write(b"x" * (3 << 20))
     assert (await terminal.read("error"))["error"] == "That message is too long."
     with contextlib.suppress(ConnectionResetError):
-        assert await terminal._reader.read() == b""
+        assert await terminal.reader.read() == b""
 
 
 async def test_lone_surrogates_are_replaced(terminal: Terminal, intake: RecordingIntake) -> None:
-    terminal._writer.write(b'{"id": "m1", "text": "a\\ud800b \\u0000"}\n')
+    terminal.writer.write(b'{"id": "m1", "text": "a\\ud800b \\u0000"}\n')
     await terminal.read("ok")
     assert intake.accepted[0].text == "a\ufffdb \0"
 
@@ -232,8 +246,8 @@ async def test_an_answer_waits_for_the_terminal_to_come_back(
     channel: Channel, terminal: Terminal, intake: RecordingIntake, home: Path
 ) -> None:
     await terminal.ask(_message("hello"), "ok")
-    terminal._writer.write_eof()
-    assert await terminal._reader.read() == b""
+    terminal.writer.write_eof()
+    assert await terminal.reader.read() == b""
     await channel.send(reply(intake.accepted[0], "first"))
     await channel.send(notice(intake.accepted[0], "second"))
     back = await Terminal.attach(home)
