@@ -189,14 +189,18 @@ class WebApi:
             unfurl_links=_flag(params.get("unfurl_links")),
             unfurl_media=_flag(params.get("unfurl_media")),
         )
-        self.world.add(room, post)
-        room.tally = replace(room.tally, posted=room.tally.posted + 1)
-        await self._posted(room, post)
+        await self._add(room, post)
         return {
             "channel": room.id,
             "ts": post.ts,
             "message": self.world.message(room, post, metadata=True),
         }
+
+    async def _add(self, room: Room, post: Post) -> None:
+        """Add a message of the bot's, and tell of it."""
+        self.world.add(room, post)
+        room.tally = replace(room.tally, posted=room.tally.posted + 1)
+        await self._posted(room, post)
 
     async def _start_stream(self, params: Json) -> Json:
         room, thread_ts = self._writable(params), params.get("thread_ts")
@@ -213,9 +217,7 @@ class WebApi:
             self.world.stamp(), "", self.world.bot_user, bot_id=self.world.bot_id, thread_ts=thread_ts
         )
         self.streams.begin(room.id, post, content)
-        self.world.add(room, post)
-        room.tally = replace(room.tally, posted=room.tally.posted + 1)
-        await self._posted(room, post)
+        await self._add(room, post)
         return {"channel": room.id, "ts": post.ts}
 
     async def _append_stream(self, params: Json) -> Json:
@@ -471,9 +473,7 @@ class WebApi:
             thread_ts=thread_ts,
             files=shared,
         )
-        world.add(room, post)
-        room.tally = replace(room.tally, posted=room.tally.posted + 1)
-        await self._posted(room, post)
+        await self._add(room, post)
         # The message comes a moment later in Slack: the answer does not name it.
         return {"files": [{"id": one["id"], "title": one["title"]} for one in shared]}
 

@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from bot.contracts.base import Json
-from bot.contracts.environment import Clock
+from bot.contracts.environment import Clock, cancel_all
 from bot.testing._slack_requests import RequestUrl
 
 ACK_SECONDS = 3.0
@@ -111,9 +111,7 @@ class Link:
 
     async def stop(self) -> None:
         self._end.set()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_all(self._tasks)
         await self.cut(politely=False)
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
@@ -234,9 +232,7 @@ class Link:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
 
     async def _until(self, due: float) -> None:
         # By the time that is due, not by a span: a clock that was moved in between is not waited for again.

@@ -5,7 +5,6 @@ another order. `SlackServer` has all of it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -40,10 +39,10 @@ class FaultInjection(Loopback):
         """Cut the connections under all sockets, or close them (politely)."""
         await self.link.cut(politely=politely)
 
-    def storm(self, every: float, *, politely: bool = False) -> None:
+    def storm(self, every: float) -> None:
         """Cut all sockets again and again, `every` so many seconds, until `calm`."""
         self.calm()
-        self._storm = asyncio.create_task(self._storming(every, politely=politely))
+        self._storm = asyncio.create_task(self._storming(every))
 
     def calm(self) -> None:
         """End a storm."""
@@ -51,11 +50,10 @@ class FaultInjection(Loopback):
             self._storm.cancel()
             self._storm = None
 
-    async def _storming(self, every: float, *, politely: bool) -> None:
+    async def _storming(self, every: float) -> None:
         while True:
             await self.clock.sleep(every)
-            with contextlib.suppress(ConnectionError):
-                await self.link.cut(politely=politely)
+            await self.link.cut(politely=False)
 
     async def deafen(self, *, answering: bool = True) -> None:
         """From now on nothing comes through the sockets that are open: no event, no ping, no goodbye. Pings of

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
+from bot.testing.loopback import Tally
 
 RoomKind = Literal["im", "mpim", "channel", "group"]
 
@@ -69,16 +70,6 @@ class Post:
         return self.thread_ts is not None and self.thread_ts != self.ts
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """What the bot did in one conversation; `visible` is how many of its messages stand there."""
-
-    posted: int = 0
-    edited: int = 0
-    deleted: int = 0
-    visible: int = 0
-
-
 @dataclass(slots=True)
 class Upload:
     """A file that was announced: what it is called, how many bytes it has, until when its address takes them."""
@@ -97,7 +88,7 @@ class Room:
     members: set[str]
     archived: bool = False
     posts: dict[str, Post] = field(default_factory=dict)
-    tally: Tally = Tally()
+    tally: Tally = field(default_factory=Tally)
 
     def find(self, ts: Any) -> Post | None:
         return self.posts.get(ts) if isinstance(ts, str) else None
@@ -110,12 +101,10 @@ class Room:
 class World:
     """What the Web API and the socket share. Tests reach it through `SlackServer`."""
 
-    def __init__(self, clock: Clock, *, team: str, app_id: str, bot_user: str, bot_id: str) -> None:
+    team, app_id, bot_user, bot_id = "T0TEAM", "A0SHIP", "U0SHIP", "B0SHIP"
+
+    def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.team = team
-        self.app_id = app_id
-        self.bot_user = bot_user
-        self.bot_id = bot_id
         self.rooms: dict[str, Room] = {}
         self.users: dict[str, Json] = {}
         self.files: dict[str, tuple[Json, bytes]] = {}

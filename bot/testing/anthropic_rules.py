@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -407,16 +408,9 @@ def _unanswered(at: int, calls: Sequence[str]) -> str:
 
 
 def _merged(messages: Sequence[Message]) -> Iterator[list[tuple[int, Message]]]:
-    run: list[tuple[int, Message]] = []
-    for at, message in enumerate(messages):
-        if message["role"] == "system":
-            continue
-        if run and run[-1][1]["role"] != message["role"]:
-            yield run
-            run = []
-        run.append((at, message))
-    if run:
-        yield run
+    said = [(at, message) for at, message in enumerate(messages) if message["role"] != "system"]
+    for _, run in itertools.groupby(said, key=lambda one: one[1]["role"]):
+        yield list(run)
 
 
 def unmarked(value: Any) -> Any:

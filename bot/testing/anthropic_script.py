@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.contracts.base import Json
+from bot.testing.anthropic_rules import error_body
 
 AUTO = "auto"
 """The stop reason that fits the blocks."""
@@ -249,11 +250,8 @@ def null_stop() -> Reply:
 
 def error(status: int, kind: str, message: str, *, code: str | None = None, **headers: str) -> Failure:
     """An error of the API; headers with `_` for `-`."""
-    inner: Json = {"type": kind, "message": message}
-    if code is not None:
-        inner["details"] = {"error_code": code}
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Failure(status, {"type": "error", "error": inner, "request_id": "req_refused"}, named)
+    return Failure(status, error_body(kind, message, "req_refused", code), named)
 
 
 def rate_limited(retry_after: float | str | None = None, code: str | None = None) -> Failure:

@@ -16,7 +16,7 @@ import random
 from collections import Counter
 from typing import Literal, Self, get_args
 
-from bot.contracts.environment import Clock
+from bot.contracts.environment import Clock, cancel_all
 
 Fate = Literal["cut", "half closed", "deaf", "slow"]
 """`cut`: both ends are reset. `half closed`: one end is told that no more comes, the other goes on. `deaf`: it stands,
@@ -116,10 +116,7 @@ class ChaosProxy:
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None  # noqa: S101  it was entered
         self._server.close()
-        tasks = list(self._connections.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(self._connections.values())
 
     @property
     def url(self) -> str:

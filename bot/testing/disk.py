@@ -9,10 +9,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn, Protocol, TypeVar
 
 from bot.contracts.environment import Disk, OpenFile
-from bot.testing.due import due
 
 Kind = Literal[
     "append", "sync", "read", "replace", "rename", "truncate", "remove", "size", "names", "write", "*"
@@ -21,6 +20,33 @@ When = Literal["before", "torn", "after"]
 Then = Literal["error", "exit", "kill"]
 
 WRITES = frozenset({"append", "sync", "replace", "rename", "truncate", "remove"})
+
+
+class Countdown(Protocol):
+    """The `at`-th operation that matches fails, and `times` in a row with it; None: for ever."""
+
+    at: int
+    times: int | None
+
+
+FailureT = TypeVar("FailureT", bound=Countdown)
+R = TypeVar("R")
+
+
+def due(armed: list[FailureT], matches: Callable[[FailureT], bool]) -> FailureT | None:
+    """Count one operation; the failure it meets, which leaves `armed` with its last time."""
+    for failure in armed:
+        if not matches(failure):
+            continue
+        failure.at -= 1
+        if failure.at > 0:
+            continue
+        if failure.times is not None:
+            failure.times -= 1
+            if failure.times <= 0:
+                armed.remove(failure)
+        return failure
+    return None
 
 
 @dataclass(slots=True)
@@ -89,13 +115,6 @@ class FaultyDisk:
             self._inner.append(path, data[: len(data) // 2] if failure.when == "torn" else data)
         self._carry_out(failure, path)
 
-    def sync(self, path: Path) -> None:
-        failure = self._due("sync", path)
-        if failure is None or failure.when == "after":
-            self._inner.sync(path)
-        if failure is not None:
-            self._carry_out(failure, path)
-
     def replace(self, path: Path, data: bytes) -> None:
         failure = self._due("replace", path)
         if failure is None or failure.when == "after":
@@ -105,51 +124,38 @@ class FaultyDisk:
         if failure is not None:
             self._carry_out(failure, path)
 
+    def sync(self, path: Path) -> None:
+        self._operate("sync", path, lambda: self._inner.sync(path))
+
     def rename(self, source: Path, target: Path) -> None:
-        failure = self._due("rename", source)
-        if failure is None or failure.when == "after":
-            self._inner.rename(source, target)
-        if failure is not None:
-            self._carry_out(failure, source)
+        self._operate("rename", source, lambda: self._inner.rename(source, target))
 
     def truncate(self, path: Path, size: int) -> None:
-        failure = self._due("truncate", path)
-        if failure is None or failure.when == "after":
-            self._inner.truncate(path, size)
-        if failure is not None:
-            self._carry_out(failure, path)
+        self._operate("truncate", path, lambda: self._inner.truncate(path, size))
 
     def remove(self, path: Path) -> None:
-        failure = self._due("remove", path)
-        if failure is None or failure.when == "after":
-            self._inner.remove(path)
-        if failure is not None:
-            self._carry_out(failure, path)
+        self._operate("remove", path, lambda: self._inner.remove(path))
 
     def read(self, path: Path) -> bytes:
-        failure = self._due("read", path)
-        if failure is not None:
-            self._carry_out(failure, path)
-        return self._inner.read(path)
+        return self._operate("read", path, lambda: self._inner.read(path))
 
     def open(self, path: Path) -> OpenFile:
         """Counts as a read; what was opened does not fail later."""
-        failure = self._due("read", path)
-        if failure is not None:
-            self._carry_out(failure, path)
-        return self._inner.open(path)
+        return self._operate("read", path, lambda: self._inner.open(path))
 
     def size(self, path: Path) -> int:
-        failure = self._due("size", path)
-        if failure is not None:
-            self._carry_out(failure, path)
-        return self._inner.size(path)
+        return self._operate("size", path, lambda: self._inner.size(path))
 
     def names(self, folder: Path) -> list[str]:
-        failure = self._due("names", folder)
+        return self._operate("names", folder, lambda: self._inner.names(folder))
+
+    def _operate(self, kind: str, path: Path, operate: Callable[[], R]) -> R:
+        failure = self._due(kind, path)
         if failure is not None:
-            self._carry_out(failure, folder)
-        return self._inner.names(folder)
+            if failure.when == "after" and kind in WRITES:
+                operate()
+            self._carry_out(failure, path)
+        return operate()
 
     def _due(self, kind: str, path: Path) -> Failure | None:
         if self._seen is not None:
@@ -158,7 +164,7 @@ class FaultyDisk:
             self.done.append((kind, path.name))
             return due(self._failures, lambda failure: failure.matches(kind, path))
 
-    def _carry_out(self, failure: Failure, path: Path) -> None:
+    def _carry_out(self, failure: Failure, path: Path) -> NoReturn:
         if failure.then == "kill":
             self._die()
         if failure.then == "exit":

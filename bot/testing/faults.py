@@ -11,7 +11,7 @@ from typing import Any, Literal
 from bot import errors
 from bot.contracts.environment import Disk
 from bot.contracts.journal import Journal
-from bot.testing.disk import Failure, FaultyDisk, kill
+from bot.testing.disk import Failure, FaultyDisk, due, kill
 from bot.testing.journal import WRITES, FaultyJournal, JournalFailure
 
 VARIABLE = "SHIPMATE_FAULTS"
@@ -105,25 +105,14 @@ class Faults:
         return made
 
     def channel(self, inner: Any) -> Any:
-        return _Door(inner, "channel", CHANNEL, self)
+        return _FaultyChannel(inner, self)
 
-    def reach(self, seam: Seam, kind: str) -> Fault | None:
-        """One more operation begins; the fault that it meets."""
+    def reach(self, kind: str) -> Fault | None:
+        """One more operation of a channel begins; the fault that it meets."""
         if self._seen is not None:
-            self._seen(seam, kind, "")
+            self._seen("channel", kind, "")
         with self._lock:
-            for fault in self.faults:
-                if fault.seam != seam or fault.kind not in {kind, "*"}:
-                    continue
-                fault.at -= 1
-                if fault.at > 0:
-                    continue
-                if fault.times is not None:
-                    fault.times -= 1
-                    if fault.times <= 0:
-                        self.faults.remove(fault)
-                return fault
-        return None
+            return due(self.faults, lambda fault: fault.kind in {kind, "*"})
 
     def carry_out(self, fault: Fault) -> None:
         if fault.then == "kill":
@@ -131,24 +120,24 @@ class Faults:
         raise errors.DeliveryUncertain(f"injected: {fault.error}")
 
 
-class _Door:
-    """Something with some of its methods watched."""
+class _FaultyChannel:
+    """A channel that sends and edits with faults."""
 
-    def __init__(self, inner: Any, seam: Seam, methods: frozenset[str], faults: Faults) -> None:
-        self._inner, self._seam, self._methods, self.faults = inner, seam, methods, faults
+    def __init__(self, inner: Any, faults: Faults) -> None:
+        self._inner, self._faults = inner, faults
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
-        if name not in self._methods:
+        if name not in CHANNEL:
             return found
 
         async def watched(*args: Any, **more: Any) -> Any:
-            fault = self.faults.reach(self._seam, name)
+            fault = self._faults.reach(name)
             if fault is not None and fault.when != "after":
-                self.faults.carry_out(fault)
+                self._faults.carry_out(fault)
             result = await found(*args, **more)
             if fault is not None:
-                self.faults.carry_out(fault)
+                self._faults.carry_out(fault)
             return result
 
         return watched

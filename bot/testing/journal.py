@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 from asyncio import Future
 from collections import deque
@@ -12,27 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeVar
 
 from bot import errors
-from bot.contracts.approvals import Approval, ApprovalRecord, Verdict
-from bot.contracts.base import Json
-from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound, Listening
-from bot.contracts.journal import (
-    DataLoss,
-    FinalTurnState,
-    InboxEnd,
-    InboxRecord,
-    Job,
-    Journal,
-    LineRow,
-    Locale,
-    PostedWrites,
-    StepRecord,
-    TurnRecord,
-    Unfinished,
-)
+from bot.contracts.journal import DataLoss, FinalTurnState, InboxEnd, Journal, PostedWrites, Unfinished
 from bot.contracts.outbound import OutboxRow
-from bot.testing.disk import kill
-from bot.testing.due import due
+from bot.testing.disk import due, kill
 
 R = TypeVar("R")
 RETRY_SECONDS = 0.5
@@ -92,7 +73,11 @@ class JournalFailure:
         return self.kind in {name, "*"} or (self.kind == "write" and name in WRITES)
 
 
-class FaultyJournal:
+Delegating: Any = object
+"""Base of what has by name all methods of another object: to the type checker it may have any."""
+
+
+class FaultyJournal(Delegating):  # type: ignore[misc]
     """`contracts.journal.Journal` around another one. `done` lists the calls that were begun, of which `seen` hears at
     once; `die` is what a failure with `kill` does.
     """
@@ -131,44 +116,9 @@ class FaultyJournal:
     def lost(self) -> DataLoss | None:
         return self._inner.lost()
 
-    def open(self) -> Coroutine[Any, Any, None]:
-        return self._call("open", self._inner.open)
-
-    def newest(self) -> Coroutine[Any, Any, str]:
-        return self._call("newest", self._inner.newest)
-
-    def receive(self, inbound: Inbound) -> Coroutine[Any, Any, bool]:
-        return self._call("receive", lambda: self._inner.receive(inbound))
-
-    def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Awaitable[None]:
-        return self._call("begin_turn", lambda: self._inner.begin_turn(turn_id, chat_key, members))
-
-    def join_turn(self, turn_id: str, members: Sequence[str]) -> Awaitable[None]:
-        return self._call("join_turn", lambda: self._inner.join_turn(turn_id, members))
-
-    def suspend_turn(self, turn_id: str) -> Awaitable[None]:
-        return self._call("suspend_turn", lambda: self._inner.suspend_turn(turn_id))
-
-    def resume_turn(self, turn_id: str) -> Awaitable[None]:
-        return self._call("resume_turn", lambda: self._inner.resume_turn(turn_id))
-
-    def stop_turn(self, turn_id: str) -> Awaitable[None]:
-        return self._call("stop_turn", lambda: self._inner.stop_turn(turn_id))
-
-    def end_turn(
-        self,
-        turn_id: str,
-        state: FinalTurnState,
-        members: Mapping[str, InboxEnd],
-        say: Sequence[OutboxRow] = (),
-    ) -> Awaitable[None]:
-        return self._call("end_turn", lambda: self._inner.end_turn(turn_id, state, members, say))
-
-    def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> Awaitable[None]:
-        return self._call("finish", lambda: self._inner.finish(request_id, end, say))
-
-    def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> Awaitable[bool | None]:
-        return self._call("amend", lambda: self._inner.amend(inbound, edits))
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+        return lambda *args, **more: self._call(name, lambda: method(*args, **more))
 
     def unfinished(self, limit: int | None = None, after: str = "") -> Coroutine[Any, Any, list[Unfinished]]:
         return self._call("unfinished", lambda: self._unfinished(limit, after))
@@ -183,145 +133,11 @@ class FaultyJournal:
                 return left
             after = rows[-1].inbound.request_id
 
-    def turn(self, turn_id: str) -> Coroutine[Any, Any, TurnRecord | None]:
-        return self._call("turn", lambda: self._inner.turn(turn_id))
-
-    def inbound(self, request_id: str) -> Coroutine[Any, Any, InboxRecord | None]:
-        return self._call("inbound", lambda: self._inner.inbound(request_id))
-
-    def said_in(
-        self, chat: ChatKey, *, since: float = 0.0, until: float = math.inf, limit: int
-    ) -> Coroutine[Any, Any, list[InboxRecord]]:
-        return self._call("said_in", lambda: self._inner.said_in(chat, since=since, until=until, limit=limit))
-
-    def about(
-        self, chat_key: ChatKey, message_id: str, key: str | None = None
-    ) -> Coroutine[Any, Any, list[InboxRecord]]:
-        return self._call("about", lambda: self._inner.about(chat_key, message_id, key))
-
-    def quoting(self, chat_key: ChatKey, message_id: str) -> Coroutine[Any, Any, list[InboxRecord]]:
-        return self._call("quoting", lambda: self._inner.quoting(chat_key, message_id))
-
-    def knows(self, chat_key: ChatKey) -> Coroutine[Any, Any, bool]:
-        return self._call("knows", lambda: self._inner.knows(chat_key))
-
-    def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> Coroutine[Any, Any, None]:
-        return self._call("keep_dead_letter", lambda: self._inner.keep_dead_letter(channel, key, raw, reason))
-
-    def begin_step(self, step: StepRecord) -> Coroutine[Any, Any, None]:
-        return self._call("begin_step", lambda: self._inner.begin_step(step))
-
-    def end_step(self, request_id: str, step_id: str, result: Json) -> Coroutine[Any, Any, None]:
-        return self._call("end_step", lambda: self._inner.end_step(request_id, step_id, result))
-
-    def steps(self, request_id: str) -> Coroutine[Any, Any, list[StepRecord]]:
-        return self._call("steps", lambda: self._inner.steps(request_id))
-
-    def put_outbox(self, rows: Sequence[OutboxRow]) -> Awaitable[None]:
-        return self._call("put_outbox", lambda: self._inner.put_outbox(rows))
-
-    def update_outbox(self, row: OutboxRow) -> Awaitable[None]:
-        return self._call("update_outbox", lambda: self._inner.update_outbox(row))
-
-    def with_files(self) -> Coroutine[Any, Any, list[OutboxRow]]:
-        return self._call("with_files", self._inner.with_files)
-
-    def claimed_ids(self, row: OutboxRow) -> Coroutine[Any, Any, frozenset[str]]:
-        return self._call("claimed_ids", lambda: self._inner.claimed_ids(row))
-
-    def untold(self) -> Coroutine[Any, Any, list[OutboxRow]]:
-        return self._call("untold", self._inner.untold)
-
-    def deliveries(self, request_id: str) -> Coroutine[Any, Any, list[OutboxRow]]:
-        return self._call("deliveries", lambda: self._inner.deliveries(request_id))
-
-    def undelivered(self) -> Coroutine[Any, Any, list[OutboxRow]]:
-        return self._call("undelivered", self._inner.undelivered)
-
-    def delivered_as(self, chat_key: ChatKey, message_id: str | None) -> Coroutine[Any, Any, str | None]:
-        return self._call("delivered_as", lambda: self._inner.delivered_as(chat_key, message_id))
-
-    def delivered_near(
-        self, chat_key: ChatKey, user_id: str, target: Mapping[str, str], message_id: str | None
-    ) -> Coroutine[Any, Any, str | None]:
-        return self._call(
-            "delivered_near", lambda: self._inner.delivered_near(chat_key, user_id, target, message_id)
-        )
-
-    def close_target(self, channel: str, chat_id: str, reason: str) -> Coroutine[Any, Any, None]:
-        return self._call("close_target", lambda: self._inner.close_target(channel, chat_id, reason))
-
-    def open_target(self, channel: str, chat_id: str) -> Coroutine[Any, Any, None]:
-        return self._call("open_target", lambda: self._inner.open_target(channel, chat_id))
-
-    def closed_targets(self) -> Coroutine[Any, Any, dict[tuple[str, str], str]]:
-        return self._call("closed_targets", self._inner.closed_targets)
-
-    def put_job(self, job: Job) -> Coroutine[Any, Any, None]:
-        return self._call("put_job", lambda: self._inner.put_job(job))
-
-    def remove_job(self, job_id: str) -> Coroutine[Any, Any, bool]:
-        return self._call("remove_job", lambda: self._inner.remove_job(job_id))
-
-    def put_locale(self, person: UserRef, locale: Locale) -> Coroutine[Any, Any, None]:
-        return self._call("put_locale", lambda: self._inner.put_locale(person, locale))
-
-    def listen(self, chat: ChatKey, listening: Listening) -> Coroutine[Any, Any, None]:
-        return self._call("listen", lambda: self._inner.listen(chat, listening))
-
-    def listening(self) -> Coroutine[Any, Any, dict[ChatKey, Listening]]:
-        return self._call("listening", self._inner.listening)
-
-    def locales(self) -> Coroutine[Any, Any, dict[UserRef, Locale]]:
-        return self._call("locales", self._inner.locales)
-
-    def jobs(self) -> Coroutine[Any, Any, list[Job]]:
-        return self._call("jobs", self._inner.jobs)
-
-    def lease(self, name: str, holder: str, seconds: float) -> Coroutine[Any, Any, int | None]:
-        return self._call("lease", lambda: self._inner.lease(name, holder, seconds))
-
-    def ask(self, name: str, asked: Approval) -> Coroutine[Any, Any, ApprovalRecord]:
-        return self._call("ask", lambda: self._inner.ask(name, asked))
-
-    def settle(self, name: str, verdict: Verdict) -> Coroutine[Any, Any, bool]:
-        return self._call("settle", lambda: self._inner.settle(name, verdict))
-
-    def approval(self, name: str) -> Coroutine[Any, Any, ApprovalRecord | None]:
-        return self._call("approval", lambda: self._inner.approval(name))
-
-    def open_approvals(self) -> Coroutine[Any, Any, list[ApprovalRecord]]:
-        return self._call("open_approvals", self._inner.open_approvals)
-
-    def decided_by(self, request_id: str) -> Coroutine[Any, Any, ApprovalRecord | None]:
-        return self._call("decided_by", lambda: self._inner.decided_by(request_id))
-
-    def decided_since(self, at: float) -> Coroutine[Any, Any, list[ApprovalRecord]]:
-        return self._call("decided_since", lambda: self._inner.decided_since(at))
-
-    def lasting(self, fingerprint: str, chat_key: ChatKey) -> Coroutine[Any, Any, Verdict | None]:
-        return self._call("lasting", lambda: self._inner.lasting(fingerprint, chat_key))
-
-    def kept_lines(self) -> Coroutine[Any, Any, list[LineRow]]:
-        return self._call("kept_lines", self._inner.kept_lines)
-
-    def release(self, name: str, holder: str) -> Coroutine[Any, Any, None]:
-        return self._call("release", lambda: self._inner.release(name, holder))
-
-    def once(self, key: str, now: float, every: float) -> Coroutine[Any, Any, bool]:
-        return self._call("once", lambda: self._inner.once(key, now, every))
-
-    def sweep(self, before: float, *, failed: float | None = None) -> Coroutine[Any, Any, int]:
-        return self._call("sweep", lambda: self._inner.sweep(before, failed=failed))
-
     async def probe(self) -> str:
         try:
             return await self._call("probe", self._inner.probe)
         except errors.StorageError as error:
             return str(error)
-
-    def close(self) -> Coroutine[Any, Any, None]:
-        return self._call("close", self._inner.close)
 
     def _call(self, name: str, call: Callable[[], Awaitable[R]]) -> Coroutine[Any, Any, R]:
         """The inner method is called at once, so that changes keep the order of the calls."""
@@ -350,7 +166,7 @@ class FaultyJournal:
             return due(self._failures, lambda failure: failure.matches(name))
 
 
-class FaultyPostedWrites:
+class FaultyPostedWrites(Delegating):  # type: ignore[misc]
     """`contracts.journal.PostedWrites` of a `FaultyJournal`: what fails is kept, with all that is posted after it, and
     carried out in that order as soon as the first of it no longer fails: at the next post, by `replay`, or by itself
     after `RETRY_SECONDS`.
@@ -375,20 +191,9 @@ class FaultyPostedWrites:
         """The inbound whose end is kept."""
         return {request_id for held in self._held for request_id in held.closes}
 
-    def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Future[None]:
-        return self._post("begin_turn", lambda: self._inner.begin_turn(turn_id, chat_key, members))
-
-    def join_turn(self, turn_id: str, members: Sequence[str]) -> Future[None]:
-        return self._post("join_turn", lambda: self._inner.join_turn(turn_id, members))
-
-    def suspend_turn(self, turn_id: str) -> Future[None]:
-        return self._post("suspend_turn", lambda: self._inner.suspend_turn(turn_id))
-
-    def resume_turn(self, turn_id: str) -> Future[None]:
-        return self._post("resume_turn", lambda: self._inner.resume_turn(turn_id))
-
-    def stop_turn(self, turn_id: str) -> Future[None]:
-        return self._post("stop_turn", lambda: self._inner.stop_turn(turn_id))
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+        return lambda *args, **more: self._post(name, lambda: method(*args, **more))
 
     def end_turn(
         self,
@@ -403,21 +208,6 @@ class FaultyPostedWrites:
 
     def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> Future[None]:
         return self._post("finish", lambda: self._inner.finish(request_id, end, say), closes=(request_id,))
-
-    def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> Future[bool | None]:
-        return self._post("amend", lambda: self._inner.amend(inbound, edits))
-
-    def put_outbox(self, rows: Sequence[OutboxRow]) -> Future[None]:
-        return self._post("put_outbox", lambda: self._inner.put_outbox(rows))
-
-    def update_outbox(self, row: OutboxRow) -> Future[None]:
-        return self._post("update_outbox", lambda: self._inner.update_outbox(row))
-
-    def put_lines(self, rows: Sequence[tuple[int, str, Callable[[], bytes]]]) -> Future[bool | None]:
-        return self._post("put_lines", lambda: self._inner.put_lines(rows))
-
-    def drop_lines(self, numbers: Sequence[int]) -> Future[None]:
-        return self._post("drop_lines", lambda: self._inner.drop_lines(numbers))
 
     def replay(self) -> bool:
         """Carry out what is kept; False where the first of it fails still."""

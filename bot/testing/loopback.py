@@ -70,6 +70,16 @@ class Fault:
         return self.action in {"short", "stall", "less", "endless"}
 
 
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the bot did in one conversation; `visible` is how many of its messages stand there."""
+
+    posted: int = 0
+    edited: int = 0
+    deleted: int = 0
+    visible: int = 0
+
+
 class Loopback(abc.ABC):
     """A server on 127.0.0.1. Subclasses add routes in `routes` and call `self.record` for each request."""
 

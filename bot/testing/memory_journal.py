@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import functools
 import json
 import math
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, NoReturn, ParamSpec, TypeVar, get_args
+from typing import Any, NoReturn, TypeVar, get_args
 
 from bot import errors, text
 from bot.contracts.approvals import Approval, ApprovalRecord, Verdict, lasting
@@ -33,8 +32,8 @@ from bot.contracts.journal import (
     Unfinished,
 )
 from bot.contracts.outbound import OUTBOX_FAILURES, OutboundKind, OutboxRow, OutboxState
+from bot.testing.journal import Delegating
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -46,11 +45,10 @@ class _Lease:
     until: float
 
 
-def at_once(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+def at_once(method: Callable[..., R]) -> Callable[..., Coroutine[Any, Any, R]]:
     """Carried out when it is called, not when it is awaited, as in every journal."""
 
-    @functools.wraps(method)
-    def called(*args: P.args, **more: P.kwargs) -> Coroutine[Any, Any, R]:
+    def called(*args: Any, **more: Any) -> Coroutine[Any, Any, R]:
         try:
             return _given(method(*args, **more))
         except errors.ShipmateError as error:
@@ -59,64 +57,46 @@ def at_once(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     return called
 
 
-class MemoryPostedWrites:
+class MemoryJournal(Delegating):  # type: ignore[misc]
+    """`contracts.journal.Journal` that is kept as long as the object is; `close` loses nothing."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._tables = _Tables(clock)
+        self.inbox = self._tables.inbox
+        self.post = MemoryPostedWrites(self._tables)
+        self.pending_writes = 0
+
+    async def flush(self) -> bool:
+        return True
+
+    def health(self) -> str:
+        return ""
+
+    def lost(self) -> DataLoss | None:
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        return at_once(getattr(self._tables, name))
+
+
+class MemoryPostedWrites(Delegating):  # type: ignore[misc]
     """`contracts.journal.PostedWrites`: carried out at once, and never refused. What cannot be written is not."""
 
-    def __init__(self, journal: MemoryJournal) -> None:
-        self._journal = journal
+    def __init__(self, tables: _Tables) -> None:
+        self._tables = tables
 
-    def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Future[None]:
-        return _posted(self._journal.begin_turn(turn_id, chat_key, members))
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._tables, name)
 
-    def join_turn(self, turn_id: str, members: Sequence[str]) -> Future[None]:
-        return _posted(self._journal.join_turn(turn_id, members))
+        def posted(*args: Any, **more: Any) -> Future[Any]:
+            future: Future[Any] = asyncio.get_running_loop().create_future()
+            try:
+                future.set_result(method(*args, **more))
+            except (errors.StorageError, errors.IllegalTransition):
+                future.set_result(None)
+            return future
 
-    def suspend_turn(self, turn_id: str) -> Future[None]:
-        return _posted(self._journal.suspend_turn(turn_id))
-
-    def resume_turn(self, turn_id: str) -> Future[None]:
-        return _posted(self._journal.resume_turn(turn_id))
-
-    def stop_turn(self, turn_id: str) -> Future[None]:
-        return _posted(self._journal.stop_turn(turn_id))
-
-    def end_turn(
-        self,
-        turn_id: str,
-        state: FinalTurnState,
-        members: Mapping[str, InboxEnd],
-        say: Sequence[OutboxRow] = (),
-    ) -> Future[None]:
-        return _posted(self._journal.end_turn(turn_id, state, members, say))
-
-    def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> Future[None]:
-        return _posted(self._journal.finish(request_id, end, say))
-
-    def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> Future[bool | None]:
-        return _posted(self._journal.amend(inbound, edits))
-
-    def put_outbox(self, rows: Sequence[OutboxRow]) -> Future[None]:
-        return _posted(self._journal.put_outbox(rows))
-
-    def update_outbox(self, row: OutboxRow) -> Future[None]:
-        return _posted(self._journal.update_outbox(row))
-
-    def put_lines(self, rows: Sequence[tuple[int, str, Callable[[], bytes]]]) -> Future[bool | None]:
-        return _posted(self._journal.put_lines(rows))
-
-    def drop_lines(self, numbers: Sequence[int]) -> Future[None]:
-        return _posted(self._journal.drop_lines(numbers))
-
-
-def _posted(carried_out: Coroutine[Any, Any, Any]) -> Future[Any]:
-    future: Future[Any] = asyncio.get_running_loop().create_future()
-    try:
-        carried_out.send(None)
-    except StopIteration as end:
-        future.set_result(end.value)
-    except (errors.StorageError, errors.IllegalTransition):
-        future.set_result(None)
-    return future
+        return posted
 
 
 def _raise_illegal(troubles: Sequence[str]) -> None:
@@ -124,8 +104,8 @@ def _raise_illegal(troubles: Sequence[str]) -> None:
         raise errors.IllegalTransition(told)
 
 
-class MemoryJournal:
-    """`contracts.journal.Journal` that is kept as long as the object is; `close` loses nothing."""
+class _Tables:
+    """The tables of a journal, and what it does with them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -144,30 +124,17 @@ class MemoryJournal:
         self._leases: dict[str, _Lease] = {}
         self._lines: dict[int, LineRow] = {}
         self._once: dict[str, tuple[float, float]] = {}
-        self.post = MemoryPostedWrites(self)
-        self.pending_writes = 0
 
-    async def flush(self) -> bool:
-        return True
-
-    def health(self) -> str:
+    def open(self) -> None: ...
+    def close(self) -> None: ...
+    def probe(self) -> str:
         return ""
 
-    def lost(self) -> DataLoss | None:
-        return None
-
-    async def open(self) -> None: ...
-    async def close(self) -> None: ...
-    async def probe(self) -> str:
-        return ""
-
-    @at_once
     def newest(self) -> str:
         return max(self.inbox, default="")
 
     # The inbox.
 
-    @at_once
     def receive(self, inbound: Inbound) -> bool:
         now, whole = self._clock.now(), _as_kept(inbound)
         keys = [text.clean(f"{inbound.channel}:{key}") for key in inbound.keys]
@@ -196,7 +163,6 @@ class MemoryJournal:
                 return one.request_id
         return None
 
-    @at_once
     def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> None:
         name = text.clean(turn_id)
         if name not in self._turns:
@@ -204,24 +170,19 @@ class MemoryJournal:
         _raise_illegal([self._move_turn(name, TurnRecord.run)])
         _raise_illegal([self._join(member, name) for member in members])
 
-    @at_once
     def join_turn(self, turn_id: str, members: Sequence[str]) -> None:
         _raise_illegal([self._join(member, text.clean(turn_id)) for member in members])
 
-    @at_once
     def suspend_turn(self, turn_id: str) -> None:
         _raise_illegal([self._move_turn(turn_id, TurnRecord.suspend)])
 
-    @at_once
     def resume_turn(self, turn_id: str) -> None:
         _raise_illegal([self._move_turn(turn_id, TurnRecord.run)])
 
-    @at_once
     def stop_turn(self, turn_id: str) -> None:
         if text.clean(turn_id) in self._turns:
             _raise_illegal([self._move_turn(turn_id, TurnRecord.stop)])
 
-    @at_once
     def end_turn(
         self,
         turn_id: str,
@@ -231,14 +192,13 @@ class MemoryJournal:
     ) -> None:
         wrong = [self._move_turn(turn_id, lambda turn: turn.end(state))]
         wrong += [self._finish(member, end) for member, end in members.items()]
-        self._put_outbox(say)
+        self.put_outbox(say)
         _raise_illegal(wrong)
 
-    @at_once
     def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> None:
         wrong = self._finish(request_id, end)
         self._end_open(text.clean(request_id), end.of_turn)
-        self._put_outbox(say)
+        self.put_outbox(say)
         _raise_illegal([wrong])
 
     def _end_open(self, turn_id: str, state: FinalTurnState) -> None:
@@ -287,7 +247,6 @@ class MemoryJournal:
         merged_into = None if end.merged_into is None else text.clean(end.merged_into)
         return self._moved(request_id, lambda status: status.end(InboxEnd(end.state, detail, merged_into)))
 
-    @at_once
     def amend(self, inbound: Inbound, edits: Sequence[str] = ()) -> bool:
         row = self.inbox.get(text.clean(inbound.request_id))
         if row is None or not row.open:
@@ -297,7 +256,6 @@ class MemoryJournal:
         _raise_illegal([self._moved(edit, lambda status: status.merge(name)) for edit in edits])
         return True
 
-    @at_once
     def unfinished(self, limit: int | None = None, after: str = "") -> list[Unfinished]:
         begin = list(self.inbox).index(after) + 1 if after in self.inbox else 0
         return [self._unfinished(row) for row in list(self.inbox.values())[begin:] if row.open][:limit]
@@ -312,15 +270,12 @@ class MemoryJournal:
         ]
         return Unfinished(row, None if turn is None else turn.state, tuple(about))
 
-    @at_once
     def inbound(self, request_id: str) -> InboxRecord | None:
         return self.inbox.get(text.clean(request_id))
 
-    @at_once
     def turn(self, turn_id: str) -> TurnRecord | None:
         return self._turns.get(text.clean(turn_id))
 
-    @at_once
     def about(self, chat_key: ChatKey, message_id: str, key: str | None = None) -> list[InboxRecord]:
         here, sought = _key(chat_key), text.clean(message_id)
         rows = [row.inbound for row in self.inbox.values() if row.inbound.chat_key == here]
@@ -330,13 +285,11 @@ class MemoryJournal:
         found = {row.request_id for row in rows if row in same or row.message_id in items}
         return [row for row in self.inbox.values() if row.inbound.request_id in found]
 
-    @at_once
     def quoting(self, chat_key: ChatKey, message_id: str) -> list[InboxRecord]:
         here, sought = _key(chat_key), text.clean(message_id)
         rows = [row for row in self.inbox.values() if row.inbound.chat_key == here]
         return [row for row in rows if row.inbound.message_id is not None and row.inbound.quotes(sought)]
 
-    @at_once
     def said_in(
         self, chat: ChatKey, *, since: float = 0.0, until: float = math.inf, limit: int
     ) -> list[InboxRecord]:
@@ -347,17 +300,14 @@ class MemoryJournal:
         ]
         return said[::-1][:limit]
 
-    @at_once
     def knows(self, chat_key: ChatKey) -> bool:
         return _key(chat_key) in self._chats
 
-    @at_once
     def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
         self._dead[channel, key] = (raw, reason, self._clock.now())
 
     # Steps.
 
-    @at_once
     def begin_step(self, step: StepRecord) -> None:
         if step.kind not in get_args(StepKind):
             raise errors.StorageError(f"there is no kind of step {step.kind}")
@@ -365,24 +315,18 @@ class MemoryJournal:
         kept = dataclasses.replace(step, request_id=request_id, id=name, result=_json(step.result))
         self._steps.setdefault((request_id, name), kept)
 
-    @at_once
     def end_step(self, request_id: str, step_id: str, result: Json) -> None:
         key = (text.clean(request_id), text.clean(step_id))
         step = self._steps.get(key)
         if step is not None and step.ended_at is None:
             self._steps[key] = dataclasses.replace(step, ended_at=self._clock.now(), result=_json(result))
 
-    @at_once
     def steps(self, request_id: str) -> list[StepRecord]:
         return [step for step in self._steps.values() if step.request_id == text.clean(request_id)]
 
     # The outbox.
 
-    @at_once
     def put_outbox(self, rows: Sequence[OutboxRow]) -> None:
-        self._put_outbox(rows)
-
-    def _put_outbox(self, rows: Sequence[OutboxRow]) -> None:
         now = self._clock.now()
         for row in rows:
             _checked(row)
@@ -396,7 +340,6 @@ class MemoryJournal:
                 ):
                     self._set_row(other, other.make_way())
 
-    @at_once
     def update_outbox(self, row: OutboxRow) -> None:
         fresh = _as_written(row)
         old = self._outbox.get(fresh.id)
@@ -408,30 +351,24 @@ class MemoryJournal:
         if after != before:
             self._outbox[after.id] = dataclasses.replace(after, changed_at=self._clock.now())
 
-    @at_once
     def deliveries(self, request_id: str) -> list[OutboxRow]:
         return [row for row in self._outbox.values() if row.request_id == text.clean(request_id)]
 
-    @at_once
     def undelivered(self) -> list[OutboxRow]:
         rows = (row for row in self._outbox.values() if row.state in {"ready", "sending"})
         return [row for row in rows if not self._is_open(row.request_id)]
 
-    @at_once
     def with_files(self) -> list[OutboxRow]:
         return [row for row in self._outbox.values() if row.open and row.file is not None]
 
-    @at_once
     def claimed_ids(self, row: OutboxRow) -> frozenset[str]:
         chat = _key(row.chat_key).chat
         others = (one for one in self._outbox.values() if one.id != text.clean(row.id))
         return frozenset(one.message_id for one in others if one.message_id and chat.contains(one.chat_key))
 
-    @at_once
     def untold(self) -> list[OutboxRow]:
         return [row for row in self._outbox.values() if row.untold]
 
-    @at_once
     def delivered_as(self, chat_key: ChatKey, message_id: str | None) -> str | None:
         for row in reversed(self._outbox.values()):
             ours = (row.kind, row.chat_key) == ("reply", _key(chat_key))
@@ -440,7 +377,6 @@ class MemoryJournal:
                 return row.request_id
         return None
 
-    @at_once
     def delivered_near(
         self, chat_key: ChatKey, user_id: str, target: Mapping[str, str], message_id: str | None
     ) -> str | None:
@@ -455,54 +391,43 @@ class MemoryJournal:
                 return row.request_id
         return None
 
-    @at_once
     def close_target(self, channel: str, chat_id: str, reason: str) -> None:
         self._closed[text.clean(channel), text.clean(chat_id)] = text.clean(reason)
 
-    @at_once
     def open_target(self, channel: str, chat_id: str) -> None:
         self._closed.pop((text.clean(channel), text.clean(chat_id)), None)
 
-    @at_once
     def closed_targets(self) -> dict[tuple[str, str], str]:
         return dict(self._closed)
 
     # Jobs, locales and leases.
 
-    @at_once
     def put_job(self, job: Job) -> None:
         kept = Job(text.clean(job.id), _key(job.chat_key), _json(job.spec))
         self._jobs[kept.id] = kept
 
-    @at_once
     def remove_job(self, job_id: str) -> bool:
         return self._jobs.pop(text.clean(job_id), None) is not None
 
-    @at_once
     def jobs(self) -> list[Job]:
         return list(self._jobs.values())
 
-    @at_once
     def listen(self, chat: ChatKey, listening: Listening) -> None:
         key = _key(chat)
         self._chats.add(key)
         self._listening[key] = listening
 
-    @at_once
     def listening(self) -> dict[ChatKey, Listening]:
         return dict(self._listening)
 
-    @at_once
     def put_locale(self, person: UserRef, locale: Locale) -> None:
         language, zone = (one and text.clean(one) for one in (locale.language, locale.zone))
         kept = dataclasses.replace(locale, language=language, zone=zone)
         self._locales[UserRef(text.clean(person.channel), text.clean(person.user_id))] = kept
 
-    @at_once
     def locales(self) -> dict[UserRef, Locale]:
         return dict(self._locales)
 
-    @at_once
     def lease(self, name: str, holder: str, seconds: float) -> int | None:
         now, key, who = self._clock.now(), text.clean(name), text.clean(holder)
         row = self._leases.get(key, _Lease(None, 0, now, now))
@@ -515,7 +440,6 @@ class MemoryJournal:
         self._leases[key] = _Lease(who, number, now, now + seconds)
         return number
 
-    @at_once
     def release(self, name: str, holder: str) -> None:
         row = self._leases.get(text.clean(name))
         if row is not None and row.holder == text.clean(holder):
@@ -523,24 +447,20 @@ class MemoryJournal:
 
     # Lines.
 
-    @at_once
     def put_lines(self, rows: Sequence[tuple[int, str, Callable[[], bytes]]]) -> bool:
         for number, file, lines in rows:
             self._lines[number] = LineRow(number, text.clean(file), lines())
         return True
 
-    @at_once
     def drop_lines(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             self._lines.pop(number, None)
 
-    @at_once
     def kept_lines(self) -> list[LineRow]:
         return [self._lines[number] for number in sorted(self._lines)]
 
     # All of it.
 
-    @at_once
     def once(self, key: str, now: float, every: float) -> bool:
         row = self._once.get(text.clean(key))
         if row is not None and row[0] <= now < row[0] + every:
@@ -548,7 +468,6 @@ class MemoryJournal:
         self._once[text.clean(key)] = (now, now + every)
         return row is None or row[0] <= now
 
-    @at_once
     def ask(self, name: str, asked: Approval) -> ApprovalRecord:
         for row in self._approvals.values():
             if row.asked.key == asked.key:
@@ -557,7 +476,6 @@ class MemoryJournal:
             raise errors.StorageError(f"another approval is called {name}")
         return self._approvals.setdefault(name, ApprovalRecord(name, asked, self._clock.now()))
 
-    @at_once
     def settle(self, name: str, verdict: Verdict) -> bool:
         row = self._approvals.get(name)
         if row is None:
@@ -568,29 +486,28 @@ class MemoryJournal:
             return False
         return True
 
-    async def approval(self, name: str) -> ApprovalRecord | None:
+    def approval(self, name: str) -> ApprovalRecord | None:
         return self._approvals.get(name)
 
-    async def decided_by(self, request_id: str) -> ApprovalRecord | None:
+    def decided_by(self, request_id: str) -> ApprovalRecord | None:
         decided = (
             (row, row.verdict.request_id) for row in self._approvals.values() if row.verdict is not None
         )
         return next((row for row, by in decided if by and by == request_id), None)
 
-    async def open_approvals(self) -> list[ApprovalRecord]:
+    def open_approvals(self) -> list[ApprovalRecord]:
         return [row for row in self._approvals.values() if row.open]
 
-    async def decided_since(self, at: float) -> list[ApprovalRecord]:
+    def decided_since(self, at: float) -> list[ApprovalRecord]:
         return [
             row for row in self._approvals.values() if row.decided_at is not None and row.decided_at >= at
         ]
 
-    async def lasting(self, fingerprint: str, chat_key: ChatKey) -> Verdict | None:
+    def lasting(self, fingerprint: str, chat_key: ChatKey) -> Verdict | None:
         return lasting(
             (row for row in self._approvals.values() if row.asked.fingerprint == fingerprint), chat_key
         )
 
-    @at_once
     def sweep(self, before: float, *, failed: float | None = None) -> int:
         lost = before if failed is None else failed
         ages = {"sent": before} | dict.fromkeys(OUTBOX_FAILURES, lost)

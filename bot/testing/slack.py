@@ -32,7 +32,8 @@ from bot.testing._slack_api import WebApi, changed, deleted
 from bot.testing._slack_files import FileHosting
 from bot.testing._slack_link import Delivery, Link
 from bot.testing._slack_requests import RequestUrl
-from bot.testing._slack_world import ApiError, Post, Room, RoomKind, Tally, World, escape
+from bot.testing._slack_world import ApiError, Post, Room, RoomKind, World, escape
+from bot.testing.loopback import Tally
 
 BOT_TOKEN, APP_TOKEN = "xoxb-1-loopback", "xapp-1-loopback"
 _STOPPED = "agent_session_stopped"
@@ -74,22 +75,17 @@ class SlackServer(FileHosting):
         self,
         *,
         clock: Clock | None = None,
-        bot_token: str = BOT_TOKEN,
         app_token: str = APP_TOKEN,
-        team: str = "T0TEAM",
-        bot_user: str = "U0SHIP",
-        bot_id: str = "B0SHIP",
-        subscriptions: Iterable[str] = SUBSCRIPTIONS,
         ping_every: float | None = None,
     ) -> None:
         super().__init__(clock=clock)
         if ping_every is None:
             ping_every = PING_SECONDS if clock is None else 0.0
-        self.bot_token, self.app_token = bot_token, app_token
+        self.bot_token, self.app_token = BOT_TOKEN, app_token
         self.app_scopes = {"connections:write"}
-        self.world = World(self.clock, team=team, app_id="A0SHIP", bot_user=bot_user, bot_id=bot_id)
+        self.world = World(self.clock)
         self.api = WebApi(self.world, self._emit, self._announce, lambda: self.url)
-        self.subscriptions = self.world.subscriptions = set(subscriptions)
+        self.subscriptions = self.world.subscriptions = set(SUBSCRIPTIONS)
         self.link = Link(self.clock, self.changed, self.world.app_id, ping_every)
         self._count = itertools.count(1)
         self._commands: set[int] = set()
@@ -98,7 +94,7 @@ class SlackServer(FileHosting):
         """What was shown to the one person who gave a slash command, as mrkdwn."""
         self.front: int | None = None
         """The port that clients are sent to for the socket, where something stands before this server."""
-        self.add_user(bot_user, name="shipmate", is_bot=True)
+        self.add_user(self.world.bot_user, name="shipmate", is_bot=True)
 
     # What exists
 

@@ -42,6 +42,8 @@ _BUDGETED = frozenset(
         "setMessageReaction",
     }
 )
+_VERBS = ("_answer_", "_delete_", "_edit_", "_get_", "_send_", "_set_")
+"""With which the methods of the API begin here."""
 
 
 class Service(Loopback):
@@ -50,15 +52,15 @@ class Service(Loopback):
     def __init__(
         self,
         *,
-        token: str = TEST_TOKEN,
-        username: str = "shipmate_bot",
         clock: Clock | None = None,
         limits: bool = False,
     ) -> None:
         super().__init__(clock=clock)
-        self.token = token
+        self.token = TEST_TOKEN
         self.me: Json = {
-            **world.person(int(token.partition(":")[0]), name="Shipmate", username=username, is_bot=True),
+            **world.person(
+                int(self.token.partition(":")[0]), name="Shipmate", username="shipmate_bot", is_bot=True
+            ),
             "can_join_groups": True,
             "can_read_all_group_messages": False,
             "supports_inline_queries": False,
@@ -80,28 +82,10 @@ class Service(Loopback):
         self.paths: dict[str, float] = {}
         self.poll: asyncio.Future[bool] | None = None
         self._background: set[asyncio.Future[None]] = set()
-        methods: tuple[Callable[[rules.Args], Awaitable[Any]], ...] = (
-            self._get_me,
-            self._get_updates,
-            self._delete_webhook,
-            self._set_webhook,
-            self._get_webhook_info,
-            self._send_message,
-            self._send_rich_message,
-            self._send_message_draft,
-            self._send_document,
-            self._edit_message_text,
-            self._delete_message,
-            self._send_chat_action,
-            self._set_my_commands,
-            self._set_my_description,
-            self._set_my_short_description,
-            self._set_message_reaction,
-            self._get_file,
-            self._get_chat_member,
-            self._answer_callback_query,
-        )
-        self._methods = {call.__name__.replace("_", ""): call for call in methods}
+        methods = [name for name in vars(Service) if name.startswith(_VERBS)]
+        self._methods: dict[str, Callable[[rules.Args], Awaitable[Any]]] = {
+            name.replace("_", ""): getattr(self, name) for name in methods
+        }
 
     def chat(self, chat_id: int, chat_type: str | None = None) -> world.Chat:
         """The chat with this id, made known to the bot where it was not."""
@@ -280,12 +264,8 @@ class Service(Loopback):
         if args.has("reply_markup"):
             message["reply_markup"] = rules.checked_keyboard(args.mapping("reply_markup"))
         self._check_place(chat, args, message)
-        number = chat.next_id()
-        chat.messages[number] = message
-        chat.previews[number] = _previewed(args, text, entities)
-        chat.tally = replace(chat.tally, posted=chat.tally.posted + 1)
-        chat.drafts.clear()
-        return message
+        chat.previews[message["message_id"]] = _previewed(args, text, entities)
+        return _posted(chat, message)
 
     async def _send_rich_message(self, args: rules.Args) -> Json:
         chat = self._chat_of(args)
@@ -297,10 +277,7 @@ class Service(Loopback):
         if args.has("reply_markup"):
             message["reply_markup"] = rules.checked_keyboard(args.mapping("reply_markup"))
         self._check_place(chat, args, message)
-        chat.messages[chat.next_id()] = message
-        chat.tally = replace(chat.tally, posted=chat.tally.posted + 1)
-        chat.drafts.clear()
-        return message
+        return _posted(chat, message)
 
     async def _send_document(self, args: rules.Args) -> Json:
         chat = self._chat_of(args)
@@ -321,11 +298,7 @@ class Service(Loopback):
             message |= {"caption": caption} | ({"caption_entities": spans} if spans else {})
         self._check_place(chat, args, message)
         self.files[file_id] = data
-        number = chat.next_id()
-        chat.messages[number] = message
-        chat.tally = replace(chat.tally, posted=chat.tally.posted + 1)
-        chat.drafts.clear()
-        return message
+        return _posted(chat, message)
 
     async def _send_message_draft(self, args: rules.Args) -> bool:
         chat = self._chat_of(args)
@@ -500,6 +473,14 @@ async def _params(request: web.Request) -> dict[str, Any]:
         else:
             params[name] = value
     return params
+
+
+def _posted(chat: world.Chat, message: Json) -> Json:
+    """Put a message of the bot's into a chat, where it ends what was being written."""
+    chat.messages[chat.next_id()] = message
+    chat.tally = replace(chat.tally, posted=chat.tally.posted + 1)
+    chat.drafts.clear()
+    return message
 
 
 def _refused(refused: rules.Refused) -> web.Response:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from bot.contracts.environment import Clock
+from bot.contracts.environment import Clock, cancel_all
 from bot.testing import telegram_world as world
 
 LONGEST_WAIT = 64.0
@@ -34,7 +34,6 @@ class WebhookPoster:
         self._updates = updates
         self._changed = changed
         self._lines: dict[object, asyncio.Task[None]] = {}
-        self._session: aiohttp.ClientSession | None = None
 
     def wake(self) -> None:
         """Post what waits."""
@@ -44,13 +43,7 @@ class WebhookPoster:
                 self._lines[line] = asyncio.ensure_future(self._post_line(line))
 
     async def stop(self) -> None:
-        tasks = list(self._lines.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        await cancel_all(self._lines.values())
 
     async def _post_line(self, line: object) -> None:
         wait = 1.0
@@ -78,10 +71,12 @@ class WebhookPoster:
         parts = urlsplit(self.url)
         address = self.url if self.front is None else f"http://127.0.0.1:{self.front}{parts.path}"
         headers = {SECRET: self.secret} if self.secret else {}
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=POST_SECONDS))
         try:
-            async with self._session.post(address, json=body, headers=headers) as answer:
+            # One for each: a post that begins while the server stops leaves none open.
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=POST_SECONDS)) as session,
+                session.post(address, json=body, headers=headers) as answer,
+            ):
                 if answer.ok:
                     return None
                 self.error = f"Wrong response from the webhook: {answer.status} {answer.reason}"

@@ -11,6 +11,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.testing import telegram_rich
 from bot.testing import telegram_rules as rules
+from bot.testing.loopback import Tally
 
 Media = Literal["photo", "voice", "audio", "video", "video_note", "document", "sticker", "animation"]
 
@@ -41,16 +42,6 @@ class Seen:
     """The blocks of a rich message; its `text` is their words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """What the bot did in one chat; `visible` is how many of its messages stand there."""
-
-    posted: int = 0
-    edited: int = 0
-    deleted: int = 0
-    visible: int = 0
-
-
 @dataclass(slots=True)
 class Chat:
     """`gone` is the description of the 403 that every call gets, `moved_to` the id of the supergroup, `members` the
@@ -63,7 +54,7 @@ class Chat:
     topics: dict[int, Json] = field(default_factory=dict)
     messages: dict[int, Json] = field(default_factory=dict)
     previews: dict[int, bool] = field(default_factory=dict)
-    tally: Tally = Tally()
+    tally: Tally = field(default_factory=Tally)
     gone: str | None = None
     moved_to: int | None = None
     members: dict[int, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.channel import HomeSection, Intake
-from bot.contracts.environment import Log
+from bot.contracts.environment import Log, cancel_all
 from bot.contracts.inbound import Inbound
 from channels.slack import events, failures
 from channels.slack.blocks import escape
@@ -32,16 +32,8 @@ def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:
     if not isinstance(event, dict) or event.get("type") != events.HOME or event.get("tab") != "home":
         return None
     opened = parse(_Opened, event)
-    return Inbound(
-        channel="slack",
-        chat_id=opened.channel,
-        chat_key=me.conversation(opened.channel, None),
-        chat_type="direct",
-        user_id=opened.user,
-        keys=(),
-        ts=int(now * 1000),
-        target={"channel": opened.channel},
-    )
+    target = {"channel": opened.channel}
+    return me.inbound(opened.channel, None, opened.user, keys=(), ts=int(now * 1000), target=target)
 
 
 class HomeTab:
@@ -63,10 +55,7 @@ class HomeTab:
         task.add_done_callback(lambda _: self._publishing.pop(user, None))
 
     async def close(self) -> None:
-        publishing = list(self._publishing.values())
-        for task in publishing:
-            task.cancel()
-        await asyncio.gather(*publishing, return_exceptions=True)
+        await cancel_all(self._publishing.values())
 
     async def _publish(self, opened: Inbound, intake: Intake, client: AsyncWebClient) -> None:
         user = opened.user_id

@@ -26,7 +26,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.channel import LOOPBACK
-from bot.contracts.environment import Clock, Log, ends_within
+from bot.contracts.environment import Clock, Log, cancel_all, ends_within
 from channels.slack import failures
 
 CONNECT_SECONDS = 15.0
@@ -302,10 +302,10 @@ class SocketConnection(SocketModeClient):
         """Read no more, finish what is being taken in, close. What was read and not begun is sent again."""
         self.closed = True
         self.auto_reconnect_enabled = False
-        await _cancelled([*self._chores, asyncio.ensure_future(self.message_processor)])
+        await cancel_all([*self._chores, asyncio.ensure_future(self.message_processor)])
         if self._frames:
             await asyncio.wait(self._frames, timeout=DRAIN_SECONDS)
-            await _cancelled(list(self._frames))
+            await cancel_all(self._frames)
         await self._hang_up()
         await self.aiohttp_client_session.close()
 
@@ -336,9 +336,3 @@ _ENDS = frozenset(
         aiohttp.WSMsgType.ERROR,
     }
 )
-
-
-async def _cancelled(tasks: list[asyncio.Future[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

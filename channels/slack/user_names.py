@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import text
-from bot.contracts.environment import Clock, Log, ends_within
+from bot.contracts.environment import Clock, Log, cancel_all, ends_within
 from channels.slack import failures
 
 MOST = 1_000
@@ -89,10 +89,7 @@ class UserNames:
         return _field((await client.users_info(user=user)).get("user"), "tz")
 
     async def close(self) -> None:
-        asked = list(self._asked.values())
-        for task in asked:
-            task.cancel()
-        await asyncio.gather(*asked, return_exceptions=True)
+        await cancel_all(self._asked.values())
 
     async def _ask(self, user: str, client: AsyncWebClient) -> None:
         now = self._clock.monotonic()

@@ -78,13 +78,13 @@ async def test_where_the_journal_could_not_record_what_a_call_said_the_transcrip
         raise errors.StorageError("EIO")
 
     request = ask(bench)
-    end_step, bench.journal.end_step = bench.journal.end_step, refused  # type: ignore[method-assign, assignment]
+    end_step, bench.journal.end_step = bench.journal.end_step, refused
     bench.model.answers += [
         reply(tool_use("chat_send", text="One.", more=True)),
         reply(tool_use("chat_send", text="Two.")),
     ]
     await killed(bench, replace(request, reply=Written(Both(), lambda: ["o1"])), slow.sending)
-    bench.journal.end_step = end_step  # type: ignore[method-assign]
+    bench.journal.end_step = end_step
     await bench.pool.run(replace(request, begun=said("o1")))
     assert bench.chat.seen == ["Two."]
 

@@ -238,7 +238,7 @@ async def test_a_stop_while_a_reply_is_looked_at_lets_it_out(bench: Bench) -> No
     words = "I've saved it to notes.md. " + "So much for that. " * 60
     bench.model.answers += [reply(tool_use("chat_send", text=words))]
     sending = asyncio.Event()
-    steps = bench.journal.steps
+    steps: Callable[[str], Awaitable[list[StepRecord]]] = bench.journal.steps
 
     async def stopped(request_id: str) -> list[StepRecord]:
         await bench.pool.stop(KEY)

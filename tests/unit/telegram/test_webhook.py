@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from bot import errors
 from bot.contracts.channel import Webhook
 from bot.testing.clock import FakeClock
+from bot.testing.telegram import TelegramServer
 from bot.testing.telegram_webhook import SECRET
 from channels.telegram.adapter import TelegramChannel
 from channels.telegram.webhook import LOOK_EVERY
@@ -226,3 +228,18 @@ async def test_a_webhook_that_telegram_refuses_is_no_start(hooked: HookedBed) ->
     await hooked.begin()
     hooked.server.say("hello")
     await hooked.taken()
+
+
+async def test_a_post_that_begins_after_the_end_of_the_service_leaves_no_session_open(
+    clock: FakeClock,
+) -> None:
+    def sessions() -> list[aiohttp.ClientSession]:
+        return [one for one in gc.get_objects() if isinstance(one, aiohttp.ClientSession) and not one.closed]
+
+    before = len(sessions())
+    async with TelegramServer(clock=clock) as server:
+        server.hook.url = "http://127.0.0.1:1/telegram"
+    server.say("too late")
+    await server.until(lambda: bool(server.hook.error))
+    assert len(sessions()) == before
+    await server.stop()
