@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import ipaddress
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
@@ -18,7 +16,8 @@ from pydantic.alias_generators import to_camel
 from bot.config.findings import Loc, dotted, finding, shown
 from bot.config.placeholders import FilledDocument
 from bot.config.ship_file import PROVIDERS_NOT_BUILT, Dashboard, Llm, Prompt, ShipFile
-from bot.contracts.channel import ChannelSettings, Manifest
+from bot.contracts.channel import ChannelSettings, Manifest, is_loopback
+from bot.words.times import zone
 
 KEY_FORM = "sk-ant-"
 STABLE = "names can be changed by anyone, so only stable ids count; `shipmate pending` shows those who asked"
@@ -96,10 +95,8 @@ def engine(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
 def timezone(name: str) -> Iterator[str]:
     """Yield a finding for an unknown time zone."""
     try:
-        known = name == "UTC" or ZoneInfo(name) is not None
-    except (KeyError, OSError, ValueError):
-        known = False
-    if not known:
+        zone(name)
+    except ValueError:
         yield finding(
             "schedule.timezone",
             shown(name),
@@ -160,15 +157,6 @@ def bind(key: str, host: str, token: str | None) -> Iterator[str]:
             "127.0.0.1, or a token with any other address",
             f"set {key}.token to a long random text, or host to 127.0.0.1",
         )
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def channel(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -11,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError, create_model
+from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel
 
-from bot import errors, hidden_paths, regular_files, text
+from bot import errors, hidden_paths, text
 from bot.config import checks, ship_file
 from bot.config.findings import HIDDEN, Loc, dotted, finding, from_error, is_secret_key
 from bot.config.placeholders import FilledDocument, fill, lookup_in, read_env_file, read_text
@@ -139,17 +138,6 @@ def _read(path: Path, without: dict[str, Any] | None) -> dict[str, Any]:
         if without is not None:
             return without
         raise errors.ConfigError(f"no ship.json here: run `{command('init', path.parent)}`") from None
-    except regular_files.NotRegular as error:
-        raise errors.ConfigError(
-            finding(FILE, f"{error.strerror}", "a file", "put a file in its place")
-        ) from None
-    except OSError as error:
-        line = finding(FILE, error.strerror or "an error", "a file I can read", "mend its rights")
-        raise errors.ConfigError(line) from None
-    except UnicodeDecodeError:
-        raise errors.ConfigError(
-            finding(FILE, "bytes that are no UTF-8", "text", "save it as UTF-8")
-        ) from None
     except json.JSONDecodeError as error:
         raise errors.ConfigError(_broken(error)) from None
     except ValueError as error:
@@ -212,14 +200,7 @@ def _with_defaults(document: dict[str, Any], manifests: Mapping[str, Manifest]) 
 
 
 def _model(manifests: Mapping[str, Manifest]) -> Any:
-    return _model_of(tuple((name, item.settings) for name, item in manifests.items()))
-
-
-@functools.lru_cache(maxsize=8)  # to make one takes longer than to read a file by it
-def _model_of(sections: tuple[tuple[str, type[ChannelSettings]], ...]) -> Any:
-    fields: dict[str, Any] = {name: (settings, Field(alias=name)) for name, settings in sections}
-    channels = create_model("Channels", __base__=ship_file.StrictModel, **fields)
-    return create_model("Ship", __base__=ship_file.ShipFile, channels=(channels, Field(alias="channels")))
+    return ship_file.with_channels(tuple((name, item.settings) for name, item in manifests.items()))
 
 
 def _malformed(loc: Loc) -> str:
@@ -387,19 +368,14 @@ def _llm(llm: ship_file.Llm, env: Mapping[str, str]) -> Llm:
         reason = "a key is set" if llm.api_key else "no key is set"
     # Off wins, whoever says it.
     messages = llm.log_messages and env.get("SMA_LOG_LLM_MESSAGES", "1").lower() not in _OFF
-    return Llm(
-        provider="anthropic" if provider == "anthropic" else "demo",
-        provider_reason=reason,
-        model=llm.model,
-        api_key=llm.api_key or None,
-        base_url=llm.base_url,
-        max_tokens=llm.max_tokens,
-        context_window=llm.context_window,
-        fast_model=llm.fast_model,
-        prices=llm.prices,
-        log_messages=messages,
-        log_payload=messages and env.get("SMA_LOG_LLM_PAYLOAD", "0").lower() in _ON,
-    )
+    decided: dict[str, Any] = {
+        "provider": "anthropic" if provider == "anthropic" else "demo",
+        "provider_reason": reason,
+        "api_key": llm.api_key or None,
+        "log_messages": messages,
+        "log_payload": messages and env.get("SMA_LOG_LLM_PAYLOAD", "0").lower() in _ON,
+    }
+    return Llm(**dict(llm) | decided)
 
 
 def _without(line: str, secrets: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from bot import regular_files, text
+from bot import errors, regular_files, text
 from bot.config.findings import Loc, finding, is_secret_key
 
 _PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -26,11 +26,21 @@ MOST = 10_000_000
 
 
 def read_text(path: Path) -> str:
-    """Read a settings file. Raises OSError, UnicodeDecodeError."""
-    data = regular_files.read(path, MOST + 1)
-    if len(data) > MOST:
-        raise OSError(errno.EFBIG, f"more than {MOST:,} bytes", str(path))
-    return data.decode("utf-8-sig")
+    """Read a settings file. Raises FileNotFoundError, and `errors.ConfigError` for what is no text of ours."""
+    try:
+        data = regular_files.read(path, MOST + 1)
+        if len(data) > MOST:
+            raise OSError(errno.EFBIG, f"more than {MOST:,} bytes", str(path))
+        return data.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise
+    except UnicodeDecodeError:
+        line = finding(path.name, "bytes that are no UTF-8", "text", "save it as UTF-8")
+    except regular_files.NotRegular as error:
+        line = finding(path.name, f"{error.strerror}", "a file", "put a file in its place")
+    except OSError as error:
+        line = finding(path.name, error.strerror or "an error", "a file I can read", "mend its rights")
+    raise errors.ConfigError(line)
 
 
 def read_env_file(path: Path, findings: list[str]) -> dict[str, str]:
@@ -41,14 +51,8 @@ def read_env_file(path: Path, findings: list[str]) -> dict[str, str]:
         words = read_text(path)
     except FileNotFoundError:
         return {}
-    except UnicodeDecodeError:
-        findings.append(finding(".env", "bytes that are no UTF-8", "text", "save it as UTF-8"))
-        return {}
-    except regular_files.NotRegular as error:
-        findings.append(finding(".env", f"{error.strerror}", "a file", "put a file in its place"))
-        return {}
-    except OSError as error:
-        findings.append(finding(".env", error.strerror or "an error", "a file I can read", "mend its rights"))
+    except errors.ConfigError as error:
+        findings += error.findings
         return {}
     values: dict[str, str] = {}
     for binding in parse_stream(io.StringIO(words)):

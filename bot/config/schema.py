@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -22,9 +22,6 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Disk, LogLine
 
-CHANNELS = (
-    "Where people talk to it. A channel whose settings are left out takes its tokens from the environment."
-)
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -55,13 +52,7 @@ def write_schema(folder: Path, manifests: Mapping[str, Manifest], disk: Disk) ->
 
 
 def _ship(channels: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, Any]:
-    fields: dict[str, Any] = {name: (settings, Field(alias=name)) for name, settings in channels}
-    all_of_them = create_model("Channels", __base__=ship_file.StrictModel, **fields)
-    ship = create_model(
-        "Ship",
-        __base__=ship_file.ShipFile,
-        channels=(all_of_them, Field(alias="channels", description=CHANNELS)),
-    )
+    ship = ship_file.with_channels(channels)
     schema = ship.model_json_schema(by_alias=True, schema_generator=_Described)
     # Every channel may be left out.
     schema.pop("required", None)

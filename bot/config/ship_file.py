@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 from pydantic.alias_generators import to_camel
 
 from bot import errors
@@ -442,6 +443,21 @@ class ShipFile(StrictModel):
     """The memory of the process."""
     engine: Engine = Engine()
     """The place of the journal."""
+
+
+CHANNELS = (
+    "Where people talk to it. A channel whose settings are left out takes its tokens from the environment."
+)
+
+
+@functools.lru_cache(maxsize=8)  # to make one takes longer than to read a file by it
+def with_channels(sections: tuple[tuple[str, type[BaseModel]], ...]) -> type[ShipFile]:
+    """The model of a whole ship.json, with the settings of these channels."""
+    fields: dict[str, Any] = {name: (settings, Field(alias=name)) for name, settings in sections}
+    channels = create_model("Channels", __base__=StrictModel, **fields)
+    return create_model(
+        "Ship", __base__=ShipFile, channels=(channels, Field(alias="channels", description=CHANNELS))
+    )
 
 
 PROVIDERS_NOT_BUILT = frozenset({"bedrock", "vertex"})

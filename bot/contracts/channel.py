@@ -4,6 +4,7 @@ messages.
 
 from __future__ import annotations
 
+import ipaddress
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -37,8 +38,20 @@ class Health:
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 """Hosts that are this machine."""
+PROXY_HEADERS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
+"""A request that came through a proxy says so by one of these, unless the proxy keeps quiet."""
 FILE_PIECE = 65_536
 """Bytes of a file that are in memory at once."""
+
+
+def is_loopback(host: str) -> bool:
+    """True if an address to listen on can be reached from this machine alone."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 TITLE = 60

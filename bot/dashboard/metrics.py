@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -44,57 +44,37 @@ Figures = Mapping[str, float | Mapping[str, float] | None]
 """Values by the names of `FIGURES`, by label where there is one; None is not known."""
 
 
-def _labelled(
-    name: str, meaning: str, labels: Sequence[str], registry: CollectorRegistry
-) -> Callable[..., Counter]:
-    """The counters of a metric, by the values of its labels; that one is the same each time is remembered."""
-    return lru_cache(_SERIES)(Counter(name, meaning, labels, registry=registry).labels)
-
-
 class LogMetrics:
     """Counts lines of the log as they are written (`bot.telemetry.JsonlLog`). For any thread."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._turns = _labelled(
-            "shipmate_turns", "Turns that ended, by status.", ["status"], registry=self.registry
-        )
+        self._turns = self._counters("turns", "Turns that ended, by status.", "status")
         self._turn_seconds = self._histogram("turn", "Seconds of a turn.", _TURN)
-        self._calls = _labelled(
-            "shipmate_model_calls",
+        self._calls = self._counters(
+            "model_calls",
             "Calls of the model, by how they ended: ok, or the type of the error.",
-            ["model", "purpose", "outcome"],
-            registry=self.registry,
+            "model",
+            "purpose",
+            "outcome",
         )
-        self._tokens = _labelled(
-            "shipmate_model_tokens",
-            "Tokens of the model: input, cache_read, cache_write, output.",
-            ["model", "type"],
-            registry=self.registry,
+        self._tokens = self._counters(
+            "model_tokens", "Tokens of the model: input, cache_read, cache_write, output.", "model", "type"
         )
-        self._cost = _labelled(
-            "shipmate_model_cost_usd", "US dollars.", ["model", "purpose"], registry=self.registry
-        )
+        self._cost = self._counters("model_cost_usd", "US dollars.", "model", "purpose")
         self._unpriced = Counter(
             "shipmate_model_unpriced_calls", "Calls whose price is not known.", registry=self.registry
         )
         self._latency = self._histogram("model_latency", "Seconds of an answer of the model.", _MODEL)
         self._first = self._histogram("model_first_token", "Seconds until its first token.", _MODEL)
-        self._retries = _labelled(
-            "shipmate_model_retries",
-            "Calls of the model that are tried again.",
-            ["error"],
-            registry=self.registry,
-        )
-        self._deliveries = _labelled(
-            "shipmate_deliveries",
+        self._retries = self._counters("model_retries", "Calls of the model that are tried again.", "error")
+        self._deliveries = self._counters(
+            "deliveries",
             "Messages that go out: sent, failed, unknown, uncertain, deferred, throttled.",
-            ["channel", "state"],
-            registry=self.registry,
+            "channel",
+            "state",
         )
-        self._lines = _labelled(
-            "shipmate_log_lines", "Lines of the log, by level.", ["level"], registry=self.registry
-        )
+        self._lines = self._counters("log_lines", "Lines of the log, by level.", "level")
         self.loop_lag = self._histogram("loop_lag", "Seconds by which the event loop is late.", _LAG)
         self._of: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], None]] = {
             "turn_end": self._turn,
@@ -102,6 +82,11 @@ class LogMetrics:
             "llm_retry": self._retry,
             "delivery": self._delivery,
         }
+
+    def _counters(self, name: str, meaning: str, *labels: str) -> Callable[..., Counter]:
+        """The counters of a metric, by the values of its labels; that one is the same each time is remembered."""
+        counter = Counter(f"shipmate_{name}", meaning, labels, registry=self.registry)
+        return lru_cache(_SERIES)(counter.labels)
 
     def _histogram(self, name: str, meaning: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(f"shipmate_{name}_seconds", meaning, buckets=buckets, registry=self.registry)

@@ -7,21 +7,19 @@ import base64
 import contextlib
 import errno
 import hmac
-import ipaddress
 import os
 from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
 from bot import errors
-from bot.contracts.channel import HttpServer
+from bot.contracts.channel import PROXY_HEADERS, HttpServer, is_loopback
 from bot.contracts.environment import Clock
 from bot.dashboard.console import Console, PartHealth
 from bot.dashboard.metrics import MetricsPage
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _KNOWN = web.RequestKey("known", bool)
-_PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 _STATUS = ("/healthz", "/readyz")
 """Pages that say to everybody whether it is well, and why only to those who are known."""
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -123,7 +121,7 @@ class Dashboard:
         if self._token:
             return _carries(request, self._token)
         ends = [request.get_extra_info(end) for end in ("sockname", "peername")]
-        if not all(ends) or any(name in request.headers for name in _PROXIES):
+        if not all(ends) or any(name in request.headers for name in PROXY_HEADERS):
             return False
         return await asyncio.to_thread(self._user_of, *(end[:2] for end in ends)) == os.getuid()
 
@@ -173,13 +171,3 @@ def _carries(request: web.Request, token: str) -> bool:
         with contextlib.suppress(ValueError):
             given = base64.b64decode(given, validate=True).decode("utf-8", "replace").partition(":")[2]
     return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
-
-
-def is_loopback(host: str) -> bool:
-    """True if an address can be reached from this machine alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -320,7 +320,7 @@ class SlackChannel:
         if opens and (inbound.chat_type == "direct" or inbound.addressed != "mention"):
             return ()
         channel = inbound.target["channel"]
-        try:
+        with failures.raised_as(failures.history_error):
             said = await (
                 self._said_before(client, self._me, channel, before)
                 if opens
@@ -329,8 +329,6 @@ class SlackChannel:
             people = dict.fromkeys(one.user_id for one in said if one.user_id and not one.from_self)
             unknown = [user for user in people if not self._names.has_asked(user)][:MOST_MENTIONED]
             await asyncio.gather(*(self._names.learn(user, client) for user in unknown))
-        except failures.CALL_ERRORS as error:
-            raise failures.history_error(error) from None
         named = self._names.get
         return tuple(one.model_copy(update={"user_name": named(one.user_id)}) for one in said)
 
@@ -365,19 +363,15 @@ class SlackChannel:
         """As `contracts.recall.KnowsMembers`."""
         if self._client is None:
             raise errors.ChannelUnreachable("Slack is not connected")
-        try:
+        with failures.raised_as(failures.connect_error):
             return await members.chats_of(self._client, user_id, chat_keys, direct=direct)
-        except failures.CALL_ERRORS as error:
-            raise failures.connect_error(error) from None
 
     async def zone_of(self, user_id: str) -> str | None:
         """As `contracts.jobs.KnowsZones`."""
         if self._client is None:
             raise errors.ChannelUnreachable("Slack is not connected")
-        try:
+        with failures.raised_as(failures.connect_error):
             return await self._names.zone(user_id, self._client)
-        except failures.CALL_ERRORS as error:
-            raise failures.connect_error(error) from None
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         """As `contracts.channel.Files`."""
@@ -458,14 +452,12 @@ class SlackChannel:
             raise errors.DeliveryFailed("an empty message cannot be sent")
         channel, _, ts = message_id.rpartition("/")
         place = (channel or message.target["channel"], ts)
-        try:
+        with failures.raised_as(failures.edit_error):
             ending: Json = {"metadata": _metadata(message)}
             if self._writer.rates(message):
                 ending["blocks"] = [buttons.thumbs(message.language)]
             if not await self._streams.show(self._client, message, markdown, place, ending):
                 await self._changed(self._client, message, markdown, place)
-        except failures.CALL_ERRORS as error:
-            raise failures.edit_error(error) from None
 
     async def _changed(
         self, client: AsyncWebClient, message: Outbound, markdown: str, place: tuple[str, str]
@@ -494,7 +486,7 @@ class SlackChannel:
             return Sent(message_id=message.id)
         target = message.target
         root = target.get("thread_ts")
-        try:
+        with failures.raised_as(failures.send_error):
             await client.chat_postEphemeral(
                 channel=target["channel"],
                 user=target[ONLY_TO],
@@ -502,8 +494,6 @@ class SlackChannel:
                 thread_ts=root if root != target.get(ABOUT) else None,
                 markdown_text=markdown,
             )
-        except failures.CALL_ERRORS as error:
-            raise failures.send_error(error) from None
         return Sent(message_id=message.id)
 
     async def _whispered(self, message: Outbound, markdown: str) -> bool:
@@ -519,10 +509,8 @@ class SlackChannel:
             raise errors.DeliveryUncertain("Slack is not connected")
         if ONLY_TO in message.target:
             raise errors.DeliveryUncertain("Slack does not tell what one person was shown alone")
-        try:
+        with failures.raised_as(failures.find_error):
             return await self._found(self._client, message)
-        except failures.CALL_ERRORS as error:
-            raise failures.find_error(error) from None
 
     async def _found(self, client: AsyncWebClient, message: Outbound) -> Sent | None:
         where: dict[str, Any] = {
@@ -564,39 +552,31 @@ class SlackChannel:
         thread_ts = target.get("thread_ts")
         if self._client is None or thread_ts is None:
             return
-        try:
+        with failures.raised_as(failures.send_error):
             await self._signs.show(self._client, target["channel"], thread_ts, working=working)
-        except failures.CALL_ERRORS as error:
-            raise failures.send_error(error) from None
 
     async def entitle(self, target: Mapping[str, str], title: str) -> None:
         """As `contracts.channel.Titles`."""
         thread_ts = target.get("thread_ts")
         if self._client is None or thread_ts is None or not address.is_direct(target["channel"]):
             return
-        try:
+        with failures.raised_as(failures.send_error):
             await self._signs.entitle(self._client, target["channel"], thread_ts, title)
-        except failures.CALL_ERRORS as error:
-            raise failures.send_error(error) from None
 
     async def react(self, target: Mapping[str, str], message_id: str) -> None:
         """As `contracts.channel.Reacts`."""
         if self._client is None:
             return
-        try:
+        with failures.raised_as(failures.send_error):
             await self._signs.react(self._client, target["channel"], message_id)
-        except failures.CALL_ERRORS as error:
-            raise failures.send_error(error) from None
 
     async def suspend(self, target: Mapping[str, str]) -> None:
         """As `contracts.channel.Suspends`: the session of the thread is suspended."""
         thread_ts = target.get("thread_ts")
         if self._client is None or thread_ts is None:
             return
-        try:
+        with failures.raised_as(failures.send_error):
             await self._signs.suspend(self._client, target["channel"], thread_ts)
-        except failures.CALL_ERRORS as error:
-            raise failures.send_error(error) from None
 
 
 def _is_private(message: Outbound) -> bool:

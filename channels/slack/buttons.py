@@ -10,7 +10,6 @@ from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
 from bot.words import say, speaking
 from channels import approval_buttons
-from channels.slack import address
 from channels.slack.inbound import BotIdentity, ChannelId, Label, Payload, Ts, UserId, parse
 
 FALLBACK = 3_000
@@ -94,12 +93,10 @@ def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:
     place = {"channel": press.channel.id}
     if press.message.thread_ts is not None:
         place["thread_ts"] = press.message.thread_ts
-    return Inbound(
-        channel="slack",
-        chat_id=press.channel.id,
-        chat_key=me.conversation(press.channel.id, press.message.thread_ts),
-        chat_type="direct" if address.is_direct(press.channel.id) else "group",
-        user_id=press.user.id,
+    return me.inbound(
+        press.channel.id,
+        press.message.thread_ts,
+        press.user.id,
         keys=(f"slack:{me.team}:press:{press.trigger_id}",),
         ts=int(now * 1000),
         target={**place, "press": press.trigger_id},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bot.contracts.environment import Log
+from bot.words import names
 
 MOST_TYPES = 100
 
@@ -15,34 +16,7 @@ MESSAGES = frozenset({"file_share", "thread_broadcast", "me_message", "bot_messa
 CHANGES = frozenset({"message_changed", "message_deleted"})
 """Subtypes that tell of a change to another message."""
 
-COMMANDS = frozenset(
-    {
-        "start",
-        "help",
-        "new",
-        "stop",
-        "status",
-        "stats",
-        "history",
-        "compact",
-        "usage",
-        "model",
-        "jobs",
-        "language",
-        "timezone",
-        "approve",
-        "deny",
-        "undo",
-        "resume",
-        "fork",
-        "whoami",
-        "receipt",
-        "forget",
-        "allow",
-        "block",
-        "listen",
-    }
-)
+COMMANDS = frozenset({*names("help"), "usage"})
 """`!` with one of these is a command, and speaks to the bot without a mention; with any other word it is a message."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import aiohttp
@@ -94,6 +96,15 @@ def may_pass(error: BaseException) -> bool:
     """False where Slack refuses for good."""
     said = error_code(error)
     return said is None or said in _UNSURE or is_rate_limited(error) or status(error) >= 500
+
+
+@contextlib.contextmanager
+def raised_as(translate: Callable[[BaseException], errors.ShipmateError]) -> Iterator[None]:
+    """Raise a failed call of the SDK as an error of ours."""
+    try:
+        yield
+    except CALL_ERRORS as error:
+        raise translate(error) from None
 
 
 def connect_error(error: BaseException) -> errors.ChannelError:

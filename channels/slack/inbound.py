@@ -71,6 +71,17 @@ class BotIdentity:
             return address.encode({"channel": channel})
         return address.encode({"channel": channel, "thread_ts": root})
 
+    def inbound(self, channel: str, root: str | None, user: str, **facts: Any) -> Inbound:
+        """What a person does in the conversation of `root`; its further `facts` are those of `Inbound`."""
+        return Inbound(
+            channel="slack",
+            chat_id=channel,
+            chat_key=self.conversation(channel, root),
+            chat_type="direct" if address.is_direct(channel) else "group",
+            user_id=user,
+            **facts,
+        )
+
 
 def _carried(value: Any) -> Any:
     # Before validation: a lone surrogate must not cost the message.
@@ -185,8 +196,7 @@ def parse(model: type[_PartT], value: Any) -> _PartT:
 
 
 def milliseconds(ts: str) -> int:
-    seconds, _, fraction = ts.partition(".")
-    return int(seconds) * 1000 + int(fraction[:3].ljust(3, "0"))
+    return _nano(ts) // 1_000_000
 
 
 def read_event(body: Json, me: BotIdentity, names: Names = mentions.nobody) -> Inbound | None:
@@ -215,12 +225,10 @@ def _added(told: Json, event_id: str, me: BotIdentity) -> Inbound | None:
     if event.user != me.user or event.inviter is None:
         return None
     ts = milliseconds(event.event_ts)
-    return Inbound(
-        channel="slack",
-        chat_id=event.channel,
-        chat_key=address.encode({"channel": event.channel}),
-        chat_type="group",
-        user_id=event.inviter,
+    return me.inbound(
+        event.channel,
+        None,
+        event.inviter,
         keys=(
             f"slack:{me.team}:event:{event_id}",
             f"slack:{me.team}:added:{event.channel}:{ts // 86_400_000}",
@@ -241,12 +249,10 @@ def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
     words = said.split(None, 1) or ["help"]
     name, args = words[0].lstrip("!/").lower(), words[1] if len(words) > 1 else ""
     command = Command(name=name, args=args) if name in events.COMMANDS else None
-    return Inbound(
-        channel="slack",
-        chat_id=slash.channel_id,
-        chat_key=me.conversation(slash.channel_id, None),
-        chat_type="direct" if address.is_direct(slash.channel_id) else "group",
-        user_id=slash.user_id,
+    return me.inbound(
+        slash.channel_id,
+        None,
+        slash.user_id,
         keys=(f"slack:{me.team}:command:{slash.trigger_id}",),
         ts=int(now * 1000),
         target={"channel": slash.channel_id, "trigger": slash.trigger_id},
@@ -266,7 +272,7 @@ def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = ment
             continue
         ts = milliseconds(post.ts)
         odd = post.subtype is not None and post.subtype not in events.MESSAGES
-        if odd or _micro(post.ts) >= _micro(before):
+        if odd or _nano(post.ts) >= _nano(before):
             continue
         who = post.user or post.bot_id
         if post.words.strip():
@@ -275,11 +281,11 @@ def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = ment
             quoted = Quoted(
                 user_id=who, text=words, ts=ts, from_self=me.wrote(post), message_id=post.ts, kind=kind
             )
-            found.append((_micro(post.ts), quoted))
+            found.append((_nano(post.ts), quoted))
         for share in shared_messages.read(post.attachments, by=who, channel=None, ours=me.ids):
             # Shared by somebody earlier on: this message does not bring it.
             shared = share.quoted.model_copy(update={"message_id": post.ts, "brought": False})
-            found.append((_micro(post.ts), shared))
+            found.append((_nano(post.ts), shared))
     return [quoted for _, quoted in sorted(found, key=lambda each: each[0])]
 
 
@@ -295,7 +301,7 @@ def newest(said: Sequence[Quoted], most: int) -> list[Quoted]:
     return [said[at] for at in sorted(itertools.chain(*kinds))]
 
 
-def _micro(ts: str) -> int:
+def _nano(ts: str) -> int:
     seconds, _, fraction = ts.partition(".")
     return int(seconds) * 10**9 + int(fraction.ljust(9, "0"))
 
@@ -393,20 +399,16 @@ def _delete(channel: str, post: _Post | None, event_id: str, me: BotIdentity) ->
 def _stop(told: Json, event_id: str, me: BotIdentity) -> Inbound:
     """The stop button of a session. Its place is the target of the message that the session answers."""
     event = parse(_Stopped, told)
-    place = {"channel": event.channel, "thread_ts": event.thread_ts}
-    direct = address.is_direct(event.channel)
     mark = f"slack:{me.team}:stop:{event.channel}:{event.thread_ts}:{event.event_ts}"
-    return Inbound(
-        channel="slack",
-        chat_id=event.channel,
-        chat_key=me.conversation(event.channel, event.thread_ts),
-        chat_type="direct" if direct else "group",
-        user_id=event.user,
+    return me.inbound(
+        event.channel,
+        event.thread_ts,
+        event.user,
         keys=(f"slack:{me.team}:event:{event_id}", mark),
         ts=milliseconds(event.event_ts),
-        target=place,
+        target={"channel": event.channel, "thread_ts": event.thread_ts},
         kind="stop",
-        addressed="direct" if direct else "command",
+        addressed="direct" if address.is_direct(event.channel) else "command",
     )
 
 
@@ -466,12 +468,10 @@ def _inbound(
     root = post.thread_ts or post.ts
     shared = shared_messages.read(post.attachments, by=post.user, channel=channel, ours=me.ids)
     shared = shared if kind != "delete" else ()
-    return Inbound(
-        channel="slack",
-        chat_id=channel,
-        chat_key=me.conversation(channel, root),
-        chat_type="direct" if address.is_direct(channel) else "group",
-        user_id=post.user or post.bot_id or "",
+    return me.inbound(
+        channel,
+        root,
+        post.user or post.bot_id or "",
         keys=keys,
         ts=milliseconds(post.ts) if ts is None else ts,
         target={"channel": channel, "thread_ts": root},

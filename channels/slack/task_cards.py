@@ -17,6 +17,7 @@ from channels.slack import address, buttons, failures
 
 FALLBACK = 3_000
 """Characters of the words that stand for the cards in notifications."""
+CARDS, THUMBS = "task cards", "thumbs"
 REFUSED = frozenset({"invalid_blocks", "invalid_blocks_format", "unsupported_block_type", "block_mismatch"})
 """Error codes of Slack for blocks that it does not take."""
 
@@ -26,38 +27,33 @@ class CardWriter:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._cards = True
-        self._thumbs = True
+        self._refused: set[str] = set()
+        """The kinds of blocks that Slack does not take."""
 
     def rates(self, message: Outbound) -> bool:
         """True where thumbs belong below a message: the end of an answer to one person."""
-        return self._thumbs and message.ends and address.is_direct(message.target["channel"])
+        return THUMBS not in self._refused and message.ends and address.is_direct(message.target["channel"])
 
     async def write(
         self, call: Callable[..., Awaitable[Any]], message: Outbound, markdown: str, **where: Any
     ) -> Any:
         """Post or change a message; in plain words from then on where Slack does not take cards. Raises what `call` does."""
-        if message.cards and self._cards:
-            try:
-                return await call(**where, **content(message))
-            except SlackApiError as error:
-                said = failures.error_code(error)
-                if said not in REFUSED:
-                    raise
-                self._cards = False
-                self._log.write("delivery", "Slack does not take task cards", level="warn", error=said)
+        plain = (markdown, message.buttons, message.language)
+        forms: dict[str, Json] = {}
+        if message.cards and CARDS not in self._refused:
+            forms[CARDS] = content(message)
         if self.rates(message):
+            forms[THUMBS] = buttons.content(*plain, rated=True)
+        for form, given in forms.items():
             try:
-                return await call(
-                    **where, **buttons.content(markdown, message.buttons, message.language, rated=True)
-                )
+                return await call(**where, **given)
             except SlackApiError as error:
                 said = failures.error_code(error)
                 if said not in REFUSED:
                     raise
-                self._thumbs = False
-                self._log.write("delivery", "Slack does not take thumbs", level="warn", error=said)
-        return await call(**where, **buttons.content(markdown, message.buttons, message.language))
+                self._refused.add(form)
+                self._log.write("delivery", f"Slack does not take {form}", level="warn", error=said)
+        return await call(**where, **buttons.content(*plain))
 
 
 def content(message: Outbound) -> Json:

@@ -21,30 +21,19 @@ _TRY_AGAIN = frozenset({404, 408, 410, 429})
 """Answers of an address that is not good any more; another one may be."""
 
 
-class _Broken(Exception):
-    """The bytes did not get there; they may at another time."""
-
-
 async def send(
     client: AsyncWebClient, session: aiohttp.ClientSession, message: Outbound, file: OutgoingFile
 ) -> Sent:
     """Up to the last call nothing is shown: whatever fails before it surely did not arrive. Raises as `Channel.send`."""
-    try:
+    with failures.raised_as(_not_shown):
         file_id = await _upload(client, session, file)
-    except _Broken as error:
-        raise errors.DeliveryThrottled(f"Slack did not take a file: {error}", retry_after=1.0) from None
-    except failures.CALL_ERRORS as error:
-        raise _not_shown(error) from None
-    try:
+    with failures.raised_as(_perhaps_shown):
         answer = await client.files_completeUploadExternal(
             files=[{"id": file_id, "title": file.name}],
             channel_id=message.target["channel"],
             thread_ts=message.target.get("thread_ts"),
             initial_comment=message.text.strip() or None,
         )
-    except failures.CALL_ERRORS as error:
-        failure = failures.send_error(error)
-        raise (_refused(error) if type(failure) is errors.DeliveryFailed else failure) from None
     return Sent(message_id=_place(answer.get("files"), message.target["channel"]) or file_id)
 
 
@@ -70,7 +59,7 @@ async def _upload(client: AsyncWebClient, session: aiohttp.ClientSession, file: 
     address, file_id = told.get("upload_url"), told.get("file_id")
     own = files.hosts(str(client.base_url))
     if not isinstance(address, str) or not isinstance(file_id, str) or not address.startswith(own):
-        raise _Broken("it names no address of its own")
+        raise _broken("Slack did not take a file: it names no address of its own")
     try:
         async with session.post(
             address,
@@ -81,22 +70,30 @@ async def _upload(client: AsyncWebClient, session: aiohttp.ClientSession, file: 
             timeout=aiohttp.ClientTimeout(total=SECONDS),
         ) as answer:
             if answer.status in _TRY_AGAIN or answer.status >= 500:
-                raise _Broken(f"status {answer.status}")
+                raise _broken(f"Slack did not take a file: status {answer.status}")
             if answer.status != 200:
                 raise errors.FileRefused(f"Slack: the upload was refused, status {answer.status}")
     except (aiohttp.ClientError, OSError) as error:
-        raise _Broken(type(error).__name__) from None
+        raise _broken(f"Slack did not take a file: {type(error).__name__}") from None
     return file_id
 
 
+def _broken(words: str) -> errors.DeliveryThrottled:
+    """The bytes did not get there; they may at another time."""
+    return errors.DeliveryThrottled(words, retry_after=1.0)
+
+
 def _not_shown(error: BaseException) -> errors.DeliveryFailed:
-    failure = failures.send_error(error)
+    failure = _perhaps_shown(error)
     if isinstance(failure, errors.DeliveryUncertain):
         return errors.DeliveryThrottled(f"Slack: {failures.name(error)}", retry_after=1.0)
-    return _refused(error) if type(failure) is errors.DeliveryFailed else failure
+    return failure
 
 
-def _refused(error: BaseException) -> errors.FileRefused:
+def _perhaps_shown(error: BaseException) -> errors.DeliveryFailed:
+    failure = failures.send_error(error)
+    if type(failure) is not errors.DeliveryFailed:
+        return failure
     return errors.FileRefused(f"Slack: {failures.name(error)}", forbidden=failures.lacks_right(error))
 
 

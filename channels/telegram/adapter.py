@@ -21,8 +21,9 @@ from telegram.error import BadRequest, ChatMigrated, EndPointNotFound, InvalidTo
 from bot import errors, text
 from bot.contracts.approvals import EXAMPLES, QuestionButtons
 from bot.contracts.archive import ArchiveLine
-from bot.contracts.base import Json
+from bot.contracts.base import Json, Level
 from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction, ReadingLimits
+from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
@@ -60,6 +61,8 @@ MENU = tuple(name for name in names("help") if name not in {"allow", "block", "l
 """Those of a private chat: all but those of operators and groups."""
 OPERATORS_MENU = tuple(name for name in names("help") if name != "listen")
 """Those of an operator's private chat."""
+_LANGUAGES = {code: None if code == DEFAULT else code for code in CATALOGUES}
+"""The languages and their codes for Telegram: what has none there is for all that have no text of their own."""
 _OF_TEXT = frozenset({"text", "entities", "link_preview_options"})
 UNKNOWN_METHOD = (EndPointNotFound, InvalidToken)
 """A service that does not know a method answers as it does to a wrong token."""
@@ -92,6 +95,7 @@ class TelegramChannel:
         self._frozen: dict[str, float] = {}
         self._migrations = GroupMigrations(around.home, around.disk, around.log)
         self._membership = members.GroupMembership(around.clock, self._migrations)
+        self._failures = _FailureLog(around.log)
         self._signs = asyncio.Semaphore(SIGNS)
         self._drafts = True
         if settings.rich_messages:
@@ -176,12 +180,7 @@ class TelegramChannel:
             if isinstance(me, ChatMemberRestricted) and not me.can_send_messages:
                 why = sentence("operators.mute_there")
         except (TelegramError, *bot_api.GARBLED) as exc:
-            self._around.log.write(
-                "channel",
-                f"Telegram does not say what the bot may do in a group ({_named(exc)})",
-                level="warn",
-                channel="telegram",
-            )
+            self._failures.write("channel", "Telegram does not say what the bot may do in a group", exc)
         words = paragraph(say("telegram.hello", name=name), *([] if hears else [say("telegram.deaf")]))
         return Introduction("" if why else words, why)
 
@@ -217,12 +216,7 @@ class TelegramChannel:
         if shown.blocks and type(bot_api.delivery_error(exc)) is errors.DeliveryFailed:
             # A service that does not know the method; other refusals may concern these blocks alone.
             self._rich = not isinstance(exc, UNKNOWN_METHOD)
-            self._around.log.write(
-                "delivery",
-                f"Telegram does not take a rich message ({_named(exc)})",
-                level="warn",
-                channel=self.name,
-            )
+            self._failures.write("delivery", "Telegram does not take a rich message", exc)
             return replace(shown, blocks=())
         if isinstance(exc, BadRequest) and "entit" in exc.message.lower() and shown.entities:
             return render.without_markup(message.text)
@@ -311,12 +305,7 @@ class TelegramChannel:
                 raise failure from None
             # A service that does not know the method; other refusals may concern these words, which a message shows too.
             self._drafts = not isinstance(exc, UNKNOWN_METHOD)
-            self._around.log.write(
-                "delivery",
-                f"Telegram does not take a draft ({_named(exc)})",
-                level="warn",
-                channel="telegram",
-            )
+            self._failures.write("delivery", "Telegram does not take a draft", exc)
             return False
         return True
 
@@ -434,10 +423,7 @@ class TelegramChannel:
 
     async def _introduce(self, bot: bot_api.Bot) -> None:
         """Give the bot its menus and descriptions in each language; it works without them."""
-        for code in CATALOGUES:
-            told = (
-                None if code == DEFAULT else code
-            )  # what has no language is for all that have none of their own
+        for code, told in _LANGUAGES.items():
             with speaking(code):
                 about, description = say("telegram.about"), say("telegram.description")
             try:
@@ -447,12 +433,7 @@ class TelegramChannel:
                 await bot.set_my_short_description(about, language_code=told)
                 await bot.set_my_description(description, language_code=told)
             except TelegramError as exc:
-                self._around.log.write(
-                    "channel",
-                    f"Telegram did not take a menu or description ({_named(exc)})",
-                    level="warn",
-                    channel="telegram",
-                )
+                self._failures.write("channel", "Telegram did not take a menu or description", exc)
                 return
         for operator in sorted(self._around.operators):
             channel, _, user = operator.partition(":")
@@ -463,16 +444,22 @@ class TelegramChannel:
         """Put the commands of operators into the menu of one. Telegram refuses it for who has never written to the bot."""
         scope: BotCommandScope = BotCommandScopeChat(user)
         try:
-            for code in CATALOGUES:
-                told = None if code == DEFAULT else code
+            for code, told in _LANGUAGES.items():
                 await bot.set_my_commands(_commands(OPERATORS_MENU, code), scope=scope, language_code=told)
         except TelegramError as exc:
-            self._around.log.write(
-                "channel",
-                f"Telegram did not take the menu of an operator ({_named(exc)})",
-                level="debug",
-                channel="telegram",
+            self._failures.write(
+                "channel", "Telegram did not take the menu of an operator", exc, level="debug"
             )
+
+
+class _FailureLog:
+    """The log of calls that failed, with what Telegram said."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def write(self, kind: str, what: str, exc: BaseException, level: Level = "warn") -> None:
+        self._log.write(kind, f"{what} ({_named(exc)})", level=level, channel="telegram")
 
 
 @contextlib.contextmanager

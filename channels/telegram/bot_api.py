@@ -24,6 +24,7 @@ from telegram.request import BaseRequest, RequestData
 
 from bot import errors, text
 from bot.contracts.base import Json
+from bot.contracts.channel import LOOPBACK
 from bot.contracts.outbound import OutgoingFile
 from channels import file_download
 
@@ -252,19 +253,14 @@ class Bot(telegram.Bot):
         number. Raises a `TelegramError`.
         """
         method = "sendRichMessage" if "rich_message" in message else "sendMessage"
-        found = await self._post(method, message)
-        if not (isinstance(found, dict) and type(found.get("message_id")) is int and "chat" in found):
-            raise OutcomeUnknown(f"{method} answered without a message")
-        return int(found["message_id"])
+        return _number_of(await self._post(method, message), method)
 
     async def send_file(self, message: Json, file: OutgoingFile) -> int:
         """Send a file with the fields of `sendDocument`; returns the message's number. Raises a `TelegramError`."""
         document = telegram.InputFile(file.data, filename=file.name)
         document.mimetype = file.mime_type
         found = await self._post("sendDocument", {**message, "document": document}, read_timeout=FILE_SECONDS)
-        if not (isinstance(found, dict) and type(found.get("message_id")) is int and "chat" in found):
-            raise OutcomeUnknown("sendDocument answered without a message")
-        return int(found["message_id"])
+        return _number_of(found, "sendDocument")
 
     async def change(self, message: Json) -> None:
         """Change a message, with the fields of `editMessageText`. Raises a `TelegramError`."""
@@ -309,6 +305,12 @@ class Bot(telegram.Bot):
         return cast("HttpTransport", self._request[1]).get(f"{self._base_file_url}/{path}")
 
 
+def _number_of(found: Any, method: str) -> int:
+    if not (isinstance(found, dict) and type(found.get("message_id")) is int and "chat" in found):
+        raise OutcomeUnknown(f"{method} answered without a message")
+    return int(found["message_id"])
+
+
 def connect(token: str, base_url: str, patience: float, pace: float = 1.0) -> Bot:
     """A bot that is not connected yet. Blocks for the certificates; call it off the loop."""
     # At INFO these loggers print addresses that hold the token, at DEBUG the library's own print messages.
@@ -319,7 +321,7 @@ def connect(token: str, base_url: str, patience: float, pace: float = 1.0) -> Bo
 
 
 def _bot(token: str, base_url: str, connections: int, patience: float, pace: float) -> Bot:
-    local = urlsplit(base_url).hostname in {"127.0.0.1", "::1", "localhost"}
+    local = urlsplit(base_url).hostname in LOOPBACK
     return Bot(
         token,
         base_url=f"{base_url}/bot",

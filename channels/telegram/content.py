@@ -17,6 +17,7 @@ from telegram import (
     MessageOriginUser,
     User,
 )
+from telegram.constants import MessageType
 
 from bot import text
 from bot.contracts.base import Json
@@ -99,23 +100,24 @@ def kept(message: Json) -> Json:
     return found | inner
 
 
-def special_content(message: Message | ExternalReplyInfo) -> tuple[str, str] | None:
-    """The kind and text of a message that is neither words nor a file (a poll, a place, a contact); None for any other."""
+def special_content(message: Message | ExternalReplyInfo | None) -> tuple[str | None, str]:
+    """The kind and text of a message that is neither words nor a file (a poll, a place, a contact); None and "" for any other."""
+    if message is None:
+        return None, ""
     for kind, told in _KINDS.items():
         found = message.api_kwargs.get(_AS_IT_COMES + kind)
         if isinstance(found, dict):
             said = "\n".join(filter(None, told(found)))
             named = kind.replace("_", " ")
             return named, text.head(said, LONGEST) or f"a message of the kind {named}"
-    return None
+    return None, ""
 
 
 def unknown_content(message: Message) -> str | None:
     """A note for a message of an unknown kind; None for a service message, such as a join."""
     unknown = sorted(message.api_kwargs.keys() - OLD_MARKS - {_RICH})
-    if not unknown or any(
-        getattr(message, each, None) for each in Message.__slots__ if each not in _ENVELOPE
-    ):
+    known = any(message[kind] for kind in MessageType if kind not in _OF_ANY_KIND)
+    if not unknown or known or message.migrate_from_chat_id:
         return None
     return f"a message of a kind that cannot be read here ({line(', '.join(unknown))})"
 
@@ -281,48 +283,17 @@ _KINDS: Mapping[str, Callable[[Json], list[str]]] = {
     "web_app_data": lambda found: [_word(found, "button_text"), _word(found, "data")],
 }
 """A venue has a location too, so it comes first."""
-_ENVELOPE = frozenset(
+_OF_ANY_KIND = frozenset(
     {
-        "author_signature",
-        "business_connection_id",
-        "caption_entities",
-        "direct_messages_topic",
-        "edit_date",
-        "effect_id",
-        "entities",
-        "external_reply",
-        "forward_origin",
-        "from_user",
-        "guest_bot_caller_chat",
-        "guest_bot_caller_user",
-        "guest_query_id",
-        "has_media_spoiler",
-        "has_protected_content",
-        "is_automatic_forward",
-        "is_from_offline",
-        "is_paid_post",
-        "is_topic_message",
-        "link_preview_options",
-        "media_group_id",
-        "message_thread_id",
-        "paid_star_count",
-        "quote",
-        "reply_markup",
-        "reply_to_checklist_task_id",
-        "reply_to_message",
-        "reply_to_poll_option_id",
-        "reply_to_story",
-        "sender_boost_count",
-        "sender_business_bot",
-        "sender_chat",
-        "sender_tag",
-        "show_caption_above_media",
-        "suggested_post_info",
-        "via_bot",
-        "_effective_attachment",
+        MessageType.BUSINESS_CONNECTION_ID,
+        MessageType.EFFECT_ID,
+        MessageType.REPLY_TO_STORY,
+        MessageType.SENDER_BOOST_COUNT,
+        MessageType.SENDER_BUSINESS_BOT,
+        MessageType.SUGGESTED_POST_INFO,
     }
 )
-"""Fields of messages of every kind."""
+"""Fields of messages of every kind, which the library counts as kinds."""
 
 
 def name(user: User) -> str | None:

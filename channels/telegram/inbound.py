@@ -102,16 +102,16 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> ReadU
     said = string(message.text if message.text is not None else message.caption)
     links = (*content.links(said, entities), *linked)
     attachments = _attachments(message)
-    other = content.special_content(message)
-    if not (said or rich or attachments or other):
+    kind, note = content.special_content(message)
+    if not (said or rich or attachments or kind):
         unknown = content.unknown_content(message)
         if unknown is None:
             return None  # a service message
-        other = ("unknown", unknown)
-    if edit and other is not None and other[0] in content.MOVING:
+        kind, note = "unknown", unknown
+    if edit and kind in content.MOVING:
         return None  # where somebody is now: nobody has changed a message
     direct = chat.type == "private"
-    brought = _brought(message, origin, other)
+    brought = _brought(message, origin, kind, note)
     if origin is not None:
         # Whoever passes words on has not said them: they are no command, and address nobody.
         said, rich, links, entities, mentions = "", "", (), (), frozenset()
@@ -187,26 +187,16 @@ def _press(update_id: Any, pressed: Any, me: User, now: float) -> ReadUpdate | N
         return None
     chat, topic = message["chat"], message.get("message_thread_id")
     where = _place(chat["id"], topic if message.get("is_topic_message") else None)
-    user = User.de_json(sender, None)
-    inbound = Inbound(
-        channel="telegram",
-        chat_id=where["chat_id"],
-        chat_key=address.encode(where),
-        chat_type="direct" if chat["type"] == "private" else "group",
-        user_id=str(number(sender["id"])),
-        keys=(
-            f"telegram:{me.id}:update:{number(update_id)}",
-            f"telegram:{me.id}:press:{string(pressed['id'])}",
-        ),
+    return _signal(
+        update_id,
+        me,
+        (where, chat, sender),
+        f"press:{string(pressed['id'])}",
         ts=int(now * 1000),
         target={**where, "press": string(pressed["id"])},
         addressed="command",
         command=command,
-        user_name=name(user),
-        language=_language(user.language_code),
-        from_bot=user.is_bot is not False,
     )
-    return ReadUpdate(update_id, inbound)
 
 
 def _added(update_id: Any, told: Any, me: User) -> ReadUpdate | None:
@@ -216,26 +206,10 @@ def _added(update_id: Any, told: Any, me: User) -> ReadUpdate | None:
     if string(chat["type"]) not in {"group", "supergroup"} or before or not after:
         return None
     where = _place(chat["id"], None)
-    user = User.de_json(sender, None)
-    inbound = Inbound(
-        channel="telegram",
-        chat_id=where["chat_id"],
-        chat_key=address.encode(where),
-        chat_type="group",
-        user_id=str(number(sender["id"])),
-        keys=(
-            f"telegram:{me.id}:update:{number(update_id)}",
-            f"telegram:{me.id}:added:{where['chat_id']}:{at // 86_400}",
-        ),
-        ts=at * 1000,
-        target=where,
-        kind="added",
-        addressed="mention",
-        user_name=name(user),
-        language=_language(user.language_code),
-        from_bot=user.is_bot is not False,
+    mark = f"added:{where['chat_id']}:{at // 86_400}"
+    return _signal(
+        update_id, me, (where, chat, sender), mark, ts=at * 1000, kind="added", addressed="mention"
     )
-    return ReadUpdate(update_id, inbound)
 
 
 _RATINGS: Mapping[str, Literal["good", "bad"]] = {"👍": "good", "👎": "bad"}
@@ -246,23 +220,36 @@ def _reacted(update_id: Any, told: Any, me: User) -> ReadUpdate | None:
     before, after = (_thumb(told[which]) for which in ("old_reaction", "new_reaction"))
     if before == after or "user" not in told:
         return None
-    chat, user = told["chat"], User.de_json(told["user"], None)
-    where = _place(chat["id"], None)
+    return _signal(
+        update_id,
+        me,
+        (_place(told["chat"]["id"], None), told["chat"], told["user"]),
+        ts=number(told["date"]) * 1000,
+        kind="rating",
+        addressed="command",
+        answers=str(number(told["message_id"])),
+        rating=after or "none",
+    )
+
+
+def _signal(
+    update_id: Any, me: User, of: tuple[Mapping[str, str], Any, Any], *marks: str, **facts: Any
+) -> ReadUpdate:
+    """An update that is no message: `of` are its place, its chat and its person, `marks` further keys of it."""
+    where, chat, sender = of
+    user = User.de_json(sender, None)
+    known: dict[str, Any] = {"target": where} | facts
     inbound = Inbound(
         channel="telegram",
         chat_id=where["chat_id"],
         chat_key=address.encode(where),
         chat_type="direct" if string(chat["type"]) == "private" else "group",
-        user_id=str(number(told["user"]["id"])),
-        keys=(f"telegram:{me.id}:update:{number(update_id)}",),
-        ts=number(told["date"]) * 1000,
-        target=where,
-        kind="rating",
-        addressed="command",
-        answers=str(number(told["message_id"])),
-        rating=after or "none",
+        user_id=str(number(sender["id"])),
+        keys=tuple(f"telegram:{me.id}:{mark}" for mark in (f"update:{number(update_id)}", *marks)),
         user_name=name(user),
+        language=_language(user.language_code),
         from_bot=user.is_bot is not False,
+        **known,
     )
     return ReadUpdate(update_id, inbound)
 
@@ -390,30 +377,24 @@ def _quoted(message: Message, me: User) -> tuple[Quoted, ...]:
     if reply is None and picked is None and message.reply_to_story is None:
         return ()
     origin = content.external_origin(reply, me) if reply is not None else Origin(how="quoted_from_elsewhere")
-    other = content.special_content(reply) if reply is not None else None
-    kind = other[0] if other is not None else "story" if message.reply_to_story is not None else None
-    files = _files(reply) if reply is not None else ()
-    said = picked or (other[1] if other is not None else "")
+    kind, note = content.special_content(reply)
     by = message.from_user
     return (
         Quoted(
             user_id=str(number(by.id)) if by is not None else None,
-            text=said,
+            text=picked or note,
             origin=origin,
             brought=True,
-            kind=kind,
-            files=files,
+            kind=kind or ("story" if message.reply_to_story is not None else None),
+            files=_files(reply) if reply is not None else (),
         ),
     )
 
 
 def _replied(answered: Message, picked: str | None, me: User) -> tuple[Quoted, ...]:
-    said = content.quoted_words(answered)
-    other = content.special_content(answered)
-    files = _files(answered)
-    said = said or (other[1] if other is not None else "")
-    if not said:
-        said = " ".join(f"[{attachment.kind}]" for attachment in _attachments(answered))
+    kind, note = content.special_content(answered)
+    said = content.quoted_words(answered) or note
+    said = said or " ".join(f"[{attachment.kind}]" for attachment in _attachments(answered))
     if not said:
         return ()
     sender = answered.from_user if answered.sender_chat is None else None
@@ -428,27 +409,27 @@ def _replied(answered: Message, picked: str | None, me: User) -> tuple[Quoted, .
             origin=content.origin(answered, me),
             part=picked,
             brought=picked is not None,
-            kind=other[0] if other is not None else None,
-            files=files,
+            kind=kind,
+            files=_files(answered),
         ),
     )
 
 
-def _brought(message: Message, origin: Origin | None, other: tuple[str, str] | None) -> tuple[Quoted, ...]:
+def _brought(message: Message, origin: Origin | None, kind: str | None, note: str) -> tuple[Quoted, ...]:
     """Words that a message forwards, and a note of its kind where it is neither words nor a file."""
-    if origin is None and other is None:
+    if origin is None and kind is None:
         return ()
     sender = message.from_user
     words = content.quoted_words(message) if origin is not None else ""
     return (
         Quoted(
             user_id=str(number(sender.id)) if sender is not None else None,
-            text=words or (other[1] if other is not None else ""),
+            text=words or note,
             user_name=name(sender) if sender is not None else None,
             ts=int(message.date.timestamp() * 1000),
             origin=origin,
             brought=True,
-            kind=other[0] if other is not None else None,
+            kind=kind,
             files=_files(message) if origin is not None else (),
         ),
     )

@@ -81,23 +81,16 @@ class GroupMembership:
         """None where Telegram did not answer, or knows the group by another id now: that says nothing about the person."""
         async with room:
             try:
-                return await _found_inside(bot, chat, user_id)
+                member = await bot.get_chat_member(int(chat), int(user_id))
             except ChatMigrated as exc:
                 with contextlib.suppress(errors.StorageError):
                     await self._migrations.learn(int(chat), exc.new_chat_id)
                 return None
-
-
-async def _found_inside(bot: Bot, chat: str, user_id: str) -> bool | None:
-    try:
-        member = await bot.get_chat_member(int(chat), int(user_id))
-    except ChatMigrated:
-        raise
-    except (bot_api.RequestNotSent, bot_api.OutcomeUnknown, bot_api.TooManyRequests):
-        return None
-    except (TelegramError, *bot_api.GARBLED):
-        return False
-    return member.status in _INSIDE or getattr(member, "is_member", False) is True
+            except (bot_api.RequestNotSent, bot_api.OutcomeUnknown, bot_api.TooManyRequests):
+                return None
+            except (TelegramError, *bot_api.GARBLED):
+                return False
+            return member.status in _INSIDE or getattr(member, "is_member", False) is True
 
 
 def permalink(line: ArchiveLine) -> str | None:

@@ -15,7 +15,7 @@ from bot import errors
 from bot.contracts.channel import ChannelDeps, Health
 from channels.telegram import inbound
 from channels.telegram.bot_api import Bot, TooManyRequests
-from channels.telegram.updates import UpdateIntake, has_id
+from channels.telegram.updates import UNWRITTEN, UpdateIntake, has_id
 
 HOLD = 10
 """Seconds for which Telegram keeps a poll open while nothing happens. One that hangs is given up soon after that."""
@@ -252,7 +252,7 @@ class UpdatePoller:
 def _described(exc: TelegramError | errors.StorageError) -> str:
     match exc:
         case errors.StorageError():
-            return "messages wait at Telegram because they cannot be written down here"
+            return UNWRITTEN
         case InvalidToken():
             return "the token is refused"
         case TooManyRequests():

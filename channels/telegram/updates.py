@@ -60,6 +60,7 @@ def _mark(event: ReadUpdate) -> str:
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+UNWRITTEN = "messages wait at Telegram because they cannot be written down here"
 ALBUM_WAIT = 1.0
 """Seconds after its first item in which the rest of an album arrives."""
 REMEMBERED = 1000

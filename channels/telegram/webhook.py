@@ -16,15 +16,12 @@ from bot import errors
 from bot.contracts.channel import ChannelDeps, Health, Webhook
 from channels.telegram import inbound
 from channels.telegram.bot_api import GARBLED, Bot
-from channels.telegram.updates import UpdateIntake
+from channels.telegram.updates import UNWRITTEN, UpdateIntake
 from channels.webhook_server import RETRY, WebhookServer
 
 LOOK_EVERY = 15.0
 """Seconds between two questions to Telegram whether its posts arrive."""
 SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  the name of a header
-
-
-UNWRITTEN = "messages wait at Telegram because they cannot be written down here"
 
 
 class UpdateWebhook:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
-from bot.contracts.channel import ChannelDeps, Health, HttpServer, Intake
+from bot.contracts.channel import ChannelDeps, Health, HttpServer, Intake, is_loopback
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
@@ -17,7 +17,7 @@ from bot.contracts.recall import MembershipAnswer
 from channels.busy_port import port_error
 from channels.local import CHAT_ID, command
 from channels.web import guard, routes, state
-from channels.web.live_chats import HEARTBEAT, LiveChats
+from channels.web.live_chats import HEARTBEAT, LiveChats, WebMessage
 from channels.web.markdown import nodes
 from channels.web.sent_files import SentFile, SentFiles
 from channels.web.settings import KEYS, NAME, WebSettings
@@ -36,7 +36,7 @@ class WebChannel:
     largest_file = 50_000_000
 
     def __init__(self, settings: WebSettings, around: ChannelDeps) -> None:
-        if settings.token is None and not guard.is_loopback(settings.host):
+        if settings.token is None and not is_loopback(settings.host):
             raise errors.ConfigError(
                 f"channels.web.host: {settings.host!r} can be reached from other machines; set "
                 "channels.web.token, which people give once to use the page, or use 127.0.0.1"
@@ -116,18 +116,18 @@ class WebChannel:
         if self._server is None:
             raise errors.DeliveryFailed("The web chat is closed.")
         sent = await self._kept_file(message, message.file) if message.file is not None else None
-        self._chats.say(
-            chat,
-            number=self._chats.number(),
-            id_=message.id,
-            role="assistant",
-            kind=message.kind,
-            text=words,
-            ts=self._now(),
-            nodes=formed,
-            buttons=message.buttons,
+        said = WebMessage(
+            self._chats.number(),
+            message.id,
+            "assistant",
+            message.kind,
+            words,
+            self._now(),
+            formed,
+            message.buttons,
             file=sent,
         )
+        self._chats.say(chat, said)
         return Sent(message.id)
 
     async def _kept_file(self, message: Outbound, file: OutgoingFile) -> SentFile:
@@ -193,9 +193,7 @@ class WebChannel:
         )
         taken = await self._intake.accept(inbound)
         if taken:
-            self._chats.say(
-                chat, number=number, id_=key, role="user", kind="message", text=words, ts=inbound.ts
-            )
+            self._chats.say(chat, WebMessage(number, key, "user", "message", words, inbound.ts))
         return taken
 
     async def _beat(self) -> None:

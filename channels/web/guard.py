@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from aiohttp import web
 
+from bot.contracts.channel import PROXY_HEADERS, is_loopback
 from bot.contracts.environment import Clock
 from channels.web.settings import NAME
 from channels.web.state import WebState
@@ -35,23 +36,11 @@ _APPOINTED = "o"
 """Behind that in the cookie of a browser that has opened a link: only such a cookie is an operator's."""
 _AGE = 400 * 24 * 3600
 """Seconds a browser keeps the cookie; no browser keeps one longer."""
-_PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
-"""A request that came through a proxy says so by one of these, unless the proxy keeps quiet."""
 _SHARED = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names under which every program of this machine can be asked."""
 _MOVES, _MOVE_SECONDS = 100, 60.0
 _FREE, _WINDOW, _WATCHED = 5, 60.0, 1000
 _SLOW, _AT_ONCE = 1.0, 8
-
-
-def is_loopback(host: str) -> bool:
-    """True if an address to listen on can be reached from this machine only."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def for_url(host: str) -> str:
@@ -156,7 +145,7 @@ class Guard:
     async def _peer(self, request: web.Request) -> int | None:
         """The user whose program is at the other end, asked once of each connection."""
         transport = request.transport
-        if transport is None or any(name in request.headers for name in _PROXIES):
+        if transport is None or any(name in request.headers for name in PROXY_HEADERS):
             return None
         if transport not in self._peers:
             near, far = (transport.get_extra_info(end) for end in ("sockname", "peername"))

@@ -158,24 +158,8 @@ class LiveChats:
         self._number += 1
         return self._number
 
-    def say(
-        self,
-        chat: str,
-        *,
-        number: int,
-        id_: str,
-        role: str,
-        kind: str,
-        text: str,
-        ts: int,
-        nodes: Sequence[Node] | None = None,
-        buttons: QuestionButtons | None = None,
-        file: SentFile | None = None,
-    ) -> None:
+    def say(self, chat: str, said: WebMessage) -> None:
         """Keep a message and tell everyone who listens."""
-        self._keep(chat, WebMessage(number, id_, role, kind, text, ts, nodes, buttons, file=file))
-
-    def _keep(self, chat: str, said: WebMessage) -> None:
         room = self.room(chat)
         room.keep(said)
         self._make_room(chat)
@@ -189,7 +173,7 @@ class LiveChats:
         said = room.taken(id_)
         if said is None:
             return False
-        self._keep(chat, replace(said, changed=number, kind=kind, text=text, nodes=nodes, buttons=None))
+        self.say(chat, replace(said, changed=number, kind=kind, text=text, nodes=nodes, buttons=None))
         return True
 
     def ask(self, chat: str, asked: OpenQuestion, nodes: Sequence[Node]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +74,13 @@ def dashboard(
     port: int = 0,
     token: str | None = None,
     pages: Console | None = None,
+    parts: Mapping[str, PartHealth] = PARTS,
     **more: Any,
 ) -> Dashboard:
-    """A dashboard that shows `PARTS` and `NOW`."""
+    """A dashboard that shows these parts and `NOW`."""
     page = MetricsPage(LogMetrics(), lambda: NOW)
     pages = pages or console(Path("none"))
     how: dict[str, Any] = {"server": server(), "user_of": ports.user_of} | more
     return Dashboard(
-        host, port, token, lambda: PARTS, metrics=page, console=pages, clock=SystemClock(), **how
+        host, port, token, lambda: parts, metrics=page, console=pages, clock=SystemClock(), **how
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import AsyncIterator
+from typing import Any
 
 import aiohttp
 import pytest
 
-from bot import errors, ports
+from bot import errors
 from bot.dashboard.console import PartHealth
 from bot.dashboard.server import Dashboard
 from tests.unit.dashboard import pages
@@ -22,50 +24,65 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.fixture
-async def dashboard() -> AsyncIterator[Dashboard]:
-    made = pages.dashboard()
+def parts() -> dict[str, PartHealth]:
+    return dict(PARTS)
+
+
+@pytest.fixture
+async def dashboard(parts: dict[str, PartHealth]) -> AsyncIterator[Dashboard]:
+    async with served(parts=parts) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def served(**how: Any) -> AsyncIterator[Dashboard]:
+    made = pages.dashboard(**how)
     await made.start()
-    yield made
-    await made.stop()
-    await made.stop()
+    try:
+        yield made
+    finally:
+        await made.stop()
+        await made.stop()
 
 
 async def test_ready_tells_each_part_and_is_503_where_one_is_not(
-    dashboard: Dashboard, session: aiohttp.ClientSession
+    dashboard: Dashboard, parts: dict[str, PartHealth], session: aiohttp.ClientSession
 ) -> None:
     async with session.get(f"{dashboard.address}/readyz") as answer:
         assert answer.status == 200
         body = await answer.json()
     assert body["parts"]["slack"] == {"ok": True, "detail": "", "heardSecondsAgo": 1.5}
-    dashboard._parts = lambda: {**PARTS, "telegram": PartHealth(ok=False, detail="another process polls")}
+    parts["telegram"] = PartHealth(ok=False, detail="another process polls")
     async with session.get(f"{dashboard.address}/readyz") as answer:
         assert answer.status == 503
         assert (await answer.json())["parts"]["telegram"]["detail"] == "another process polls"
 
 
 async def test_alive_is_200_whatever_is_in_trouble_and_says_what_is(
-    dashboard: Dashboard, session: aiohttp.ClientSession
+    dashboard: Dashboard, parts: dict[str, PartHealth], session: aiohttp.ClientSession
 ) -> None:
     async with session.get(f"{dashboard.address}/healthz") as answer:
         assert (answer.status, await answer.json()) == (200, {"status": "ok"})
-    dashboard._parts = lambda: {**PARTS, "journal": PartHealth(ok=False, detail="the disk is full")}
+    parts["journal"] = PartHealth(ok=False, detail="the disk is full")
     async with session.get(f"{dashboard.address}/healthz") as answer:
         assert answer.status == 200
         assert await answer.json() == {"status": "degraded", "trouble": {"journal": "the disk is full"}}
 
 
 async def test_others_of_this_machine_hear_whether_it_is_ready_and_no_more(
-    dashboard: Dashboard, session: aiohttp.ClientSession
+    session: aiohttp.ClientSession,
 ) -> None:
-    dashboard._parts = lambda: {"telegram": PartHealth(ok=False, detail="another process polls")}
+    parts = {"telegram": PartHealth(ok=False, detail="another process polls")}
     for user in (None, os.getuid() + 1):
-        dashboard._user_of = lambda _near, _far, seen=user: seen  # type: ignore[misc]
-        async with session.get(f"{dashboard.address}/readyz") as answer:
-            assert (answer.status, await answer.json()) == (503, {"ready": False})
-        async with session.get(f"{dashboard.address}/healthz") as answer:
-            assert await answer.json() == {"status": "degraded", "trouble": {"telegram": ""}}
-    dashboard._user_of = ports.user_of
-    async with session.get(f"{dashboard.address}/readyz", headers={"X-Forwarded-For": "192.0.2.1"}) as answer:
+        async with served(parts=parts, user_of=lambda *_, seen=user: seen) as dashboard:
+            async with session.get(f"{dashboard.address}/readyz") as answer:
+                assert (answer.status, await answer.json()) == (503, {"ready": False})
+            async with session.get(f"{dashboard.address}/healthz") as answer:
+                assert await answer.json() == {"status": "degraded", "trouble": {"telegram": ""}}
+    async with (
+        served(parts=parts) as dashboard,
+        session.get(f"{dashboard.address}/readyz", headers={"X-Forwarded-For": "192.0.2.1"}) as answer,
+    ):
         assert await answer.json() == {"ready": False}
 
 
@@ -78,7 +95,8 @@ async def test_a_name_that_is_not_this_machine_is_refused(
 
 
 async def test_with_a_token_only_its_bearer_sees_the_parts(session: aiohttp.ClientSession) -> None:
-    guarded = pages.dashboard(token="secret-token-1", user_of=lambda *_: None)
+    parts = dict(PARTS)
+    guarded = pages.dashboard(token="secret-token-1", user_of=lambda *_: None, parts=parts)
     await guarded.start()
     right, wrong = {"Authorization": "Bearer secret-token-1"}, {"Authorization": "Bearer wrong"}
     for headers in ({}, wrong):
@@ -88,7 +106,7 @@ async def test_with_a_token_only_its_bearer_sees_the_parts(session: aiohttp.Clie
             assert answer.status == 401
     async with session.get(f"{guarded.address}/readyz", headers=right) as answer:
         assert (answer.status, set((await answer.json())["parts"])) == (200, set(PARTS))
-    guarded._parts = lambda: {"journal": PartHealth(ok=False, detail="the disk is full")}
+    parts["journal"] = PartHealth(ok=False, detail="the disk is full")
     async with session.get(f"{guarded.address}/readyz") as answer:
         assert (answer.status, await answer.json()) == (503, {"ready": False})
     for headers, told in (({}, ""), (right, "the disk is full")):

@@ -117,8 +117,9 @@ async def test_the_bots_own_messages_and_edits_are_dropped(stage: Any, out: Any)
     ts = await stage.server.say("hi", channel=stage.direct, user=stage.ada)
     await stage.arrived(1)
     sent = await stage.slack.send(out("answer", stage.direct, ts))
-    await stage.slack._client.chat_update(channel=stage.direct, ts=sent.message_id, markdown_text="better")
-    await stage.slack._client.chat_delete(channel=stage.direct, ts=sent.message_id)
+    place = {"channel": stage.direct, "ts": sent.message_id}
+    await stage.server.api.call("chat.update", place | {"markdown_text": "better"})
+    await stage.server.api.call("chat.delete", place)
     await stage.settled()
     assert len(stage.server.deliveries) == 4
     assert stage.intake.tries == 1

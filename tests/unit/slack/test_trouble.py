@@ -109,9 +109,9 @@ async def test_a_repeat_says_that_it_is_one(stage: Any) -> None:
 async def test_what_the_bot_did_in_a_conversation_is_counted(stage: Any, out: Any) -> None:
     first = await stage.slack.send(out("one", stage.direct))
     second = await stage.slack.send(out("two", stage.direct))
-    client = stage.slack._client
-    await client.chat_update(channel=stage.direct, ts=first.message_id, markdown_text="one!")
-    await client.chat_delete(channel=stage.direct, ts=second.message_id)
+    call = stage.server.api.call
+    await call("chat.update", {"channel": stage.direct, "ts": first.message_id, "markdown_text": "one!"})
+    await call("chat.delete", {"channel": stage.direct, "ts": second.message_id})
     tally = stage.server.tally(stage.direct)
     assert (tally.posted, tally.edited, tally.deleted, tally.visible) == (2, 1, 1, 1)
 

@@ -218,16 +218,15 @@ async def test_the_server_checks_the_arguments_of_a_session(
 ) -> None:
     given = {"channel_id": stage.direct, "thread_ts": target["thread_ts"], "status": "processing"} | change
     with pytest.raises(Exception, match=says):
-        await stage.slack._client.api_call(SESSION, json=given)
+        await stage.server.api.call(SESSION, given)
 
 
 async def test_the_server_warns_an_app_that_could_not_hear_of_a_stop(
     stage: Any, target: dict[str, str]
 ) -> None:
     stage.server.subscriptions.discard("agent_session_stopped")
-    answer = await stage.slack._client.agents_sessions_setStatus(
-        channel_id=stage.direct, thread_ts=target["thread_ts"], status="processing"
-    )
+    given = {"channel_id": stage.direct, "thread_ts": target["thread_ts"], "status": "processing"}
+    answer = await stage.server.api.call(SESSION, given)
     assert answer["warning"] == "missing_agent_session_stopped_event_subscription"
 
 

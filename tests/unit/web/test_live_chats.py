@@ -10,7 +10,7 @@ from channels.web import live_chats
 
 
 def _said(store: live_chats.LiveChats, chat: str, text: str) -> None:
-    store.say(chat, number=store.number(), id_="x", role="user", kind="message", text=text, ts=1)
+    store.say(chat, live_chats.WebMessage(store.number(), "x", "user", "message", text, ts=1))
 
 
 def test_a_room_keeps_its_newest_messages_within_a_size() -> None:
@@ -60,9 +60,9 @@ def test_all_rooms_together_keep_so_much_and_no_more(monkeypatch: pytest.MonkeyP
     house = live_chats.LiveChats()
     for chat in ("a", "b", "c"):
         house.room(chat)
-        house.say(chat, number=house.number(), id_=chat, role="user", kind="message", text="字" * 450, ts=1)
+        house.say(chat, live_chats.WebMessage(house.number(), chat, "user", "message", "字" * 450, 1))
     assert [house.chats[chat].size for chat in ("a", "b", "c")] == [0, 450, 450]
     assert house.missed("a", f"{house.boot}-0") is None, "shown the archive instead"
     assert "字".encode() in (house.missed("c", f"{house.boot}-2") or b"")
-    house.say("c", number=house.number(), id_="d", role="user", kind="message", text="字" * 2_000, ts=1)
+    house.say("c", live_chats.WebMessage(house.number(), "d", "user", "message", "字" * 2_000, 1))
     assert [house.chats[chat].size for chat in ("a", "b")] == [0, 0]

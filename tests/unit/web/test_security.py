@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import os
 import re
+import socket
 from collections.abc import Callable
 from http.cookies import SimpleCookie
 from pathlib import Path
@@ -35,9 +37,10 @@ MESSAGE = {"text": "hello", "clientId": "m1"}
 
 
 async def test_the_listening_socket_is_bound_to_loopback(channel: Channel) -> None:
-    server = channel._server._server  # type: ignore[attr-defined]
-    bound = [sock.getsockname()[0] for sock in server.sockets]
-    assert bound == ["127.0.0.1"]
+    port = urlsplit(channel.addresses[0]).port
+    for address, refuses in (("127.0.0.1", 0), ("127.0.0.2", errno.ECONNREFUSED)):
+        with socket.socket() as client:
+            assert client.connect_ex((address, port)) == refuses
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "", "example.com", "127.0.0.1.example.com"])
