@@ -21,9 +21,14 @@ def command(words: str, root: Path) -> str:
     return f"{'shipmate' if known else shlex.quote(name)} {words}{where}"
 
 
-def version_of(name: str) -> str:
-    """Version of an installed package, ours among them."""
+def installed_version(name: str) -> str | None:
+    """Version of a package, ours among them; None where it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return "not installed"
+        return None
+
+
+def version_of(name: str) -> str:
+    """The same for a person."""
+    return installed_version(name) or "not installed"

@@ -12,7 +12,6 @@ from bot.cli import (
     doctor,
     gateway,
     history,
-    index,
     logs,
     memory,
     migrate,
@@ -74,7 +73,7 @@ app.command()(history.history)
 app.command()(replay.replay)
 app.command()(trace.trace)
 app.add_typer(memory.app)
-app.add_typer(index.app, name="index")
+app.add_typer(history.index_app)
 # The id of a group in Telegram begins with a minus, and is no option.
 app.command(context_settings={"ignore_unknown_options": True})(access.allow)
 app.command(context_settings={"ignore_unknown_options": True})(access.block)

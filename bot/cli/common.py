@@ -17,10 +17,12 @@ import typer
 from bot import errors
 
 if TYPE_CHECKING:
+    from bot.access_list import AccessList
     from bot.config import Settings
     from bot.contracts.base import Level
     from bot.contracts.channel import Manifest
     from bot.contracts.environment import Disk
+    from bot.contracts.model import Model
 
 HOME = ".ship"
 
@@ -91,6 +93,14 @@ def manifests() -> dict[str, Manifest]:
     from bot import discovery
 
     return discovery.manifests()
+
+
+def manifest_of(channel: str) -> Manifest:
+    """The manifest of a channel that a person names. Raises `typer.BadParameter` where there is none."""
+    known = manifests()
+    if channel not in known:
+        raise typer.BadParameter(f"no channel is called {channel!r}; there are {', '.join(sorted(known))}")
+    return known[channel]
 
 
 def settings(root: Path, *, defaults: bool = False) -> Settings:
@@ -179,12 +189,29 @@ def database(root: Path) -> str:
     return settings(root).engine.database_url or ""
 
 
-def named_operators(config: Settings) -> list[str]:
-    """The operators of ship.json, and who became one by a code or a link. Raises `errors.ConfigError` where that cannot be read."""
+def access_list(root: Path) -> AccessList:
+    """The access list of a folder. Raises `errors.ConfigError` where it cannot be read."""
     from bot.access_list import FILE, AccessList
     from bot.system import SystemClock, SystemDisk
 
-    return sorted(config.operators | AccessList(config.home / FILE, SystemDisk(), SystemClock()).operators())
+    return AccessList(root / HOME / FILE, SystemDisk(), SystemClock())
+
+
+def named_operators(config: Settings) -> list[str]:
+    """The operators of ship.json, and who became one by a code or a link. Raises `errors.ConfigError` where that cannot be read."""
+    return sorted(config.operators | access_list(config.root).operators())
+
+
+def model(**options: Any) -> Model:
+    """A model with options of `bot.llm.factory.build_model`, which takes seconds. Trouble is told on stderr, unless a `log` is given."""
+    import random
+
+    from bot.llm.factory import build_model
+    from bot.system import SystemClock, UlidSource
+
+    defaults: dict[str, Any] = {"clock": SystemClock(), "ids": UlidSource(), "log": StderrLog()}
+    rng = random.Random()  # noqa: S311 - how long to wait before asking again
+    return build_model(rng=rng, **defaults | options)
 
 
 def now() -> float:
@@ -211,9 +238,10 @@ def milliseconds(value: str | None) -> int | None:
     return None if value is None else int(moment(value).timestamp() * 1000)
 
 
-def timestamp(time: datetime) -> str:
-    """A time as logs write it: ISO 8601, UTC, milliseconds."""
-    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def timestamp(seconds: float) -> str:
+    """A time (epoch seconds) as logs write it: ISO 8601, UTC, milliseconds."""
+    time = datetime.fromtimestamp(seconds, UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def text_of(path: Path) -> str:

@@ -17,7 +17,7 @@ import typer
 from pydantic import ValidationError
 
 from bot import errors
-from bot.cli.common import HOME, StderrLog, say
+from bot.cli.common import HOME, access_list, model, say
 from bot.config.checks import token_keys, variable
 from bot.invocation import command
 
@@ -82,12 +82,8 @@ def name(root: Path) -> str | None:
 
 def operators(root: Path) -> frozenset[str]:
     """The operators of a folder so far: those of ship.json, and those who became one since."""
-    from bot.access_list import FILE, AccessList
-    from bot.system import SystemClock, SystemDisk
-
     named = document(root).get("operators")
-    lists = AccessList(root / HOME / FILE, SystemDisk(), SystemClock())
-    return lists.operators() | frozenset(map(str, named if isinstance(named, list) else ()))
+    return access_list(root).operators() | frozenset(map(str, named if isinstance(named, list) else ()))
 
 
 def posts_to(file: Mapping[str, Any], channel: str) -> str | None:
@@ -112,28 +108,15 @@ def _ask_for_key(found: Credentials, address: str | None) -> None:
 
 async def _try_key(key: str, address: str | None) -> str:
     """Try a key; the trouble with it, "" where the provider takes it."""
-    import random
-
-    from bot.llm.factory import build_model
-    from bot.system import SystemClock, UlidSource
-
-    model = build_model(
-        provider="anthropic",
-        api_key=key,
-        base_url=address,
-        clock=SystemClock(),
-        log=StderrLog(),
-        ids=UlidSource(),
-        rng=random.Random(),  # noqa: S311 - how long to wait before asking again
-    )
+    asked = model(provider="anthropic", api_key=key, base_url=address)
     try:
-        await model.check()
+        await asked.check()
     except errors.ModelRefused as error:
         return f"The provider refuses it: {error}"
     except errors.ModelError as error:
         return f"It could not be tried: {error}"
     finally:
-        await model.close()
+        await asked.close()
     return ""
 
 
@@ -222,9 +205,9 @@ def _secret(words: str) -> str:
 
 def keep(root: Path, found: Credentials, known: Mapping[str, Manifest]) -> None:
     """Put the values into `.env`, beside what is in it, and make the people operators where ship.json does not."""
-    from bot.access_list import FILE, AccessList
+    from bot.access_list import FILE
     from bot.cli import starter
-    from bot.system import SystemClock, SystemDisk
+    from bot.system import SystemDisk
 
     disk, path = SystemDisk(), root / ".env"
     if found.values:
@@ -235,7 +218,7 @@ def keep(root: Path, found: Credentials, known: Mapping[str, Manifest]) -> None:
             words = f"{words[: empty.start()]}{line}{words[empty.end() :]}" if empty else f"{words}{line}\n"
         disk.replace(path, words.encode())
         say(f"wrote  .env ({', '.join(found.values)})")
-    lists = AccessList(root / HOME / FILE, disk, SystemClock())
+    lists = access_list(root)
     for person in dict.fromkeys(found.operators):
         if person not in operators(root):
             channel, _, user_id = person.partition(":")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import socket
 import stat
 import sys
@@ -17,21 +16,22 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bot import errors
+from bot.cli import common
 from bot.cli.common import (
     HOME,
     AsJson,
     Defaults,
     Dir,
     Here,
-    StderrLog,
+    access_list,
     manifests,
     named_operators,
     say,
     say_json,
     settings,
 )
-from bot.contracts.examination import Finding
-from bot.invocation import command
+from bot.contracts.examination import Finding, Verdict
+from bot.invocation import command, installed_version
 
 if TYPE_CHECKING:
     from bot.config import Settings
@@ -109,19 +109,10 @@ async def _with_settings(config: Settings) -> AsyncIterator[Finding]:
 
 
 def versions() -> Finding:
-    from importlib.metadata import PackageNotFoundError, requires, version
+    from bot.cli.versions import dependencies
 
-    missing = []
-    try:
-        own = version("shipmate")
-        for line in requires("shipmate") or ():
-            name = re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0]
-            try:
-                version(name)
-            except PackageNotFoundError:
-                missing += [] if "extra ==" in line else [name]
-    except PackageNotFoundError:
-        own = "from a folder, not installed"
+    needed, own = dependencies(), installed_version("shipmate") or "from a folder, not installed"
+    missing = [name for name in needed if installed_version(name) is None]
     python = ".".join(map(str, sys.version_info[:3]))
     if missing:
         return Finding(
@@ -137,26 +128,22 @@ def permissions(root: Path) -> Iterator[Finding]:
         root / HOME / "journal.db"
     ).exists():  # before the first start there is nothing to read, and that closes it
         wanted.insert(0, (HOME, 0o077, "700"))
-    sound = True
+    told: list[Finding] = []
     for name, refused, mode in wanted:
         try:
-            found = (root / name).stat()
+            file = (root / name).stat()
         except OSError:
             continue
-        if found.st_uid not in {os.getuid(), 0}:
-            sound = False
-            yield Finding(
-                "permissions", "wrong", f"{name} belongs to another user", f"run `chown -R $(id -un) {name}`"
-            )
-        elif stat.S_IMODE(found.st_mode) & refused:
-            sound = False
-            what = "read" if refused & 0o044 else "change"
-            yield Finding("permissions", "wrong", f"others may {what} {name}", f"run `chmod {mode} {name}`")
+        if file.st_uid not in {os.getuid(), 0}:
+            found = f"{name} belongs to another user"
+            told.append(Finding("permissions", "wrong", found, f"run `chown -R $(id -un) {name}`"))
+        elif stat.S_IMODE(file.st_mode) & refused:
+            found = f"others may {'read' if refused & 0o044 else 'change'} {name}"
+            told.append(Finding("permissions", "wrong", found, f"run `chmod {mode} {name}`"))
     if not os.access(root, os.W_OK):
-        sound = False
-        yield Finding("permissions", "wrong", "this user may not write here", "give it the folder with chown")
-    if sound:
-        yield Finding("permissions", "ok", f"{HOME}, .env and ship.json are for this user alone")
+        found = "this user may not write here"
+        told.append(Finding("permissions", "wrong", found, "give it the folder with chown"))
+    yield from told or [Finding("permissions", "ok", f"{HOME}, .env and ship.json are for this user alone")]
 
 
 def disk(root: Path) -> Iterator[Finding]:
@@ -276,12 +263,10 @@ def _token_held(config: Settings, tokens: dict[str, tuple[str, str]]) -> Finding
     try:
         with instance.tokens_held(tokens, config.root):
             return None
-    except errors.Unavailable as error:
+    except (errors.Unavailable, errors.ConfigError) as error:
         key, _, rest = str(error).partition(": ")
-        return Finding(key, "later", *rest.split("; ", 1))
-    except errors.ConfigError as error:
-        key, _, rest = str(error).partition(": ")
-        return Finding(key, "wrong", *rest.split("; ", 1))
+        verdict: Verdict = "later" if isinstance(error, errors.Unavailable) else "wrong"
+        return Finding(key, verdict, *rest.split("; ", 1))
 
 
 def _port_held(key: str, host: str, port: int) -> Finding | None:
@@ -311,7 +296,9 @@ async def model(config: Settings) -> AsyncIterator[Finding]:
             "model", "ok", f"the built-in demo ({llm.provider_reason})", "set ANTHROPIC_API_KEY for Claude"
         )
         return
-    asked = await asyncio.to_thread(_model, config)
+    asked = await asyncio.to_thread(
+        common.model, provider=llm.provider, api_key=llm.api_key, base_url=llm.base_url
+    )
     try:
         await asked.check()
         yield Finding("model key", "ok", "the provider takes it")
@@ -334,23 +321,6 @@ async def model(config: Settings) -> AsyncIterator[Finding]:
                 yield one
     finally:
         await asked.close()
-
-
-def _model(config: Settings) -> Model:
-    import random
-
-    from bot.llm.factory import build_model
-    from bot.system import SystemClock, UlidSource
-
-    return build_model(
-        provider=config.llm.provider,
-        api_key=config.llm.api_key,
-        base_url=config.llm.base_url,
-        clock=SystemClock(),
-        log=StderrLog(),
-        ids=UlidSource(),
-        rng=random.Random(),  # noqa: S311 - how long to wait before asking again
-    )
 
 
 async def _of_model(
@@ -403,11 +373,8 @@ async def channels(config: Settings) -> AsyncIterator[Finding]:
 
 def _let_in(config: Settings) -> Callable[[str], frozenset[str]]:
     """The ids that were let in at run time, by channel; none where their file cannot be read, which `run` says."""
-    from bot.access_list import FILE, AccessList
-    from bot.system import SystemClock, SystemDisk
-
     try:
-        return AccessList(config.home / FILE, SystemDisk(), SystemClock()).allowed
+        return access_list(config.root).allowed
     except errors.ConfigError:
         return lambda _: frozenset()
 

@@ -1,10 +1,10 @@
-"""`shipmate chats` and `shipmate history`: the archive, read without a gateway."""
+"""`shipmate chats`, `shipmate history` and `shipmate index`: the archive and its search index, read without a gateway."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -25,17 +25,18 @@ from bot.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from bot.contracts.archive import ArchiveLine
-    from bot.history.archive.store import ChatInfo
     from bot.history.search.searching import SearchedArchive
+
+T = TypeVar("T")
 
 
 def chats(root: Dir = Here, as_json: AsJson = False) -> None:
     """The conversations in the archive, the one last spoken in first."""
     hint_of_folder(root)
-    found = asyncio.run(_chats(root))
+    found = asyncio.run(_ask(root, lambda archive: archive.chats())) or []
     names = people(root, [info.chat_key for info in found])
     for info in found:
         name = names.get(info.chat_key, "")
@@ -64,7 +65,7 @@ def history(
 ) -> None:
     """Show one conversation, oldest first; with --search the best matches, best first."""
     window = {"limit": limit, "before": milliseconds(before), "after": milliseconds(after)}
-    found = asyncio.run(_found(root, chat_key, search, window))
+    found = asyncio.run(_ask(root, lambda archive: _found(archive, chat_key, search, window))) or []
     for line, score in found:
         if as_json:
             scored = {} if score is None else {"score": round(score, 4)}
@@ -83,73 +84,48 @@ def _show(line: ArchiveLine) -> None:
         say(f"    {more}")
 
 
-async def _chats(root: Path) -> list[ChatInfo]:
-    if not (root / HOME / "chats").is_dir():
-        return []
-    archive = _archive(root)
-    try:
-        return await archive.chats()
-    finally:
-        await archive.close()
-
-
 def people(root: Path, chat_keys: Iterable[str]) -> dict[str, str]:
     """The names of those who spoke last in each chat, as its newest lines have them."""
-    if not (root / HOME / "chats").is_dir():
-        return {}
-    return asyncio.run(_people(root, chat_keys))
+    from bot.history.archive.store import people_of
+
+    return asyncio.run(_ask(root, lambda archive: people_of(archive, chat_keys))) or {}
 
 
 def persons(root: Path, chats: Mapping[str, str]) -> dict[str, str]:
     """The names of people, as the newest lines of a chat of each have them."""
-    if not (root / HOME / "chats").is_dir():
-        return {}
-    return asyncio.run(_persons(root, chats))
-
-
-async def _persons(root: Path, chats: Mapping[str, str]) -> dict[str, str]:
     from bot.history.archive.store import names_of
 
+    return asyncio.run(_ask(root, lambda archive: names_of(archive, chats))) or {}
+
+
+async def _ask(root: Path, ask: Callable[[SearchedArchive], Awaitable[T]]) -> T | None:
+    """The answer of the archive; None where there is none yet."""
+    if not await asyncio.to_thread((root / HOME / "chats").is_dir):
+        return None
     archive = _archive(root)
     try:
-        return await names_of(archive, chats)
-    finally:
-        await archive.close()
-
-
-async def _people(root: Path, chat_keys: Iterable[str]) -> dict[str, str]:
-    from bot.history.archive.store import people_of
-
-    archive = _archive(root)
-    try:
-        return await people_of(archive, chat_keys)
+        return await ask(archive)
     finally:
         await archive.close()
 
 
 async def _found(
-    root: Path, text: str, search: str | None, window: dict[str, Any]
+    archive: SearchedArchive, text: str, search: str | None, window: dict[str, Any]
 ) -> list[tuple[ArchiveLine, float | None]]:
     """Lines with their scores, which only a search gives."""
     from bot.contracts.archive import HistoryQuery
     from bot.contracts.identity import ChatKey
     from bot.contracts.recall import RecallQuery
 
-    if not await asyncio.to_thread((root / HOME / "chats").is_dir):
-        return []
     try:
         chat_key = ChatKey.parse(text)
     except errors.IdentityInvalid:
         return []
-    archive = _archive(root)
-    try:
-        if search is None:
-            page = await archive.search(chat_key, HistoryQuery(**window))
-            return [(line, None) for line in page.lines]
-        recalled = await archive.recall([chat_key], RecallQuery((search,), int(now() * 1000), **window))
-        return [(hit.line, hit.score) for hit in recalled.hits]
-    finally:
-        await archive.close()
+    if search is None:
+        page = await archive.search(chat_key, HistoryQuery(**window))
+        return [(line, None) for line in page.lines]
+    recalled = await archive.recall([chat_key], RecallQuery((search,), int(now() * 1000), **window))
+    return [(hit.line, hit.score) for hit in recalled.hits]
 
 
 def _archive(root: Path) -> SearchedArchive:
@@ -161,3 +137,28 @@ def _archive(root: Path) -> SearchedArchive:
     folder = home / "chats"
     store = ChatStore(folder, disk=disk, log=log)
     return SearchedArchive(store, home / "index.db", folder=folder, disk=disk, log=log, wait_bytes=1 << 60)
+
+
+index_app = typer.Typer(
+    name="index", help="The search index over the archive.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@index_app.callback()
+def _index() -> None:
+    """The search index over the archive."""
+
+
+@index_app.command()
+def rebuild(root: Dir = Here) -> None:
+    """Make the search index anew from the archive. Works beside a running gateway."""
+    from bot.history.search import index
+    from bot.system import SystemClock, SystemDisk
+
+    home, clock = root / HOME, SystemClock()
+    if not (home / "chats").is_dir():
+        say("No conversation yet.")
+        return
+    began = clock.monotonic()
+    chats, lines = index.rebuild(home / "index.db", home / "chats", SystemDisk())
+    say(f"{lines:,} lines of {chats:,} conversations, {clock.monotonic() - began:.1f} s")

@@ -69,7 +69,7 @@ def logs(
     if tree and (follow or as_json):
         raise typer.BadParameter("--tree goes without -f and --json")
     hint_of_folder(root)
-    start = None if since is None else timestamp(moment(since))
+    start = None if since is None else timestamp(moment(since).timestamp())
     request = None if request is None else request.upper()
     reader = log_of(root, LineFilter(chat, request, _level(level), start))
     show = _show_json if as_json else _Shown(full)

@@ -131,7 +131,7 @@ async def _read(root: Path, name: str, path: str | None) -> list[tuple[MemoryOwn
     ]
     files = [await store.read(owner, one) for one in paths]
     if not files:
-        raise errors.NotFound(f"nothing is remembered of {name!r}{f' in {path!r}' if path else ''}")
+        raise _nothing(name, path)
     return [(owner, file) for file in files if file is not None]
 
 
@@ -139,7 +139,7 @@ async def _one(root: Path, name: str, path: str) -> tuple[MemoryOwner, str]:
     store = _store(root)
     owner = await _owner(store, name)
     if not await store.sizes(owner):
-        raise errors.NotFound(f"nothing is remembered of {name!r}")
+        raise _nothing(name)
     file = await store.read(owner, path)
     return owner, file.text if file is not None else ""
 
@@ -164,8 +164,12 @@ async def _forget(root: Path, name: str, path: str | None) -> int:
         store = _store(root, disk)
         count = await store.drop(await _owner(store, name), path)
     if not count:
-        raise errors.NotFound(f"nothing is remembered of {name!r}{f' in {path!r}' if path else ''}")
+        raise _nothing(name, path)
     return count
+
+
+def _nothing(name: str, path: str | None = None) -> errors.NotFound:
+    return errors.NotFound(f"nothing is remembered of {name!r}{f' in {path!r}' if path else ''}")
 
 
 def _must_be_memory(owner: MemoryOwner, path: str, words: str) -> None:

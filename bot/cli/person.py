@@ -18,7 +18,7 @@ from bot.cli.common import (
     changing,
     clustered,
     hint_of_folder,
-    manifests,
+    manifest_of,
     refresh,
     say,
     say_json,
@@ -75,10 +75,7 @@ def _data(person: str, root: Path, disk: Disk | None = None) -> PersonalData:
         ref = UserRef.parse(person)
     except errors.IdentityInvalid as error:
         raise typer.BadParameter(str(error)) from None
-    if ref.channel not in manifests():
-        raise typer.BadParameter(
-            f"no channel is called {ref.channel!r}; there are {', '.join(sorted(manifests()))}"
-        )
+    manifest_of(ref.channel)
     if not (root / HOME).is_dir():
         raise errors.NotFound(f"there is no {HOME} in {str(root)!r}")
     hint_of_folder(root)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bot import errors
-from bot.cli import recorded
+from bot.cli import common, recorded
 from bot.cli.common import (
     HOME,
     AsJson,
@@ -230,12 +230,9 @@ async def _again(
     root: Path, found: Found, turn: RecordedTurn, name: str | None, prompt: Path | None
 ) -> RerunResult:
     """Ask the configured provider. What it costs stands in the operator's log, like all that is asked."""
-    import random
-
     from bot.agent.recording import rerun
     from bot.configuration import prices_of
     from bot.history.artifacts import ArtifactStore
-    from bot.llm.factory import build_model
     from bot.system import SystemClock, SystemDisk, UlidSource
     from bot.telemetry import JsonlLog, LogRedactor, Redactor, turn_scope
 
@@ -246,14 +243,12 @@ async def _again(
         root / HOME / "logs", clock=clock, disk=SystemDisk(), ids=ids, redact=LogRedactor(config.secrets)
     )
     try:
-        model = build_model(
+        model = common.model(
             provider=config.llm.provider,
             api_key=config.llm.api_key,
             base_url=config.llm.base_url,
-            clock=clock,
             log=log,
             ids=ids,
-            rng=random.Random(),  # noqa: S311 - how long to wait before asking again
             log_messages=config.llm.log_messages,
             log_payload=config.llm.log_payload,
             prices=prices_of(config.llm),

@@ -79,7 +79,9 @@ def stats(
         names = people(root, [name for name, _ in dearest[:SHOWN]])
         for name, part in dearest[:SHOWN]:
             who = f" ({names[name]})" if name in names else ""
-            say(f"  {name}{who}: {counted(part.turns, 'turn')}, {_share(part)} from the cache, {_cost(part)}")
+            say(
+                f"  {name}{who}: {counted(part.turns, 'turn')}, {_share(part)} from the cache, {cost_of(part)}"
+            )
 
 
 def _names(root: Path, by: Group, sums: UsageSums, shown: list[str]) -> dict[str, str]:
@@ -97,7 +99,7 @@ def _show_groups(by: Group, parts: list[tuple[str, UsageTotals]], names: Mapping
         share = "" if part.cached is None else f"{part.cached:.0%}"
         say(
             f"{name or '-':<{width}} {part.turns:>7,} {part.calls:>8,} {part.prompt:>13,} {share:>5} "
-            f"{part.tokens['outputTokens']:>11,}  {_cost(part)}{who}"
+            f"{part.tokens['outputTokens']:>11,}  {cost_of(part)}{who}"
         )
 
 
@@ -126,7 +128,7 @@ def _show(sums: UsageTotals) -> None:
         say(
             f"ratings  👍 {sums.ratings['good']}, 👎 {sums.ratings['bad']}, taken back {sums.ratings['none']}"
         )
-    say(f"cost     {_cost(sums)}")
+    say(f"cost     {cost_of(sums)}")
     if sums.latencies:
         say(f"latency  {sums.latency(0.5):,} ms (p50), {sums.latency(0.99):,} ms (p99)")
 
@@ -135,7 +137,7 @@ def _share(sums: UsageTotals) -> str:
     return "none" if sums.cached is None else f"{sums.cached:.0%}"
 
 
-def _cost(sums: UsageTotals) -> str:
-    return f"${sums.cost:.2f}" + (
-        f", and {counted(sums.unpriced, 'answer')} of unknown price" if sums.unpriced else ""
-    )
+def cost_of(sums: UsageTotals, decimals: int = 2) -> str:
+    """The cost in US dollars, and the number of answers that are not in it."""
+    unpriced = f", and {counted(sums.unpriced, 'answer')} of unknown price" if sums.unpriced else ""
+    return f"${sums.cost:.{decimals}f}{unpriced}"

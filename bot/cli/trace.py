@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +25,7 @@ from bot.cli.common import (
     timestamp,
 )
 from bot.cli.logs import log_of, tell_unreadable
+from bot.cli.stats import cost_of
 
 if TYPE_CHECKING:
     from bot.gateway.receipt import Path as TurnPath
@@ -110,7 +110,7 @@ async def _path(root: Path, request_id: str) -> TurnPath | None:
 def _journal(path: TurnPath | None) -> list[TraceEvent]:
     if path is None:
         return []
-    return [TraceEvent(_iso(event.at), "journal", event.words, {}) for event in path.events]
+    return [TraceEvent(timestamp(event.at), "journal", event.words, {}) for event in path.events]
 
 
 def _lines(root: Path, request_id: str) -> list[Line]:
@@ -159,7 +159,7 @@ def _transcript(root: Path, request_id: str) -> list[TraceEvent]:
     lines = [line for line in found.lines if line.request_id == found.request_id]
     return [
         TraceEvent(
-            _iso(line.ts / 1000),
+            timestamp(line.ts / 1000),
             "transcript",
             line.type,
             {"uuid": line.uuid, "session": found.session}
@@ -174,12 +174,8 @@ def _transcript(root: Path, request_id: str) -> list[TraceEvent]:
     ]
 
 
-def _iso(seconds: float) -> str:
-    return timestamp(datetime.fromtimestamp(seconds, UTC))
-
-
 def _total(sums: UsageTotals) -> str:
-    cost = f"${sums.cost:.4f}" + (
-        f", and {counted(sums.unpriced, 'answer')} of unknown price" if sums.unpriced else ""
+    return (
+        f"{counted(sums.calls, 'answer')} of the model, {sums.prompt:,} tokens read, "
+        f"{sums.tokens['outputTokens']:,} written, {cost_of(sums, 4)}"
     )
-    return f"{counted(sums.calls, 'answer')} of the model, {sums.prompt:,} tokens read, {sums.tokens['outputTokens']:,} written, {cost}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, requires
@@ -16,24 +17,24 @@ def say_own() -> None:
 
 def say_all(*, as_json: bool = False) -> None:
     """Say the versions of Python and the dependencies too."""
-    try:
-        names = [line.split(";")[0].strip() for line in requires("shipmate") or () if "extra ==" not in line]
-    except PackageNotFoundError:
-        names = []
-    dependencies = {name: version_of(name) for name in sorted(map(_bare, names))}
+    found = {name: version_of(name) for name in dependencies()}
     python = ".".join(map(str, sys.version_info[:3]))
     if as_json:
-        print(json.dumps({"version": version_of("shipmate"), "python": python, "dependencies": dependencies}))
+        print(json.dumps({"version": version_of("shipmate"), "python": python, "dependencies": found}))
         return
     say_own()
     print(f"Python {python}")
-    for name, found in dependencies.items():
-        print(f"  {name} {found}")
+    for name, number in found.items():
+        print(f"  {name} {number}")
 
 
-def _bare(requirement: str) -> str:
-    end = next((at for at, char in enumerate(requirement) if not (char.isalnum() or char in "-_.")), None)
-    return requirement[:end]
+def dependencies() -> list[str]:
+    """The packages that Shipmate needs, without those of extras; none where it is not installed itself."""
+    try:
+        needed = [line for line in requires("shipmate") or () if "extra ==" not in line]
+    except PackageNotFoundError:
+        return []
+    return sorted(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in needed)
 
 
 WITHOUT_PARSER: dict[tuple[str, ...], Callable[[], None]] = {("version",): say_all, ("--version",): say_own}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import threading
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -280,7 +281,8 @@ class _Writer:
     def append(self, lines: Sequence[tuple[str, bytes]]) -> int:
         """Write lines of (day, bytes); returns how many were lost."""
         with self._lock:
-            return sum(self._append(day, group) for day, group in _by_day(lines))
+            days = itertools.groupby(lines, key=lambda line: line[0])
+            return sum(self._append(day, [data for _, data in group]) for day, group in days)
 
     def _append(self, day: str, group: list[bytes]) -> int:
         try:
@@ -316,19 +318,6 @@ class _Writer:
             return True
         with closing(self._disk.open(path)) as file:
             return not file.size or file.read(file.size - 1, 1) == b"\n"
-
-
-def _by_day(lines: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, list[bytes]]]:
-    day = ""
-    group: list[bytes] = []
-    for when, line in lines:
-        if when != day and group:
-            yield day, group
-            group = []
-        day = when
-        group.append(line)
-    if group:
-        yield day, group
 
 
 def render(line: Line, redact: LogRedactor) -> bytes:
