@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Of = TypeVar("Of")
 Made = TypeVar("Made")
 
-MESSAGES = 4_096
+MESSAGES = 16_384
 """Messages of which something is remembered: those in the view of a chat are the same objects in request after request."""
 
 
@@ -33,7 +33,45 @@ class IdentityCache(Generic[Of, Made]):
             self._known[id(of)] = known
         return known[1]
 
+
+_Record = list[Any]
+"""The object itself, then the result of each `MessageFact`, at its place."""
+_UNKNOWN: Any = object()
+_EMPTY: _Record = [_UNKNOWN]
+_records: OrderedDict[int, _Record] = OrderedDict()
+
+
+class MessageFact(Generic[Of, Made]):
+    """What `make` finds out about a message, or another part of a request; computed once. All facts of one object stand
+    in one record, and the oldest of `MESSAGES` records goes for a new one: with a record a fact, chats that speak in turn
+    would push each other out many times sooner. As for the rest, an `IdentityCache`.
+    """
+
+    def __init__(self, make: Callable[[Of], Made]) -> None:
+        self._make = make
+        self._place = len(_EMPTY)
+        for record in (_EMPTY, *_records.values()):
+            record.append(_UNKNOWN)
+
+    def __call__(self, of: Of) -> Made:
+        return self.each((of,))[0]
+
     def each(self, objects: Iterable[Of]) -> list[Made]:
-        """The result for each of several objects, in order."""
-        known = self._known
-        return [found[1] if (found := known.get(id(of))) is not None else self(of) for of in objects]
+        """The fact of each of several objects, in order."""
+        place, found = self._place, []
+        for of in objects:
+            record = _records.get(id(of))
+            fact = record[place] if record is not None else _UNKNOWN
+            found.append(fact if fact is not _UNKNOWN else self._found(of))
+        return found
+
+    def _found(self, of: Of) -> Made:
+        made = self._make(of)
+        record = _records.get(id(of))
+        if record is None:
+            record = [of, *_EMPTY[1:]]
+            if len(_records) >= MESSAGES:
+                _records.popitem(last=False)
+            _records[id(of)] = record
+        record[self._place] = made
+        return made

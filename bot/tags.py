@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot.contracts.base import Json, Message
-from bot.identity_cache import MESSAGES, IdentityCache
+from bot.identity_cache import MessageFact
 
 CONTEXT = "turn_context"
 FILES = "attached_files"
@@ -120,7 +120,7 @@ def _read_all(message: Message) -> Sequence[Tag | None]:
     return [tag if tag is not None and tag.nonce == own else None for tag in found]
 
 
-_OF = IdentityCache[Message, Sequence[Tag | None]](_read_all, most=MESSAGES)
+_OF = MessageFact[Message, Sequence[Tag | None]](_read_all)
 
 
 def begins(message: Message, name: str) -> Tag | None:
@@ -140,4 +140,4 @@ def _facts(message: Message) -> Json:
     return found if isinstance(found, dict) else {}
 
 
-_FACTS = IdentityCache[Message, Json](_facts, most=MESSAGES)
+_FACTS = MessageFact[Message, Json](_facts)

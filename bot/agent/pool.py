@@ -27,7 +27,7 @@ from bot.contracts.agent import (
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import TranscriptLine
-from bot.identity_cache import MESSAGES, IdentityCache
+from bot.identity_cache import MessageFact
 from bot.sizes import size_of
 
 BUDGET = 256 * 1024 * 1024
@@ -35,6 +35,7 @@ OVERHEAD = 16 * 1024
 """Bytes of a runtime beside the messages in its store."""
 SHORT_IDLE = 60.0
 """Seconds after which a conversation counts as idle while memory is short."""
+_SIZE = MessageFact[Message, int](size_of)
 
 
 class AgentPool:
@@ -47,7 +48,6 @@ class AgentPool:
         self._budget = budget
         self.runtimes: OrderedDict[ChatKey, AgentRuntime] = OrderedDict()
         self.weights: dict[ChatKey, int] = {}
-        self._size = IdentityCache[Message, int](size_of, most=MESSAGES)
         self._weighed: dict[ChatKey, tuple[Message, ...]] = {}
         self.weight = 0
         self._lent: Counter[ChatKey] = Counter()
@@ -234,7 +234,7 @@ class AgentPool:
         if self._weighed.get(chat_key) is shown:
             return  # looked at, and not changed: the same in this moment as it was
         self._weighed[chat_key] = shown
-        weight = OVERHEAD + sum(self._size.each(runtime.store.messages()))
+        weight = OVERHEAD + sum(_SIZE.each(runtime.store.messages()))
         self.weight += weight - self.weights.get(chat_key, 0)
         self.weights[chat_key] = weight
 

@@ -15,7 +15,7 @@ from typing import Any
 from bot.context import blocks
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ATTACHED, Learned, ModelRequest, Usage
-from bot.identity_cache import MESSAGES, IdentityCache
+from bot.identity_cache import MessageFact
 
 ASCII_PER_TOKEN = 3.3
 DATA_PER_TOKEN = 2.8
@@ -102,6 +102,10 @@ def _part_tokens(part: Json) -> float:
     return tool_tokens(part) if "input_schema" in part else block_tokens(part)
 
 
+_TOKENS = MessageFact[Json, float](_part_tokens)
+"""Of messages, system blocks and definitions of tools, which are the same objects in call after call."""
+
+
 def tokens(messages: Iterable[Message]) -> float:
     """Tokens of messages."""
     return sum(block_tokens(block) for message in messages for block in message["content"])
@@ -137,8 +141,6 @@ class Estimator:
     def __init__(self, learned: Learned | None = None) -> None:
         self._learned = learned
         self._ratios: dict[str, tuple[float, float]] = {}
-        # Messages, system blocks and definitions of tools are the same objects in call after call.
-        self._size = IdentityCache[Json, float](_part_tokens, most=MESSAGES)
 
     def ratio(self, model: str) -> float:
         """Actual by estimated tokens; 1.0 for a model that never answered."""
@@ -150,7 +152,7 @@ class Estimator:
 
     def messages(self, model: str, messages: Iterable[Message]) -> int:
         """Tokens of messages."""
-        return self._scaled(model, sum(self._size.each(messages)))
+        return self._scaled(model, sum(_TOKENS.each(messages)))
 
     def frame(self, model: str, system: Iterable[Json], tools: Iterable[Json]) -> int:
         """Tokens of what stands before the messages."""
@@ -192,7 +194,7 @@ class Estimator:
         return round(plain * self.ratio(model))
 
     def _plain(self, request: ModelRequest) -> float:
-        return self._frame(request.system, request.tools) + sum(self._size.each(request.messages))
+        return self._frame(request.system, request.tools) + sum(_TOKENS.each(request.messages))
 
     def _frame(self, system: Iterable[Json], tools: Iterable[Json]) -> float:
-        return sum(self._size.each(system)) + sum(self._size.each(tools))
+        return sum(_TOKENS.each(system)) + sum(_TOKENS.each(tools))

@@ -16,7 +16,7 @@ from bot import tags
 from bot.contracts.base import Json, Message
 from bot.contracts.provenance import ANYBODYS, ORIGIN
 from bot.contracts.tools import OMISSION
-from bot.identity_cache import MESSAGES, IdentityCache
+from bot.identity_cache import MessageFact
 
 SAID = "instructions"
 """In a result that found tools: what their servers say, by server; never sent there."""
@@ -101,7 +101,7 @@ def _bare(message: Message) -> Message:
     return {**message, "content": bare}
 
 
-_SENT = IdentityCache[Message, tuple[Message, bool]](_sent, most=MESSAGES)
+_SENT = MessageFact[Message, tuple[Message, bool]](_sent)
 """Messages as they are sent, the same objects in request after request."""
 
 

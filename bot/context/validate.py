@@ -15,7 +15,7 @@ from bot import errors
 from bot.context import blocks, view
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ATTACHED, ModelRequest
-from bot.identity_cache import MESSAGES, IdentityCache
+from bot.identity_cache import IdentityCache, MessageFact
 
 MAX_MESSAGES = 100_000
 MAX_BYTES = 32 * 1024 * 1024
@@ -121,7 +121,7 @@ def _shape(at: int, message: Message) -> Iterator[str]:
         yield f"messages.{at}: tool results must come first, in a message of their own"
 
 
-_SOUND = IdentityCache[Message, bool](lambda message: not any(_shape(1, message)), most=MESSAGES)
+_SOUND = MessageFact[Message, bool](lambda message: not any(_shape(1, message)))
 """True if a message may stand anywhere but at the front, and there too."""
 
 
@@ -290,7 +290,7 @@ def _bytes(value: Sequence[Any] | Json) -> int:
 
 
 _TOOLS = IdentityCache[Sequence[Json], int](_bytes)
-_MESSAGE = IdentityCache[Message, int](_bytes, most=MESSAGES)
+_MESSAGE = MessageFact[Message, int](_bytes)
 
 
 def _sized(request: ModelRequest) -> None:

@@ -471,6 +471,8 @@ class Conversation:
 
     def changes(self) -> Mapping[UserRef, int]:
         """The number of inbound of each person that wait, more or less than when this was asked last."""
+        if not self._changes:
+            return {}
         changes, self._changes = self._changes, Counter()
         return {who: count for who, count in changes.items() if count}
 

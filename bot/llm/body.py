@@ -9,7 +9,7 @@ from typing import Any
 
 from bot.contracts.base import Json
 from bot.contracts.model import ModelRequest
-from bot.identity_cache import MESSAGES, IdentityCache
+from bot.identity_cache import IdentityCache, MessageFact
 from bot.sizes import size_of
 
 COMPACTION = {"anthropic-beta": "compact-2026-09-04"}
@@ -91,7 +91,7 @@ def _items(values: Sequence[Json]) -> Iterator[bytes]:
     yield b"]" if values else b"[]"
 
 
-_SHORT = IdentityCache[Json, bool](lambda value: size_of(value) < _AT_ONCE, most=MESSAGES)
+_SHORT = MessageFact[Json, bool](lambda value: size_of(value) < _AT_ONCE)
 """True if a message is dumped at once: looked at once, since that takes half as long as to dump it."""
 
 

@@ -11,7 +11,7 @@ from bot import errors, text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
-from bot.identity_cache import MESSAGES, IdentityCache
+from bot.identity_cache import IdentityCache, MessageFact
 from bot.llm.wrapper import ModelWrapper, aclosing
 from bot.telemetry import context
 
@@ -40,8 +40,6 @@ class LoggedModel(ModelWrapper):
         self._payload = messages and payload
         # The definitions are the same object in call after call.
         self._tool_size = IdentityCache[Sequence[Json], int](_size)
-        self._message_size = IdentityCache[Message, int](_size, most=MESSAGES)
-        self._mark = IdentityCache[Message, int](_mark, most=MESSAGES)
         # Of the last request of each conversation, its messages by what they say.
         self._sent: OrderedDict[tuple[object, ...], list[int]] = OrderedDict()
 
@@ -78,7 +76,7 @@ class LoggedModel(ModelWrapper):
             "tool_count": len(request.tools),
             "characters": self._tool_size(request.tools)
             + _size(request.system)
-            + sum(self._message_size.each(request.messages)),
+            + sum(_SIZES.each(request.messages)),
         }
         if self._messages:
             details["messages"] = previews(request.messages, self._known(request))
@@ -96,7 +94,7 @@ class LoggedModel(ModelWrapper):
         """The number of messages with which the last request of this conversation began too."""
         running = context.current()
         of = (running.chat_key, running.task, request.purpose)
-        before, now = self._sent.pop(of, []), self._mark.each(request.messages)
+        before, now = self._sent.pop(of, []), _MARKS.each(request.messages)
         self._sent[of] = now
         if len(self._sent) > _CONVERSATIONS:
             self._sent.popitem(last=False)
@@ -252,3 +250,7 @@ def _size(value: Any) -> int:
     if isinstance(value, dict):
         return sum(map(_size, value.values()))
     return sum(map(_size, value)) if isinstance(value, list | tuple) else 0
+
+
+_SIZES = MessageFact[Message, int](_size)
+_MARKS = MessageFact[Message, int](_mark)

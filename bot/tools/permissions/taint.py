@@ -15,7 +15,7 @@ from bot import tags
 from bot.contracts.base import Json, Message
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, Provenance, Taint, unpacked
 from bot.contracts.tools import MCP, Effect
-from bot.identity_cache import MESSAGES, IdentityCache
+from bot.identity_cache import MessageFact
 
 _TELLING = frozenset({"memory", "schedule_list"})
 """Tools whose results said in their first line whose words they held, before each block did."""
@@ -80,7 +80,7 @@ def _judged(message: Message) -> _Judged:
     )
 
 
-_JUDGED = IdentityCache[Message, _Judged](_judged, most=MESSAGES)
+_JUDGED = MessageFact[Message, _Judged](_judged)
 
 
 def _by_model(message: Message) -> bool:
