@@ -35,7 +35,7 @@ OVERHEAD = 16 * 1024
 """Bytes of a runtime beside the messages in its store."""
 SHORT_IDLE = 60.0
 """Seconds after which a conversation counts as idle while memory is short."""
-_SIZE = MessageFact[Message, int](size_of)
+MESSAGE_BYTES = MessageFact[Message, int](size_of)
 
 
 class AgentPool:
@@ -234,7 +234,7 @@ class AgentPool:
         if self._weighed.get(chat_key) is shown:
             return  # looked at, and not changed: the same in this moment as it was
         self._weighed[chat_key] = shown
-        weight = OVERHEAD + sum(_SIZE.each(runtime.store.messages()))
+        weight = OVERHEAD + sum(MESSAGE_BYTES.each(runtime.store.messages()))
         self.weight += weight - self.weights.get(chat_key, 0)
         self.weights[chat_key] = weight
 

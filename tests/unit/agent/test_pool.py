@@ -16,6 +16,7 @@ from bot.agent import pool
 from bot.agent.pool import OVERHEAD, AgentPool
 from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
+from bot.identity_cache import MessageFact
 from bot.sizes import size_of
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
@@ -69,7 +70,7 @@ async def test_each_message_is_weighed_once(bench: Bench, monkeypatch: pytest.Mo
         weighed.append(size_of(value))
         return weighed[-1]
 
-    monkeypatch.setattr(pool, "size_of", counted)
+    monkeypatch.setattr(pool, "MESSAGE_BYTES", MessageFact(counted))
     bench.pool = AgentPool(bench.deps)
     await say(bench, 1)
     await bench.pool.describe(ChatKey.parse("telegram:chat:1"))
