@@ -34,15 +34,20 @@ def key(name: str) -> str:
     return to_camel(name.rstrip("_"))
 
 
-def _or_none(value: Any, validated: ValidatorFunctionWrapHandler) -> Any:
-    try:
-        return validated(value)
-    except ValidationError:
-        return None
+def _readable(otherwise: object) -> WrapValidator:
+    """A field that cannot be read counts as absent, and costs nothing but itself."""
+
+    def read(value: Any, validated: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validated(value)
+        except ValidationError:
+            return otherwise
+
+    return WrapValidator(read)
 
 
-_Readable = WrapValidator(_or_none)
-"""A line that cannot be read counts as absent."""
+_Readable = _readable(None)
+_Ids = Annotated[tuple[str, ...], _readable(())]
 
 
 Maker = Literal["memory", "summary", "provider"]
@@ -134,9 +139,9 @@ class MessageEvent(_Data):
     message: Message
     sources: tuple[str, ...] = ()
     """The requestIds of inbound that joined the turn with it."""
-    adopted: ArchiveKey | None = None
+    adopted: Annotated[ArchiveKey | None, _Readable] = None
     """The line of the archive that it was taken from."""
-    unquoted: tuple[str, ...] = ()
+    unquoted: _Ids = ()
     """Ids of messages that it quotes without their words: these were removed before."""
     written: tuple[str, ...] = ()
     """Ids in the outbox of what the turn has sent since its last message."""
@@ -197,7 +202,7 @@ class Boundary(LastingFacts):
     """True if `head` is the summary before in other words."""
     blank: tuple[str, ...] = ()
     """Messages that stay without what was said in them."""
-    unquoted: tuple[str, ...] = ()
+    unquoted: _Ids = ()
     """Ids of messages that others quote without their words from now on."""
     restored: bool = False
     """True if the view is what `kept` names, whatever it was: something came back, or lines before were never read."""

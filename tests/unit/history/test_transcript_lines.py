@@ -140,6 +140,21 @@ def test_what_cannot_be_read_of_a_checkpoint_or_of_totals_is_as_good_as_not_ther
     assert transcript_lines.event("boundary", None, data) == Boundary(reason="size", dropped=("a",))
 
 
+@pytest.mark.parametrize(("field", "damaged"), [("adopted", [1, "user"]), ("unquoted", [1]), ("unquoted", None)])
+def test_a_damaged_field_of_a_message_costs_itself_alone(field: str, damaged: object) -> None:
+    data = {"sources": ["a"], field: damaged}
+    assert transcript_lines.event("user", {"text": "x"}, data) == MessageEvent(
+        role="user", message={"text": "x"}, sources=("a",)
+    )
+
+
+def test_damaged_ids_of_quotes_cost_no_boundary() -> None:
+    data = {"reason": "deleted", "dropped": [], "blank": ["a"], "unquoted": [1]}
+    assert transcript_lines.event("boundary", None, data) == Boundary(
+        reason="deleted", dropped=(), blank=("a",)
+    )
+
+
 def test_a_line_of_ours_is_parsed_once_and_what_only_json_of_python_takes_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
