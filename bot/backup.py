@@ -339,24 +339,26 @@ def _remove(path: Path) -> None:
 def _unpack(source: Path, folder: Path) -> Backup:
     files, size = 0, 0
     about: Json = {}
-    try:
-        with gzip.open(source) as zipped:
-            with tarfile.open(fileobj=zipped, mode="r|") as tar:
-                for member in tar:
-                    data = tar.extractfile(member)
-                    if data is None or not member.isreg():
-                        raise errors.StorageError(f"{source}: {member.name!r} is nothing that a backup has")
-                    if not about:
-                        about = _about(source, member.name, data.read())
-                        continue
-                    with _created(folder, member.name) as file:
-                        shutil.copyfileobj(data, file)
-                    files += 1
-                    size += member.size
-            while zipped.read(1 << 20):  # its end has the checksum
-                pass
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise errors.StorageError(f"{source} is no whole backup: {error}") from error
+    with (
+        errors.as_storage_error(
+            f"{source} is no whole backup", tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile
+        ),
+        gzip.open(source) as zipped,
+    ):
+        with tarfile.open(fileobj=zipped, mode="r|") as tar:
+            for member in tar:
+                data = tar.extractfile(member)
+                if data is None or not member.isreg():
+                    raise errors.StorageError(f"{source}: {member.name!r} is nothing that a backup has")
+                if not about:
+                    about = _about(source, member.name, data.read())
+                    continue
+                with _created(folder, member.name) as file:
+                    shutil.copyfileobj(data, file)
+                files += 1
+                size += member.size
+        while zipped.read(1 << 20):  # its end has the checksum
+            pass
     if not about:
         raise errors.StorageError(f"{source} is no backup")
     return Backup(files, size, about.get("running") is not False)

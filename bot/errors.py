@@ -58,8 +58,9 @@ Each carries its data as attributes; the text of an error is for the operator. W
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Literal, TypedDict, Unpack
 
 from bot.words import DEFAULT, say, speaking, times
 
@@ -305,6 +306,18 @@ class ClaimUnfounded(DeliveryFailed):
         self.claim = claim
 
 
+class _Where(TypedDict, total=False):
+    """The answer that was a failure."""
+
+    status: int | None
+    request_id: str | None
+
+
+class _Prompt(_Where, total=False):
+    tokens: int | None
+    window: int | None
+
+
 class ModelError(ShipmateError):
     """The model call failed. `status` is the HTTP status, `request_id` the provider's id. `stop_reason`, `usage` (in the
     names of the log) and `cost_usd` tell of an answer that had begun; None where the provider has not said it.
@@ -363,10 +376,9 @@ class ContextOverflow(ModelError):
         *,
         tokens: int | None = None,
         window: int | None = None,
-        status: int | None = None,
-        request_id: str | None = None,
+        **where: Unpack[_Where],
     ) -> None:
-        super().__init__(message, status=status, request_id=request_id)
+        super().__init__(message, **where)
         self.tokens = tokens
         self.window = window
 
@@ -377,16 +389,9 @@ class OutputOverflow(ContextOverflow):
     """
 
     def __init__(
-        self,
-        message: str | None = None,
-        *,
-        limit: int | None = None,
-        tokens: int | None = None,
-        window: int | None = None,
-        status: int | None = None,
-        request_id: str | None = None,
+        self, message: str | None = None, *, limit: int | None = None, **prompt: Unpack[_Prompt]
     ) -> None:
-        super().__init__(message, tokens=tokens, window=window, status=status, request_id=request_id)
+        super().__init__(message, **prompt)
         self.limit = limit
 
 
@@ -402,14 +407,9 @@ class RequestInvalid(ModelError):
     sentence = "request_invalid"
 
     def __init__(
-        self,
-        message: str | None = None,
-        *,
-        about_files: bool = False,
-        status: int | None = None,
-        request_id: str | None = None,
+        self, message: str | None = None, *, about_files: bool = False, **where: Unpack[_Where]
     ) -> None:
-        super().__init__(message, status=status, request_id=request_id)
+        super().__init__(message, **where)
         self.about_files = about_files
 
 
@@ -427,14 +427,9 @@ class ProviderBusy(ModelError):
     retryable = True
 
     def __init__(
-        self,
-        message: str | None = None,
-        *,
-        retry_after: float | None = None,
-        status: int | None = None,
-        request_id: str | None = None,
+        self, message: str | None = None, *, retry_after: float | None = None, **where: Unpack[_Where]
     ) -> None:
-        super().__init__(message, status=status, request_id=request_id)
+        super().__init__(message, **where)
         self.retry_after = retry_after
 
 
@@ -538,6 +533,16 @@ class StorageError(ShipmateError):
     """The disk or the journal cannot write."""
 
     sentence = "storage"
+
+
+@contextlib.contextmanager
+def as_storage_error(words: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Raise a `StorageError` with these words in the place of an error of these kinds, OSError where none is named."""
+    caught = kinds or (OSError,)
+    try:
+        yield
+    except caught as error:
+        raise StorageError(f"{words}: {error}") from error
 
 
 class IllegalTransition(ShipmateError):

@@ -407,7 +407,5 @@ def _name(chat_key: str) -> str:
 def _unpacked(data: bytes, path: Path) -> bytes:
     if path.suffix != telemetry.PACKED:
         return data
-    try:
+    with errors.as_storage_error(f"{path.name} cannot be read", EOFError, zlib.error, gzip.BadGzipFile):
         return gzip.decompress(data)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise errors.StorageError(f"{path.name} cannot be read: {error}") from error

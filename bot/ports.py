@@ -9,6 +9,7 @@ import re
 import socket
 import struct
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 _LISTEN = "0A"
@@ -21,7 +22,12 @@ Address = tuple[str, int]
 
 def port_owner(port: int, proc: Path = Path("/proc")) -> int | None:
     """The process that listens on a TCP port; None where it cannot be seen."""
-    sockets = {f"socket:[{inode}]" for inode in _inodes(port, proc)}
+    listens = re.compile(rf"[0-9A-F]+:{port:04X}")
+    sockets = {
+        f"socket:[{fields[9]}]"
+        for fields in _sockets(proc)
+        if fields[3] == _LISTEN and listens.fullmatch(fields[1])
+    }
     if not sockets:
         return None
     with contextlib.suppress(OSError):
@@ -76,13 +82,18 @@ def _asked(near: tuple[bytes, int], far: tuple[bytes, int]) -> int | None:
 
 
 def listed(near: tuple[bytes, int], far: tuple[bytes, int], proc: Path) -> int | None:
+    for fields in _sockets(proc):
+        if fields[9] != "0" and (_read(fields[1]), _read(fields[2])) == (far, near):
+            return int(fields[7])
+    return None
+
+
+def _sockets(proc: Path) -> Iterator[list[str]]:
+    """The rows of the kernel's tables of TCP sockets."""
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
-            for line in (proc / "net" / table).read_text(encoding="ascii").splitlines()[1:]:
-                fields = line.split()
-                if fields[9] != "0" and (_read(fields[1]), _read(fields[2])) == (far, near):
-                    return int(fields[7])
-    return None
+            rows = (proc / "net" / table).read_text(encoding="ascii").splitlines()[1:]
+            yield from map(str.split, rows)
 
 
 def packed(address: Address) -> tuple[bytes, int]:
@@ -97,17 +108,6 @@ def _read(field: str) -> tuple[bytes, int]:
     packed = b"".join(int(host[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(host), 8))
     mapped = packed[12:] if packed.startswith(b"\0" * 10 + b"\xff\xff") else packed
     return mapped, int(port, 16)
-
-
-def _inodes(port: int, proc: Path) -> list[str]:
-    found = []
-    for table in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError):
-            for line in (proc / "net" / table).read_text(encoding="ascii").splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == _LISTEN and re.fullmatch(rf"[0-9A-F]+:{port:04X}", fields[1]):
-                    found.append(fields[9])
-    return found
 
 
 def _open_files(process: Path) -> list[str]:

@@ -289,23 +289,7 @@ def shorten_middle(text: str, limit: int) -> str:
     if room <= 0:
         return head(text, limit)
     start = head(text, room * 2 // 3)
-    tail_from = len(text) - (room - len(start))
-    border = next(
-        (m.end() for m in _GRAPHEME.finditer(text, max(0, tail_from - 64)) if m.end() >= tail_from), tail_from
-    )
-    return start + note + text[border:]
-
-
-def _grapheme_border(text: str, end: int, start: int = 0) -> int:
-    """The last grapheme border in (start, end]; `end` itself where one grapheme is longer than that."""
-    if end >= len(text):
-        return len(text)
-    border = start
-    for match in _GRAPHEME.finditer(text, start):
-        if match.end() > end:
-            break
-        border = match.end()
-    return border if border > start else end
+    return start + note + text[border_after(text, len(text) - (room - len(start))) :]
 
 
 def _soft_border(text: str, start: int, end: int) -> int:
@@ -319,7 +303,9 @@ def _soft_border(text: str, start: int, end: int) -> int:
     if ends:
         return ends[-1]
     at = text.rfind(" ", floor, end)
-    return at + 1 if at >= 0 else _grapheme_border(text, end, start)
+    if at >= 0:
+        return at + 1
+    return at if (at := border(text, end)) > start else end
 
 
 def has_sentence(text: str, end: int) -> bool:

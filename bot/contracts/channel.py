@@ -185,8 +185,8 @@ class HttpServer(Protocol):
         ...
 
 
-class ChannelSettings(BaseModel):
-    """Base of the settings models in the channels' manifests (`channels.<name>` of ship.json)."""
+class Section(BaseModel):
+    """A part of the settings of a channel."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -195,6 +195,10 @@ class ChannelSettings(BaseModel):
         frozen=True,
         strict=True,
     )
+
+
+class ChannelSettings(Section):
+    """Base of the settings models in the channels' manifests (`channels.<name>` of ship.json)."""
 
     enabled: bool | None = None
     """Connect this channel. Absent: where all its tokens are set."""
@@ -320,16 +324,8 @@ class HasReadingLimits(Protocol):
     reading_limits: ReadingLimits
 
 
-class Streaming(BaseModel):
+class Streaming(Section):
     """Answers and progress that are shown while they change."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        frozen=True,
-        strict=True,
-    )
 
     enabled: bool = True
     """Show an answer while it is being written, and the progress of long work."""
@@ -340,16 +336,8 @@ class Streaming(BaseModel):
     changes. Some clients flicker. Elsewhere it changes nothing."""
 
 
-class Webhook(BaseModel):
+class Webhook(Section):
     """The platform posts its events over HTTP, behind a proxy or a load balancer, in place of a connection that Shipmate opens."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        frozen=True,
-        strict=True,
-    )
 
     url: str
     """The `https://` address to which the platform posts. What stands behind it passes requests on to `host` and `port` as they

@@ -86,10 +86,8 @@ class ArtifactStore:
             ORIGIN: origin.packed(),
         }
         artifact_id = artifact_id or self._ids.ulid()
-        try:
+        with errors.as_storage_error("an artifact cannot be written"):
             await uninterrupted(asyncio.to_thread(self._put, text, self._path(chat_key, artifact_id), about))
-        except OSError as error:
-            raise errors.StorageError(f"an artifact cannot be written: {error}") from error
         return artifact_id
 
     async def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
@@ -110,24 +108,18 @@ class ArtifactStore:
 
     async def made(self, chat_key: ChatKey, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
         """As `contracts.artifacts.Artifacts.made`."""
-        try:
+        with errors.as_storage_error("artifacts cannot be read"):
             return await asyncio.to_thread(self._made, chat_key, frozenset(requests))
-        except OSError as error:
-            raise errors.StorageError(f"artifacts cannot be read: {error}") from error
 
     async def forget(self, chat_key: ChatKey, requests: Collection[str]) -> int:
         """As `contracts.artifacts.Artifacts.forget`."""
-        try:
+        with errors.as_storage_error("artifacts cannot be removed"):
             return await uninterrupted(asyncio.to_thread(self._forget, chat_key, frozenset(requests)))
-        except OSError as error:
-            raise errors.StorageError(f"artifacts cannot be removed: {error}") from error
 
     async def sweep(self, days: float) -> int:
         """Remove what is older; returns how many. Raises `errors.StorageError`."""
-        try:
+        with errors.as_storage_error("old artifacts cannot be removed"):
             return await asyncio.to_thread(self._sweep, self._steady.now() - days * _DAY)
-        except OSError as error:
-            raise errors.StorageError(f"old artifacts cannot be removed: {error}") from error
 
     # On any thread.
 
@@ -209,10 +201,8 @@ class ArtifactStore:
 
         if _ID.fullmatch(artifact_id) is None:
             raise _missing(artifact_id)
-        try:
+        with errors.as_storage_error("an artifact cannot be read"):
             return await asyncio.to_thread(opened)
-        except OSError as error:
-            raise errors.StorageError(f"an artifact cannot be read: {error}") from error
 
 
 def what_of(disk: Disk, path: Path) -> Json:

@@ -130,10 +130,8 @@ class LineStream:
         self.send()
         if all([ticket is not None and await _is_kept(ticket) for ticket in tickets]):
             return
-        try:
+        with errors.as_storage_error("lines cannot be brought to the disk"):
             await asyncio.to_thread(self._sync, files)
-        except OSError as error:
-            raise errors.StorageError(f"lines cannot be brought to the disk: {error}") from error
 
     async def replay(self, stores: Mapping[str, Replays]) -> None:
         """Append what the files lack of the rows that another process left, then let lines go ahead. `stores` are named by the

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
@@ -31,3 +33,9 @@ class Connection(Protocol):
     def execute(self, sql: str, parameters: Any = ..., /) -> Rows: ...
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> Rows: ...
     def close(self) -> None: ...
+
+
+def close(db: Connection | None) -> None:
+    if db is not None:
+        with contextlib.suppress(sqlite3.Error):  # what it may complain about has been told
+            db.close()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import abc
 import asyncio
-import contextlib
 import sqlite3
 from asyncio import Future
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from bot import errors
 from bot.batch import Batcher
@@ -18,7 +17,7 @@ from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import DataLoss
 from bot.disk_reserve import DiskReserve
 from bot.journal import file, salvage, schema
-from bot.journal.connection import Connection
+from bot.journal.connection import Connection, close
 
 Work = Callable[[Connection], Any]
 
@@ -491,12 +490,6 @@ class FileDatabase(Database):
         return db
 
 
-def close(db: Connection | None) -> None:
-    if db is not None:
-        with contextlib.suppress(sqlite3.Error):  # what it may complain about has been told
-            db.close()
-
-
 def _hurt(result: Any) -> bool:
     """True where the disk has refused something that it may take later."""
     return isinstance(result, errors.StorageError) and not isinstance(result, _Refused)
@@ -522,20 +515,6 @@ def _nothing(_: Connection) -> None:
     """Nothing to write: what is pending goes before it."""
 
 
-class Writer(Protocol):
-    """The writer of the journal's parts: the `Database` itself, or `Posting`."""
-
-    def run(
-        self,
-        work: Work,
-        *,
-        undo: Work | None = None,
-        hurry: bool = True,
-        new: bool = False,
-        closes: Collection[str] = (),
-    ) -> Future[Any]: ...
-
-
 class Posting:
     """Posts every write: `run` refuses none. Nothing is taken back either, since it is written again."""
 
@@ -553,6 +532,10 @@ class Posting:
     ) -> Future[Any]:
         """As `Database.post`."""
         return self.base.post(work, hurry=hurry, closes=closes)
+
+
+Writer = Database | Posting
+"""The writer of the journal's parts."""
 
 
 class ReadOnly(Database):

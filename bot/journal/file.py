@@ -12,6 +12,7 @@ from typing import Literal
 
 from bot import disk_reserve, errors
 from bot.journal import schema, wal
+from bot.journal.connection import close
 
 SIDES = ("-wal", "-shm")
 _ROOM = 64 * 1024
@@ -176,12 +177,6 @@ def _unused(path: Path, ts: int) -> Path:
     while (target := path.with_name(f"{path.name}.corrupt-{ts}")).exists():
         ts += 1
     return target
-
-
-def close(db: sqlite3.Connection | None) -> None:
-    if db is not None:
-        with contextlib.suppress(sqlite3.Error):  # what it may complain about has been told
-            db.close()
 
 
 def damaged(error: Exception) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from bot import errors
 from bot.contracts.environment import Clock, Log
-from bot.journal.connection import Connection
+from bot.journal.connection import Connection, close
 from bot.journal.postgres import LOCKED, PostgresConnection, must_know
 
 T = TypeVar("T")
@@ -132,9 +132,7 @@ class PostgresLeadership:
                 self._trouble = ""
             except sqlite3.Error as error:
                 self._lost(error)
-                with contextlib.suppress(sqlite3.Error):
-                    if db is not None:
-                        db.close()
+                close(db)
                 db = None
             except errors.StorageError as error:
                 self._refusal = error
@@ -210,10 +208,10 @@ class Host:
 
 def hosts(url: str) -> Sequence[Host]:
     """The processes on a database, the one that leads first. Raises `errors.StorageError`."""
-    try:
-        with contextlib.closing(PostgresConnection(url)) as db:
-            if db.execute("SELECT to_regclass('cluster_hosts')").fetchone() == (None,):
-                return ()
-            return [Host(*row) for row in db.execute(_HOSTS).fetchall()]
-    except sqlite3.Error as error:
-        raise errors.StorageError(f"the database cannot be used: {error}") from error
+    with (
+        errors.as_storage_error("the database cannot be used", sqlite3.Error),
+        contextlib.closing(PostgresConnection(url)) as db,
+    ):
+        if db.execute("SELECT to_regclass('cluster_hosts')").fetchone() == (None,):
+            return ()
+        return [Host(*row) for row in db.execute(_HOSTS).fetchall()]

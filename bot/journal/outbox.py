@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from bot import text
@@ -16,15 +16,23 @@ from bot.journal.connection import Connection, Rows
 from bot.journal.table import JournalTable, Moves, clean, done, dumps, illegal, loads, read_key, states
 from bot.words import DEFAULT
 
-PUT = """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces,
-        repeat_of, not_before, attempts, untold, question_id, choices, created_at, changed_at, language, file, zone,
-        own_zone, part_of, closes_as, delayed)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
-_MOVE = """UPDATE outbox SET state = ?, text = ?, message_id = ?, reason = ?, not_before = ?, delayed = ?, attempts = ?,
-    untold = ?, closes_as = ?, changed_at = ? WHERE id = ?"""
-_RECORD = """SELECT id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces, repeat_of,
-    not_before, delayed, attempts, untold, question_id, choices, created_at, changed_at, language, file, zone, own_zone,
-    part_of, closes_as FROM outbox"""
+_FIELDS = tuple(field.name for field in fields(OutboxRow) if field.name != "buttons")
+_COLUMNS = (*_FIELDS, "question_id", "choices")
+_MOVED = (
+    "state",
+    "text",
+    "message_id",
+    "reason",
+    "not_before",
+    "delayed",
+    "attempts",
+    "untold",
+    "closes_as",
+)
+PUT = f"""INSERT INTO outbox ({", ".join(_COLUMNS)}) VALUES ({", ".join("?" * len(_COLUMNS))})
+    ON CONFLICT (id) DO NOTHING"""
+_MOVE = f"UPDATE outbox SET {', '.join(f'{name} = ?' for name in _MOVED)}, changed_at = ? WHERE id = ?"
+_RECORD = f"SELECT {', '.join(_COLUMNS)} FROM outbox"
 _ONE = f"{_RECORD} WHERE id = ?"
 _STANDING = f"{_RECORD} WHERE request_id = ? AND message_id = ?"
 _DELIVERIES = f"{_RECORD} WHERE request_id = ? ORDER BY rowid"
@@ -158,71 +166,42 @@ class SqlOutbox(OutboxWrites):
 
 
 def values(row: OutboxRow, now: float) -> list[object]:
-    target = dumps(dict(row.target or {}))
-    return clean(
-        (
-            *(
-                row.id,
-                row.request_id,
-                str(row.chat_key),
-                target,
-                row.text,
-                row.kind,
-                row.state,
-                row.message_id,
-            ),
-            *(row.reason, row.step_id, row.replaces, row.repeat_of, row.not_before, row.attempts, row.untold),
-            *((None, None) if row.buttons is None else (row.buttons.question_id, dumps(row.buttons.choices))),
-            *(now, now, row.language),
-            None if row.file is None else dumps(asdict(row.file)),
-            row.zone,
-            row.own_zone,
-            row.part_of,
-            row.closes_as,
-            row.delayed,
-        )
-    )
+    """The row in the order of the columns, as `PUT` takes it."""
+    facts = {name: getattr(row, name) for name in _FIELDS} | {
+        "chat_key": str(row.chat_key),
+        "target": dumps(dict(row.target or {})),
+        "created_at": now,
+        "changed_at": now,
+        "file": None if row.file is None else dumps(asdict(row.file)),
+        "question_id": None if row.buttons is None else row.buttons.question_id,
+        "choices": None if row.buttons is None else dumps(row.buttons.choices),
+    }
+    return clean(list(facts.values()))
 
 
 def _move(db: Connection, row: OutboxRow, now: float) -> None:
-    facts = (
-        row.state,
-        row.text,
-        row.message_id,
-        row.reason,
-        row.not_before,
-        row.delayed,
-        row.attempts,
-        row.untold,
-        row.closes_as,
-    )
-    db.execute(_MOVE, clean((*facts, now, row.id)))
+    db.execute(_MOVE, clean([*(getattr(row, name) for name in _MOVED), now, row.id]))
 
 
 def _records(rows: Sequence[tuple[Any, ...]]) -> list[OutboxRow]:
-    """A row whose chat the disk has damaged is left out."""
-    return [
-        OutboxRow(
-            *(
-                *row[:2],
-                key,
-                loads(row[3]),
-                *row[4:13],
-                bool(row[13]),
-                row[14],
-                bool(row[15]),
-                _buttons(*row[16:18]),
-                *row[18:20],
-                row[20] or DEFAULT,
-                _file(row[21]),
-                row[22],
-                bool(row[23]),
-                *row[24:26],
-            )
-        )
-        for row in rows
-        if (key := read_key(row[2])) is not None
-    ]
+    return [record for row in rows if (record := _record(row)) is not None]
+
+
+def _record(row: tuple[Any, ...]) -> OutboxRow | None:
+    """None where the disk has damaged its chat."""
+    *found, question_id, choices = row
+    facts = dict(zip(_FIELDS, found, strict=True))
+    if (key := read_key(facts["chat_key"])) is None:
+        return None
+    facts |= {name: bool(facts[name]) for name in ("delayed", "untold", "own_zone")}
+    facts |= {
+        "chat_key": key,
+        "target": loads(facts["target"]),
+        "language": facts["language"] or DEFAULT,
+        "file": _file(facts["file"]),
+    }
+    buttons = None if question_id is None else QuestionButtons(question_id, tuple(loads(choices) or ()))
+    return OutboxRow(**facts, buttons=buttons)
 
 
 def _file(raw: str | None) -> StoredFile | None:
@@ -233,7 +212,3 @@ def _file(raw: str | None) -> StoredFile | None:
         return StoredFile(**loads(raw))
     except TypeError:
         return StoredFile("file", "application/octet-stream", 0, "")
-
-
-def _buttons(question_id: str | None, choices: str | None) -> QuestionButtons | None:
-    return None if question_id is None else QuestionButtons(question_id, tuple(loads(choices) or ()))

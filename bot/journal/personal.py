@@ -161,11 +161,11 @@ def _unquoted(payload: str, user_id: str) -> str | None:
 @contextlib.contextmanager
 def _opened(journal: Journal, *, write: bool) -> Iterator[Connection]:
     """A connection for the block. Raises `errors.StorageError`."""
-    try:
-        with closing(_connected(journal, write=write)) as db:
-            yield db
-    except sqlite3.Error as error:
-        raise errors.StorageError(f"the journal cannot be used: {error}") from error
+    with (
+        errors.as_storage_error("the journal cannot be used", sqlite3.Error),
+        closing(_connected(journal, write=write)) as db,
+    ):
+        yield db
 
 
 def _connected(journal: Journal, *, write: bool) -> Connection:

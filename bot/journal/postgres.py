@@ -23,8 +23,8 @@ from bot.contracts.environment import Clock, Log
 from bot.contracts.leadership import Leadership
 from bot.disk_reserve import DiskReserve
 from bot.journal import file, schema
-from bot.journal.connection import Connection, Rows
-from bot.journal.database import Database, ReadOnly, close
+from bot.journal.connection import Connection, Rows, close
+from bot.journal.database import Database, ReadOnly
 from bot.journal.sqlite import SqlJournal
 from bot.journal.view import JournalView
 
@@ -286,14 +286,14 @@ def _must_lead(db: Connection, leadership: Leadership | None) -> None:
 
 def examine(url: str) -> tuple[str, str]:
     """The version of the server, and what is wrong with it; "" where nothing is. Raises `errors.StorageError`."""
-    try:
-        with contextlib.closing(PostgresConnection(url)) as db:
-            names = ("server_version", "fsync", "full_page_writes")
-            version, *kept = (_first(db, f"SHOW {name}") for name in names)
-            found = _first(db, "SELECT to_regclass('journal_version') IS NOT NULL")
-            number = _first(db, "SELECT max(version) FROM journal_version") if found else 0
-    except sqlite3.Error as error:
-        raise errors.StorageError(f"the database cannot be used: {error}") from error
+    with (
+        errors.as_storage_error("the database cannot be used", sqlite3.Error),
+        contextlib.closing(PostgresConnection(url)) as db,
+    ):
+        names = ("server_version", "fsync", "full_page_writes")
+        version, *kept = (_first(db, f"SHOW {name}") for name in names)
+        found = _first(db, "SELECT to_regclass('journal_version') IS NOT NULL")
+        number = _first(db, "SELECT max(version) FROM journal_version") if found else 0
     if kept != ["on", "on"]:
         return version, "fsync or full_page_writes is off, so a crash may lose what was taken in"
     return version, "its tables are of a newer Shipmate" if number > len(schema.MIGRATIONS) else ""

@@ -28,8 +28,7 @@ from bot import errors
 from bot.contracts.environment import Clock, Disk, Log, OpenFile
 from bot.contracts.leadership import Leadership
 from bot.journal import shared_files
-from bot.journal.connection import Connection
-from bot.journal.database import close
+from bot.journal.connection import Connection, close
 from bot.journal.shared_files import SharedFile, Store
 
 FOLDERS = ("artifacts", "chats", "memory", "outgoing", "sent", "transcripts")
@@ -228,13 +227,8 @@ class SharedDisk:
         """Have the files as the database has them; where it has none yet, it gets those that are here. Raises
         `errors.StorageError`.
         """
-        with self._writing:
-            try:
-                self._committed(lambda db: self._meet(db, copies))
-            except OSError as error:
-                raise errors.StorageError(
-                    f"the files of .ship cannot be read from the database: {error}"
-                ) from error
+        with self._writing, errors.as_storage_error("the files of .ship cannot be read from the database"):
+            self._committed(lambda db: self._meet(db, copies))
         self._thread.start()
 
     def close(self) -> None:
@@ -447,11 +441,13 @@ class SharedDisk:
 
 def refresh(home: Path, disk: Disk, url: str, log: Log) -> None:
     """Make the files of a host copies of what is in the database now. Raises `errors.StorageError`."""
-    try:
-        with closing(shared_files.connect(url)) as db:
-            Copies(home, disk, log).compare(db)
-    except (sqlite3.Error, OSError) as error:
-        raise errors.StorageError(f"the files of .ship cannot be read from the database: {error}") from error
+    with (
+        errors.as_storage_error(
+            "the files of .ship cannot be read from the database", sqlite3.Error, OSError
+        ),
+        closing(shared_files.connect(url)) as db,
+    ):
+        Copies(home, disk, log).compare(db)
 
 
 def copies_of(home: Path) -> str:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from bot import errors
 from bot.contracts.leadership import Leadership
-from bot.journal.connection import Connection
-from bot.journal.database import close
+from bot.journal.connection import Connection, close
 from bot.journal.postgres import FILES_LOCK, SESSION, PostgresConnection, held
 
 PIECE = 1 << 20

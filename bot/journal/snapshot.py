@@ -28,15 +28,13 @@ def copy(path: Path, target: Path) -> None:
     Raises `errors.StorageError` where it cannot be read, or is damaged.
     """
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    try:
-        with (
-            closing(file.open_to_read(path, BUSY_SECONDS, any_version=True)) as db,
-            closing(sqlite3.connect(target, isolation_level=None)) as copied,
-        ):
-            db.backup(copied)
-            (verdict,) = copied.execute(f"PRAGMA {file.WHOLE}(1)").fetchone()
-    except sqlite3.Error as error:
-        raise errors.StorageError(f"{path.name} cannot be copied: {error}") from error
+    with (
+        errors.as_storage_error(f"{path.name} cannot be copied", sqlite3.Error),
+        closing(file.open_to_read(path, BUSY_SECONDS, any_version=True)) as db,
+        closing(sqlite3.connect(target, isolation_level=None)) as copied,
+    ):
+        db.backup(copied)
+        (verdict,) = copied.execute(f"PRAGMA {file.WHOLE}(1)").fetchone()
     if verdict != "ok":
         raise errors.StorageError(
             f"{path.name} is damaged ({verdict}); a restart of the gateway sets it aside and goes on with what can be "
@@ -50,14 +48,14 @@ def take_up(path: Path, *, moved: bool) -> None:
 
     Raises `errors.StorageError`.
     """
-    try:
-        with closing(file.open_to_write(path, BUSY_SECONDS, _refuse)) as db:
-            if not moved:
-                db.execute("BEGIN IMMEDIATE")
-                _let_go(db)
-                db.execute("COMMIT")
-    except sqlite3.Error as error:
-        raise errors.StorageError(f"the journal cannot be taken up: {error}") from error
+    with (
+        errors.as_storage_error("the journal cannot be taken up", sqlite3.Error),
+        closing(file.open_to_write(path, BUSY_SECONDS, _refuse)) as db,
+    ):
+        if not moved:
+            db.execute("BEGIN IMMEDIATE")
+            _let_go(db)
+            db.execute("COMMIT")
 
 
 def _let_go(db: sqlite3.Connection) -> None:

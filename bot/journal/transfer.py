@@ -38,7 +38,7 @@ def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
     `errors.StorageError`.
     """
     home = path.parent
-    try:
+    with errors.as_storage_error("the journal cannot be moved", sqlite3.Error, OSError):
         with closing(file.open_to_write(path, 5.0, _refuse)) as source, closing(_target(url)) as target:
             target.execute("BEGIN")
             moved = _copied(source, target)
@@ -46,8 +46,6 @@ def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
             moved.append(_same_files(target, home))
             target.execute("COMMIT")
         path.replace(aside)
-    except (sqlite3.Error, OSError) as error:
-        raise errors.StorageError(f"the journal cannot be moved: {error}") from error
     return moved
 
 
@@ -56,20 +54,20 @@ def to_file(url: str, path: Path, aside: str) -> list[TransferredTable]:
     scratch = path.with_name(f"{path.name}.new")
     scratch.unlink(missing_ok=True)
     home = path.parent
-    try:
-        with closing(_source(url)) as source:
-            moved = _fetched(source, scratch, home)
-            if path.exists():
-                raise errors.StorageError(f"{path.name} is there already")
-            scratch.replace(path)
-            source.execute("BEGIN")
-            source.execute(f"CREATE SCHEMA {aside}")
-            for table in (*schema.tables(), "journal_version", *shared_files.NAMES):
-                source.execute(f"ALTER TABLE {table} SET SCHEMA {aside}")
-            source.execute("COMMIT")
-            (home / NOTE).unlink(missing_ok=True)
-    except (sqlite3.Error, OSError) as error:
-        raise errors.StorageError(f"the journal cannot be moved: {error}") from error
+    with (
+        errors.as_storage_error("the journal cannot be moved", sqlite3.Error, OSError),
+        closing(_source(url)) as source,
+    ):
+        moved = _fetched(source, scratch, home)
+        if path.exists():
+            raise errors.StorageError(f"{path.name} is there already")
+        scratch.replace(path)
+        source.execute("BEGIN")
+        source.execute(f"CREATE SCHEMA {aside}")
+        for table in (*schema.tables(), "journal_version", *shared_files.NAMES):
+            source.execute(f"ALTER TABLE {table} SET SCHEMA {aside}")
+        source.execute("COMMIT")
+        (home / NOTE).unlink(missing_ok=True)
     return moved
 
 
@@ -77,14 +75,14 @@ def copy_out(url: str, folder: Path) -> None:
     """Write the journal and the files that all hosts have to an empty folder, as they are at one moment. Whoever writes them goes
     on meanwhile. Raises `errors.StorageError`.
     """
-    try:
-        with closing(shared_files.connect(url)) as source:
-            source.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            _fetched(source, folder / "journal.db", folder)
-            source.execute("COMMIT")
-            (folder / NOTE).unlink(missing_ok=True)
-    except (sqlite3.Error, OSError) as error:
-        raise errors.StorageError(f"the journal cannot be copied: {error}") from error
+    with (
+        errors.as_storage_error("the journal cannot be copied", sqlite3.Error, OSError),
+        closing(shared_files.connect(url)) as source,
+    ):
+        source.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        _fetched(source, folder / "journal.db", folder)
+        source.execute("COMMIT")
+        (folder / NOTE).unlink(missing_ok=True)
 
 
 def _fetched(source: Connection, path: Path, home: Path) -> list[TransferredTable]:
@@ -101,12 +99,9 @@ def _fetched(source: Connection, path: Path, home: Path) -> list[TransferredTabl
 
 def was_moved(url: str, *homes: Path) -> bool:
     """True where a database has what was moved from one of these folders. Raises `errors.StorageError`."""
-    try:
-        with closing(_source(url)) as db:
-            name = shared_files.store(db).name
-            return bool(_full(db)) and any(shared_disk.copies_of(home) == name for home in homes)
-    except sqlite3.Error as error:
-        raise errors.StorageError(f"the database cannot be used: {error}") from error
+    with errors.as_storage_error("the database cannot be used", sqlite3.Error), closing(_source(url)) as db:
+        name = shared_files.store(db).name
+        return bool(_full(db)) and any(shared_disk.copies_of(home) == name for home in homes)
 
 
 def _full(db: Connection) -> str:

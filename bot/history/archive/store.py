@@ -105,7 +105,7 @@ class ChatStore:
         time asked for. A `query` that is not `counted` is free of it. `query.skip` is called on other threads.
         """
         name = names.encode(chat_key)
-        try:
+        with errors.as_storage_error("the archive cannot be read"):
             revised = None if query.everything else await asyncio.to_thread(self._revisions, name)
             window = Window(query, revised)
             numbers = await asyncio.to_thread(self._scan_main, name, window)
@@ -114,8 +114,6 @@ class ChatStore:
                     window.stop()
                     break
                 await asyncio.to_thread(self._scan_archive, self._archives.archive(name, number), window)
-        except OSError as error:
-            raise errors.StorageError(f"the archive cannot be read: {error}") from error
         page = window.page()
         if page.unreadable:
             self._log.write(
@@ -129,10 +127,8 @@ class ChatStore:
 
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
         """As `contracts.archive.Archive.removals`."""
-        try:
+        with errors.as_storage_error("the archive cannot be read"):
             found = await asyncio.to_thread(self._revisions, names.encode(chat_key))
-        except OSError as error:
-            raise errors.StorageError(f"the archive cannot be read: {error}") from error
         return list(found.removed.values())
 
     async def chats(
@@ -143,10 +139,8 @@ class ChatStore:
         """Every chat that has an archive, or those `named` by the names of their files, the one last spoken in first. Reads every
         file, but of chats of which is `known`, by name too, how many lines they have and the time of the newest.
         """
-        try:
+        with errors.as_storage_error("the archive cannot be read"):
             return await asyncio.to_thread(self._chats, known or {}, named)
-        except OSError as error:
-            raise errors.StorageError(f"the archive cannot be read: {error}") from error
 
     async def close(self) -> None:
         """Write what waits, lines that the disk refused before included."""
@@ -391,14 +385,8 @@ async def people_of(archive: Archive, chat_keys: Iterable[str]) -> dict[str, str
     """The names of those who spoke last in each chat. Raises `errors.StorageError`."""
     names = {}
     for chat_key in chat_keys:
-        try:
-            key = ChatKey.parse(chat_key)
-        except errors.IdentityInvalid:
-            continue
-        page = await archive.search(key, HistoryQuery(limit=NAME_LINES, counted=False))
-        said = [str((line.meta or {}).get("username") or "") for line in reversed(page.lines)]
-        found = list(dict.fromkeys(name.replace(",", "") for name in said if name))
-        if found:
+        said = [name for _, name in await _speakers(archive, chat_key)]
+        if found := list(dict.fromkeys(name.replace(",", "") for name in said)):
             names[chat_key] = ", ".join(found[:NAMES_SHOWN])
     return names
 
@@ -409,12 +397,17 @@ async def names_of(archive: Archive, chats: Mapping[str, str]) -> dict[str, str]
     """
     names = {}
     for person, chat_key in chats.items():
-        try:
-            key = ChatKey.parse(chat_key)
-        except errors.IdentityInvalid:
-            continue
-        page = await archive.search(key, HistoryQuery(limit=NAME_LINES, counted=False))
-        theirs = (line.meta for line in reversed(page.lines) if f"{line.channel}:{line.user_id}" == person)
-        if name := next((str(meta["username"]) for meta in theirs if meta and meta.get("username")), ""):
-            names[person] = name
+        # Of several names the newest counts.
+        names |= {who: name for who, name in reversed(await _speakers(archive, chat_key)) if who == person}
     return names
+
+
+async def _speakers(archive: Archive, chat_key: str) -> list[tuple[str, str]]:
+    """People (`channel:id`) with their names, as the newest lines of a chat have them, the newest first."""
+    try:
+        key = ChatKey.parse(chat_key)
+    except errors.IdentityInvalid:
+        return []
+    page = await archive.search(key, HistoryQuery(limit=NAME_LINES, counted=False))
+    said = ((line, (line.meta or {}).get("username")) for line in reversed(page.lines))
+    return [(f"{line.channel}:{line.user_id}", str(name)) for line, name in said if name]

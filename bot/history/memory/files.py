@@ -113,11 +113,9 @@ class NoteStore:
             with jsonl.locked(self._folder, shared=shared):
                 return work()
 
-        try:
+        with errors.as_storage_error("memory files cannot be used"):
             working = asyncio.to_thread(locked)
             return await (working if shared else uninterrupted(working))
-        except OSError as error:
-            raise errors.StorageError(f"memory files cannot be used: {error}") from error
 
     def _place(self, owner: MemoryOwner) -> Path:
         if owner.kind == "chat":

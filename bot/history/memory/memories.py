@@ -54,25 +54,19 @@ class Memories:
 
     async def load(self, chat_key: ChatKey) -> SavedMemory | None:
         """The memory of a chat; None where there is none. Raises `errors.StorageError`."""
-        try:
+        with errors.as_storage_error("the memory cannot be read"):
             return await asyncio.to_thread(self._load, chat_key)
-        except OSError as error:
-            raise errors.StorageError(f"the memory cannot be read: {error}") from error
 
     async def save(self, chat_key: ChatKey, kept: SavedMemory) -> None:
         """Keep a redacted memory in place of the one before. Raises `errors.StorageError`."""
-        try:
+        with errors.as_storage_error("the memory cannot be written"):
             await asyncio.to_thread(self._save, chat_key, kept, self._forgotten[chat_key])
-        except OSError as error:
-            raise errors.StorageError(f"the memory cannot be written: {error}") from error
 
     async def forget(self, chat_key: ChatKey) -> None:
         """Begin without one; one that is on its way to the disk does not arrive. Raises `errors.StorageError`."""
         self._forgotten[chat_key] += 1
-        try:
+        with errors.as_storage_error("the memory cannot be removed"):
             await asyncio.to_thread(self._forget, chat_key)
-        except OSError as error:
-            raise errors.StorageError(f"the memory cannot be removed: {error}") from error
 
     # On any thread.
 

@@ -29,8 +29,8 @@ class Index:
     """Writes the search index. Blocking, for one thread; raises `sqlite3.Error` and `OSError`."""
 
     def __init__(self, db: sqlite3.Connection, streams: Streams) -> None:
-        self._db = db
-        self._streams = streams
+        self.db = db
+        self.streams = streams
 
     @classmethod
     def opened(cls, path: Path | None, folder: Path, disk: Disk) -> Index:
@@ -47,16 +47,8 @@ class Index:
             db = indexfile.current(path)
         return cls(db, Streams(folder, disk))
 
-    @property
-    def db(self) -> sqlite3.Connection:
-        return self._db
-
-    @property
-    def streams(self) -> Streams:
-        return self._streams
-
     def close(self) -> None:
-        self._db.close()
+        self.db.close()
 
     def catch_up(self, name: str, most: int = SLICE) -> bool:
         """Take in at most so many lines of a chat that are not indexed yet; True where more are left."""
@@ -68,12 +60,12 @@ class Index:
         """
         with ExitStack() as until:
             for place, name in enumerate(names):
-                with self._streams.open(name) as stream:
-                    known = chat_named(self._db, name)
+                with self.streams.open(name) as stream:
+                    known = chat_named(self.db, name)
                     if known is not None and known.size == stream.size and _continues(known, stream):
                         continue
-                    if not self._db.in_transaction:
-                        until.enter_context(indexfile.transaction(self._db))
+                    if not self.db.in_transaction:
+                        until.enter_context(indexfile.transaction(self.db))
                     most -= self._take(name, stream, most)
                 if not most:
                     return names[place:]
@@ -83,7 +75,7 @@ class Index:
         """Take in at most so many lines; returns how many there were."""
         chat = self._chat(name, stream)
         taken = 0
-        indexer = ChatIndexer(self._db, chat, stream)
+        indexer = ChatIndexer(self.db, chat, stream)
         for at, raw in stream.lines(chat.size):
             indexer.take(at, raw)
             taken += 1
@@ -95,51 +87,51 @@ class Index:
 
     def all(self, most: int = SLICE) -> Iterable[str]:
         """Catch up with every chat, a slice at a time; gives the name after each slice."""
-        for name in self._streams.names():
+        for name in self.streams.names():
             while self.catch_up(name, most):
                 yield name
             yield name
 
     def begin_near_the_end(self, name: str, size: int) -> None:
         """Leave out all of a chat that is not indexed yet but its newest `size` bytes."""
-        with self._streams.open(name) as stream:
+        with self.streams.open(name) as stream:
             begin = stream.size - size
-            if begin <= 0 or chat_named(self._db, name) is not None:
+            if begin <= 0 or chat_named(self.db, name) is not None:
                 return
             at, raw = next(stream.lines(begin), (0, b""))
-            self._db.execute(
+            self.db.execute(
                 "INSERT INTO chats (name, size, last_at, last_hash) VALUES (?, ?, ?, ?)",
                 (name, at + len(raw), at, line_hash(raw)),
             )
 
     def behind(self, name: str) -> int:
         """Bytes of a chat that are not indexed yet (an unfinished last line included)."""
-        with self._streams.open(name) as stream:
-            chat = chat_named(self._db, name)
+        with self.streams.open(name) as stream:
+            chat = chat_named(self.db, name)
             return stream.size if chat is None or not _continues(chat, stream) else stream.size - chat.size
 
     def counted(self) -> tuple[int, int]:
         """Return the numbers of indexed chats and lines."""
-        chats, lines = self._db.execute("SELECT count(*), total(lines) FROM chats WHERE lines > 0").fetchone()
+        chats, lines = self.db.execute("SELECT count(*), total(lines) FROM chats WHERE lines > 0").fetchone()
         return int(chats), int(lines)
 
     def last_times(self) -> dict[str, int]:
         """Return the time (ms) of each chat's last indexed line, by name."""
-        rows = self._db.execute("SELECT name, last_ts FROM chats WHERE last_ts IS NOT NULL")
+        rows = self.db.execute("SELECT name, last_ts FROM chats WHERE last_ts IS NOT NULL")
         return dict(rows.fetchall())
 
     def told(self) -> dict[str, tuple[int, int | None]]:
         """Return each chat's number of indexed lines, and the time (ms) of its last readable one."""
-        rows = self._db.execute("SELECT name, count, newest FROM chats")
+        rows = self.db.execute("SELECT name, count, newest FROM chats")
         return {name: (count, newest) for name, count, newest in rows}
 
     def _chat(self, name: str, stream: Stream) -> IndexedChat:
-        chat = chat_named(self._db, name)
+        chat = chat_named(self.db, name)
         if chat is not None and _continues(chat, stream):
             return chat
         if chat is not None:
             self._forget(chat)
-        found = self._db.execute("INSERT INTO chats (name) VALUES (?)", (name,)).lastrowid or 0
+        found = self.db.execute("INSERT INTO chats (name) VALUES (?)", (name,)).lastrowid or 0
         if found >= MOST_CHATS:
             raise sqlite3.DatabaseError("the index has no more numbers for chats")
         return IndexedChat(found, name)
@@ -149,19 +141,17 @@ class Index:
         the tokens that stay behind.
         """
         first, last = chat.row_range()
-        self._db.execute(
-            "DELETE FROM lines WHERE line BETWEEN ? AND ?", (first >> ROW_BITS, last >> ROW_BITS)
-        )
-        self._db.execute(
+        self.db.execute("DELETE FROM lines WHERE line BETWEEN ? AND ?", (first >> ROW_BITS, last >> ROW_BITS))
+        self.db.execute(
             "DELETE FROM sessions WHERE id BETWEEN ? AND ?",
             (chat.first_session, last >> ROW_BITS + PLACE_BITS),
         )
-        self._db.execute("DELETE FROM revised WHERE key BETWEEN ? AND ?", (chat.prefix, f"{chat.prefix}~"))
-        self._db.execute("DELETE FROM runs WHERE chat = ?", (chat.id,))
-        self._db.execute("DELETE FROM chats WHERE id = ?", (chat.id,))
+        self.db.execute("DELETE FROM revised WHERE key BETWEEN ? AND ?", (chat.prefix, f"{chat.prefix}~"))
+        self.db.execute("DELETE FROM runs WHERE chat = ?", (chat.id,))
+        self.db.execute("DELETE FROM chats WHERE id = ?", (chat.id,))
 
     def _save(self, chat: IndexedChat) -> None:
-        self._db.execute(
+        self.db.execute(
             "UPDATE chats SET size = ?, last_at = ?, last_hash = ?, lines = ?, tokens = ?, session = ?, place = ?, "
             "last_ts = ?, mark = ?, count = ?, newest = ? WHERE id = ?",
             (
@@ -183,7 +173,7 @@ class Index:
 
 def rebuild(path: Path, folder: Path, disk: Disk) -> tuple[int, int]:
     """Make the index of a folder anew; how many chats and lines it has then. Raises `errors.StorageError`."""
-    try:
+    with errors.as_storage_error("the search index cannot be made", sqlite3.Error, OSError):
         index = Index.opened(path, folder, disk)
         try:
             indexfile.make_anew(index.db)
@@ -192,8 +182,6 @@ def rebuild(path: Path, folder: Path, disk: Disk) -> tuple[int, int]:
             return index.counted()
         finally:
             index.close()
-    except (sqlite3.Error, OSError) as error:
-        raise errors.StorageError(f"the search index cannot be made: {error}") from error
 
 
 def _continues(chat: IndexedChat, stream: Stream) -> bool:

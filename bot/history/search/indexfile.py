@@ -37,7 +37,7 @@ INSERT INTO tokens(tokens, rank) VALUES ('hashsize', 16777216);
 """
 
 
-def connect(path: Path | None) -> sqlite3.Connection:
+def connect(path: Path | None, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
     """A connection for one thread at a time; None is an index in memory. Raises `sqlite3.Error` where the file cannot be
     used.
     """
@@ -47,7 +47,7 @@ def connect(path: Path | None) -> sqlite3.Connection:
     db = sqlite3.connect(
         ":memory:" if path is None else path,
         isolation_level=None,
-        timeout=BUSY_SECONDS,
+        timeout=busy_seconds,
         check_same_thread=False,
     )
     try:

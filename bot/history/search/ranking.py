@@ -234,16 +234,6 @@ def _within(session: int, ranges: tuple[tuple[int, int], ...]) -> bool:
     return any(first <= session <= last for first, last in ranges)
 
 
-def rank(
-    postings: Iterable[Postings], stats: CorpusStats, weights: Weights = DEFAULT, *, most: int = 1_000
-) -> list[tuple[int, float]]:
-    """Lines with their scores, best first."""
-    tally = Tally(stats, weights)
-    for posting in postings:
-        tally.add(posting)
-    return tally.best(most)
-
-
 def feedback(
     found: Sequence[tuple[Sequence[str], float]],
     counts: Mapping[str, int],

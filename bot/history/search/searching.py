@@ -119,10 +119,8 @@ class SearchedArchive:
         """A part of the chats, the ones last spoken in first, and how many there are in all. Files of that part alone are read.
         Raises `errors.StorageError`.
         """
-        try:
+        with errors.as_storage_error("the archive cannot be read"):
             names = await self._newest_first()
-        except OSError as error:
-            raise errors.StorageError(f"the archive cannot be read: {error}") from error
         return await self.chats(names[offset : offset + limit]), len(names)
 
     async def close(self) -> None:
@@ -150,10 +148,8 @@ class SearchedArchive:
         except (sqlite3.Error, OSError) as error:
             self._failed(error)
         # The index may be at fault; the archive is not: a passing one over its newest lines does as well.
-        try:
+        with errors.as_storage_error("the archive cannot be searched", sqlite3.Error, OSError):
             return await asyncio.to_thread(self._looked_through, chat_keys, query)
-        except (sqlite3.Error, OSError) as error:
-            raise errors.StorageError(f"the archive cannot be searched: {error}") from error
 
     async def kept(self, channel: str) -> list[ChatKey]:
         """As `contracts.recall.Recalls.kept`, the ones last spoken in first as far as that is known."""

@@ -213,7 +213,7 @@ class Transcript:
 
     async def points(self, chat_key: ChatKey) -> list[Point]:
         """The turns of the current session, oldest first, without those that were taken back. Reads all of it."""
-        return await self._asked(self._points, chat_key)
+        return await self._asked(self._look, chat_key, sessions.points) or []
 
     async def current(self, chat_key: ChatKey) -> str | None:
         """The current session; None where there is none."""
@@ -229,7 +229,8 @@ class Transcript:
         """The lines of the current session that may tell of these turns (`reading.telling`), without all others in memory;
         all lines where some are of another making. Raises `errors.StorageError`.
         """
-        found = await self._asked(self._telling, chat_key, requests, counts)
+        look = functools.partial(reading.telling, requests=requests, counts=counts)
+        found = await self._asked(self._look, chat_key, look)
         return found if found is not None else await self.load(chat_key)
 
     async def read(self, chat_key: ChatKey, *, whole: bool = False, most: int | None = None) -> LoadedLines:
@@ -238,7 +239,7 @@ class Transcript:
         read. Raises `errors.StorageError`.
         """
         how = reading.whole if whole else functools.partial(reading.newest, most=most)
-        loaded, name = await self._asked(self._read, chat_key, how)
+        loaded, name = await self._asked(self._named_look, chat_key, how) or (LoadedLines([]), "")
         if chat_key not in self._current_of:
             # Where there is none, the name of the one that will begin.
             self._note(chat_key, name.removesuffix(".jsonl") or self._ids.ulid())
@@ -265,7 +266,8 @@ class Transcript:
 
     async def ended(self, chat_key: ChatKey, request_id: str) -> TurnEnd | None:
         """Return the end of a turn of the current session, however long ago; None if it did not end."""
-        return await self._asked(self._ended, chat_key, request_id)
+        look = functools.partial(reading.turn_end, request_id=request_id)
+        return await self._asked(self._look, chat_key, look)
 
     async def sessions(self, chat_key: ChatKey) -> list[str]:
         """The sessions of a chat, oldest first."""
@@ -280,10 +282,8 @@ class Transcript:
         await self._writer.close()
 
     async def _asked(self, question: Callable[..., _Answer], *about: object) -> _Answer:
-        try:
+        with errors.as_storage_error("the transcript cannot be read"):
             return await asyncio.to_thread(question, *about)
-        except OSError as error:
-            raise errors.StorageError(f"the transcript cannot be read: {error}") from error
 
     # Reading, on any thread.
 
@@ -313,45 +313,22 @@ class Transcript:
         with closing(self._disk.open(self._path(chat_key, session))) as file:
             return sessions.last_ts(file)
 
-    def _points(self, chat_key: ChatKey) -> list[Point]:
-        found = self._opened(chat_key)
-        if found is None:
-            return []
-        with closing(found[0]) as file:
-            return sessions.points(file)
+    def _look(self, chat_key: ChatKey, look: Callable[[OpenFile], _Answer]) -> _Answer | None:
+        found = self._named_look(chat_key, look)
+        return None if found is None else found[0]
 
-    def _read(self, chat_key: ChatKey, read: Callable[[OpenFile], LoadedLines]) -> tuple[LoadedLines, str]:
-        found = self._opened(chat_key)
-        if found is None:
-            return LoadedLines([]), ""
-        file, name = found
-        with closing(file):
-            return read(file), name
-
-    def _telling(
-        self, chat_key: ChatKey, requests: Collection[str], counts: Callable[[TranscriptLine], bool]
-    ) -> list[TranscriptLine] | None:
-        found = self._opened(chat_key)
-        if found is None:
-            return []
-        with closing(found[0]) as file:
-            return reading.telling(file, requests, counts)
-
-    def _ended(self, chat_key: ChatKey, request_id: str) -> TurnEnd | None:
-        found = self._opened(chat_key)
-        if found is None:
-            return None
-        with closing(found[0]) as file:
-            return reading.turn_end(file, request_id)
-
-    def _opened(self, chat_key: ChatKey) -> tuple[OpenFile, str] | None:
-        """The file of the current session as it is now, and its name."""
+    def _named_look(
+        self, chat_key: ChatKey, look: Callable[[OpenFile], _Answer]
+    ) -> tuple[_Answer, str] | None:
+        """Look at the file of the current session as it is now; what that gives, and the name of the file. None where there is none."""
         with jsonl.locked(self._folder, shared=True):
             session = self._current(chat_key)
             if session is None:
                 return None
             path = self._path(chat_key, session)
-            return self._disk.open(path), path.name
+            file = self._disk.open(path)
+        with closing(file):
+            return look(file), path.name
 
     def _named_path(self, chat_key: ChatKey, session: str) -> Path:
         return self._home(chat_key) / f"{session}.jsonl"

@@ -281,28 +281,21 @@ class UsageSums:
     @contextlib.contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
         """A connection to tables of this version; a file that is damaged or of another version is made anew from the log."""
-        try:
+        with errors.as_storage_error("the sums of usage cannot be kept", sqlite3.Error, OSError):
             try:
                 db = self._connect()
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError:
-                for end in ("", "-wal", "-shm"):
-                    self._path.with_name(self._path.name + end).unlink(missing_ok=True)
+                indexfile.remove(self._path)
                 db = self._connect()
             with contextlib.closing(db):
                 yield db
-        except (sqlite3.Error, OSError) as error:
-            raise errors.StorageError(f"the sums of usage cannot be kept: {error}") from error
 
     def _connect(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._path.touch(mode=0o600)
-        db = sqlite3.connect(self._path, isolation_level=None, timeout=BUSY_SECONDS)
+        # What a power cut takes with it is counted again, as with the index.
+        db = indexfile.connect(self._path, BUSY_SECONDS)
         try:
-            db.execute("PRAGMA journal_mode=WAL")
-            # What a power cut takes with it is counted again.
-            db.execute("PRAGMA synchronous=NORMAL")
             db.execute("PRAGMA secure_delete=ON")
             if db.execute("PRAGMA user_version").fetchone() != (VERSION,):
                 _make_anew(db)

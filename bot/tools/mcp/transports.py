@@ -134,9 +134,6 @@ async def _listen(watch: _Streams, said: Tell) -> None:
         said(piece.decode("utf-8", "replace"))
 
 
-if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
-
 LARGEST = 8 * 2**20
 """Bytes of one answer, or of one event of a stream."""
 CONNECT_SECONDS = 10.0

@@ -21,7 +21,6 @@ from bot.history.search.ranking import (
     Weights,
     feedback,
     length_class,
-    rank,
     rarity,
 )
 
@@ -36,6 +35,15 @@ def line(session: int, place: int) -> int:
 
 def row(session: int, place: int, tokens: int = 8) -> int:
     return line(session, place) << ROW_BITS | length_class(tokens)
+
+
+def rank(
+    postings: Sequence[Postings], stats: CorpusStats, weights: Weights, most: int = 1_000
+) -> list[tuple[int, float]]:
+    tally = Tally(stats, weights)
+    for posting in postings:
+        tally.add(posting)
+    return tally.best(most)
 
 
 def order(*postings: Postings, stats: CorpusStats = STATS, weights: Weights = DEFAULT) -> list[int]:

@@ -140,7 +140,9 @@ def test_what_cannot_be_read_of_a_checkpoint_or_of_totals_is_as_good_as_not_ther
     assert transcript_lines.event("boundary", None, data) == Boundary(reason="size", dropped=("a",))
 
 
-@pytest.mark.parametrize(("field", "damaged"), [("adopted", [1, "user"]), ("unquoted", [1]), ("unquoted", None)])
+@pytest.mark.parametrize(
+    ("field", "damaged"), [("adopted", [1, "user"]), ("unquoted", [1]), ("unquoted", None)]
+)
 def test_a_damaged_field_of_a_message_costs_itself_alone(field: str, damaged: object) -> None:
     data = {"sources": ["a"], field: damaged}
     assert transcript_lines.event("user", {"text": "x"}, data) == MessageEvent(

@@ -17,7 +17,7 @@ from bot import errors
 from bot.contracts.journal import ANSWERED
 from bot.disk_reserve import PIECE, DiskReserve
 from bot.journal import SqliteJournal
-from bot.journal.database import close
+from bot.journal.connection import close
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests.contracts.journal_rig import inbound, outbound, still_open
