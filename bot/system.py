@@ -11,12 +11,10 @@ import threading
 import time
 from pathlib import Path
 
-from bot import regular_files
+from bot import regular_files, ulids
 from bot.contracts.environment import Clock
 from bot.descriptors import RESERVE
 
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Linux stops its monotonic clock while the machine is suspended, and has another one; elsewhere the monotonic one goes on."""
 _DRAWN = 64
@@ -53,7 +51,7 @@ class JumpSafeClock:
 
 
 class UlidSource:
-    """`contracts.environment.Ids`: ULIDs that only grow (github.com/ulid/spec: 48 bits of ms, 80 random bits)."""
+    """`contracts.environment.Ids`: ULIDs that only grow."""
 
     def __init__(self, clock: Clock | None = None, rng: random.Random | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -63,21 +61,18 @@ class UlidSource:
         self._lock = threading.Lock()
 
     def after(self, ulid: str) -> None:
-        value = 0
-        for char in ulid:
-            if char not in _CROCKFORD:
-                return  # none of ours
-            value = value << 5 | _CROCKFORD.index(char)
+        number = ulids.number_of(ulid)
+        if number is None:
+            return  # none of ours
         with self._lock:
-            self._last = max(self._last, value & (1 << 128) - 1)
+            self._last = max(self._last, number & (1 << 128) - 1)
 
     def ulid(self) -> str:
         with self._lock:
             fresh = int(self._clock.now() * 1000) << 80 | self._eighty_bits()
             # A clock that stands or goes back must not make ids that sort wrongly.
-            self._last = max(fresh, self._last + 1)
-            value = self._last
-        return "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])
+            self._last = number = max(fresh, self._last + 1)
+        return ulids.written(number)
 
     def _eighty_bits(self) -> int:
         if not self._random:

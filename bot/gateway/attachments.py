@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast, get_args
 
-from bot import errors, text
+from bot import errors, text, ulids
 from bot.contracts.artifacts import ArtifactPage, Artifacts
 from bot.contracts.base import Json, Level
 from bot.contracts.channel import Channel, Files, Manifest
@@ -105,7 +105,6 @@ UNDER_WAY = 32_000_000
 """Files under way at the same time, of all chats, and what they may have together: each takes some times its bytes of
 memory.
 """
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _MOMENT = 10
 """The characters of a ULID that say when it was made."""
 
@@ -408,8 +407,7 @@ def artifact_id(request_id: str, at: int, attachment: Attachment, kind: str = ""
     """The id of a file's artifact of a kind: a ULID of the moment of its message, always the same."""
     named = f"{request_id} {at} {attachment.ref}{kind and ' '}{kind}"
     number = int.from_bytes(hashlib.sha256(named.encode()).digest()[:_MOMENT])
-    tail = "".join(_CROCKFORD[number >> shift & 31] for shift in range(75, -1, -5))
-    return request_id[:_MOMENT] + tail
+    return request_id[:_MOMENT] + ulids.written(number)[_MOMENT:]
 
 
 def size_in_words(size: int) -> str:

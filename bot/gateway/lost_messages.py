@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from bot import errors
+from bot import errors, ulids
 from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.base import ChatType
 from bot.contracts.channel import Manifest
@@ -19,7 +19,6 @@ from bot.gateway.locales import Locales
 from bot.gateway.operators import OperatorAlerts
 from bot.words import say, sentence, speaking
 
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 RECENT = 24 * 3600.0
 """Seconds for which somebody may still wait for an answer."""
 NEW = 3600.0
@@ -96,7 +95,7 @@ class LostMessages:
             lines = [
                 line
                 for line in (await self._archive.search(chat_key, query)).lines
-                if _named_at(line.request_id) < at
+                if ulids.made_at(line.request_id) < at
             ]
             spoken = spoken or bool(lines)
             for line in self._left(lines):
@@ -120,14 +119,6 @@ class LostMessages:
         answered = {line.request_id for line in lines if line.role == "assistant"}
         said = [line for line in reversed(lines) if line.role == "user" and line.ts >= since]
         return list(itertools.takewhile(lambda line: line.request_id not in answered, said))
-
-
-def _named_at(request_id: str) -> float:
-    """The time at which a requestId was given (epoch seconds); 0 where it is none. The row that said so is what was lost."""
-    value = 0
-    for char in request_id[:10]:
-        value = value * 32 + max(_CROCKFORD.find(char), 0)
-    return value / 1000
 
 
 def _type(line: ArchiveLine) -> ChatType:

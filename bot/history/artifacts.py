@@ -8,14 +8,13 @@ that goes with it.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from bot import errors, text
+from bot import errors, text, ulids
 from bot.contracts.artifacts import ArtifactMatch, ArtifactMatches, ArtifactPage
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile, uninterrupted
@@ -34,7 +33,6 @@ SEGMENT = 2_000
 SHOWN = 240
 """Characters that are shown of a line that was found."""
 
-_ID = re.compile(rf"[{names.CROCKFORD}]{{26}}")
 _END = ".txt"
 _BESIDE = ".jsonl"
 _ABOUT = 4096  # bytes that are read for the line about a result
@@ -157,7 +155,7 @@ class ArtifactStore:
     def _all(self, folder: Path) -> list[Path]:
         """The artifacts of one chat, oldest first."""
         found = self._disk.names(folder)
-        return [folder / name for name in found if _ID.fullmatch(name.removesuffix(_END))]
+        return [folder / name for name in found if ulids.FORM.fullmatch(name.removesuffix(_END))]
 
     def _made(self, chat_key: ChatKey, requests: frozenset[str]) -> dict[str, list[tuple[str, str]]]:
         found: dict[str, list[tuple[str, str]]] = {}
@@ -187,7 +185,7 @@ class ArtifactStore:
             with jsonl.locked(self._folder):
                 jsonl.tidy(self._disk, self._folder / name)
                 for path in self._all(self._folder / name):
-                    if names.made_at(path.stem) < before:
+                    if ulids.made_at(path.stem) < before:
                         self._drop(path)
                         gone += 1
         return gone
@@ -199,7 +197,7 @@ class ArtifactStore:
             with closing(self._disk.open(self._path(chat_key, artifact_id))) as file:
                 return work(file, _facts(file, artifact_id, chat_key))
 
-        if _ID.fullmatch(artifact_id) is None:
+        if ulids.FORM.fullmatch(artifact_id) is None:
             raise _missing(artifact_id)
         with errors.as_storage_error("an artifact cannot be read"):
             return await asyncio.to_thread(opened)

@@ -9,8 +9,6 @@ from functools import lru_cache
 from bot.contracts.identity import ChatKey
 
 LONGEST = 200
-CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""The digits of a ULID."""
 _KNOWN = 4_096  # names that are remembered
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})*")
@@ -50,11 +48,3 @@ def decode(name: str) -> str | None:
 def is_hashed(name: str) -> bool:
     """True if a name is one of those that do not tell their chatKey. No chatKey is of that form, which has no colon."""
     return _HASHED.fullmatch(name) is not None
-
-
-def made_at(ulid: str) -> float:
-    """Return the time at which a ULID was made, in seconds since the epoch."""
-    moment = 0
-    for char in ulid[:10]:
-        moment = moment << 5 | CROCKFORD.index(char)
-    return moment / 1000

@@ -8,13 +8,12 @@ old lines but for those that the model's view is built on; a conversation that c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot import errors
+from bot import errors, ulids
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.history import jsonl, names
@@ -25,7 +24,6 @@ EVERY = "*"
 """In the place of a chatKey: all chats that are not named."""
 _DAY = 86_400.0
 _PIECE = 1 << 20  # bytes of a session that are copied at once
-_ULID = re.compile(rf"[{names.CROCKFORD}]{{26}}")
 _FILE = ".bin"
 
 
@@ -131,7 +129,7 @@ class Retention:
         home = self._transcripts / name
         with jsonl.locked(self._transcripts):
             stems = (one.removesuffix(".jsonl") for one in self._disk.names(home) if one.endswith(".jsonl"))
-            known = sorted(stem for stem in stems if _ULID.fullmatch(stem))
+            known = sorted(stem for stem in stems if ulids.FORM.fullmatch(stem))
             old = [one for one in known if self.newest_ts(home, one) < before]
             if known and not (current and old == known):
                 stay = {known[-1], sessions.current(self._disk, home, known)}
@@ -154,7 +152,7 @@ class Retention:
     def _expire_files(self, home: Path, before: int) -> int:
         """Remove files that were sent; each is named by when."""
         found = (one.partition(".")[0] for one in self._disk.names(home) if one.endswith(_FILE))
-        old = [one for one in found if _ULID.fullmatch(one) and names.made_at(one) * 1000 < before]
+        old = [one for one in found if ulids.FORM.fullmatch(one) and ulids.made_at(one) * 1000 < before]
         for one in old:
             self._disk.remove(home / f"{one}{_FILE}")
         return len(old)
@@ -164,7 +162,7 @@ class Retention:
         came behind is asked there for its end, be that long ago.
         """
         before = min(before, int(self.newest_ts(home, session) - _DAY * 1000))
-        if names.made_at(session) * 1000 >= before:
+        if ulids.made_at(session) * 1000 >= before:
             return 0
         path, count = home / f"{session}.jsonl", 0
         with closing(self._disk.open(path)) as file:
@@ -189,4 +187,4 @@ class Retention:
     def newest_ts(self, home: Path, session: str) -> float:
         """The time of a session's newest line (ms), or of its beginning where that is later."""
         with closing(self._disk.open(home / f"{session}.jsonl")) as file:
-            return max(sessions.last_ts(file), names.made_at(session) * 1000)
+            return max(sessions.last_ts(file), ulids.made_at(session) * 1000)

@@ -12,13 +12,13 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from bot import ulids
 from bot.contracts.environment import Disk
 from bot.telemetry.log import PACKED, day_files
 
 LEVELS = {"debug": 10, "info": 20, "action": 25, "warn": 30, "error": 40}
 BLOCK = 64 * 1024
 READ = 1024 * 1024
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 Line = dict[str, Any]
 
@@ -184,12 +184,9 @@ def _backwards(path: Path, end: int) -> Iterator[bytes]:
 
 def day_of(request_id: str) -> date | None:
     """The UTC day of a ULID; None where it is none."""
-    value = 0
-    for char in request_id[:10].upper():
-        if char not in _CROCKFORD:
-            return None
-        value = value << 5 | _CROCKFORD.index(char)
+    if not ulids.FORM.fullmatch(request_id.upper()):
+        return None
     try:
-        return datetime.fromtimestamp(value / 1000, UTC).date() if len(request_id) == 26 else None
+        return datetime.fromtimestamp(ulids.made_at(request_id.upper()), UTC).date()
     except (ValueError, OverflowError, OSError):
         return None

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bot.history.names import CROCKFORD
+from bot import ulids
 from bot.history.usage.sums import UsageSums
 from bot.system import SystemDisk
 
@@ -28,11 +28,8 @@ WORDS = "谈谈那艘船 and what it may cost to paint it again. " * 8
 
 def request_id(day: int, number: int) -> str:
     """The id of a turn of that day, which its beginning tells."""
-    moment, chars = int(datetime(2027, 1, day, 12, tzinfo=UTC).timestamp() * 1000), ""
-    for _ in range(10):
-        moment, digit = divmod(moment, 32)
-        chars = CROCKFORD[digit] + chars
-    return f"{chars}{number:016}"
+    moment = int(datetime(2027, 1, day, 12, tzinfo=UTC).timestamp() * 1000)
+    return f"{ulids.written(moment << 80)[:10]}{number:016}"
 
 
 def fill(logs: Path, lines: int) -> None:

@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bot import tags
+from bot import tags, ulids
 from bot.contracts.archive import ArchiveKey
 from bot.contracts.base import Json, Message
 from bot.contracts.tools import OMISSION, Omission
-from bot.history import names
 
 _NOTE = re.compile(
     r"\n?\[… (?P<lines>\d{1,18}) lines, (?P<characters>\d{1,18}) characters omitted; "
@@ -20,7 +19,6 @@ _HEAD = 0.6
 """The part of a shortened result that stood before its note."""
 _REMOVED = "[message removed]"
 _ADOPTED = re.compile(r"archive:(-?\d{1,18}):(\w+):(.*)", re.DOTALL)
-_ULID = re.compile(rf"[{names.CROCKFORD}]{{26}}")
 
 
 def upgraded(kind: str, message: Message | None, data: Json) -> tuple[Message | None, Json]:
@@ -93,6 +91,6 @@ def _with_time(turn: Any) -> Any:
     name, sources = turn.get("requestId"), turn.get("sources")
     if isinstance(sources, list) and (adopted := next(filter(None, map(_adopted, sources)), None)):
         return {**turn, "began": int(adopted[1])}
-    if not isinstance(name, str) or _ULID.fullmatch(name) is None:
+    if not isinstance(name, str) or ulids.FORM.fullmatch(name) is None:
         return turn
-    return {**turn, "began": round(names.made_at(name) * 1000)}
+    return {**turn, "began": round(ulids.made_at(name) * 1000)}

@@ -19,7 +19,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot import errors
+from bot import errors, ulids
 from bot.batch import Batcher
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk, Log
@@ -48,7 +48,6 @@ _CONTEXT = 16 * 1024  # bytes on either side of where bodies part that the compr
 _LEVEL = 1
 _PIECE = 3 * 256 * 1024  # bytes that are compared or encoded at once; base64 makes four of three
 _END = ".requests"
-_ULID = re.compile(rf"[{names.CROCKFORD}]{{26}}")
 _PACKED = re.compile(rb',"(?:body|said)":"')
 _WORDS = frozenset({"body", "base", "cut", "said", "label"})
 _REQUEST = frozenset({"id", "purpose", "model", "sha256"})
@@ -135,7 +134,7 @@ class _Chat:
         """True if the record with this ULID belongs into another file."""
         if self.size >= FILE_BYTES + self.whole:
             return True
-        return bool(self.size) and names.made_at(name) - names.made_at(self.path.stem) > FILE_SECONDS
+        return bool(self.size) and ulids.made_at(name) - ulids.made_at(self.path.stem) > FILE_SECONDS
 
     def keep(self, task: str | None, base: _Base) -> None:
         """Remember a body; that of a turn makes all of its tasks but the newest superfluous: they have ended."""
@@ -334,7 +333,7 @@ class RequestLog:
         gone = 0
         for chat in self._disk.names(self._folder):
             for path in files_of(self._disk, self._folder / chat):
-                if names.made_at(path.stem) + FILE_SECONDS < before:
+                if ulids.made_at(path.stem) + FILE_SECONDS < before:
                     self._disk.remove(path)
                     gone += 1
         return gone
@@ -414,7 +413,7 @@ def _unpacked(line: Json, base: bytes) -> bytes:
 
 def files_of(disk: Disk, home: Path) -> list[Path]:
     """Return the files of a chat, oldest first."""
-    return [home / name for name in disk.names(home) if name.endswith(_END) and _ULID.match(name)]
+    return [home / name for name in disk.names(home) if name.endswith(_END) and ulids.FORM.match(name)]
 
 
 def newest_at(disk: Disk, path: Path) -> float:
@@ -422,15 +421,15 @@ def newest_at(disk: Disk, path: Path) -> float:
     with closing(disk.open(path)) as file:
         for raw in jsonl.lines_backwards(file):
             if raw and (line := _facts(raw)) is not None:
-                return names.made_at(_name(line))
-    return names.made_at(path.stem)
+                return ulids.made_at(_name(line))
+    return ulids.made_at(path.stem)
 
 
 def _facts(raw: bytes) -> Json | None:
     """A line without its packed words, which may be many; None where it is no line of ours."""
     packed = _PACKED.search(raw)
     line = jsonl.loads(raw if packed is None else raw[: packed.start()] + b"}")
-    return line if line is not None and _ULID.fullmatch(_name(line)) else None
+    return line if line is not None and ulids.FORM.fullmatch(_name(line)) else None
 
 
 def _name(line: Json) -> str:
@@ -493,7 +492,7 @@ def find(disk: Disk, folder: Path, name: str) -> FoundRequests | None:
     """All that the turn or the task of this id has asked; None where nothing is on file. `folder` is that of the
     transcripts. Blocking; raises OSError.
     """
-    if not _ULID.fullmatch(name):
+    if not ulids.FORM.fullmatch(name):
         return None
     for home in disk.names(folder):
         files = [_lines(disk, path) for path in files_of(disk, folder / home)]

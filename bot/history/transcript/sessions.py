@@ -4,12 +4,12 @@ requestId in the transcripts of all chats. Blocking.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from bot import ulids
 from bot.contracts.environment import Disk, OpenFile
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import Boundary, MessageEvent, TranscriptLine, TurnEnd, TurnStart
@@ -111,9 +111,6 @@ def _with_ends(file: OpenFile) -> Iterator[tuple[int, bytes]]:
         yield min(at, file.size), raw
 
 
-_ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
-
-
 @dataclass(frozen=True, slots=True)
 class FoundTurn:
     """A turn, and the session that it was written to first: a fork has a copy of it. `request_id` is the turn's own; what
@@ -130,7 +127,7 @@ def find_turn(disk: Disk, folder: Path, request_id: str) -> FoundTurn | None:
     """The turn that a message was answered in, with all lines of its session; None where no transcript has it. Reads the
     transcripts of every chat that has no other one later. Raises OSError.
     """
-    if not _ULID.fullmatch(request_id):
+    if not ulids.FORM.fullmatch(request_id):
         return None
     found = None
     for file in _sessions(disk, folder):
@@ -152,7 +149,7 @@ def _sessions(disk: Disk, folder: Path) -> Iterator[Path]:
         if not chat.startswith("."):
             for name in disk.names(folder / chat):
                 file = folder / chat / name
-                if file.suffix == ".jsonl" and _ULID.fullmatch(file.stem):
+                if file.suffix == ".jsonl" and ulids.FORM.fullmatch(file.stem):
                     yield file
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import heapq
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from bot import errors
+from bot import errors, ulids
 from bot.batch import Batcher
 from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile
 from bot.contracts.identity import ChatKey
@@ -30,7 +29,6 @@ _NAMED = 5  # places of lines that cannot be read, told to the operator
 _CHATS = 4_000  # whose current session is remembered
 FILES = "transcripts"
 """The first part of the names of its files in the journal."""
-_SESSION = re.compile(rf"[{names.CROCKFORD}]{{26}}")
 
 
 class _Row:
@@ -125,7 +123,7 @@ class Transcript:
         for line in lines:
             if line.uuid not in self._ahead:
                 fresh.setdefault(line.session_id or current, []).append(line)
-        if not all(map(_SESSION.fullmatch, fresh)):
+        if not all(map(ulids.FORM.fullmatch, fresh)):
             return False
         for session, some in fresh.items():
             row = _Row(some, session)
@@ -290,7 +288,7 @@ class Transcript:
     def _sessions(self, chat_key: ChatKey) -> list[str]:
         found = self._disk.names(self._folder / names.encode(chat_key))
         stems = (file.removesuffix(".jsonl") for file in found if file.endswith(".jsonl"))
-        return sorted(stem for stem in stems if _SESSION.fullmatch(stem))
+        return sorted(stem for stem in stems if ulids.FORM.fullmatch(stem))
 
     def _current(self, chat_key: ChatKey) -> str | None:
         found = self._sessions(chat_key)
@@ -429,7 +427,7 @@ class Transcript:
         session = self._ids.ulid()
         if known and session <= known[-1]:
             # The clock went back over a restart; the newest session must still be the last by name.
-            session = _after(known[-1])
+            session = ulids.written((ulids.number_of(known[-1]) or 0) + 1)
         jsonl.tidy(self._disk, self._path(chat_key, session).parent)
         return session
 
@@ -438,7 +436,7 @@ class Transcript:
         known = {uuid: raw for row in item.rows for uuid, raw in row.raws().items()}
         for line in item.lines:
             session = line.session_id or current
-            if not _SESSION.fullmatch(session):
+            if not ulids.FORM.fullmatch(session):
                 raise ValueError("a session is named by a ULID")
             raw = known.get(line.uuid) or dumped(line, session)
             by_session.setdefault(session, {}).setdefault(line.uuid, raw)
@@ -448,10 +446,3 @@ class Transcript:
             fresh = {uuid: raw for uuid, raw in lines.items() if not self._files.has(path, uuid)}
             if fresh:
                 self._files.append(path, list(fresh.values()), fresh, sync=self._stream is None, tail=tail)
-
-
-def _after(ulid: str) -> str:
-    head, last = ulid[:-1], ulid[-1]
-    if last == names.CROCKFORD[-1]:
-        return _after(head) + names.CROCKFORD[0]
-    return head + names.CROCKFORD[names.CROCKFORD.index(last) + 1]

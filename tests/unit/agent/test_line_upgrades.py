@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bot import ulids
 from bot.context import checkpoint, found, replay
 from bot.context.store import AgentContextStore
 from bot.contracts.archive import ArchiveKey
@@ -95,7 +96,7 @@ def test_a_turn_of_an_old_checkpoint_began_when_its_request_was_made() -> None:
     assert told is not None
     assert isinstance(told.event, Boundary)
     assert told.event.kept is not None
-    assert [turn.began for turn in told.event.kept.turns] == [round(names.made_at(ID) * 1000), None]
+    assert [turn.began for turn in told.event.kept.turns] == [round(ulids.made_at(ID) * 1000), None]
 
 
 def test_the_key_of_an_adopted_line_may_hold_anything() -> None:

@@ -1,0 +1,30 @@
+"""ULIDs (github.com/ulid/spec): 48 bits of milliseconds and 80 others, in 26 digits that sort as they were made."""
+
+from __future__ import annotations
+
+import re
+
+DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+FORM = re.compile(rf"[{DIGITS}]{{26}}")
+_PAIRS = [high + low for high in DIGITS for low in DIGITS]
+
+
+def written(number: int) -> str:
+    """The ULID of a number."""
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
+
+
+def number_of(digits: str) -> int | None:
+    """The number of a ULID, or of its beginning; None where there are other signs than digits in it."""
+    number = 0
+    for digit in digits:
+        value = DIGITS.find(digit)
+        if value < 0:
+            return None
+        number = number << 5 | value
+    return number
+
+
+def made_at(ulid: str) -> float:
+    """The time at which a ULID was made, in seconds since the epoch; 0.0 where it is none."""
+    return (number_of(ulid[:10]) or 0) / 1000
