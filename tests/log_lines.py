@@ -3,21 +3,52 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bot.contracts.log_kinds import NULLABLE, complaint
+from bot.contracts.log_kinds import KINDS, NULLABLE
 from bot.normalize import plain_details, to_camel
 from bot.telemetry.log import LOGGED, JsonlLog
 from bot.testing.log import MemoryLog
 
 ROOT = Path(__file__).parents[1]
 PRODUCT = (f"{ROOT / 'bot'}/", f"{ROOT / 'channels'}/")
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
 found: list[str] = []
 """What is wrong with the lines of the running test."""
+
+
+def complaint(kind: str, level: str, details: Mapping[str, Any]) -> str:
+    """The complaint of the table about a line; "" where it is right. `details` as they stand in the line."""
+    known = KINDS.get(kind)
+    if known is None:
+        return f"unknown kind {kind!r}"
+    if kind == "error" and level != "error":
+        return f"kind error at level {level}"
+    for name, value in details.items():
+        types = known.types(name)
+        if types is None:
+            return f"{kind}: unknown detail {name!r}"
+        # In Python a bool is an int; in JSON it is none.
+        right = (
+            "boolean" in types
+            if isinstance(value, bool)
+            else any(isinstance(value, _TYPES[one]) for one in types)
+        )
+        if not right:
+            return f"{kind}.{name}: {type(value).__name__}, expected {' or '.join(types)}"
+    return ""
 
 
 def checked(write: Callable[..., None]) -> Callable[..., None]:

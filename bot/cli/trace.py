@@ -123,7 +123,7 @@ def _lines(root: Path, request_id: str) -> list[Line]:
 
 
 def _event(line: Line) -> TraceEvent:
-    from bot.history.usage.trace import details_of
+    from bot.history.usage.causes import details_of
 
     words = f"{line.get('kind')}: {line.get('message')}"
     return TraceEvent(str(line.get("timestamp", "")), "log", words, details_of(line))

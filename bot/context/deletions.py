@@ -58,7 +58,7 @@ def read_deletions(removals: Iterable[ArchiveLine]) -> Deletions:
         messages.add((role, str(line.message_id)))
         ids.update(ids_of(line))
         if shown := [*of, *map(str, meta.get("turns", ()))]:
-            spans.append((min(shown), str(meta.get("requestId", ""))))
+            spans.append((min(shown), line.request_id))
     return Deletions(
         frozenset(words), frozenset(answers), frozenset(messages), turns, frozenset(ids), tuple(spans)
     )

@@ -123,8 +123,7 @@ def from_archive(
         content, key = prompt.loaded(line, nonce)["content"], ArchiveKey.of(line, line.chat_key)
         if line.role == "user":
             message: Message = {"role": "user", "content": content}
-            request_id = str((line.meta or {}).get("requestId", ""))
-            turns.append((request_id, [MessageEvent(role="user", message=message, adopted=key)]))
+            turns.append((line.request_id, [MessageEvent(role="user", message=message, adopted=key)]))
         elif turns:
             # What the bot had in view then is not known.
             message = {"role": "assistant", "content": content[1:], ORIGIN: ANYBODYS.packed()}

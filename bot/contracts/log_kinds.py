@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from bot.contracts.base import Json
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-    "null": (type(None),),
-}
 COMMON = {
     "task": "string: the subagent at work, by the id of its task",
     "leftOut": "string: the size of details that were too large for a line",
@@ -487,28 +477,6 @@ NULLABLE = {
     if "null" in told.partition(":")[0].split("|")
 }
 """Kind and detail where null says something; elsewhere it is left out of the line."""
-
-
-def complaint(kind: str, level: str, details: Mapping[str, Any]) -> str:
-    """The complaint of the table about a line; "" where it is right. `details` as they stand in the line."""
-    known = KINDS.get(kind)
-    if known is None:
-        return f"unknown kind {kind!r}"
-    if kind == "error" and level != "error":
-        return f"kind error at level {level}"
-    for name, value in details.items():
-        types = known.types(name)
-        if types is None:
-            return f"{kind}: unknown detail {name!r}"
-        # In Python a bool is an int; in JSON it is none.
-        right = (
-            "boolean" in types
-            if isinstance(value, bool)
-            else any(isinstance(value, _TYPES[one]) for one in types)
-        )
-        if not right:
-            return f"{kind}.{name}: {type(value).__name__}, expected {' or '.join(types)}"
-    return ""
 
 
 def line_schema(schema: Json) -> Json:

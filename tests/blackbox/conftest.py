@@ -16,13 +16,13 @@ from typing import Any, Self
 import aiohttp
 import pytest
 
-from bot.contracts.log_kinds import complaint
 from bot.gateway.live.message import GOES_ON
 from bot.testing import telegram_service
 from bot.testing.anthropic import KEY, AnthropicServer
 from bot.testing.slack import APP_TOKEN, BOT_TOKEN, SlackServer
 from bot.testing.telegram import TelegramServer
 from tests import quick
+from tests.log_lines import complaint
 
 START_SECONDS = 90.0  # a guard: on a busy machine importing the platforms' libraries alone takes seconds
 PERSON = 1001

@@ -81,7 +81,7 @@ def is_edit(line: ArchiveLine) -> bool:
 
 def moment_of(line: ArchiveLine) -> tuple[int, str]:
     """Of two edits in one moment the one that came in later is the newer."""
-    return line.ts, str((line.meta or {}).get("requestId") or "")
+    return line.ts, line.request_id
 
 
 _IDS = ("chatId", "userId", "messageId")

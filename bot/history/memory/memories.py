@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections import Counter
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import Written
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.history import jsonl, names
-from bot.history.memory.provenance import noted, sources
+from bot.history.memory.provenance import digest_of, noted, sources
 
 LARGEST = 256 * 1024  # bytes; a memory is notes, not a data set
 MOST_REMOVED = 2_000
@@ -85,7 +84,7 @@ class Memories:
         removed = about.get("removed")
         known = tuple(map(str, removed)) if isinstance(removed, list) else ()
         origin = unpacked(about.get(ORIGIN))
-        if about.get("sha256") != _digest(raw):
+        if about.get("sha256") != digest_of(raw):
             # An operator's hand, which had what is on file before it: without what was removed.
             return SavedMemory(
                 markdown, None, written=written if any(written) else (), removed=known, origin=origin
@@ -107,7 +106,7 @@ class Memories:
         about: Json = {"v": 1, "covers": kept.covers, "ts": kept.ts, "tokens": kept.tokens}
         about |= {
             "removed": kept.removed[-MOST_REMOVED:],
-            "sha256": _digest(raw),
+            "sha256": digest_of(raw),
             ORIGIN: kept.origin.packed(),
         }
         with jsonl.locked(self._folder):
@@ -130,7 +129,3 @@ class Memories:
 
 def _facts(raw: bytes) -> Json:
     return jsonl.loads(raw) or {} if len(raw) <= LARGEST else {}
-
-
-def _digest(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()

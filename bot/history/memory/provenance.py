@@ -53,7 +53,7 @@ def noted(
     places = {by: at for at, by in enumerate(writers)}
     about: Json = {
         "v": 1,
-        "sha256": _digest(raw),
+        "sha256": digest_of(raw),
         "writers": [_as_json(by) for by in writers],
         "lines": [[places[by] for by in line] for line in written],
     }
@@ -108,10 +108,10 @@ def _span_in_words(request_id: str) -> Json:
 def _about(raw: bytes, note: bytes) -> Json | None:
     """Return the note of just this text."""
     about = jsonl.loads(note) or {}
-    digest = _digest(raw)
+    digest = digest_of(raw)
     told = (about, about.get(_BEFORE))
     return next((one for one in told if isinstance(one, dict) and one.get("sha256") == digest), None)
 
 
-def _digest(raw: bytes) -> str:
+def digest_of(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()

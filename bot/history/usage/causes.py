@@ -74,17 +74,21 @@ def newest(db: sqlite3.Connection, level: str, hour: int, offset: int, limit: in
     return [Cause(count, chats, json.loads(last)) for count, chats, _, last in rows], total
 
 
-def _cause(line: Line) -> tuple[str, str]:
+def details_of(line: Line) -> dict[str, Any]:
+    """The details of a line of the log."""
     details = line.get("details")
-    found = details if isinstance(details, dict) else {}
+    return details if isinstance(details, dict) else {}
+
+
+def _cause(line: Line) -> tuple[str, str]:
+    found = details_of(line)
     told = str(found.get("error") or found.get("cause") or line.get("message"))
     return str(line.get("kind")), _VARIABLE.sub("#", told[: 2 * LONGEST])[:LONGEST]
 
 
 def _shortened(line: Line) -> str:
     """The words of a line that are shown."""
-    details = line.get("details")
-    found = details if isinstance(details, dict) else {}
+    found = details_of(line)
     kept = {name: line.get(name) for name in ("timestamp", "level", "kind", "requestId") if line.get(name)}
     words = {"message": line.get("message"), "error": found.get("error"), "cause": found.get("cause")}
     return json.dumps(

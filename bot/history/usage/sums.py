@@ -92,7 +92,7 @@ class UsageTotals:
 
     def take(self, line: Mapping[str, Any]) -> None:
         """Count one line; most are no matter."""
-        details = _details(line)
+        details = causes.details_of(line)
         if line.get("kind") == "turn_end":
             self.turns += 1
             self.failed += details.get("status") == "failed"
@@ -422,7 +422,7 @@ def _wanted(lines: bytes, needles: Sequence[bytes]) -> Iterator[tuple[int, Json]
 def _take(groups: Mapping[_Key, UsageTotals], line: Json, hour: int) -> None:
     if line.get("kind") not in {"llm_response", "turn_end", "feedback"}:
         return
-    details = _details(line)
+    details = causes.details_of(line)
     who = (line.get("chatKey"), details.get("person"), details.get("model"), details.get("purpose"))
     chat, person, model, purpose = (str(one or "") for one in who)
     groups[hour, chat, person, model, purpose].take(line)
@@ -469,11 +469,6 @@ def _given(chat: str | None, since: float) -> Mapping[str, Any]:
 
 def _name(path: Path) -> str:
     return path.name.removesuffix(PACKED)
-
-
-def _details(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = line.get("details")
-    return found if isinstance(found, dict) else {}
 
 
 def _number(value: object) -> int:

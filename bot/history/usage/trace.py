@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from bot.history.usage.causes import details_of
 from bot.history.usage.sums import UsageTotals
 
 Line = Mapping[str, Any]
@@ -79,11 +80,6 @@ def total_of(lines: Sequence[Line]) -> UsageTotals:
         if details_of(line).get("purpose") != "replay":
             sums.take(line)
     return sums
-
-
-def details_of(line: Line) -> dict[str, Any]:
-    details = line.get("details")
-    return details if isinstance(details, dict) else {}
 
 
 def told(details: Mapping[str, Any]) -> list[str]:

@@ -200,7 +200,7 @@ class ChatLoadHistory:
         """Artifacts of the turns of these lines (results, transcripts of tasks), by the index of each turn's last line.
         Only those of this chat can be read in it.
         """
-        places = {_request(line): place for place, line in enumerate(lines) if line.chat_key == chat_key}
+        places = {line.request_id: place for place, line in enumerate(lines) if line.chat_key == chat_key}
         places.pop("", None)
         if not places:
             return {}
@@ -240,10 +240,6 @@ def _with_neighbours(
         taken_bytes += size
         found.append(hit.line)
     return sorted(taken.values(), key=lambda line: line.ts), found
-
-
-def _request(line: ArchiveLine) -> str:
-    return str((line.meta or {}).get("requestId") or "")
 
 
 def _identity(line: ArchiveLine) -> tuple[ChatKey, int, str, str]:

@@ -15,7 +15,7 @@ import pytest
 from bot.cli import schema
 from bot.contracts.base import Level
 from bot.contracts.environment import LogLine
-from bot.contracts.log_kinds import COMMON, KINDS, complaint
+from bot.contracts.log_kinds import COMMON, KINDS
 from bot.normalize import to_camel
 from bot.telemetry import log as telemetry_log
 from bot.testing.log import MemoryLog
@@ -105,7 +105,7 @@ def test_the_document_is_current() -> None:
     ],
 )
 def test_what_is_wrong_with_a_line_is_said(kind: str, level: str, details: Any, said: str) -> None:
-    assert complaint(kind, level, details) == said
+    assert log_lines.complaint(kind, level, details) == said
 
 
 def test_the_schema_says_the_same() -> None:
