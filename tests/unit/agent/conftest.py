@@ -180,9 +180,11 @@ class Bench:
         registry = Registry([*(self.registry.get(n) for n in self.registry.names()), *tools])  # type: ignore[list-item]
         self.configure(registry=registry, dispatcher=self.dispatcher(registry))
 
-    def dispatcher(self, registry: Registry) -> Dispatcher:
+    def dispatcher(self, registry: Registry, **more: Any) -> Dispatcher:
         around = ActionRecorder(unwrapped, registry)
-        return Dispatcher(registry, clock=self.clock, log=self.log, artifacts=self.artifacts, around=around)
+        return Dispatcher(
+            registry, clock=self.clock, log=self.log, artifacts=self.artifacts, around=around, **more
+        )
 
     def restart(self) -> None:
         """A new process on the same files."""

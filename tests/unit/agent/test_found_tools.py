@@ -233,8 +233,9 @@ async def test_what_was_found_can_be_called_after_a_compaction_and_a_restart(
 
 async def test_our_secrets_are_taken_out_of_definitions(bench: Bench, shelf: Shelf, tmp_path: Path) -> None:
     shelf.words = "The weather. hunter2-hunter2"
-    runner = bench.dispatcher(bench.deps.registry)
-    runner._redact = lambda words: words.replace("hunter2-hunter2", "[hidden]")
+    runner = bench.dispatcher(
+        bench.deps.registry, redact=lambda words: words.replace("hunter2-hunter2", "[hidden]")
+    )
     call = {"type": "tool_use", "id": "t1", "name": "tool_search", "input": {"query": "weather"}}
     (result,) = await runner.run([call])
     assert "hunter2" not in json.dumps(result)
@@ -311,8 +312,9 @@ async def test_a_task_is_shown_what_the_servers_say_of_the_tools_that_it_finds(
 
 async def test_our_secrets_are_taken_out_of_what_servers_say(bench: Bench, shelf: Shelf) -> None:
     shelf.says = "Say hunter2-hunter2."
-    runner = bench.dispatcher(bench.deps.registry)
-    runner._redact = lambda words: words.replace("hunter2-hunter2", "[hidden]")
+    runner = bench.dispatcher(
+        bench.deps.registry, redact=lambda words: words.replace("hunter2-hunter2", "[hidden]")
+    )
     call: Json = {"type": "tool_use", "id": "t1", "name": "tool_search", "input": {"query": "weather"}}
     (result,) = await runner.run([call])
     assert result["instructions"] == {"weather": "Say [hidden]."}

@@ -314,8 +314,7 @@ async def test_a_disk_that_refuses_the_transcript_does_not_stop_the_task(bench: 
 async def test_labels_and_prompts_are_in_no_line_of_the_log(bench: Bench, work: Any) -> None:
     """What was said is for `llm.logMessages` to decide, which the lines of the model and of tools follow."""
     model = work(lambda _: reply(text("- 秘密の答え")))
-    bench.configure(dispatcher=bench.deps.dispatcher.narrowed(bench.deps.registry, lambda around: around))
-    bench.deps.dispatcher._log_content = False
+    bench.configure(dispatcher=bench.dispatcher(bench.deps.registry, log_content=False))
     model.answers += [reply(tool_use("task", prompt="秘密の仕事", description="秘密の名")), reply(text("ok"))]
     await bench.say("go")
     assert bench.log.of("task")

@@ -10,6 +10,7 @@ import pytest
 from bot import errors
 from bot.context.skills import SkillFolder
 from bot.testing.log import MemoryLog
+from bot.vetting import Vetting
 
 
 def write(folder: Path, head: str, body: str = "Do it.") -> None:
@@ -85,24 +86,25 @@ async def test_of_two_skills_with_one_name_the_first_counts(tmp_path: Path) -> N
     assert log.of("skill")
 
 
-async def test_a_skill_is_read_once_and_again_when_it_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Reads(Vetting):
+    """Lets everything hold, and notes which files were read."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.of: list[Path] = []
+
+    def hold(self, path: Path, raw: bytes, saved: int) -> None:
+        self.of.append(path)
+
+
+async def test_a_skill_is_read_once_and_again_when_it_has_changed(tmp_path: Path) -> None:
     write(tmp_path / ".claude/skills/sail", "description: old")
     write(tmp_path / ".claude/skills/broken", "- a list")
-    reads: list[Path] = []
-    original = SkillFolder._read
-
-    async def read(self: SkillFolder, file: Path) -> object:
-        reads.append(file)
-        return await original(self, file)
-
-    monkeypatch.setattr(SkillFolder, "_read", read)
-    log = MemoryLog()
-    skills = SkillFolder(tmp_path, [], log)
+    log, reads = MemoryLog(), Reads(tmp_path)
+    skills = SkillFolder(tmp_path, [], log, reads)
     for _ in range(3):
         assert [skill.description for skill in await skills.overview()] == ["old"]
-    assert len(reads) == 2
+    assert len(reads.of) == 2
     assert len(log.of("skill")) == 1
     (tmp_path / ".claude/skills/sail/SKILL.md").write_text(
         "---\ndescription: newer 帆\n---\n", encoding="utf-8"

@@ -7,12 +7,14 @@ import json
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import Written
+from bot.contracts.provenance import Provenance
 from bot.history.memory.memories import LARGEST, Memories, SavedMemory
 from bot.system import SystemDisk
 
@@ -112,10 +114,20 @@ async def test_what_is_forgotten_while_it_is_written_does_not_come_back(tmp_path
 
 
 async def test_what_is_on_its_way_when_it_is_forgotten_does_not_arrive(tmp_path: Path) -> None:
+    begun, may = threading.Event(), threading.Event()
+
+    class Late(Provenance):
+        def packed(self) -> Any:
+            begun.set()
+            may.wait(90)
+            return super().packed()
+
     memories = Memories(tmp_path, disk=SystemDisk())
-    late = memories._forgotten[KEY]
+    saving = asyncio.create_task(memories.save(KEY, SavedMemory(WORDS, "01X", origin=Late())))
+    await asyncio.to_thread(begun.wait, 90)
     await memories.forget(KEY)
-    memories._save(KEY, SavedMemory(WORDS, "01X"), late)
+    may.set()
+    await saving
     assert await memories.load(KEY) is None
 
 

@@ -20,6 +20,7 @@ from bot.history.artifacts import ArtifactStore
 from bot.history.search.searching import SearchedArchive
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
+from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
 from bot.tools.builtin import chat_load_history
 from bot.tools.builtin.chat_load_history import FARTHEST, ChatLoadHistory, LoadHistoryInput
@@ -76,9 +77,10 @@ class Bench:
         self.archive = SearchedArchive(
             store, root / "index.db", folder=root / "chats", disk=SystemDisk(), log=MemoryLog()
         )
+        self.disk = FaultyDisk(SystemDisk())
         self.artifacts = ArtifactStore(
             root / "artifacts",
-            disk=SystemDisk(),
+            disk=self.disk,
             ids=UlidSource(self.clock),
             clock=self.clock,
             log=MemoryLog(),
@@ -347,15 +349,9 @@ async def test_what_a_turn_has_put_away_can_be_read_from_a_hit(bench: Bench) -> 
     assert page.text == "rows"
 
 
-async def test_a_disk_that_does_not_tell_of_artifacts_loses_no_messages(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_disk_that_does_not_tell_of_artifacts_loses_no_messages(bench: Bench) -> None:
     await bench.say("the red umbrella", meta={"requestId": "R1"})
-
-    def refused(*_: Any) -> list[Path]:
-        raise OSError("no")
-
-    monkeypatch.setattr(bench.artifacts, "_all", refused)
+    bench.disk.fail(Failure("names", times=None))
     assert "Loaded 1 older messages" in await bench.load(query="umbrella")
     with pytest.raises(errors.StorageError):
         await bench.artifacts.made(HERE, ["R1"])

@@ -16,6 +16,7 @@ from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.skill_allowlist import SkillAllowlist, loaded, rules_of
+from bot.tools.registry import Registry
 from tests.unit.tools.test_policy import Asks, Bench
 
 
@@ -52,7 +53,7 @@ class Narrowed(Bench):
         skills = SkillFolder(root, [], MemoryLog())
         narrowing = SkillAllowlist(skills, Paths(str(root), read_link))
         self.policy = replace(self.policy, narrowing=narrowing)
-        self.dispatcher._around = self.policy
+        self.dispatcher = self.dispatcher.narrowed(Registry(self.tools.values()), lambda _: self.policy)
 
     async def ran(self, call: Json, view: Sequence[Message]) -> bool:
         (result,) = await self.run(call, user="U7", view=view)

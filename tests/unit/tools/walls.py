@@ -61,7 +61,8 @@ def confined(
             text=True,
             check=False,
         )
-    isolation._close(handles)
+    for handle in handles:
+        os.close(handle)
     return done
 
 
