@@ -27,7 +27,9 @@ Effect = Literal["read", "write", "run", "network", "message", "delegate"]
 """Effects of a call. `delegate`: they are those of further calls, each judged by itself."""
 READS: frozenset[Effect] = frozenset({"read"})
 MCP = "mcp__"
-"""The names of tools of MCP servers begin with this: `mcp__<server>__<tool>`."""
+"""The names of tools of MCP servers begin with this, and no others: `mcp__<server>__<tool>`. What is kept of a call is its
+name, and the server may be gone when a result is judged: the name is the record of where it came from.
+"""
 WRITES: frozenset[Effect] = frozenset({"write"})
 
 
