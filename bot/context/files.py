@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot import errors
+from bot import errors, regular_files
 from bot.contracts.environment import Log
 from bot.hidden_paths import hidden
 from bot.instruction_files import INCLUDE, prose
@@ -56,25 +56,20 @@ def _raw(path: Path) -> tuple[bytes, int]:
     """Return the content of a file, and the time at which it was saved."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise Unreadable("it is no file")  # a device may act when it is opened
-        # Not blocking: whoever opens a pipe to read from it waits for somebody to write.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            raise Unreadable("it is no file")
+        with open(path, "rb", opener=_opener) as file:
+            found = os.fstat(file.fileno())
+            if found.st_size > FILE_LIMIT:
+                raise Unreadable(f"it has {found.st_size} bytes, more than {FILE_LIMIT}")
+            return file.read(FILE_LIMIT), found.st_mtime_ns
     except (FileNotFoundError, NotADirectoryError):
         raise _Missing from None
     except (OSError, ValueError) as error:
         raise Unreadable(f"{type(error).__name__}: {getattr(error, 'strerror', None) or 'no path'}") from None
-    try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise Unreadable("it is no file")
-        if found.st_size > FILE_LIMIT:
-            raise Unreadable(f"it has {found.st_size} bytes, more than {FILE_LIMIT}")
-        with os.fdopen(os.dup(handle), "rb") as file:
-            return file.read(FILE_LIMIT), found.st_mtime_ns
-    except OSError as error:
-        raise Unreadable(f"{type(error).__name__}: {error.strerror}") from None
-    finally:
-        os.close(handle)
+
+
+def _opener(path: str, flags: int) -> int:
+    return regular_files.opener(path, flags | os.O_NOFOLLOW)
 
 
 @dataclass(slots=True)
