@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from bot import regular_files
 from bot.hidden_paths import hidden
 
 INCLUDE = re.compile(r"@include[ \t]+(\S.*?)[ \t]*")
@@ -220,9 +221,8 @@ def _look(path: Path) -> tuple[os.stat_result, bytes] | None:
     if found is None or not stat.S_ISREG(found.st_mode):
         return None
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            return os.fstat(handle), file.read(_HASHED)
+        with open(path, "rb", opener=regular_files.opener) as file:
+            return os.fstat(file.fileno()), file.read(_HASHED)
     except OSError:
         return found, b""  # not to be read
 

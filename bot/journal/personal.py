@@ -17,7 +17,7 @@ from bot.contracts.journal import LineRow
 from bot.contracts.outbound import OPEN_OUTBOX
 from bot.journal import file, schema
 from bot.journal.connection import Connection
-from bot.journal.table import states
+from bot.journal.table import loads, states
 
 BUSY_SECONDS = 5.0
 Journal = Path | str
@@ -128,10 +128,7 @@ def outgoing_files(journal: Journal) -> set[str]:
 
 def _read(raw: str) -> Json:
     """A JSON object; {} where it is none."""
-    try:
-        found = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
+    found = loads(raw)
     return found if isinstance(found, dict) else {}
 
 
