@@ -395,7 +395,7 @@ async def names_of(archive: Archive, chats: Mapping[str, str]) -> dict[str, str]
     """The names of people (`channel:id`), as the newest lines of the chat that is given for each have them. Raises
     `errors.StorageError`.
     """
-    names = {}
+    names = dict[str, str]()
     for person, chat_key in chats.items():
         # Of several names the newest counts.
         names |= {who: name for who, name in reversed(await _speakers(archive, chat_key)) if who == person}
