@@ -428,6 +428,7 @@ def build_gateway(
         removals=removals,
         archive=archive,
         in_flight=in_flight,
+        reading=reading,
         tasks=tasks,
         log=log,
     )

@@ -30,6 +30,7 @@ from bot.gateway.effects import AppliedEffects, EffectRunner
 from bot.gateway.message_versions import as_changed, edits_of, on_file, withdrawn
 from bot.gateway.operators import DAY, OperatorAlerts
 from bot.gateway.participation import Participation, UnaddressedMessages
+from bot.gateway.reading import Reading
 from bot.gateway.removals import Removals
 from bot.gateway.stops import Stops
 from bot.words import Sentence, sentence
@@ -59,6 +60,7 @@ class InboundRouter:
         removals: Removals,
         archive: InboundArchive,
         in_flight: InFlight,
+        reading: Reading,
         tasks: BackgroundTasks,
         log: Log,
     ) -> None:
@@ -70,6 +72,7 @@ class InboundRouter:
         self._removals = removals
         self._archive = archive
         self._in_flight = in_flight
+        self._reading = reading
         self._tasks = tasks
         self._log = log
 
@@ -77,6 +80,8 @@ class InboundRouter:
         """Take an inbound that is in the journal; `records` is what is on file about its message. Before its channel is
         open, and where memory holds enough, it stays in the journal.
         """
+        if inbound.kind == "edit":
+            self._reading.edited(inbound.chat_key)
         passes = self._passes(inbound) or inbound.kind in {"edit", "delete"}
         if (self._backlog.opened(inbound.channel) and passes) or self._backlog.admits(inbound):
             self.hand_on(inbound, records)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ CONTEXT_SECONDS = 20.0
 FIRST_REST, LONGEST_REST = 60.0, 3_600.0
 """Seconds for which a platform that has refused to show the messages of a chat is not asked again: doubled each time."""
 MOST_RESTING = 1_000
+MOST_UNEDITED = 4_096
 DAY = 24 * 3_600.0
 RECENT_SECONDS = 3_600.0
 """Age of the last exchange that a new conversation of a direct chat begins with, at the most."""
@@ -71,11 +73,19 @@ class Reading:
         self._tasks: dict[str, asyncio.Future[Any]] = {}
         self._refused: dict[ChatKey, tuple[float, float]] = {}
         """Chats that their platform does not show: until when it is left alone (monotonic), and for how long that was."""
+        self._unedited: OrderedDict[ChatKey, bool] = OrderedDict()
+        """Conversations whose edits were asked for, in which none came since; True where there were none, so that the next turn
+        need not wait for the disk to say so again.
+        """
 
     def cancel(self, turn: Turn) -> None:
         """A turn is stopped: read nothing more for it."""
         if (reading := self._tasks.get(turn.first.request_id)) is not None:
             reading.cancel()
+
+    def edited(self, chat_key: ChatKey) -> None:
+        """An edit is on file: the next turn of its conversation asks for edits."""
+        self._unedited.pop(chat_key, None)
 
     async def thread(self, turn: Turn) -> tuple[Quoted, ...]:
         """The earlier messages that a turn begins with; none where it was stopped meanwhile."""
@@ -201,6 +211,12 @@ class Reading:
 
     async def _edited(self, inbound: Inbound) -> tuple[Quoted, ...]:
         """Messages as they read by now that were edited too late for their turn, since the turn before this one began."""
+        chat_key = inbound.chat_key
+        if self._unedited.get(chat_key):
+            return ()
+        self._unedited[chat_key] = False  # before the question: what comes behind it is not in the answer
+        if len(self._unedited) > MOST_UNEDITED:
+            self._unedited.popitem(last=False)
         edits = await self._edits_since_turn(inbound, _AS_A_RULE)
         if edits is None:
             edits = await self._edits_since_turn(inbound, _LOOKED_AT) or []
@@ -222,11 +238,16 @@ class Reading:
         """The edits among the newest inbounds since the turn before this one began; None where that is not among them."""
         edits: list[Inbound] = []
         records = await self._journal.said_in(inbound.chat_key, limit=limit)
+        if any(one.inbound.kind == "edit" for one in records):
+            # Also where it has not ended yet, or is behind this message: it may be for the next turn.
+            self._unedited.pop(inbound.chat_key, None)
         for one in records:
             said = one.inbound
             if said.request_id >= inbound.request_id or said.chat_key != inbound.chat_key:
                 continue
             if one.turn_id == said.request_id:
+                if inbound.chat_key in self._unedited:
+                    self._unedited[inbound.chat_key] = True
                 return edits
             if said.kind == "edit" and one.state == "handled" and said.text.strip():
                 edits.insert(0, said)

@@ -574,6 +574,37 @@ async def test_an_edit_after_the_turn_is_known_to_the_next_one_and_to_no_other(b
     assert await told(bench, "later") == []
 
 
+async def test_the_journal_is_asked_for_edits_again_only_once_one_came(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[ChatKey] = []
+    said_in = bench.journal.said_in
+
+    async def counted(chat_key: ChatKey, **more: Any) -> list[InboxRecord]:
+        asked.append(chat_key)
+        return await said_in(chat_key, **more)
+
+    monkeypatch.setattr(bench.journal, "said_in", counted)
+    await told(bench, "one", message_id="1")
+    bench.agent.messages = 2
+    await told(bench, "two", message_id="2")
+    assert len(asked) == 1
+    for name in ("3", "4"):
+        assert await told(bench, "more", message_id=name) == []
+    assert len(asked) == 1
+    await bench.say("二", message_id="2", kind="edit", ts=1_700_000_100_000)
+    await bench.idle()
+    assert await told(bench, "and now?", message_id="5") == [("二", "2")]
+    count = len(asked)
+    assert count > 1
+    # The edit stands behind the turn before this one: there may be another that has not ended.
+    assert await told(bench, "later", message_id="6") == []
+    assert len(asked) > count
+    count = len(asked)
+    assert await told(bench, "at rest", message_id="7") == []
+    assert len(asked) == count
+
+
 async def test_an_edit_that_joined_or_was_answered_is_not_told_again(bench: Bench) -> None:
     bench.agent.messages = 2
     bench.agent.takes = True
