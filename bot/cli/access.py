@@ -66,5 +66,6 @@ def _list_for(channel: str, user_id: str, root: Path) -> AccessList:
     for line in config.identity("ID", user_id, manifest_of(channel)):
         raise typer.BadParameter(line.removeprefix("ID: "))
     must_lead(root)
+    known = access_list(root)
     hint_of_folder(root)
-    return access_list(root)
+    return known
