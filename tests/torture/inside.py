@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bot import app, lifecycle
+from bot import app, errors, lifecycle
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.journal import Journal
 from bot.gateway.outbox import batch_sender
@@ -42,6 +42,7 @@ class Inside:
         self.world = world
         self._disk = disk or SystemDisk()
         self._journal = journal
+        self._own_journal: Journal | None = None
         self.trace: list[tuple[Seam, str, str]] = []
         self.died = asyncio.Event()
         self.said: list[str] = []
@@ -82,7 +83,7 @@ class Inside:
             clock=self._clock,
             disk=self.faults.disk(self._disk),
             ids=UlidSource(self._clock),
-            journal=lambda made: self._journal(self.faults.journal(made)),
+            journal=self._mortal,
             channel=self.faults.channel,
         )
         stop = asyncio.Event()
@@ -91,6 +92,10 @@ class Inside:
         ) as self.gateway:
             self._up.set()
             await self._over.wait()
+
+    def _mortal(self, journal: Journal) -> Journal:
+        self._own_journal = journal
+        return self._journal(self.faults.journal(journal))
 
     @property
     def dead(self) -> bool:
@@ -120,6 +125,10 @@ class Inside:
             await asyncio.wait([self._life])
             if not self._life.cancelled():
                 self._life.exception()  # the dead may complain
+            if self._own_journal is not None:
+                # Its thread may be at work, as a dead process cannot be, and have the file locked: a question waits for that.
+                with contextlib.suppress(errors.StorageError):
+                    await self._own_journal.unfinished()
             return
         self._over.set()
         await asyncio.wait([self._life])
