@@ -91,6 +91,18 @@ class Postgres:
         path = f"&options={quote(f'-c search_path={schema}')}" if schema else ""
         return f"postgresql://shipmate@/postgres?host={quote(str(self.home), safe='')}{path}"
 
+    def schema(self, name: str) -> str:
+        """The address of a new schema, in place of an old one of that name."""
+        with psycopg.connect(self.url(), autocommit=True) as db:
+            db.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}".encode())
+        return self.url(name)
+
+    def cpu(self) -> float:
+        """Seconds of processor time of all its processes so far, also of those that have ended."""
+        assert self._server is not None
+        spent = sum(_times(self._server.pid))
+        return spent + sum(sum(_times(pid)[:2]) for pid in _children(self._server.pid))
+
     def start(self) -> None:
         everywhere = "*" if self._apart else ""
         settings = (
@@ -130,8 +142,7 @@ class Postgres:
     def crash(self) -> None:
         """Kill every process of the server, as a loss of power would."""
         assert self._server is not None
-        children = Path(f"/proc/{self._server.pid}/task/{self._server.pid}/children").read_text().split()
-        for pid in (self._server.pid, *map(int, children)):
+        for pid in (self._server.pid, *_children(self._server.pid)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._over(self._server)
@@ -223,6 +234,19 @@ def _remove_old(folder: Path) -> None:
             runs = note.exists() and Path(f"/proc/{int(note.read_text().split()[0])}").exists()
             if not runs and time.time() - home.stat().st_mtime > 3_600:
                 shutil.rmtree(home, ignore_errors=True)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _times(pid: int) -> list[float]:
+    """The seconds of processor time of a process, for itself and the system, and of the children that it has waited for."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except OSError:
+        return [0.0] * 4
+    return [int(one) / os.sysconf("SC_CLK_TCK") for one in stat.rpartition(")")[2].split()[11:15]]
 
 
 def _called(*command: str) -> None:

@@ -1,40 +1,35 @@
-"""PostgreSQL beside the embedded journal: `python -m tests.bench.cluster`. Both in turn in one run, so that drift cancels."""
+"""PostgreSQL: `python -m tests.bench.cluster`, or with `--only` some of `latency`, `throughput` and `failover`.
+
+What it costs a message beside the embedded journal, both in turn in one run, so that drift cancels; how much several
+Shipmates do on one server, each with a bot and a schema of its own; how long nobody answers where the leader is killed.
+"""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import json
 import logging
+import os
 import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from bot.testing.anthropic import AnthropicServer
+import psycopg
+
 from tests import postgres
-from tests.bench import load
-from tests.bench.programs import Shipmate
+from tests.bench import failover, load
+from tests.bench.programs import OnPostgres, Shipmate
 from tests.bench.servers import Board, Flight, TimedModel
 
+PARTS = ("latency", "throughput", "failover")
 A_SECOND = 50
 CHATS = 200
 ROUNDS = 3
 RUSH = load.Size(200, 4)
-
-
-class OnPostgres(Shipmate):
-    """The one process that leads on a database."""
-
-    def __init__(self, root: Path, board: Board, *, first_chat: int, url: str) -> None:
-        super().__init__(root, board, first_chat=first_chat)
-        self._url = url
-
-    def prepare(self, model: AnthropicServer) -> None:
-        super().prepare(model)
-        path = self._root / "ship.json"
-        config = json.loads(path.read_text(encoding="utf-8"))
-        config["engine"] = {"kind": "postgresql", "databaseUrl": self._url}
-        path.write_text(json.dumps(config), encoding="utf-8")
+TOGETHER = (1, 2, 4)
+KILLS = 30
 
 
 async def steady(program: Shipmate, chats: list[int]) -> list[float]:
@@ -47,7 +42,7 @@ async def steady(program: Shipmate, chats: list[int]) -> list[float]:
     return [(flight.inbound + flight.outbound) * 1000 for flight in flights]
 
 
-async def measure(folder: Path, url: str) -> None:
+async def latency(folder: Path, url: str) -> None:
     board = Board()
     model = TimedModel(board)
     programs = (
@@ -74,20 +69,91 @@ async def measure(folder: Path, url: str) -> None:
         _say(f"p{share} at {A_SECOND} a second: {here:.1f} and {there:.1f} ms, {there - here:+.1f} ms")
     here, there = (statistics.median(one.rates) for one in rushes)
     _say(f"messages a second: {here:.0f} and {there:.0f}, {there / here:.2f} of it")
+    here, there = (statistics.median(one.cpu) for one in rushes)
+    _say(f"ms of processor time a message: {here:.1f} and {there:.1f}, without the server's")
+
+
+async def throughput(folder: Path, server: postgres.Postgres) -> None:
+    """So many Shipmates at once, and all of them as busy as they can be."""
+    for count in TOGETHER:
+        board = Board()
+        model = TimedModel(board)
+        programs = [
+            OnPostgres(
+                folder / f"{number}of{count}",
+                board,
+                first_chat=(number + 1) * 1_000_000,
+                url=server.schema(f"of{count}n{number}"),
+            )
+            for number in range(count)
+        ]
+        await model.start()
+        try:
+            for program in programs:
+                await program.start(model)
+            await _busy(programs, model, load.Size(50, 1))  # for warmth
+            commits, served, worked = await _commits(programs, server), server.cpu(), _cpu(programs)
+            began = time.perf_counter()
+            await _busy(programs, model, RUSH)
+            seconds = time.perf_counter() - began
+            served, worked = server.cpu() - served, _cpu(programs) - worked
+            commits = await _commits(programs, server) - commits
+        finally:
+            for program in programs:
+                await program.stop()
+            await model.stop()
+        messages = RUSH.total * count
+        _say(
+            f"{count} at once: {messages / seconds:.0f} messages a second; {commits / seconds:.0f} commits a second, "
+            f"{commits / messages:.1f} a message; processor time a message: {served / messages * 1000:.1f} ms of the server, "
+            f"{worked / messages * 1000:.1f} ms of Shipmate; a core of the server is full at {messages / served:.0f} a second"
+        )
+
+
+async def _busy(programs: list[OnPostgres], model: TimedModel, size: load.Size) -> None:
+    await asyncio.gather(*(load.rush([program], model, size) for program in programs))
+
+
+def _cpu(programs: list[OnPostgres]) -> float:
+    return sum(program.cpu() or 0.0 for program in programs)
+
+
+async def _commits(programs: list[OnPostgres], server: postgres.Postgres) -> int:
+    """Transactions that were committed. A session tells of its own behind the first one that comes a second later."""
+    await asyncio.sleep(1.2)
+    await asyncio.gather(*(program.answered(program.new_chats(1)) for program in programs))
+    with psycopg.connect(server.url(), autocommit=True) as db:
+        row = db.execute(
+            "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _say(words: str) -> None:
     sys.stdout.write(f"{words}\n")
+    sys.stdout.flush()
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.cluster")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--kills", type=int, default=KILLS)
+    given = parser.parse_args()
     if postgres.programs() is None:
         sys.exit(postgres.MISSING)
     logging.disable(logging.WARNING)
+    _say(f"{os.cpu_count()} cores, for all of it: server, platform, model and Shipmate")
+    parts = given.only
     server = postgres.Postgres(durable=True)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            asyncio.run(measure(Path(folder), server.url()))
+            if "latency" in parts:
+                asyncio.run(latency(Path(folder), server.schema("latency")))
+            if "throughput" in parts:
+                asyncio.run(throughput(Path(folder), server))
+            if "failover" in parts:
+                asyncio.run(failover.measure(Path(folder), server.schema("failover"), given.kills, _say))
     finally:
         server.stop()
 

@@ -79,6 +79,11 @@ class Program:
     def prepare(self, model: AnthropicServer) -> None:
         """What the program needs on disk."""
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def cpu(self) -> float | None:
         """Seconds of processor time so far, where the system tells."""
         assert self._process is not None
@@ -174,6 +179,20 @@ class Shipmate(Program):
             "web": {"enabled": False},
             "console": {"enabled": False},
         }
+
+
+class OnPostgres(Shipmate):
+    """One that has its journal in PostgreSQL. `settings` are added to its ship.json."""
+
+    def __init__(self, root: Path, board: Board, *, first_chat: int, url: str, **settings: Json) -> None:
+        super().__init__(root, board, first_chat=first_chat)
+        self._settings = {"engine": {"kind": "postgresql", "databaseUrl": url}, **settings}
+
+    def prepare(self, model: AnthropicServer) -> None:
+        super().prepare(model)
+        path = self._root / "ship.json"
+        config = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps(config | self._settings), encoding="utf-8")
 
 
 class OnSlack(Shipmate):

@@ -160,11 +160,11 @@ class TimedModel(AnthropicServer):
 
 
 class Parrot(AnthropicServer):
-    """A model that says the number it was asked for, at once, and remembers nothing."""
+    """A model that says the number it was asked for, and remembers nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, thinking: float = 0.0) -> None:
         super().__init__()
-        self.script(lambda body: script.reply(f"answer to {_number_of(body)}"))
+        self.script(lambda body: script.reply(f"answer to {_number_of(body)}", delay=thinking))
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:
         self.calls.clear()

@@ -19,6 +19,7 @@ from bot.lifecycle import Environment, Gateway
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.faults import Fault, Faults, Seam
 from tests.blackbox.conftest import START_SECONDS, World
+from tests.torture.engines import Engine
 
 
 def quick_ends(patch: pytest.MonkeyPatch) -> None:
@@ -38,8 +39,10 @@ class Inside:
         clock: Clock | None = None,
         disk: Disk | None = None,
         journal: Callable[[Journal], Journal] = lambda made: made,
+        engine: Engine | None = None,
     ) -> None:
         self.world = world
+        self._engine = engine or Engine()
         self._disk = disk or SystemDisk()
         self._journal = journal
         self._own_journal: Journal | None = None
@@ -57,6 +60,7 @@ class Inside:
     def _die(self) -> None:
         for seam in ("disk", "journal", "channel"):
             self.faults.arm(Fault(seam, "*", then="error", times=None))
+        self._engine.depose()
         self._loop.call_soon_threadsafe(self.died.set)
 
     async def start(self) -> Inside:
@@ -129,6 +133,7 @@ class Inside:
                 # Its thread may be at work, as a dead process cannot be, and have the file locked: a question waits for that.
                 with contextlib.suppress(errors.StorageError):
                     await self._own_journal.unfinished()
+                await self._engine.bury(self._own_journal)
             return
         self._over.set()
         await asyncio.wait([self._life])

@@ -1,14 +1,15 @@
 """A person writes while a gateway dies again and again: the real gateway, agent, transcript and archive, whose lines go to disk
 with the journal, life after life.
 
-What a life reaches is made of the same parts as a service, on a journal in memory which, as the people and the platform,
-outlives it. Every write and every send takes a few turns of the loop, as many as the seed says, and is counted; a life
+What a life reaches is made of the same parts as a service, on a journal in memory, or on PostgreSQL with all that is in files too,
+which, as the people and the platform, outlives it. Every write and every send takes a few turns of the loop, as many as the seed says, and is counted; a life
 ends before the nth of them. What was never confirmed is brought again, as platforms do.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import random
@@ -23,17 +24,16 @@ import pytest
 from bot import errors
 from bot.batch import LINGER
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import Unfinished
+from bot.contracts.journal import Journal, Unfinished
 from bot.contracts.model import ModelReply, ModelRequest, TextDelta
 from bot.contracts.outbound import Outbound, Sent
 from bot.history.archive.store import ChatStore
 from bot.history.transcript.store import Transcript
-from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from bot.testing.memory_journal import MemoryJournal
 from bot.words import say
 from tests.torture.answering import NAME, Script
+from tests.torture.engines import EMBEDDED, Database, Memory
 from tests.unit.agent import conftest as agents
 from tests.unit.agent.test_turn import Press
 from tests.unit.gateway import conftest as gateways
@@ -92,18 +92,23 @@ class Options:
 class World:
     """What outlives a process: the journal, the files, the platform with what it shows, and what the person said."""
 
-    def __init__(self, root: Path, seed: int, options: Options) -> None:
+    def __init__(self, root: Path, seed: int, options: Options, engine: str = EMBEDDED) -> None:
         self.root = root
         self.options = options
         self.rng = random.Random(seed)
         self.clock = FakeClock()
-        self.journal = MemoryJournal(self.clock)
+        home = root / "agent"
+        self.lasting = Memory(self.clock) if engine == EMBEDDED else Database(self.clock, home)
         self.seen: list[Outbound] = []
         self.said: list[str] = []
         self.edits: dict[str, str] = {}
         """The message that each edit changed."""
         self.unconfirmed: list[Inbound] = []
         self.log: list[str] = []
+
+    @property
+    def journal(self) -> Journal:
+        return self.lasting.journal
 
     async def ticks(self, most: int) -> None:
         for _ in range(self.rng.randint(0, most)):
@@ -126,10 +131,10 @@ class World:
             "ts": 1_700_000_000_000 + number,
         }
 
-    def wrong(self) -> list[str]:
+    async def wrong(self) -> list[str]:
         """What is not as it must be, once nothing is left to do."""
-        left = [row for row in self.journal.inbox.values() if row.open]
-        bad = [f"{row.inbound.text} is still {row.state}" for row in left]
+        left = await self.journal.unfinished()
+        bad = [f"{row.inbound.text} is still {row.record.state}" for row in left]
         bad += [f"a notice: {one.text}" for one in self.seen if one.kind == "notice"]
         replies = [one.text for one in self.seen if one.kind == "reply"]
         for name in self.said:
@@ -180,9 +185,9 @@ class SlowPostedWrites:
         self._life = life
 
     def __getattr__(self, name: str) -> Any:
-        return functools.partial(
-            self._life.call, "journal", name, getattr(self._life.world.journal, name), posted=True
-        )
+        journal = self._life.world.journal
+        act = getattr(journal, name, None) or getattr(journal.post, name)
+        return functools.partial(self._life.call, "journal", name, act, posted=True)
 
 
 class SlowJournal:
@@ -238,18 +243,12 @@ class Life:
             for bench in (gateways, agents):
                 patch.setattr(bench, "FakeClock", lambda: world.clock)
             patch.setattr(gateways, "SqliteJournal", lambda *_, **__: journal)
-            self.rooms = rooms = agents.Bench(world.root / "agent", journal=journal, streams=True)
-            rooms.archive = archive = ChatStore(
-                world.root / "chats",
-                disk=SystemDisk(),
-                log=rooms.log,
-                clock=world.clock,
-                stream=rooms.stream,
+            self.rooms = rooms = agents.Bench(
+                world.root / "agent", disk=world.lasting.disk, journal=journal, streams=True
             )
-            rooms.configure(archive=archive)
             rooms.add_tools(Press())
             self.bench = gateways.Bench(
-                world.root, mode=world.options.mode, agent=rooms.pool, archive=archive
+                world.root, mode=world.options.mode, agent=rooms.pool, archive=rooms.archive
             )
         self._join()
 
@@ -429,6 +428,7 @@ class Life:
         ended, _ = await asyncio.wait({running, dying}, timeout=PATIENCE, return_when="FIRST_COMPLETED")
         failure = running.exception() if running in ended else None
         self.dead.set()
+        self.world.lasting.kill()
         await self._end()
         for log in (self.bench.log, self.rooms.log):
             self._tell(log)
@@ -471,6 +471,11 @@ async def example(world: World) -> list[str]:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda *_: None)  # the dead leave futures behind
     loop.run_in_executor = at_once  # type: ignore[method-assign, assignment]
+    async with contextlib.aclosing(world.lasting):
+        return await _lives(world)
+
+
+async def _lives(world: World) -> list[str]:
     rng, options = world.rng, world.options
     for _ in range(rng.randint(*options.lives)):
         kill_at: int | None = rng.randint(3, options.most)
@@ -478,9 +483,11 @@ async def example(world: World) -> list[str]:
         if rng.random() < options.refusing:
             first = rng.randint(1, 60)
             kill_at, refused = None, range(first, first + rng.randint(1, 25))
+        await world.lasting.restart()
         trouble = await Life(world, kill_at=kill_at, refused=refused).live()
         if trouble:
             return [trouble]
         await world.clock.advance(options.down)
+    await world.lasting.restart()
     trouble = await Life(world, calm=True).live()
-    return [trouble] if trouble else world.wrong()
+    return [trouble] if trouble else await world.wrong()

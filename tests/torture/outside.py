@@ -9,13 +9,19 @@ from dataclasses import asdict
 
 from bot.testing.faults import VARIABLE, Fault, Seam
 from tests.blackbox.conftest import Process, World, eventually
+from tests.torture.engines import Engine
 
 
 class Alone:
-    """One life of a gateway on a folder. `before` is what it is started through."""
+    """One life of a gateway on a folder. `before` is what it is started through; on any engine it ends with its process."""
 
     def __init__(
-        self, world: World, *faults: Fault, before: Sequence[str] = (), options: Sequence[str] = ()
+        self,
+        world: World,
+        *faults: Fault,
+        before: Sequence[str] = (),
+        options: Sequence[str] = (),
+        engine: Engine | None = None,
     ) -> None:
         self.world = world
         env = {**world.process.env, VARIABLE: json.dumps([asdict(fault) for fault in faults])}

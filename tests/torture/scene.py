@@ -13,11 +13,13 @@ import random
 import sqlite3
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
 
 import aiohttp
+import psycopg
 
 from bot.testing.anthropic_script import Reply, reply, text, tool_use
 from bot.testing.clock import FakeClock
@@ -247,20 +249,22 @@ async def eventually_so(condition: Callable[[], Awaitable[bool]], seconds: float
             await asyncio.sleep(0.02)
 
 
+_OPEN = """SELECT 'inbox ' || state FROM inbox WHERE state IN ('queued', 'in_turn')
+    UNION ALL SELECT 'outbox ' || state FROM outbox WHERE state IN ('ready', 'sending')"""
+
+
 def unfinished(root: Path) -> Mapping[str, int]:
     """What the journal still has to do: rows by table and state."""
+    settings = root / "ship.json"
+    engine = json.loads(settings.read_bytes()).get("engine") if settings.exists() else None
+    if engine is not None:
+        with psycopg.connect(engine["databaseUrl"]) as db:
+            return Counter(row[0] for row in db.execute(_OPEN))
     path = root / ".ship" / "journal.db"
     if not path.exists():
         return {}
-    base = sqlite3.connect(path, timeout=5)
-    try:
-        rows = base.execute(
-            "SELECT 'inbox ' || state FROM inbox WHERE state IN ('queued', 'in_turn')"
-            " UNION ALL SELECT 'outbox ' || state FROM outbox WHERE state IN ('ready', 'sending')"
-        )
-        return Counter(row[0] for row in rows)
-    finally:
-        base.close()
+    with closing(sqlite3.connect(path, timeout=5)) as base:
+        return Counter(row[0] for row in base.execute(_OPEN))
 
 
 async def until_quiet(root: Path) -> None:
@@ -299,7 +303,7 @@ def on_file_once(world: World, *questions: str, deaths: int = 0) -> None:
         uuids = {one["uuid"] for one in kept if "uuid" in one}
         assert all(one.get("parentUuid") in {None, *uuids} for one in kept)
     logged = [
-        line for path in (world.root / ".ship/logs").iterdir() for line in path.read_bytes().splitlines()
+        line for path in (world.root / ".ship/logs").glob("*") for line in path.read_bytes().splitlines()
     ]
     assert sum(not readable(line) for line in logged) <= deaths
 
