@@ -272,7 +272,8 @@ class SharedDisk:
 
         with self._changing(path):
             at = self._committed(put)
-            _write(self._inner, path, iter([data]))
+            with self._here_too(path):
+                _write(self._inner, path, iter([data]))
             os.utime(path, ns=(at, at))
 
     def rename(self, source: Path, target: Path) -> None:
@@ -297,7 +298,8 @@ class SharedDisk:
             return
         with self._changing(path):
             self._committed(lambda db: shared_files.remove(db, self._name(path)))
-            self._inner.remove(path)
+            with self._here_too(path):
+                self._inner.remove(path)
 
     def flush(self, wanted: Path | None = None) -> None:
         """Bring what is ahead to the database; at once for all files, where `wanted` (None: any) is one of them. Raises OSError."""
@@ -343,6 +345,17 @@ class SharedDisk:
             except OSError:
                 self._mark(path, anew=True)
                 raise
+
+    @contextlib.contextmanager
+    def _here_too(self, path: Path) -> Iterator[None]:
+        """A change for the block that the database has already. Where this disk refuses it, it is taken back there at once: the
+        next change, of another file, goes by what is here.
+        """
+        try:
+            yield
+        except OSError:
+            self._push([path], anew=True)
+            raise
 
     def _push(self, paths: Collection[Path], *, anew: bool = False) -> None:
         """Bring files to the database, in one transaction. Raises OSError."""

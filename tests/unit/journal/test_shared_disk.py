@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.history.archive.store import ChatStore
 from bot.history.line_stream import LineStream
 from bot.system import SystemClock, SystemDisk
+from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
 from tests import postgres
 
@@ -137,6 +139,30 @@ def test_what_many_files_have_got_is_brought_after_one_question(
     leads.kill()
     leads("b")
     assert there(tmp_path / "b") == kept
+
+
+def test_what_this_host_refused_is_taken_back_in_the_database_before_anything_else_is_changed(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_disk, "WRITE_BACK_SECONDS", 1e6)
+    inner, home = FaultyDisk(SystemDisk()), tmp_path / "a"
+    main, older, marker = (home / f"chats/x.{name}" for name in ("jsonl", "archive-1.jsonl", "rotating"))
+    home.mkdir()
+    disk = SharedDisk(inner, home, url, log=MemoryLog())
+    disk.begin(Copies(home, SystemDisk(), MemoryLog()))
+    disk.append(main, b"one\ntwo\n", sync=True)
+    disk.replace(marker, b"mark")
+    disk.replace(older, b"one\n")
+    inner.fail(Failure("append", error=errno.ENOSPC))
+    with pytest.raises(OSError, match="No space"):
+        disk.replace(main, b"two\n")
+    disk.remove(older)  # as the next append does, which finds the whole in the main file
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+    inner.fail(Failure("*", times=None))
+    shared_disk.refresh(tmp_path / "b", SystemDisk(), url, MemoryLog())
+    disk.close()
+    assert (tmp_path / "b/chats/x.jsonl").read_bytes() == b"one\ntwo\n"
 
 
 def test_the_host_that_led_before_takes_what_was_done_since(leads: Hosts, url: str, tmp_path: Path) -> None:
