@@ -150,7 +150,7 @@ def _quick_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("channel", "engine"),
-    [*one_in(2, [(channel, EMBEDDED) for channel in CHANNELS]), on(LOST_DISK, "telegram")],
+    [*one_in(2, [(channel, EMBEDDED) for channel in CHANNELS]), on(LOST_DISK, "telegram", torture=True)],
 )
 async def test_dead_at_a_failpoint_and_started_again_it_answers_each_message_once(
     channel: str, engine: str, tmp_path: Path
@@ -164,7 +164,7 @@ async def test_dead_at_a_failpoint_and_started_again_it_answers_each_message_onc
 
 @pytest.mark.parametrize(
     ("channel", "engine"),
-    [*one_in(3, [(channel, EMBEDDED) for channel in CHANNELS]), on(POSTGRESQL, "slack")],
+    [*one_in(3, [(channel, EMBEDDED) for channel in CHANNELS]), on(POSTGRESQL, "slack", torture=True)],
 )
 async def test_dead_in_the_middle_of_going_on_after_a_death_it_still_answers_once(
     channel: str, engine: str, tmp_path: Path
