@@ -59,7 +59,7 @@ def kept(store: AgentContextStore, change: Boundary, facts: LastingFacts, since:
         digest=_digest(store.turns, store.head, store.masked),
         head=store.head if change.head is UNCHANGED else None,
         blank=tuple(entry.uuid for entry in entries if entry.redacted),
-        unquoted=tuple(sorted(set().union(*(entry.unquoted for entry in entries)))),
+        unquoted=tuple((entry.uuid, tuple(sorted(entry.unquoted))) for entry in entries if entry.unquoted),
         since=since,
         totals=facts.totals,
         frame=facts.frame,
@@ -77,14 +77,16 @@ def rebuilt(line: TranscriptLine, messages: Mapping[str, MessageEvent]) -> Check
         return None
     kept = boundary.kept
     head = kept.head if boundary.head is UNCHANGED else boundary.head
-    masked = dict(kept.masked)
+    masked, blank, unquoted = dict(kept.masked), frozenset(kept.blank), dict(kept.unquoted)
     try:
         turns = tuple(
             Turn(
                 turn.request_id,
                 turn.sources,
-                with_redactions(
-                    (_entry(one, messages[one]) for one in turn.uuids), kept.blank, kept.unquoted
+                tuple(
+                    entry
+                    for one in turn.uuids
+                    for entry in with_redactions([_entry(one, messages[one])], blank, unquoted.get(one, ()))
                 ),
                 turn.began,
             )

@@ -389,7 +389,8 @@ def with_redactions(
     found = []
     for one in entries:
         if one.uuid in gone:
-            found.append(replace(one, message=deletions.without(one.message), redacted=True))
+            message = deletions.without(one.message)  # it quotes nothing any more
+            found.append(replace(one, message=message, redacted=True, unquoted=frozenset()))
         elif quoted := quotes.ids(one.message) & hidden:
             message = deletions.unquoted(one.message, quoted)
             found.append(replace(one, message=message, unquoted=one.unquoted | quoted))

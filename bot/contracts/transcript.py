@@ -15,8 +15,10 @@ from bot.contracts.base import Json, Message, Role
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import FinalTurnState
 
-VERSION = 2
-"""The version of a line that says in fields all that code reads of it. `bot.history.transcript.line_upgrades` reads older ones."""
+VERSION = 3
+"""The version of a line: from 2 on it says in fields all that code reads of it, from 3 on a checkpoint names whose quotes have
+lost their words. `bot.history.transcript.line_upgrades` reads older ones.
+"""
 LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "mask", "meta"]
 
 
@@ -116,8 +118,8 @@ class RetainedView(LastingFacts):
     head: Message | None = None
     blank: tuple[str, ...] = ()
     """Messages that were redacted by then, by uuid."""
-    unquoted: tuple[str, ...] = ()
-    """Ids of messages that others quote without their words."""
+    unquoted: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """The messages that quote others without their words, by uuid, each with the ids of those others."""
     since: str | None = None
     """The first line of the turn that was running."""
 

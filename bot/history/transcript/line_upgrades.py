@@ -1,7 +1,8 @@
-"""Reads out of the words and keys of a line of version 1 the facts that lines have as fields since."""
+"""Reads out of a line of an older version the facts that lines have as fields since: in version 1 they stood in words and keys."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -21,11 +22,11 @@ _REMOVED = "[message removed]"
 _ADOPTED = re.compile(r"archive:(-?\d{1,18}):(\w+):(.*)", re.DOTALL)
 
 
-def upgraded(kind: str, message: Message | None, data: Json) -> tuple[Message | None, Json]:
-    """The message and the data of a line as version 2 has them. What cannot be read stays as it is."""
+def upgraded(version: int, kind: str, message: Message | None, data: Json) -> tuple[Message | None, Json]:
+    """The message and the data of a line as the newest version has them. What cannot be read stays as it is."""
     if kind == "boundary":
-        return message, _with_times(data)
-    if kind not in {"user", "assistant"} or not isinstance(message, dict):
+        return message, _with_ids_by_message(_with_times(data) if version < 2 else data)
+    if version >= 2 or kind not in {"user", "assistant"} or not isinstance(message, dict):
         return message, data
     if isinstance(sources := data.get("sources"), list):
         data = _with_key(data, sources)
@@ -83,6 +84,17 @@ def _with_times(data: Json) -> Json:
     if not isinstance(kept, dict) or not isinstance(turns, list):
         return data
     return data | {"kept": kept | {"turns": [_with_time(turn) for turn in turns]}}
+
+
+def _with_ids_by_message(data: Json) -> Json:
+    """What a checkpoint said was quoted without its words in any of its messages, it says of each of them."""
+    kept = data.get("kept")
+    turns = kept.get("turns") if isinstance(kept, dict) else None
+    if not isinstance(kept, dict) or not isinstance(turns, list) or not (ids := kept.get("unquoted")):
+        return data
+    named = (turn.get("uuids") for turn in turns if isinstance(turn, dict))
+    uuids = itertools.chain.from_iterable(one for one in named if isinstance(one, list))
+    return data | {"kept": kept | {"unquoted": [[uuid, ids] for uuid in uuids]}}
 
 
 def _with_time(turn: Any) -> Any:

@@ -29,7 +29,7 @@ from bot.contracts.transcript import (
 from bot.history import jsonl
 from bot.history.transcript.line_upgrades import upgraded
 
-LEADS = (b'{"v":2,"uuid":"', b'{"v":1,"uuid":"')
+LEADS = (b'{"v":3,"uuid":"', b'{"v":2,"uuid":"', b'{"v":1,"uuid":"')
 """The beginnings of lines of ours, all of one length."""
 _EVENTS: Mapping[str, TypeAdapter[Event]] = {
     "user": TypeAdapter(MessageEvent),
@@ -121,7 +121,7 @@ def _fields(of: Any) -> tuple[tuple[str, str, Any], ...]:
 def _line(raw: _Raw) -> TranscriptLine:
     message, data = raw.message, raw.data
     if raw.v < VERSION:
-        message, data = upgraded(raw.type, message, data or {})
+        message, data = upgraded(raw.v, raw.type, message, data or {})
     return TranscriptLine(
         uuid=raw.uuid,
         parent_uuid=raw.parent_uuid,

@@ -13,7 +13,7 @@ from bot.contracts.transcript import UNCHANGED, Boundary, Unchanged
 from bot.testing import anthropic_rules as rules
 from bot.testing.model import text
 from tests.unit.agent.history_chat import Chat, Crash
-from tests.unit.agent.history_parts import SUMMARY
+from tests.unit.agent.history_parts import QUOTABLE, SUMMARY, words_of
 
 
 class History(Chat):
@@ -69,6 +69,28 @@ class History(Chat):
                 head = self.rng.choice([None, memory.head(SUMMARY, nonce="0a1b2c3d")])
             self.view_changes.apply("deletion", Boundary(blank=tuple(uuids), head=head))
 
+    def unquote(self) -> None:
+        """A message that others quote is removed: its words go where they are quoted, and nothing else does. Later ones may
+        quote them again.
+        """
+        gone = self.quoting.choice(QUOTABLE)
+        wanted = deletions.Deletions(frozenset(), frozenset(), frozenset(), {}, ids=frozenset({gone}))
+        ids, since = deletions.quoted(self.ledger.lines, wanted)
+        if not ids:
+            return
+        head: Message | Unchanged | None = UNCHANGED
+        if self.store.head is not None and deletions.summed_up(self.ledger.lines, since):
+            head = self.quoting.choice([None, memory.head(SUMMARY, nonce="0a1b2c3d")])
+        before = self.said()
+        self.view_changes.apply("deletion", Boundary(unquoted=tuple(ids), head=head))
+        assert deletions.quoted(self.ledger.lines, wanted) == ([], 0)
+        assert self.said() == [deletions.unquoted(message, ids) for message in before]
+        assert words_of(gone) not in str(self.said())
+
+    def said(self) -> list[Message]:
+        """The kept messages of people, and the results of tools."""
+        return [message for message in self.store.messages() if message["role"] == "user"]
+
     def elsewhere(self) -> None:
         """A new session, an earlier one, or a copy of this one up to the end of a turn."""
         lines = list(self.ledger.lines)
@@ -115,6 +137,8 @@ class History(Chat):
         self.restart()
 
     def something(self) -> None:
+        if self.quotes and self.quoting.random() < 0.15:
+            self.unquote()
         roll = self.rng.random()
         if roll < 0.5:
             self.turn()
@@ -136,8 +160,8 @@ class History(Chat):
             self.damage()
 
 
-def lived(seed: int, steps: int = 12) -> History:
-    """The history of a seed."""
-    history = History(seed)
+def lived(seed: int, steps: int = 12, *, quotes: bool = True) -> History:
+    """The history of a seed; without `quotes` nobody quotes anything in it."""
+    history = History(seed, quotes=quotes)
     history.live(steps)
     return history

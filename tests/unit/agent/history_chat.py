@@ -50,10 +50,13 @@ class Crash(Exception):
 class Chat:
     """What a process does for one chat, without disk and tasks."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, quotes: bool = True) -> None:
         self.rng = random.Random(seed)
+        self.quotes = quotes
+        # A stream of its own: without quotes a seed means what it meant before there were any.
+        self.quoting = random.Random(f"quotes {seed}")
         self.ids = itertools.count(1)
-        self.says = Sayings(self.rng, self.ids)
+        self.says = Sayings(self.rng, self.ids, self.quoting if quotes else None)
         self.provider = Provider()
         self.cap = self.rng.choice([6, 12, 60])
         self.system = [text("You are a cat.")]
@@ -185,7 +188,7 @@ class Chat:
         self.view_changes.settle(self.system)
         turn = Running(self)
         self.view_changes.begin_turn(f"R{next(self.ids):09}")
-        turn.note(self.says.person())
+        turn.note(**self.says.person())
         self.go_on(turn)
 
     def resumed(self) -> None:
@@ -248,7 +251,7 @@ class Chat:
         if calls:
             turn.note({"role": "user", "content": [self.says.result(call) for call in calls]})
             if rng.random() < 0.2:
-                turn.note(self.says.person(), sources=(f"S{next(self.ids)}",))
+                turn.note(**self.says.person(), sources=(f"S{next(self.ids)}",))
         return bool(calls) or turn.piece or turn.paused
 
     def found(self, turn: Running) -> list[Json]:

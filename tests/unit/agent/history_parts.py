@@ -11,8 +11,10 @@ from typing import Any
 
 from bot.agent.deps import Limits
 from bot.agent.ledger import ParentChain
+from bot.context import deletions, quotes
 from bot.context.store import AgentContextStore, Entry
 from bot.contracts.base import Json, Message
+from bot.contracts.inbound import Quoted
 from bot.contracts.model import ModelRequest
 from bot.contracts.tools import OMISSION, Omission
 from bot.contracts.transcript import (
@@ -31,7 +33,14 @@ from bot.testing.model import text
 TOOLS = tuple({"name": name, "input_schema": {"type": "object"}} for name in ("look", "note"))
 SUMMARY = "## What happened\n- 聊天\n## Facts\n- x\n## Decisions\n## Preferences\n## Open tasks\n(none)"
 STOPS = {"pause": "pause_turn", "piece": "max_tokens"}
+QUOTABLE = ("q1", "q2", "q3")
+"""The ids of messages that people quote."""
 GO_ON = {"role": "user", "content": [text("Go on.")]}
+
+
+def words_of(quoted: str) -> str:
+    """What stands in one of these messages, and nowhere else."""
+    return f"words of {quoted}."
 
 
 class Lines:
@@ -147,13 +156,27 @@ def deps(chat: Any) -> Any:
 class Sayings:
     """What people, the model and tools say."""
 
-    def __init__(self, rng: random.Random, ids: itertools.count[int]) -> None:
+    def __init__(
+        self, rng: random.Random, ids: itertools.count[int], quoting: random.Random | None = None
+    ) -> None:
         self._rng = rng
         self._ids = ids
+        self._quoting = quoting
         self._calls = itertools.count(1)
 
-    def person(self) -> Message:
-        return {"role": "user", "content": [text(f"<turn_context>{next(self._ids)}"), text(self.words())]}
+    def person(self) -> dict[str, Any]:
+        """The message of a person, with the ids of what it quotes without its words (`bot.agent.incoming`)."""
+        first, rng = text(f"<turn_context>{next(self._ids)}"), self._quoting
+        if rng is None or rng.random() < 0.5:
+            return {"message": {"role": "user", "content": [first, text(self.words())]}}
+        ids = rng.sample(QUOTABLE, rng.choice([1, 2]))
+        hidden = sorted(one for one in ids if rng.random() < 0.3)
+        quoted = [
+            Quoted(user_id="U2", message_id=one, text=deletions.REMOVED if one in hidden else words_of(one))
+            for one in ids
+        ]
+        content = [first, quotes.block(quoted, str, ""), text(self.words())]
+        return {"message": {"role": "user", "content": content}, "unquoted": tuple(hidden)}
 
     def words(self) -> str:
         return self._rng.choice(["hi", "你好 👩‍👩‍👧", "مرحبا", "tell me more", "x" * 400])

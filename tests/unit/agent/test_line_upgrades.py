@@ -99,6 +99,18 @@ def test_a_turn_of_an_old_checkpoint_began_when_its_request_was_made() -> None:
     assert [turn.began for turn in told.event.kept.turns] == [round(ulids.made_at(ID) * 1000), None]
 
 
+def test_an_older_checkpoint_says_of_each_message_what_all_quote_without_its_words() -> None:
+    turns = [{"requestId": one, "sources": [], "uuids": [f"{one}1", f"{one}2"], "began": 7} for one in "RS"]
+    kept = {"turns": turns, "masked": {}, "digest": "", "unquoted": ["41", "42"]}
+    raw = {"v": 2, "uuid": "b", "type": "boundary", "ts": 1, "chatKey": str(KEY), "data": {"kept": kept}}
+    told = transcript_lines.parsed(json.dumps(raw).encode())
+    assert told is not None
+    assert isinstance(told.event, Boundary)
+    assert told.event.kept is not None
+    assert told.event.kept.unquoted == tuple((uuid, ("41", "42")) for uuid in ("R1", "R2", "S1", "S2"))
+    assert [turn.began for turn in told.event.kept.turns] == [7, 7], "what it tells itself holds"
+
+
 def test_the_key_of_an_adopted_line_may_hold_anything() -> None:
     told = line("x", 1, sources=["archive:-5:user:a:b\nc", "S"])
     assert isinstance(told.event, MessageEvent)

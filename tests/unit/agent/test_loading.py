@@ -81,7 +81,7 @@ async def test_where_a_kept_message_is_gone_all_is_read(bench: Bench) -> None:
     lines = file_of(bench).read_bytes().splitlines(keepends=True)
     boundary = max(at for at, line in enumerate(lines) if b'"type":"boundary"' in line)
     assert kept in json.loads(lines[boundary])["data"]["kept"]["turns"][0]["uuids"]
-    gone = [line for line in lines if not line.startswith(f'{{"v":2,"uuid":"{kept}"'.encode())]
+    gone = [line for line in lines if not line.startswith(f'{{"v":3,"uuid":"{kept}"'.encode())]
     file_of(bench).write_bytes(b"".join(gone))
     loaded = await bench.transcript.read(KEY)
     assert (loaded.base, len(loaded.lines)) == (None, len(gone))

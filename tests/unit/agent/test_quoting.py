@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.context import checkpoint, memory, validate
+from bot.context import checkpoint, memory, replay, validate
 from bot.context.deletions import REMOVED
+from bot.context.store import AgentContextStore
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Quoted
@@ -23,8 +24,10 @@ MEMORY = "## Facts\n- the secret is 鯨\n## Decisions\n## Preferences\n## Open t
 OTHER = Quoted(user_id="5", text="lunch?", ts=2_000, message_id="42")
 
 
-async def remove(bench: Bench, message_id: str, *, ids: tuple[str, ...] = (), role: str = "user") -> None:
-    meta: dict[str, Any] = {"deleted": True, "requestId": "X", "of": ["R"], "ofRole": role, "turns": ["R"]}
+async def remove(
+    bench: Bench, message_id: str, *, ids: tuple[str, ...] = (), role: str = "user", of: str = "R"
+) -> None:
+    meta: dict[str, Any] = {"deleted": True, "requestId": "X", "of": [of], "ofRole": role, "turns": [of]}
     if ids:
         meta["messageIds"] = list(ids)
     await bench.archive.append(
@@ -40,6 +43,11 @@ async def remove(bench: Bench, message_id: str, *, ids: tuple[str, ...] = (), ro
         )
     )
     await bench.pool.forget(KEY)
+
+
+async def refused(chat_key: ChatKey) -> list[ArchiveLine]:
+    """An archive that cannot tell what was removed."""
+    raise errors.StorageError(f"{chat_key}: no")
 
 
 def sent(bench: Bench) -> str:
@@ -101,6 +109,47 @@ async def test_a_person_who_writes_the_words_of_a_removal_has_not_had_anything_r
     assert checkpoint.rebuilt(loaded.base, loaded.messages) is not None
 
 
+@pytest.mark.parametrize("first", ["shown", "hidden"])
+async def test_a_checkpoint_hides_a_quote_only_where_its_words_were_hidden(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """While the archive could not tell what was removed, a message was quoted without its words; else with them."""
+    for how in sorted({"shown", "hidden"}, key=lambda one: one != first):
+        with monkeypatch.context() as while_it_lasts:
+            if how == "hidden":
+                while_it_lasts.setattr(bench.archive, "removals", refused)
+            await bench.say("and this?", context=(WHALE,))
+    await bench.say("take this back")
+    await bench.pool.undo(KEY)
+    view = json.dumps(bench.pool.runtime(KEY).store.view(), ensure_ascii=False)
+    assert (view.count("鯨"), view.count(REMOVED)) == (1, 1)
+    await from_the_newest_boundary(bench)
+    assert json.dumps(bench.pool.runtime(KEY).store.view(), ensure_ascii=False) == view
+
+
+async def test_a_removed_message_that_had_quoted_a_removed_one_is_the_same_after_a_restart(
+    bench: Bench,
+) -> None:
+    await bench.say("and this?", context=(WHALE,))
+    (quoting,) = bench.pool.runtime(KEY).store.sources()
+    await remove(bench, "41")
+    await remove(bench, "43", of=quoting)
+    await from_the_newest_boundary(bench)
+    assert bench.pool.runtime(KEY).store.turns[0].entries[0].redacted
+
+
+async def from_the_newest_boundary(bench: Bench) -> None:
+    """The process starts anew. Its newest checkpoint fits, and all lines together fill the same store."""
+    loaded = await bench.transcript.read(KEY)
+    assert loaded.base is not None
+    assert checkpoint.rebuilt(loaded.base, loaded.messages) is not None
+    bench.restart()
+    await bench.pool.runtime(KEY).fill()
+    whole = AgentContextStore(bench.deps.limits.max_messages)
+    replay.replay(whole, await bench.transcript.load(KEY))
+    assert whole.turns == bench.pool.runtime(KEY).store.turns
+
+
 async def test_any_part_of_a_removed_answer_may_be_quoted(bench: Bench) -> None:
     bench.model.answers += [reply(text("yes"))]
     await bench.say("you said?", context=(WHALE,))
@@ -120,10 +169,6 @@ async def test_nothing_is_quoted_where_nobody_can_say_what_was_removed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bench.say("hello")
-
-    async def refused(chat_key: ChatKey) -> list[ArchiveLine]:
-        raise errors.StorageError(f"{chat_key}: no")
-
     monkeypatch.setattr(bench.archive, "removals", refused)
     await bench.say("and this?", context=(WHALE, OTHER))
     assert "鯨" not in sent(bench)

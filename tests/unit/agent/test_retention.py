@@ -60,7 +60,7 @@ def aged(bench: Bench, days: float, below: float) -> None:
         ts = int(found[2])
         return found[1] + str(ts - int(days * DAY * 1000) if ts < below * 1000 else ts).encode()
 
-    path.write_bytes(re.sub(rb'(?m)^(\{"v":2,"uuid":.*?"ts":)(\d+)', older, path.read_bytes()))
+    path.write_bytes(re.sub(rb'(?m)^(\{"v":3,"uuid":.*?"ts":)(\d+)', older, path.read_bytes()))
 
 
 async def test_older_turns_go_from_the_request_when_a_conversation_comes_back(bench: Bench) -> None:

@@ -83,7 +83,7 @@ async def test_lines_stand_in_one_file_a_session_with_the_documented_fields(make
     path = folder / "telegram%3Achat%3A-100%3Atopic%3A7" / f"{session}.jsonl"
     first, second = (json.loads(raw) for raw in path.read_text("utf-8").splitlines())
     assert first == {
-        "v": 2,
+        "v": 3,
         "uuid": "a",
         "parentUuid": None,
         "type": "user",

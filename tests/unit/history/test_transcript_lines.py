@@ -54,7 +54,7 @@ KEPT = st.builds(
     digest=TEXT,
     head=st.none() | OBJECT,
     blank=TEXTS,
-    unquoted=TEXTS,
+    unquoted=st.lists(st.tuples(TEXT, TEXTS), max_size=3).map(tuple),
     since=st.none() | TEXT,
     **LASTING,
 )
