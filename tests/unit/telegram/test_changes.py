@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from telegram import Update
 
-from bot.testing.clock import FakeClock
 from bot.testing.telegram import TelegramServer
 from channels.telegram import bot_api, inbound
 from channels.telegram import updates as known
@@ -45,8 +44,7 @@ def test_an_edit_has_the_place_and_the_id_of_its_message(
     assert set(edit.keys).isdisjoint(original.keys)
 
 
-def test_two_edits_within_a_second_are_two(me: bot_api.Bot) -> None:
-    server = TelegramServer(clock=FakeClock())
+def test_two_edits_within_a_second_are_two(server: TelegramServer, me: bot_api.Bot) -> None:
     number = server.say("a")["message"]["message_id"]
     first, second = (must(server.edit(number, words), me) for words in ("b", "c"))
     assert first.ts == second.ts

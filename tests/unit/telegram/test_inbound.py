@@ -10,6 +10,7 @@ from telegram import User
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Origin, Quoted
+from bot.testing.clock import FakeClock
 from bot.testing.telegram import TelegramServer
 from channels.telegram import bot_api, inbound
 
@@ -28,7 +29,7 @@ def me() -> bot_api.Bot:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> TelegramServer:
     monkeypatch.setattr(TelegramServer, "wake", lambda self: None)  # no loop runs here
-    return TelegramServer()
+    return TelegramServer(clock=FakeClock())
 
 
 def read(update: Any, me: bot_api.Bot) -> Inbound | None:
