@@ -54,7 +54,7 @@ UNANSWERED = "a message before this one got no whole answer; the person was told
 
 
 class _Phase(Enum):
-    """How far the turn of a chat is, as a stop sees it."""
+    """The phase of a chat's turn that decides what a stop does."""
 
     RUNNING = auto()
     STOPPED_BEFORE = auto()

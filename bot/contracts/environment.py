@@ -167,7 +167,7 @@ class Log(Protocol):
 
 @contextlib.contextmanager
 def storage_errors_logged(log: Log, message: str, **about: Any) -> Iterator[None]:
-    """What the disk refuses in the block keeps nothing else from going on: operators read of it."""
+    """Log a `StorageError` of the block and go on behind it."""
     try:
         yield
     except errors.StorageError as error:

@@ -164,7 +164,7 @@ def unseen() -> None:
 
 @dataclass(slots=True, eq=False)
 class _Showing:
-    """What a task shows of a turn; `busy` while a change is on its way, `halted` once nothing more is to be shown."""
+    """The display of a turn that a task keeps up to date; `busy` while a change is on its way, `halted` once nothing more is to be shown."""
 
     to: Address
     task: asyncio.Task[None] | None = field(default=None, kw_only=True)
@@ -188,7 +188,7 @@ _S = TypeVar("_S", bound=_Showing)
 
 
 class _ByTurn(Generic[_S]):
-    """What is shown of turns that run, by their requestIds."""
+    """Displays of turns that run, by their requestIds."""
 
     def __init__(self, deps: LiveDeps, manifests: Mapping[str, Manifest]) -> None:
         self._deps = deps

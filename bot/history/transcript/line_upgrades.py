@@ -87,7 +87,7 @@ def _with_times(data: Json) -> Json:
 
 
 def _with_ids_by_message(data: Json) -> Json:
-    """What a checkpoint said was quoted without its words in any of its messages, it says of each of them."""
+    """Give each message of a checkpoint the ids that it named for all of them together."""
     kept = data.get("kept")
     turns = kept.get("turns") if isinstance(kept, dict) else None
     if not isinstance(kept, dict) or not isinstance(turns, list) or not (ids := kept.get("unquoted")):
