@@ -15,7 +15,7 @@ from bot.contracts.channel import Channel
 from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
-from bot.contracts.journal import Journal
+from bot.contracts.journal import InboxRecord, Journal
 from bot.gateway.access import InboundCleaner
 from bot.gateway.attachments import FileReader, unread
 from bot.gateway.conversation import Turn
@@ -40,6 +40,8 @@ EDITED = "earlier message, as its author has edited it since"
 """The kind of a quote that tells of an edit."""
 _LONGEST = 4_000
 """Characters of one message of it."""
+_ANEW = frozenset({"fork", "new", "resume"})
+"""Commands after which another conversation goes on in a chat."""
 _R = TypeVar("_R")
 
 
@@ -235,7 +237,9 @@ class Reading:
         )
 
     async def _edits_since_turn(self, inbound: Inbound, limit: int) -> list[Inbound] | None:
-        """The edits among the newest inbounds since the turn before this one began; None where that is not among them."""
+        """The edits among the newest inbounds since the turn before this one began that covers them; None where that is not
+        among them.
+        """
         edits: list[Inbound] = []
         records = await self._journal.said_in(inbound.chat_key, limit=limit)
         if any(one.inbound.kind == "edit" for one in records):
@@ -245,7 +249,7 @@ class Reading:
             said = one.inbound
             if said.request_id >= inbound.request_id or said.chat_key != inbound.chat_key:
                 continue
-            if one.turn_id == said.request_id:
+            if one.turn_id == said.request_id and _covers_edits(one):
                 if inbound.chat_key in self._unedited:
                     self._unedited[inbound.chat_key] = True
                 return edits
@@ -299,3 +303,14 @@ class Reading:
             for line in found.lines
             if line.role in {"user", "assistant"}
         )
+
+
+def _covers_edits(turn: InboxRecord) -> bool:
+    """True of the first message of a turn, or of a command, before which no edit has to be told any more: the model was told then, or
+    another conversation goes on since. What a turn was told that failed, was stopped or withdrawn may be in no view, and what says
+    nothing asks no model.
+    """
+    command = turn.inbound.command
+    if command is not None:
+        return command.name in _ANEW
+    return turn.state == "answered" and turn.inbound.says

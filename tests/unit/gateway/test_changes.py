@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.contracts.agent import TurnOutcome
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
 from bot.contracts.journal import ANSWERED, STOPPED, InboxEnd, InboxRecord
@@ -572,6 +573,33 @@ async def test_an_edit_after_the_turn_is_known_to_the_next_one_and_to_no_other(b
     assert await told(bench, "elsewhere", chat_key="tele:chat:77:topic:5") == []
     assert await told(bench, "and now?") == [("新しい a", "a")]
     assert await told(bench, "later") == []
+
+
+@pytest.mark.parametrize("between", ["command", "nothing", "failure", "stop", "deletion", "new"])
+async def test_an_edit_is_known_to_the_next_turn_that_the_model_answers(bench: Bench, between: str) -> None:
+    await told(bench, "on Monday", message_id="a")
+    bench.agent.messages = 2
+    await bench.say("on 火曜日", message_id="a", kind="edit", ts=1_700_000_100_000)
+    await bench.idle()
+    if between in {"command", "new"}:
+        name = "compact" if between == "command" else "new"
+        await bench.say(f"/{name}", message_id="b", command=Command(name=name))
+    elif between == "nothing":
+        await bench.say("", message_id="b", attachments=(Attachment(kind="sticker"),))
+    elif between == "failure":
+        bench.agent.answer = lambda _: TurnOutcome("failed", notice="not now")
+        await bench.say("what?", message_id="b")
+    else:
+        await busy(bench)
+        if between == "deletion":
+            await bench.say("", message_id="busy", kind="delete")
+        else:
+            await bench.say("/stop", command=Command(name="stop"))
+    await bench.idle()
+    bench.agent.hold, bench.agent.answer = None, lambda _: "so it is"
+    edits = [] if between == "new" else [("on 火曜日", "a")]
+    assert await told(bench, "when is it?", message_id="c") == edits
+    assert await told(bench, "and where?", message_id="d") == []
 
 
 async def test_the_journal_is_asked_for_edits_again_only_once_one_came(
