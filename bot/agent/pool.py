@@ -27,7 +27,7 @@ from bot.contracts.agent import (
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import TranscriptLine
-from bot.identity_cache import MessageFact
+from bot.identity_cache import MessageFact, forget_messages
 from bot.sizes import size_of
 
 BUDGET = 256 * 1024 * 1024
@@ -202,9 +202,12 @@ class AgentPool:
         return len(idle)
 
     def shrink(self) -> None:
-        """Memory is short: conversations that have been quiet for a minute go, and half of what is left."""
+        """Memory is short: conversations that have been quiet for a minute go, and half of what is left, with what is
+        remembered of messages.
+        """
         self.evict(SHORT_IDLE)
         self._fit(self.weight // 2)
+        forget_messages()
 
     @contextmanager
     def _lend(self, chat_key: ChatKey) -> Iterator[AgentRuntime]:

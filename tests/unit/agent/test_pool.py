@@ -131,6 +131,20 @@ async def test_short_of_memory_the_quiet_ones_go_and_half_of_the_rest(bench: Ben
     assert kept in ([8, 9, 10, 11], [9, 10, 11])
 
 
+async def test_short_of_memory_no_message_is_held_because_it_was_weighed(bench: Bench) -> None:
+    class Weighed(dict[str, Any]):
+        """A message of which is known whether it is still there."""
+
+    message = Weighed(role="user", content=[{"type": "text", "text": "说 " * 1_000}])
+    held = weakref.ref(message)
+    assert pool.MESSAGE_BYTES(message)
+    del message
+    bench.pool.shrink()
+    assert held() is None
+    await say(bench, 1)
+    assert bench.pool.weight == sum(bench.pool.weights.values()) > OVERHEAD
+
+
 async def test_turns_that_begin_from_now_on_have_other_deps_and_those_that_run_their_own(
     bench: Bench,
 ) -> None:
