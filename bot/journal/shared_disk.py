@@ -304,19 +304,8 @@ class SharedDisk:
     def flush(self, wanted: Path | None = None) -> None:
         """Bring what is ahead to the database; at once for all files, where `wanted` (None: any) is one of them. Raises OSError."""
         with self._writing:
-            with self._guard:
-                ahead = {} if wanted is not None and wanted not in self._ahead else dict(self._ahead)
-                for path in ahead:
-                    del self._ahead[path]
-            if not ahead:
-                return
-            try:
-                self._push([path for path, anew in ahead.items() if not anew])
-                self._push([path for path, anew in ahead.items() if anew], anew=True)
-            except OSError:
-                for path, anew in ahead.items():
-                    self._mark(path, anew=anew)
-                raise
+            if wanted is None or wanted in self._ahead:
+                self._bring()
 
     def erase(self) -> None:
         """Have nothing of files that were removed stay in free pages, and no host keep what was made of them. Raises OSError."""
@@ -330,17 +319,34 @@ class SharedDisk:
             if self._db is not None:
                 shared_files.scrub(self._db)
 
+    def _bring(self, *, unsure: bool = False) -> None:
+        """Bring what is ahead to the database; `unsure`: only files of which nobody knows what it has. Raises OSError."""
+        with self._guard:
+            ahead = {path: anew for path, anew in self._ahead.items() if anew or not unsure}
+            for path in ahead:
+                del self._ahead[path]
+        try:
+            self._push([path for path, anew in ahead.items() if not anew])
+            self._push([path for path, anew in ahead.items() if anew], anew=True)
+        except OSError:
+            for path, anew in ahead.items():
+                self._mark(path, anew=anew)
+            raise
+
     def _mark(self, path: Path, *, anew: bool = False) -> None:
         with self._guard:
             self._ahead[path] = self._ahead.get(path, False) or anew
 
     @contextlib.contextmanager
     def _changing(self, path: Path) -> Iterator[None]:
-        """A change for the block. Where it is refused, the database gets what is here, once it takes something again."""
+        """A change for the block. Where it is refused, the database gets what is here before any other change: nobody knows what it
+        has of this one.
+        """
         with self._writing:
             with self._guard:
                 self._ahead.pop(path, None)
             try:
+                self._bring(unsure=True)
                 yield
             except OSError:
                 self._mark(path, anew=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -162,6 +163,40 @@ def test_what_this_host_refused_is_taken_back_in_the_database_before_anything_el
     inner.fail(Failure("*", times=None))
     shared_disk.refresh(tmp_path / "b", SystemDisk(), url, MemoryLog())
     disk.close()
+    assert (tmp_path / "b/chats/x.jsonl").read_bytes() == b"one\ntwo\n"
+
+
+def test_a_change_of_which_nobody_knows_whether_the_database_has_it_is_settled_before_the_next(
+    leads: Hosts, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, home = leads("a"), tmp_path / "a"
+    main, older, marker = (home / f"chats/x.{name}" for name in ("jsonl", "archive-1.jsonl", "rotating"))
+    disk.append(main, b"one\ntwo\n", sync=True)
+    disk.replace(marker, b"mark")
+    disk.replace(older, b"one\n")
+    execute = PostgresConnection.execute
+
+    def cut_off(self: PostgresConnection, statement: str, *values: object) -> object:
+        execute(self, statement, *values)
+        raise sqlite3.OperationalError("the network is gone")
+
+    def unreachable(*_: object) -> PostgresConnection:
+        raise sqlite3.OperationalError("the network is gone")
+
+    with monkeypatch.context() as network:
+        network.setattr(
+            PostgresConnection,
+            "execute",
+            lambda self, statement, *values: (cut_off if statement == "COMMIT" else execute)(
+                self, statement, *values
+            ),
+        )
+        network.setattr(shared_files, "connect_to_write", unreachable)
+        with pytest.raises(OSError, match="the network is gone"):
+            disk.replace(main, b"two\n")
+    disk.remove(older)  # as the next append does, which finds the whole in the main file
+    leads.kill()
+    shared_disk.refresh(tmp_path / "b", SystemDisk(), url, MemoryLog())
     assert (tmp_path / "b/chats/x.jsonl").read_bytes() == b"one\ntwo\n"
 
 
