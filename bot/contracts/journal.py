@@ -326,7 +326,7 @@ class Inbox(InboxWrites, Protocol):
     """
 
     async def receive(self, inbound: Inbound) -> bool:
-        """Write an inbound; False where one of its keys was seen before (nothing is written then)."""
+        """Write an inbound, whose requestId is new; False where one of its keys was seen before (nothing is written then)."""
         ...
 
     async def unfinished(self, limit: int | None = None, after: str = "") -> list[Unfinished]:

@@ -18,6 +18,7 @@ from bot.contracts.journal import DataLoss
 from bot.disk_reserve import DiskReserve
 from bot.journal import file, salvage, schema
 from bot.journal.connection import Connection, close
+from bot.journal.status_cache import StatusCache
 
 Work = Callable[[Connection], Any]
 
@@ -29,7 +30,8 @@ RETRY_SECONDS = 5.0
 class Operation:
     """`work` runs inside the batch's transaction. Where one of a batch fails by itself, all of them run again, each in a
     savepoint of its own: so `work` may run several times. An `errors.IllegalTransition` that it raises takes back what it wrote;
-    one that it returns does not.
+    one that it returns does not. Where it returns a callable, that gives the result: a server's answer is waited for behind the
+    batch.
 
     A failed commit has an unknown outcome; `undo` then runs before anything else, so that no refused change stays half
     done. An operation that only `reads` is answered even when nothing can be written; a `new` one is refused on a full
@@ -55,6 +57,9 @@ class Database(abc.ABC):
     Beside the writer's connection there is one that only reads: it answers as long as nothing can be written.
     """
 
+    far = False
+    """True where an answer is a way to a server and back."""
+
     def __init__(self, name: str, *, clock: Clock, log: Log, reserve: DiskReserve | None = None) -> None:
         self._name = name
         self._reserve = reserve or DiskReserve(None, log)
@@ -62,6 +67,8 @@ class Database(abc.ABC):
         self._log = log
         self._db: Connection | None = None
         self._reader: Connection | None = None
+        self.known = StatusCache()
+        """The states of rows, for what is carried out on the writer's thread."""
         self._undo: list[Work] = []
         self._pending: list[Operation] = []
         self._closing: set[str] = set()
@@ -193,7 +200,7 @@ class Database(abc.ABC):
         """
         if all(operation.reads for operation in operations):
             return False
-        (result,) = self._attempt([Operation(lambda db: [one.work(db) for one in self._pending])])
+        (result,) = self._attempt([Operation(lambda db: [_asked(one.work(db)) for one in self._pending])])
         if isinstance(result, _Refused | errors.IllegalTransition):
             # One of them can never be written: then one after the other, and without that one.
             while self._pending:
@@ -248,7 +255,7 @@ class Database(abc.ABC):
 
     def _transaction(self, db: Connection, operations: Sequence[Operation]) -> list[Any]:
         try:
-            return self._in_transaction(db, operations, _plainly)
+            return self._in_transaction(db, operations, self._worked)
         except errors.IllegalTransition:
             pass  # the others are carried out without it
         except (sqlite3.Error, ValueError, OverflowError) as error:
@@ -262,6 +269,7 @@ class Database(abc.ABC):
         operations: Sequence[Operation],
         carry_out: Callable[[Connection, Operation], Any],
     ) -> list[Any]:
+        committed = False
         # Reading alone asks for nothing that the disk could refuse.
         db.execute("BEGIN" if all(operation.reads for operation in operations) else "BEGIN IMMEDIATE")
         try:
@@ -269,11 +277,25 @@ class Database(abc.ABC):
                 operations, lambda operation: self._refused_now(operation) or carry_out(db, operation)
             )
             self._commit(db, operations)
+            committed = True
         finally:
+            if not committed:
+                self.known.clear()
             if self._db is db and db.in_transaction:
                 db.execute("ROLLBACK")
         self._tell_illegal(results)
-        return results
+        return [self._answered(result) for result in results]
+
+    def _answered(self, result: Any) -> Any:
+        """A result of what is committed."""
+        try:
+            return _asked(result)
+        except sqlite3.Error as error:
+            return self._failed(error)
+
+    def _worked(self, db: Connection, operation: Operation) -> Any:
+        result = operation.work(db)
+        return result if self.far else _asked(result)
 
     def _tell_illegal(self, results: Sequence[Any]) -> None:
         for result in results:
@@ -303,17 +325,21 @@ class Database(abc.ABC):
     def _guarded(self, db: Connection, operation: Operation) -> Any:
         db.execute("SAVEPOINT operation")
         try:
-            result = operation.work(db)
+            result = self._worked(db, operation)
         except errors.IllegalTransition as error:
-            db.execute("ROLLBACK TO operation")
+            self._taken_back(db)
             result = error
         except (sqlite3.Error, ValueError, OverflowError) as error:
             if not db.in_transaction or file.suspect(error) or self._may_fit(error):
                 raise
-            db.execute("ROLLBACK TO operation")
+            self._taken_back(db)
             result = self._refused(error) if file.own_fault(error) else self._storage_error(error)
         db.execute("RELEASE operation")
         return result
+
+    def _taken_back(self, db: Connection) -> None:
+        db.execute("ROLLBACK TO operation")
+        self.known.clear()
 
     def _looked_up(self, operation: Operation) -> Any:
         """Answer from the connection that only reads."""
@@ -322,7 +348,7 @@ class Database(abc.ABC):
                 if self._undo:  # a fresh connection might see what was refused
                     return errors.StorageError(self.trouble)
                 self._reader = self._connect_to_read()
-            return operation.work(self._reader)
+            return _asked(operation.work(self._reader))
         except (sqlite3.Error, OSError, ValueError, errors.StorageError) as error:
             reader, self._reader = self._reader, None
             close(reader)
@@ -358,11 +384,13 @@ class Database(abc.ABC):
     def _give_up(self, db: Connection | None, error: Exception) -> None:  # noqa: ARG002
         """Not trusted any further: opened anew before anything else is written."""
         self._db = None
+        self.known.clear()
         close(db)
 
     def _close_all(self) -> None:
         # The writer last: it then leaves one file behind.
         reader, self._reader, db, self._db = self._reader, None, self._db, None
+        self.known.clear()
         close(reader)
         close(db)
 
@@ -507,8 +535,8 @@ def _each(operations: Sequence[Operation], carry_out: Callable[[Operation], Any]
     return results
 
 
-def _plainly(db: Connection, operation: Operation) -> Any:
-    return operation.work(db)
+def _asked(result: Any) -> Any:
+    return result() if callable(result) else result
 
 
 def _nothing(_: Connection) -> None:

@@ -44,7 +44,10 @@ from bot.journal.table import (
 )
 
 _RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload, amends)
-    VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?)"""
+    SELECT ?, ?, ?, ?, ?, ?, 'queued', ?, ? WHERE NOT EXISTS (SELECT 1 FROM keys WHERE key IN"""
+_RECEIVED = "WHERE EXISTS (SELECT 1 FROM inbox WHERE request_id = ?)"
+_PUT_KEY = f"INSERT INTO keys SELECT ?, ?, ? {_RECEIVED} ON CONFLICT DO NOTHING"
+_PUT_CHAT = f"INSERT INTO chats (chat_key, first_at) SELECT ?, ? {_RECEIVED} ON CONFLICT DO NOTHING"
 _OPEN_SAME = f"""SELECT request_id, payload FROM inbox WHERE chat_key = ?
     AND (message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))
     AND user_id = ? AND state IN ({states(*OPEN_INBOX)}) ORDER BY rowid"""
@@ -90,25 +93,29 @@ class InboxWrites(JournalTable):
     def begin_turn(self, turn_id: str, chat_key: ChatKey, members: Sequence[str]) -> Future[None]:
         now = self._clock.now()
         row = clean((turn_id, str(chat_key), now))
-        begin, join = TurnMoves({turn_id: TurnStatus.run}, now), _joins(turn_id, members, now)
+        known, begun = self.base.known, (TurnMoves, str(row[0]))
+        begin = TurnMoves({turn_id: TurnStatus.run}, now, known=known)
+        join = self._joins(turn_id, members, now)
 
         def work(db: Connection) -> errors.IllegalTransition | None:
             db.execute(_PUT_TURN, row)
+            if begun in known and known.get(begun) is None:
+                known.keep(begun, TurnStatus())
             return illegal(make(db, begin, join))
 
         return self._writer.run(work, hurry=False)
 
     def join_turn(self, turn_id: str, members: Sequence[str]) -> Future[None]:
-        return self._make(_joins(turn_id, members, self._clock.now()))
+        return self._make(self._joins(turn_id, members, self._clock.now()))
 
     def suspend_turn(self, turn_id: str) -> Future[None]:
-        return self._make(TurnMoves({turn_id: TurnStatus.suspend}, self._clock.now()))
+        return self._make(self._turn(turn_id, TurnStatus.suspend))
 
     def resume_turn(self, turn_id: str) -> Future[None]:
-        return self._make(TurnMoves({turn_id: TurnStatus.run}, self._clock.now()))
+        return self._make(self._turn(turn_id, TurnStatus.run))
 
     def stop_turn(self, turn_id: str) -> Future[None]:
-        return self._make(TurnMoves({turn_id: TurnStatus.stop}, self._clock.now(), where_begun=True))
+        return self._make(self._turn(turn_id, TurnStatus.stop, where_begun=True))
 
     def _make(self, moves: Moves[Any]) -> Future[None]:
         return self._writer.run(lambda db: illegal(moves.make(db)), hurry=False)
@@ -120,10 +127,10 @@ class InboxWrites(JournalTable):
         members: Mapping[str, InboxEnd],
         say: Sequence[OutboxRow] = (),
     ) -> Future[None]:
-        return self._end(TurnMoves({turn_id: _ends(state)}, self._clock.now()), members, say)
+        return self._end(self._turn(turn_id, partial(TurnStatus.end, state=state)), members, say)
 
     def finish(self, request_id: str, end: InboxEnd, say: Sequence[OutboxRow] = ()) -> Future[None]:
-        turn = TurnMoves({request_id: _ends_open(end.of_turn)}, self._clock.now(), where_begun=True)
+        turn = self._turn(request_id, _ends_open(end.of_turn), where_begun=True)
         return self._end(turn, {request_id: end}, say)
 
     def _end(
@@ -132,7 +139,9 @@ class InboxWrites(JournalTable):
         """End a turn and inbounds. What cannot follow keeps nothing else from being written."""
         now = self._clock.now()
         moves = _InboxMoves(
-            {name: partial(InboxStatus.end, end=_clean_end(end)) for name, end in members.items()}, now
+            {name: partial(InboxStatus.end, end=_clean_end(end)) for name, end in members.items()},
+            now,
+            known=self.base.known,
         )
         words = [outbox.values(row, now) for row in say]
 
@@ -148,7 +157,7 @@ class InboxWrites(JournalTable):
         now = self._clock.now()
         values = clean((_payload(inbound), message_id, user_id, now, inbound.request_id))
         merge = partial(InboxStatus.merge, message=text.clean(inbound.request_id))
-        merges = _InboxMoves(dict.fromkeys(edits, merge), now)
+        merges = _InboxMoves(dict.fromkeys(edits, merge), now, known=self.base.known)
 
         def work(db: Connection) -> bool | errors.IllegalTransition:
             row = db.execute(_STATUS, (values[-1],)).fetchone()
@@ -158,6 +167,15 @@ class InboxWrites(JournalTable):
             return illegal(merges.make(db)) or True
 
         return self._writer.run(work)
+
+    def _turn(
+        self, turn_id: str, move: Callable[[TurnStatus], TurnStatus], *, where_begun: bool = False
+    ) -> TurnMoves:
+        return TurnMoves({turn_id: move}, self._clock.now(), known=self.base.known, where_begun=where_begun)
+
+    def _joins(self, turn_id: str, members: Sequence[str], now: float) -> _InboxMoves:
+        join = partial(InboxStatus.join, turn_id=text.clean(turn_id))
+        return _InboxMoves(dict.fromkeys(members, join), now, known=self.base.known)
 
 
 class SqlInbox(InboxWrites):
@@ -171,19 +189,25 @@ class SqlInbox(InboxWrites):
         row = (request_id, chat_key, user_id, message_id, now, now, _payload(inbound))
         changes = None if inbound.changes is None else text.clean(f"{inbound.channel}:{inbound.changes}")
         same = (chat_key, message_id, changes, user_id) if inbound.kind == "edit" else None
-        known = sorted(keys)
-        seen = f"SELECT 1 FROM keys WHERE key IN ({', '.join('?' * len(known)) or 'NULL'})"
+        known = self.base.known
+        receive = f"{_RECEIVE} ({', '.join('?' * len(keys)) or 'NULL'}))"
 
-        def work(db: Connection) -> bool:
-            if db.execute(seen, known).fetchone():
-                return False
+        def work(db: Connection) -> Callable[[], bool]:
             amends = _open_message(db.execute(_OPEN_SAME, same).fetchall()) if same is not None else None
-            db.execute(_RECEIVE, (*row, amends))
-            db.executemany("INSERT INTO keys VALUES (?, ?, ?)", [(key, request_id, now) for key in keys])
-            db.execute(
-                "INSERT INTO chats (chat_key, first_at) VALUES (?, ?) ON CONFLICT DO NOTHING", (chat_key, now)
-            )
-            return True
+            received = db.execute(receive, (*row, amends, *keys))
+            db.executemany(_PUT_KEY, [(key, request_id, now, request_id) for key in keys])
+            db.execute(_PUT_CHAT, (chat_key, now, request_id))
+            turn = db.execute(_TURN_STATUS, (request_id,))
+            known.expect((_InboxMoves, request_id))
+            known.expect((TurnMoves, request_id))
+
+            def taken_in() -> bool:
+                written, begun = bool(received.rowcount), turn.fetchone()
+                known.confirm((_InboxMoves, request_id), InboxStatus(), written=written)
+                known.confirm((TurnMoves, request_id), begun and TurnStatus(*begun), written=written)
+                return written
+
+            return taken_in
 
         def undo(db: Connection) -> None:
             # Refused, so the platform will bring it again: then it must not count as seen.
@@ -228,13 +252,20 @@ class SqlInbox(InboxWrites):
         named = None if key is None else f"{chat_key.channel}:{key}"
         values = clean((str(chat_key), message_id, named))
 
-        def work(db: Connection) -> list[tuple[Any, ...]]:
-            rows = db.execute(_OF_MESSAGE, values).fetchall()
-            # Of an album, the rows about each item that its own row names.
-            items = {item for row in rows for item in _items(row[1])}
-            asked = [db.execute(_OF_ITEM, (values[0], item)) for item in items]
-            found = {row[-1]: row[:-1] for row in [*rows, *(row for one in asked for row in one.fetchall())]}
-            return [found[number] for number in sorted(found)]
+        def work(db: Connection) -> Callable[[], list[tuple[Any, ...]]]:
+            of_message = db.execute(_OF_MESSAGE, values)
+
+            def read() -> list[tuple[Any, ...]]:
+                rows = of_message.fetchall()
+                # Of an album, the rows about each item that its own row names.
+                items = {item for row in rows for item in _items(row[1])}
+                asked = [db.execute(_OF_ITEM, (values[0], item)) for item in items]
+                found = {
+                    row[-1]: row[:-1] for row in [*rows, *(row for one in asked for row in one.fetchall())]
+                }
+                return [found[number] for number in sorted(found)]
+
+            return read
 
         return list(_records(await self.base.read(work)))
 
@@ -276,8 +307,9 @@ class SqlInbox(InboxWrites):
         def work(db: Connection) -> None:
             for request_id, payload in rows:
                 db.execute(_KEEP_DEAD_LETTER, ("journal", request_id, payload, "its row cannot be read", now))
-                _InboxMoves({request_id: partial(InboxStatus.end, end=_UNREADABLE)}, now).make(db)
-                TurnMoves({request_id: _ends_open("failed")}, now, where_begun=True).make(db)
+                end = partial(InboxStatus.end, end=_UNREADABLE)
+                _InboxMoves({request_id: end}, now, known=self.base.known).make(db)
+                self._turn(request_id, _ends_open("failed"), where_begun=True).make(db)
 
         if not rows:
             return False
@@ -320,16 +352,8 @@ class _InboxMoves(Moves[InboxStatus]):
     def _write(self, db: Connection, name: str, before: InboxStatus, after: InboxStatus) -> None:
         db.execute(_MOVE, (after.state, after.turn_id, after.merged_into, after.detail, self._now, name))
         if after.turn_id != before.turn_id and before.turn_id is not None:
-            TurnMoves({before.turn_id: _ends_open("done")}, self._now, where_begun=True).make(db)
-
-
-def _joins(turn_id: str, members: Sequence[str], now: float) -> _InboxMoves:
-    join = partial(InboxStatus.join, turn_id=text.clean(turn_id))
-    return _InboxMoves(dict.fromkeys(members, join), now)
-
-
-def _ends(state: FinalTurnState) -> Callable[[TurnStatus], TurnStatus]:
-    return lambda turn: turn.end(state)
+            left = {before.turn_id: _ends_open("done")}
+            TurnMoves(left, self._now, known=self._known, where_begun=True).make(db)
 
 
 def _ends_open(state: FinalTurnState) -> Callable[[TurnStatus], TurnStatus]:

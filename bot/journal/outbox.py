@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -75,8 +75,9 @@ class OutboxWrites(JournalTable):
         replaced = [clean((row.request_id, row.replaces)) for row in rows if row.replaces is not None]
         written: list[tuple[object, Rows]] = []
         ended: list[OutboxRow] = []
+        known = self.base.known
 
-        def work(db: Connection) -> None:
+        def work(db: Connection) -> Callable[[], None]:
             written[:] = [(row[0], db.execute(PUT, row)) for row in new]
             ended.clear()
             for names in replaced:
@@ -84,6 +85,14 @@ class OutboxWrites(JournalTable):
                     if (after := before.make_way()) != before:
                         ended.append(before)
                         _move(db, after, now)
+                        known.keep((OutboxMoves, before.id), after)
+            for row in rows:
+                known.expect((OutboxMoves, row.id))
+            return put
+
+        def put() -> None:
+            for row, (_, found) in zip(rows, written, strict=True):
+                known.confirm((OutboxMoves, row.id), row, written=bool(found.rowcount))
 
         def undo(db: Connection) -> None:
             # Whoever wanted to send them knows that they were refused: nobody may send them later.
@@ -95,7 +104,9 @@ class OutboxWrites(JournalTable):
         return self._writer.run(work, undo=undo)
 
     def update_outbox(self, row: OutboxRow) -> Future[None]:
-        moves = OutboxMoves({row.id: lambda before: before.update(row)}, self._clock.now())
+        moves = OutboxMoves(
+            {row.id: lambda before: before.update(row)}, self._clock.now(), known=self.base.known
+        )
         return self._writer.run(lambda db: illegal(moves.make(db)))
 
 

@@ -77,6 +77,8 @@ class PostgresJournal(SqlJournal):
 class PostgresDatabase(Database):
     """The journal's tables in PostgreSQL."""
 
+    far = True
+
     def __init__(
         self,
         url: str,

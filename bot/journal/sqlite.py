@@ -131,8 +131,13 @@ class SqlJournal(SqlInbox, SqlSteps, SqlOutbox, SqlJobs, SqlLeases, SqlLines, Sq
     async def _sweep(self, statement: str, before: float) -> int:
         """Delete a few rows at a time, so that other changes do not wait."""
         total = 0
+
+        def sweep(db: Connection) -> int:
+            self.base.known.clear()  # a turn whose messages have gone may go too
+            return db.execute(statement, (before, _AT_ONCE)).rowcount
+
         while True:
-            gone = await self._count(statement, (before, _AT_ONCE))
+            gone: int = await self.base.run(sweep)
             total += gone
             if gone < _AT_ONCE:
                 return total

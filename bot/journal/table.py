@@ -13,6 +13,7 @@ from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
 from bot.journal.connection import Connection, Rows
 from bot.journal.database import Database, Writer
+from bot.journal.status_cache import StatusCache
 
 Status = TypeVar("Status")
 
@@ -46,7 +47,7 @@ class JournalTable:
 
     async def _rows(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         bound = clean(values)
-        rows: list[tuple[Any, ...]] = await self.base.read(lambda db: db.execute(statement, bound).fetchall())
+        rows: list[tuple[Any, ...]] = await self.base.read(lambda db: db.execute(statement, bound).fetchall)
         return rows
 
     async def _row(self, statement: str, values: Sequence[object]) -> tuple[Any, ...] | None:
@@ -57,14 +58,20 @@ class JournalTable:
 class Moves(abc.ABC, Generic[Status]):
     """Transitions of rows, by their ids, as a part of one operation. That may run again after a commit of unknown outcome:
     then one that it has made before is no trouble, whatever became of its row since. A row that is missing is trouble, unless
-    they are made only `where_begun`.
+    they are made only `where_begun`. Without `known` each row is asked for.
     """
 
     def __init__(
-        self, moves: Mapping[str, Callable[[Status], Status]], now: float, *, where_begun: bool = False
+        self,
+        moves: Mapping[str, Callable[[Status], Status]],
+        now: float,
+        *,
+        known: StatusCache | None = None,
+        where_begun: bool = False,
     ) -> None:
         self._moves: dict[str, Callable[[Status], Status]] = {text.clean(name): moves[name] for name in moves}
         self._now = now
+        self._known = StatusCache() if known is None else known
         self._where_begun = where_begun
         self._made: set[str] = set()
 
@@ -72,15 +79,16 @@ class Moves(abc.ABC, Generic[Status]):
         """Make each that the state of its row allows; the troubles with the others."""
         return make(db, self)
 
-    def ask(self, db: Connection) -> list[Rows]:
-        """The rows as they are, to be read before any of them is changed."""
-        return [self._ask(db, name) for name in self._moves]
+    def ask(self, db: Connection) -> dict[str, Rows]:
+        """The rows whose states are not known, as they are, to be read before any of them is changed."""
+        return {name: self._ask(db, name) for name in self._moves if (type(self), name) not in self._known}
 
-    def make_from(self, db: Connection, rows: Sequence[list[Any]]) -> list[str]:
+    def make_from(self, db: Connection, asked: Mapping[str, list[Any]]) -> list[str]:
         """As `make`, from what `ask` has found."""
         troubles: list[str] = []
-        for (name, move), found in zip(self._moves.items(), rows, strict=True):
-            before = self._status(found)
+        for name, move in self._moves.items():
+            row = (type(self), name)
+            before: Status | None = self._status(asked[name]) if name in asked else self._known.get(row)
             if before is None:
                 troubles += [] if self._where_begun else [f"{name} is missing"]
                 continue
@@ -92,6 +100,7 @@ class Moves(abc.ABC, Generic[Status]):
             self._made.add(name)
             if after != before:
                 self._write(db, name, before, after)
+            self._known.keep(row, after)
         return troubles
 
     @abc.abstractmethod
@@ -105,7 +114,7 @@ class Moves(abc.ABC, Generic[Status]):
 def make(db: Connection, *moves: Moves[Any]) -> list[str]:
     """Make several, of rows that are asked for together: a server is a long way off."""
     asked = [one.ask(db) for one in moves]
-    found = [[rows.fetchall() for rows in same] for same in asked]
+    found = [{name: rows.fetchall() for name, rows in same.items()} for same in asked]
     return [trouble for one, rows in zip(moves, found, strict=True) for trouble in one.make_from(db, rows)]
 
 

@@ -167,8 +167,8 @@ class _Tables:
         name = text.clean(turn_id)
         if name not in self._turns:
             self._turns[name] = TurnRecord(id=name, chat_key=_key(chat_key), begun_at=self._clock.now())
-        _raise_illegal([self._move_turn(name, TurnRecord.run)])
-        _raise_illegal([self._join(member, name) for member in members])
+        wrong = [self._move_turn(name, TurnRecord.run)]
+        _raise_illegal(wrong + [self._join(member, name) for member in members])
 
     def join_turn(self, turn_id: str, members: Sequence[str]) -> None:
         _raise_illegal([self._join(member, text.clean(turn_id)) for member in members])

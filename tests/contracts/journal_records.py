@@ -247,6 +247,33 @@ class RecordsContract(JournalRig):
             "stopped", id=first, chat_key=CHAT, begun_at=began, ended_at=began + 1
         )
 
+    async def test_what_is_carried_out_anew_without_a_change_that_is_refused_is_written(
+        self, journal: Journal
+    ) -> None:
+        first = inbound(1).request_id
+        await journal.receive(inbound(1))
+        wrong: Any = "lost"
+        begun = journal.begin_turn(first, CHAT, [first])
+        refused = journal.put_outbox([outbound(2, state=wrong)])
+        with pytest.raises(errors.StorageError):
+            await refused
+        await begun
+        record = await journal.inbound(first)
+        assert record is not None
+        assert (record.state, record.turn_id) == ("in_turn", first)
+
+    async def test_a_message_that_is_put_and_sent_in_one_go_is_known_as_sent(self, journal: Journal) -> None:
+        ready = outbound(1)
+        changes = [
+            journal.put_outbox([ready]),
+            journal.update_outbox(ready.begin()),
+            journal.update_outbox(ready.begin().arrive("5")),
+        ]
+        await asyncio.gather(*changes)
+        with pytest.raises(errors.IllegalTransition, match="sent"):
+            await journal.update_outbox(ready.begin())
+        assert [row.state for row in await journal.deliveries(ready.request_id)] == ["sent"]
+
     async def test_the_first_end_counts_and_dead_is_a_state_of_its_own(self, journal: Journal) -> None:
         for number, end in ((1, WITHDRAWN), (2, InboxEnd("dead", "unreadable"))):
             await journal.receive(inbound(number))

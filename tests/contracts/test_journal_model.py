@@ -18,7 +18,8 @@ from bot.contracts.approvals import Ended, Scope, Verdict
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import LISTENING, Inbound, Listening
 from bot.contracts.journal import FinalState, FinalTurnState, InboxEnd, Job, Journal, Locale, StepRecord
-from bot.journal import SqliteJournal
+from bot.journal.database import FileDatabase
+from bot.journal.sqlite import SqlJournal
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.memory_journal import MemoryJournal
@@ -27,6 +28,7 @@ from tests.contracts.journal_rig import inbound, outbound
 from tests.shares import examples
 
 FEW = st.integers(1, 5)
+TWO = st.integers(1, 2)
 NAMES = st.sampled_from(["a", "乙", "ג"])
 WORDS = st.sampled_from(["", "a", "你好 👩‍👩‍👧", "שלום\u202e", "x\ud800\x00"])
 CHATS = st.sampled_from([*map(ChatKey.parse, ["telegram:chat:5", "slack:chat:C1:thread:1.5"])])
@@ -43,7 +45,64 @@ VERDICTS = st.builds(
 Call = Callable[[Journal], Awaitable[Any]]
 
 
+def _receive(journal: Journal, number: int, other: int) -> Awaitable[Any]:
+    return journal.receive(inbound(number, keys=(f"several {number} {other}",)))
+
+
+def _begin_turn(journal: Journal, number: int, other: int) -> Awaitable[Any]:
+    name = inbound(number).request_id
+    return journal.begin_turn(name, NEAR[0], [name, inbound(other).request_id])
+
+
+def _end_turn(journal: Journal, number: int, other: int) -> Awaitable[Any]:
+    ends = {inbound(one).request_id: InboxEnd("answered") for one in (number, other)}
+    return journal.end_turn(inbound(number).request_id, "done", ends)
+
+
+def _finish(journal: Journal, number: int, other: int) -> Awaitable[Any]:
+    return journal.finish(inbound(other).request_id, InboxEnd("handled"), [outbound(number, other)])
+
+
+def _put(journal: Journal, number: int, other: int) -> Awaitable[Any]:
+    state: Any = ("ready", "sending")[other % 2]
+    return journal.put_outbox([outbound(number, other, state=state)])
+
+
+def _send(journal: Journal, number: int, other: int) -> Awaitable[Any]:
+    begun = outbound(number).begin()
+    return journal.update_outbox(begun.arrive(str(other)) if other % 2 else begun)
+
+
+def _spoil(journal: Journal, number: int, other: int) -> Awaitable[Any]:
+    """Nothing takes this, so all that goes with it is carried out anew, one after the other."""
+    wrong: Any = "lost"
+    return journal.put_outbox([outbound(5 + number, other, state=wrong)])
+
+
+MOVES: dict[str, Callable[[Journal, int, int], Awaitable[Any]]] = {
+    "receive": _receive,
+    "begin a turn": _begin_turn,
+    "end a turn": _end_turn,
+    "finish": _finish,
+    "put": _put,
+    "send": _send,
+    "spoil": _spoil,
+}
+
+
+def _moving(move: str, number: int, other: int) -> Call:
+    return lambda journal: MOVES[move](journal, number, other)
+
+
+class FarDatabase(FileDatabase):
+    """One whose answers are read behind each batch, as a server's are."""
+
+    far = True
+
+
 class JournalAgainstMemory(RuleBasedStateMachine):
+    kind: type[FileDatabase] = FileDatabase
+
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
@@ -51,9 +110,17 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.model = MemoryJournal(self.clock)
         self.journal = self.opened()
+        self.received = {1, 2}  # by `several_at_once`
 
-    def opened(self) -> SqliteJournal:
-        return SqliteJournal(Path(self.folder.name) / "journal.db", clock=self.clock, log=MemoryLog())
+    def opened(self) -> SqlJournal:
+        log = MemoryLog()
+        base = self.kind(Path(self.folder.name) / "journal.db", clock=self.clock, log=log)
+        return SqlJournal(base, clock=self.clock, log=log)
+
+    def most_keys(self, number: int) -> int:
+        again = number in self.received
+        self.received.add(number)
+        return 1 if again else 8
 
     def teardown(self) -> None:
         self.runner.run(self.journal.close())
@@ -80,7 +147,8 @@ class JournalAgainstMemory(RuleBasedStateMachine):
     def receive(
         self, numbers: list[int], chat: ChatKey, keys: list[str], words: str, changes: str | None
     ) -> None:
-        said = [_said(number, chat, keys, words) for number in numbers]
+        # An id is given once. One that comes again here has a single key: it is known, or the row is refused.
+        said = [_said(number, chat, keys[: self.most_keys(number)], words) for number in numbers]
         edit = {"kind": "message" if changes is None else "edit", "changes": changes or None}
         self.both(*(_receiving(one.model_copy(update=edit)) for one in said))
 
@@ -118,6 +186,13 @@ class JournalAgainstMemory(RuleBasedStateMachine):
     def end_turn(self, number: int, state: FinalTurnState, members: dict[int, InboxEnd]) -> None:
         ends = {inbound(one).request_id: end for one, end in members.items()}
         self.both(lambda journal: journal.end_turn(inbound(number).request_id, state, ends))
+
+    @rule(
+        number=TWO,
+        moves=st.lists(st.tuples(st.sampled_from(sorted(MOVES)), TWO), min_size=3, max_size=8),
+    )
+    def several_at_once(self, number: int, moves: list[tuple[str, int]]) -> None:
+        self.both(*(_moving(move, number, other) for move, other in moves))
 
     @rule(request=FEW, name=NAMES, kind=st.sampled_from(["model", "tool", "dance"]), words=WORDS)
     def begin_step(self, request: int, name: str, kind: Any, words: str) -> None:
@@ -256,7 +331,12 @@ def _asking(call: str, *given: object) -> Call:
     return ask
 
 
+class FarJournalAgainstMemory(JournalAgainstMemory):
+    kind = FarDatabase
+
+
 TestJournalAgainstMemory = JournalAgainstMemory.TestCase
-TestJournalAgainstMemory.settings = settings(
+TestFarJournalAgainstMemory = FarJournalAgainstMemory.TestCase
+TestJournalAgainstMemory.settings = TestFarJournalAgainstMemory.settings = settings(
     derandomize=True, deadline=None, max_examples=examples(25), stateful_step_count=30
 )
