@@ -5,7 +5,7 @@ to the part that does its work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -137,11 +137,20 @@ class InboundRouter:
                 await self._effects.finish(begun)
                 return
             places = await self._removals.remove(change)
-            forgetting = [asyncio.create_task(self._agent.forget(place)) for place in places]
+            forgetting = self._forgotten(places or ())
+        if places is None:
+            # What it stops must not wait for the disk. Its row does: a restart would carry it out.
+            stops, begun.stops = begun.stops, []
+            await self._effects.finish(AppliedEffects(stops=stops))
+            forgetting = self._forgotten(await self._removals.at_last(change))
         await self._effects.finish(begun)
         for task in forgetting:
             with storage_errors_logged(self._log, "a change could not be recorded"):
                 await task
+
+    def _forgotten(self, places: Iterable[ChatKey]) -> list[asyncio.Task[None]]:
+        """Let the agent forget what was removed in these conversations."""
+        return [asyncio.create_task(self._agent.forget(place)) for place in places]
 
 
 class GatewayIntake:

@@ -124,21 +124,19 @@ class Removals:
         await self._take_back(deletion, target)
         return places
 
-    async def remove(self, deletion: Inbound) -> list[ChatKey]:
-        """The same where a disk that refuses must not keep anything else from going on: what it does not take now goes
-        later.
+    async def remove(self, deletion: Inbound) -> list[ChatKey] | None:
+        """The same where a disk that refuses must not keep anything else from going on: None then, which is told, and what it
+        does not take now goes `at_last`.
         """
         try:
             return await self.deleted(deletion)
         except errors.StorageError as error:
             self._log.write("error", "a removal could not be recorded", level="error", cause=str(error))
-            self._tasks.start(self._at_last(deletion))
-            return []
+            return None
 
-    async def _at_last(self, deletion: Inbound) -> None:
-        """Do what the disk has refused as soon as it takes that, and let the agent forget it too."""
-        for place in await self._again(partial(self.deleted, deletion)):
-            await self._agent.forget(place)
+    async def at_last(self, deletion: Inbound) -> list[ChatKey]:
+        """Do what the disk has refused as soon as it takes that."""
+        return await self._again(partial(self.deleted, deletion))
 
     async def _again(self, work: Callable[[], Awaitable[_R]]) -> _R:
         """Do once more what the disk has refused, until it takes it."""

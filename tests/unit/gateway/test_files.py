@@ -300,7 +300,7 @@ async def test_a_message_that_is_deleted_while_its_file_is_kept_leaves_nothing(
         await go_on.wait()
         return await put(*args, **more)
 
-    async def removed(deletion: Inbound) -> list[ChatKey]:
+    async def removed(deletion: Inbound) -> list[ChatKey] | None:
         places = await remove(deletion)
         bench.artifacts.forget = held  # type: ignore[method-assign]
         go_on.set()

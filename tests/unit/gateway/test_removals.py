@@ -260,7 +260,7 @@ async def test_what_its_turn_makes_behind_the_removal_goes_too(tmp_path: Path, *
     await bench.open()
     remove = bench.removals.remove
 
-    async def removed(deletion: Inbound) -> list[ChatKey]:
+    async def removed(deletion: Inbound) -> list[ChatKey] | None:
         places = await remove(deletion)
         await makes_something(bench, bench.agent.requests[0].request_id)
         return places
@@ -294,7 +294,7 @@ async def test_what_a_withdrawn_turn_made_goes_once_the_disk_takes_that(
     async def full(*_: Any, **__: Any) -> int:
         raise errors.StorageError("the disk is full")
 
-    async def removed(deletion: Inbound) -> list[ChatKey]:
+    async def removed(deletion: Inbound) -> list[ChatKey] | None:
         places = await remove(deletion)
         await makes_something(bench, bench.agent.requests[0].request_id)
         monkeypatch.setattr(bench.artifacts, "forget", full)
@@ -469,6 +469,34 @@ async def test_what_the_disk_refuses_to_remove_goes_once_it_takes_that(
     assert bench.agent.forgot == [KEY]
     assert await bench.lines() == []
     assert await bench.journal.unfinished() == []
+
+
+async def test_what_the_disk_refused_to_remove_goes_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Bench(tmp_path)
+    await first.open()
+    hold = first.agent.hold = asyncio.Event()
+    await first.say("my secret is 鯨", message_id="m")
+    await first.agent.began.wait()
+    await makes_something(first, first.agent.requests[0].request_id)
+
+    async def full(*_: Any, **__: Any) -> int:
+        raise errors.StorageError("the disk is full")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(first.artifacts, "forget", full)
+        await first.say("", message_id="m", kind="delete")
+        await until(lambda: not first.agent.running)  # stopped, whatever the disk says
+        assert not hold.is_set()
+        await first.close()
+        assert await left_of(first)
+    second = Bench(tmp_path)
+    await second.open()
+    await second.idle()
+    assert await left_of(second) == []
+    assert await second.journal.unfinished() == []
+    await second.close()
 
 
 class Amended(Bench):
