@@ -250,12 +250,15 @@ class Reading:
             if said.request_id >= inbound.request_id or said.chat_key != inbound.chat_key:
                 continue
             if one.turn_id == said.request_id and _covers_edits(one):
-                if inbound.chat_key in self._unedited:
-                    self._unedited[inbound.chat_key] = True
-                return edits
+                break
             if said.kind == "edit" and one.state == "handled" and said.text.strip():
                 edits.insert(0, said)
-        return None if len(records) == limit < _LOOKED_AT else edits
+        else:
+            if len(records) == limit < _LOOKED_AT:
+                return None
+        if inbound.chat_key in self._unedited:
+            self._unedited[inbound.chat_key] = True
+        return edits
 
     async def _counts(self, edit: Inbound) -> bool:
         """True where an edit is the newest of a message that was taken in."""

@@ -602,9 +602,8 @@ async def test_an_edit_is_known_to_the_next_turn_that_the_model_answers(bench: B
     assert await told(bench, "and where?", message_id="d") == []
 
 
-async def test_the_journal_is_asked_for_edits_again_only_once_one_came(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def counted_questions(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[ChatKey]:
+    """The questions for what was said in a chat, from now on."""
     asked: list[ChatKey] = []
     said_in = bench.journal.said_in
 
@@ -613,6 +612,13 @@ async def test_the_journal_is_asked_for_edits_again_only_once_one_came(
         return await said_in(chat_key, **more)
 
     monkeypatch.setattr(bench.journal, "said_in", counted)
+    return asked
+
+
+async def test_the_journal_is_asked_for_edits_again_only_once_one_came(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = counted_questions(bench, monkeypatch)
     await told(bench, "one", message_id="1")
     bench.agent.messages = 2
     await told(bench, "two", message_id="2")
@@ -631,6 +637,24 @@ async def test_the_journal_is_asked_for_edits_again_only_once_one_came(
     count = len(asked)
     assert await told(bench, "at rest", message_id="7") == []
     assert len(asked) == count
+
+
+async def test_where_nobody_writes_words_the_journal_is_not_asked_each_time_either(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = counted_questions(bench, monkeypatch)
+    bench.agent.messages = 2
+    bench.tele.files["f"] = b"text"
+    text_file = Attachment(kind="file", name="a.txt", ref="f")
+    for name in ("1", "2", "3"):
+        await told(bench, "", message_id=name, attachments=(text_file,))
+        assert len(bench.agent.requests) == int(name)
+    count = len(asked)
+    await told(bench, "", message_id="4", attachments=(text_file,))
+    assert len(asked) == count
+    await bench.say("四", message_id="4", kind="edit", ts=1_700_000_100_000)
+    await bench.idle()
+    assert await told(bench, "and then?", message_id="5") == [("四", "4")]
 
 
 async def test_an_edit_that_joined_or_was_answered_is_not_told_again(bench: Bench) -> None:
