@@ -33,6 +33,7 @@ class DeletionRunner:
         deps: AgentDeps,
     ) -> None:
         self.due = True
+        self._ended = False
         self._erasing: asyncio.Future[int] | None = None
         self._chat_key = chat_key
         self._view_changes = view_changes
@@ -43,6 +44,10 @@ class DeletionRunner:
     def request(self) -> None:
         """Something is to be removed, as the archive says: it is due from now on."""
         self.due = True
+
+    def end(self) -> None:
+        """Carry out nothing any more."""
+        self._ended = True
 
     async def carry_out(self) -> bool:
         """Carry out what is due; whether the view has changed. What was blanked stays so, also after a restart and in
@@ -76,7 +81,7 @@ class DeletionRunner:
         cut_off.redact_older(gone)
 
     async def _change_view(self) -> bool:
-        if not self.due:
+        if not self.due or self._ended:
             return False
         self.due, done = False, False  # A wish that comes meanwhile makes it due again.
         try:

@@ -220,7 +220,8 @@ class AgentPool:
             self._lent[chat_key] -= 1
             if not self._lent[chat_key]:
                 del self._lent[chat_key]
-            self._weigh(chat_key, runtime)
+            if self.runtimes.get(chat_key) is runtime:  # not where another session took its place
+                self._weigh(chat_key, runtime)
             self._fit(self._budget)
 
     def runtime(self, chat_key: ChatKey) -> AgentRuntime:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
@@ -156,6 +157,16 @@ class AgentRuntime:
         """Another session becomes the current one: what is remembered is about this one. Raises `errors.StorageError`."""
         await self.stop_background()
         await self.memory.forget()
+
+    @contextlib.asynccontextmanager
+    async def left(self) -> AsyncIterator[None]:
+        """The same, in the block. Removals come before it, and are the matter of the next runtime from then on: what this one
+        writes would be in the other session. Raises `errors.StorageError`.
+        """
+        async with self._filling:
+            await self.leave()
+            yield
+            self.deletions.end()
 
     async def stop_background(self) -> None:
         """Give up what goes on beside the turns; nothing is lost by it."""

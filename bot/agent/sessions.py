@@ -58,8 +58,9 @@ class Sessions:
             return SessionChange("ambiguous" if found else "unknown")
         if found[0] == current:
             return SessionChange("here")
-        await self._runtime.leave()
-        await self._runtime.view_changes.ledger.resume(found[0], self._begun("resume", {"session": current}))
+        async with self._runtime.left():
+            begun = self._begun("resume", {"session": current})
+            await self._runtime.view_changes.ledger.resume(found[0], begun)
         return self._done("an earlier session goes on", found[0], current, known)
 
     async def fork(self, request_id: str | None, back: int) -> SessionChange:
@@ -74,9 +75,9 @@ class Sessions:
             return SessionChange("unknown", turns=len(points))
         known = await self._transcript.sessions(self._chat_key)
         current = await self._transcript.current(self._chat_key)
-        await self._runtime.leave()
         origin = {"session": current, "requestId": points[at].request_id}
-        session = await self._runtime.view_changes.ledger.fork(points[at], self._begun("fork", origin))
+        async with self._runtime.left():
+            session = await self._runtime.view_changes.ledger.fork(points[at], self._begun("fork", origin))
         done = self._done("a fork of the session begins", session, current, known)
         return replace(done, turns=len(points) - 1 - at)
 

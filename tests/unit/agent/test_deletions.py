@@ -267,6 +267,52 @@ async def test_what_a_summary_brought_back_with_its_conversation_loses_it_too(
     assert "鯨" not in json.dumps(runtime.store.view(), ensure_ascii=False)
 
 
+@pytest.mark.parametrize("removed_first", [False, True])
+@pytest.mark.parametrize("fork", [False, True])
+async def test_what_is_removed_while_another_session_is_taken_up_changes_that_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, fork: bool, removed_first: bool
+) -> None:
+    answers = Answers(bench)
+    await bench.say("of the earlier session")
+    await bench.pool.reset(KEY)
+    gone = await summed_up(bench, answers)
+    (earlier,) = (one for one in await bench.pool.sessions(KEY) if not one.current)
+    found, at_switch, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def held(name: str, begun: asyncio.Event, until: asyncio.Event, *, behind: bool) -> None:
+        work = getattr(bench.transcript, name)
+
+        async def slowly(*args: Any) -> Any:
+            answer = await work(*args) if behind else None
+            begun.set()
+            await until.wait()
+            return answer if behind else await work(*args)
+
+        monkeypatch.setattr(bench.transcript, name, slowly)
+
+    held("current" if removed_first else "fork" if fork else "resume", at_switch, found, behind=False)
+    held("telling", found, go_on, behind=True)
+    change = bench.pool.fork(KEY) if fork else bench.pool.resume(KEY, earlier.id)
+    changing = asyncio.create_task(change)
+    await at_switch.wait()
+    removing = asyncio.create_task(remove(bench, "1", gone))
+    for _ in range(20):  # as far as they come
+        await bench.transcript.sessions(KEY)
+    found.set()
+    for _ in range(20):
+        await bench.transcript.sessions(KEY)
+    go_on.set()
+    await removing
+    assert (await changing).outcome == "done"
+    assert bench.pool.weights.keys() == bench.pool.runtimes.keys()
+    bench.restart()
+    await bench.pool.runtime(KEY).fill()
+    view = json.dumps(bench.pool.runtime(KEY).store.view(), ensure_ascii=False)
+    assert ("of the earlier session" in view, "鯨" in view) == (not fork, False)
+    told = [line for line in await bench.transcript.load(KEY) if line.type == "boundary"]
+    assert fork or not told, "nothing of the other session is in this one"
+
+
 async def test_a_line_that_was_written_anew_again_and_again_still_knows_where_it_began(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
