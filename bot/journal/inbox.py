@@ -147,6 +147,8 @@ class InboxWrites(JournalTable):
 
         def work(db: Connection) -> errors.IllegalTransition | None:
             troubles = make(db, turn, moves)
+            for name in members:
+                self.base.known.forget((TurnMoves, text.clean(name)))  # one that never began
             db.executemany(outbox.PUT, words)
             return illegal(troubles)
 

@@ -17,6 +17,9 @@ class StatusCache:
         self._known: dict[Row, Any] = {}
         self._expected: set[Row] = set()
 
+    def __len__(self) -> int:
+        return len(self._known) + len(self._expected)
+
     def __contains__(self, row: Row) -> bool:
         """True where the state of a row is known."""
         return row in self._known
@@ -33,6 +36,10 @@ class StatusCache:
             self._known[row] = status
         if len(self._known) > MOST:
             del self._known[next(iter(self._known))]
+
+    def forget(self, row: Row) -> None:
+        """Ask for it, if anybody wants to know."""
+        self._known.pop(row, None)
 
     def expect(self, row: Row) -> None:
         """A row was written, unless there is one already. Whoever wrote it is told behind the batch, and tells it here (`confirm`)."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts.journal import DataLoss
+from bot.contracts.journal import ANSWERED, DataLoss
 from bot.journal import file
 from bot.testing.log import MemoryLog
 from tests.contracts.journal_approvals import approval
@@ -58,6 +58,21 @@ async def test_what_waits_together_is_committed_together(make: Make) -> None:
     assert said.count("COMMIT") == 2, "one for the work that held the others up, one for all of these"
     assert sum(one.startswith("INSERT INTO inbox") for one in said) == 100
     assert "SAVEPOINT operation" not in said, "none of them can take another one down"
+
+
+async def test_of_what_is_over_no_state_is_kept_in_memory(make: Make) -> None:
+    journal = make()
+    first, second, alone = (inbound(number).request_id for number in (1, 2, 3))
+    for number in (1, 2, 3):
+        assert await journal.receive(inbound(number))
+    assert not await journal.receive(inbound(1, request_id=inbound(4).request_id))
+    await journal.begin_turn(first, inbound(1).chat_key, [first, second])
+    await journal.put_outbox([outbound(1).begin()])
+    assert len(journal.base.known) > 0
+    await journal.update_outbox(outbound(1).begin().arrive("5"))
+    await journal.end_turn(first, "done", {first: ANSWERED, second: ANSWERED})
+    await journal.finish(alone, ANSWERED)
+    assert len(journal.base.known) == 0
 
 
 async def test_the_database_is_never_touched_on_the_event_loops_thread(make: Make) -> None:
