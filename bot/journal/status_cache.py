@@ -43,7 +43,8 @@ class StatusCache:
 
     def expect(self, row: Row) -> None:
         """A row was written, unless there is one already. Whoever wrote it is told behind the batch, and tells it here (`confirm`)."""
-        self._expected.add(row)
+        if row not in self._known:
+            self._expected.add(row)
 
     def confirm(self, row: Row, status: Any, *, written: bool) -> None:
         """Know the state of a row that was expected, if it was written and nothing has happened to it since."""
