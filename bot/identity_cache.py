@@ -42,7 +42,7 @@ _records: OrderedDict[int, _Record] = OrderedDict()
 
 
 class MessageFact(Generic[Of, Made]):
-    """What `make` finds out about a message, or another part of a request; computed once. All facts of one object stand
+    """A fact that `make` finds out about a message, or another part of a request; computed once. All facts of one object stand
     in one record, and the oldest of `MESSAGES` records goes for a new one: with a record a fact, chats that speak in turn
     would push each other out many times sooner. As for the rest, an `IdentityCache`.
     """

@@ -200,13 +200,13 @@ class SqlInbox(InboxWrites):
             db.executemany(_PUT_KEY, [(key, request_id, now, request_id) for key in keys])
             db.execute(_PUT_CHAT, (chat_key, now, request_id))
             turn = db.execute(_TURN_STATUS, (request_id,))
-            known.expect((_InboxMoves, request_id))
-            known.expect((TurnMoves, request_id))
+            inbox_row, turn_row = (_InboxMoves, request_id), (TurnMoves, request_id)
+            inbox_token, turn_token = known.expect(inbox_row), known.expect(turn_row)
 
             def taken_in() -> bool:
                 written, begun = bool(received.rowcount), turn.fetchone()
-                known.confirm((_InboxMoves, request_id), InboxStatus(), written=written)
-                known.confirm((TurnMoves, request_id), begun and TurnStatus(*begun), written=written)
+                known.confirm(inbox_row, inbox_token, InboxStatus(), written=written)
+                known.confirm(turn_row, turn_token, begun and TurnStatus(*begun), written=written)
                 return written
 
             return taken_in

@@ -5,6 +5,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, fields
+from functools import partial
 from typing import Any
 
 from bot import text
@@ -86,13 +87,12 @@ class OutboxWrites(JournalTable):
                         ended.append(before)
                         _move(db, after, now)
                         known.keep((OutboxMoves, before.id), after)
-            for row in rows:
-                known.expect((OutboxMoves, row.id))
-            return put
+            tokens = [known.expect((OutboxMoves, row.id)) for row in rows]
+            return partial(put, tokens)
 
-        def put() -> None:
-            for row, (_, found) in zip(rows, written, strict=True):
-                known.confirm((OutboxMoves, row.id), row, written=bool(found.rowcount))
+        def put(tokens: Sequence[object]) -> None:
+            for row, token, (_, found) in zip(rows, tokens, written, strict=True):
+                known.confirm((OutboxMoves, row.id), token, row, written=bool(found.rowcount))
 
         def undo(db: Connection) -> None:
             # Whoever wanted to send them knows that they were refused: nobody may send them later.

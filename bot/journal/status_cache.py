@@ -15,7 +15,7 @@ class StatusCache:
 
     def __init__(self) -> None:
         self._known: dict[Row, Any] = {}
-        self._expected: set[Row] = set()
+        self._expected: dict[Row, object] = {}
 
     def __len__(self) -> int:
         return len(self._known) + len(self._expected)
@@ -30,7 +30,7 @@ class StatusCache:
 
     def keep(self, row: Row, status: Any) -> None:
         """Know the state of a row from now on; None where there is no such row yet. One that is over is asked for again."""
-        self._expected.discard(row)
+        self._expected.pop(row, None)
         self._known.pop(row, None)
         if status is None or status.open:
             self._known[row] = status
@@ -41,16 +41,19 @@ class StatusCache:
         """Ask for it, if anybody wants to know."""
         self._known.pop(row, None)
 
-    def expect(self, row: Row) -> None:
-        """A row was written, unless there is one already. Whoever wrote it is told behind the batch, and tells it here (`confirm`)."""
-        if row not in self._known:
-            self._expected.add(row)
+    def expect(self, row: Row) -> object:
+        """A row was written, unless there is one already. Whoever wrote it is told behind the batch, and tells it here (`confirm`) with
+        the token that this returns.
+        """
+        token = self._expected[row] = object()
+        return token
 
-    def confirm(self, row: Row, status: Any, *, written: bool) -> None:
+    def confirm(self, row: Row, token: object, status: Any, *, written: bool) -> None:
         """Know the state of a row that was expected, if it was written and nothing has happened to it since."""
-        if written and row in self._expected:
-            self.keep(row, status)
-        self._expected.discard(row)
+        if self._expected.get(row) is token:
+            del self._expected[row]
+            if written:
+                self.keep(row, status)
 
     def clear(self) -> None:
         """Know nothing: what was written may not stay."""

@@ -72,7 +72,7 @@ class BotIdentity:
         return address.encode({"channel": channel, "thread_ts": root})
 
     def inbound(self, channel: str, root: str | None, user: str, **facts: Any) -> Inbound:
-        """What a person does in the conversation of `root`; its further `facts` are those of `Inbound`."""
+        """The act of a person in the conversation of `root`; its further `facts` are those of `Inbound`."""
         return Inbound(
             channel="slack",
             chat_id=channel,

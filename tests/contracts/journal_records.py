@@ -262,6 +262,19 @@ class RecordsContract(JournalRig):
         assert record is not None
         assert (record.state, record.turn_id) == ("in_turn", first)
 
+    async def test_a_message_that_comes_again_in_one_go_with_its_end_stays_ended(
+        self, journal: Journal
+    ) -> None:
+        name = inbound(1).request_id
+        changes = [
+            journal.receive(inbound(1)),
+            journal.finish(name, ANSWERED),
+            journal.receive(inbound(1)),
+        ]
+        assert await asyncio.gather(*changes) == [True, None, False]
+        with pytest.raises(errors.IllegalTransition, match="answered"):
+            await journal.join_turn(name, [name])
+
     async def test_a_message_that_is_put_and_sent_in_one_go_is_known_as_sent(self, journal: Journal) -> None:
         ready = outbound(1)
         changes = [
