@@ -138,8 +138,8 @@ class OutboxRow:
 
     While the answer to a send is lost, and while the platform is asked for it, the row stays `sending`: a process that dies
     then leaves it as one whose outcome has to be asked for. A live message (`preview`, `progress`) stays `sending` with its
-    `message_id` for as long as it may still change. A row at its end never leaves it; from any other one it raises
-    `errors.IllegalTransition`.
+    `message_id` for as long as it may still change. A row at its end never leaves it; its message, where it is in the chat,
+    can still be changed (`revise`, `offer`, `close`). What the state does not allow raises `errors.IllegalTransition`.
 
     Times are epoch seconds. The journal sets `created_at` and `changed_at` as it writes them.
     """
@@ -248,6 +248,23 @@ class OutboxRow:
     def lose(self, reason: OutboxReason, *, untold: bool = False) -> OutboxRow:
         """It may be in the chat; nobody can tell, and nobody asks any more."""
         return replace(self._to("unknown"), reason=reason, untold=untold)
+
+    def locate(self, message_id: str) -> OutboxRow:
+        """It is in the chat after all: its platform was asked once more."""
+        return replace(self._while("unknown"), message_id=message_id)
+
+    def revise(self, words: str) -> OutboxRow:
+        """Its message has these words from now on."""
+        return replace(self._while("sent", "unknown"), text=words)
+
+    def offer(self, buttons: QuestionButtons) -> OutboxRow:
+        """These buttons stand below its message from now on, in the place of others."""
+        return replace(self._while("sent", "unknown"), buttons=buttons)
+
+    def close(self, outcome: str = "") -> OutboxRow:
+        """Its question is decided: the words that hold no longer go, and so do its buttons; the outcome stands below."""
+        words = "\n\n".join(filter(None, (self.closes_as or self.text, outcome)))
+        return replace(self.revise(words).offer(QuestionButtons("", ())), closes_as=None)
 
     def tell(self) -> OutboxRow:
         """Its chat has heard that it will not arrive."""

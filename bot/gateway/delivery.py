@@ -7,7 +7,6 @@ import codecs
 import contextlib
 from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -266,7 +265,7 @@ class Delivery:
 
     async def amend(self, row: OutboxRow) -> None:
         """As `ChannelSender.amend`, redacted."""
-        await self._sender.amend(replace(row, text=self._redact(row.text)))
+        await self._sender.amend(row.revise(self._redact(row.text)))
 
     async def look_for(self, row: OutboxRow) -> OutboxRow:
         """As `ChannelSender.look_for`."""

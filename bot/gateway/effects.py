@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import assert_never
 
@@ -241,7 +241,7 @@ class EffectRunner:
             self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
             return
         if answer is not None:
-            await self._delivery.amend(replace(answer, buttons=QuestionButtons(edit.request_id, RENEW)))
+            await self._delivery.amend(answer.offer(QuestionButtons(edit.request_id, RENEW)))
 
     # ------------------------------------------------------------ from the beginning of an inbound to its end
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 from bot import errors
-from bot.contracts.approvals import QuestionButtons, Verdict
+from bot.contracts.approvals import Verdict
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Alert, Clock, Ids, Log
 from bot.contracts.identity import ChatKey, UserRef
@@ -20,8 +19,6 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales
 from bot.tools.permissions.display import named
 from bot.words import Sentence, say, speaking
-
-DECIDED = QuestionButtons("", ())
 
 
 def who_decided(verdict: Verdict, nameless: str) -> str:
@@ -109,9 +106,9 @@ class QuestionCopies:
             return
         with speaking(copy[-1].language, copy[-1].zone, copy[-1].own_zone):
             ended = outcome()
-        *parts, last = [replace(row, text=row.closes_as or row.text, closes_as=None) for row in there]
-        for row in (*parts, replace(last, text=f"{last.text}\n\n{ended}")):
-            await self._delivery.amend(replace(row, buttons=DECIDED))
+        *parts, last = there
+        for row in (*(part.close() for part in parts), last.close(ended)):
+            await self._delivery.amend(row)
 
 
 def _copies(rows: Sequence[OutboxRow]) -> Iterable[list[OutboxRow]]:

@@ -333,7 +333,7 @@ class Removals:
                 answer = await self._target(inbound, row.message_id)
                 if answer is not None and answer.role == "assistant":
                     await self._remove_here(inbound, answer)
-                await self._delivery.amend(replace(row, text=words))
+                await self._delivery.amend(row.revise(words))
 
     async def _remove_elsewhere(self, inbound: Inbound, target: _Target) -> list[ChatKey]:
         places = []

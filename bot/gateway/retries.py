@@ -4,8 +4,6 @@ the turn become one new message, once.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.environment import Clock, Ids
 from bot.contracts.inbound import Inbound
@@ -91,7 +89,7 @@ class Retries:
         if answer is None or whole is None:
             return say("retry.unknown")
         facts = {"keys": (key,), "renews": answer.message_id}
-        decided = replace(answer, buttons=QuestionButtons(name, ()))
+        decided = answer.offer(QuestionButtons(name, ()))
         fresh = await self._taken_in(whole.model_copy(update=facts), decided)
         return say("retry.renewing") if fresh else say("retry.renewed")
 
@@ -137,8 +135,8 @@ class Retries:
 
     async def _without_button(self, name: str) -> None:
         for row in await self._journal.deliveries(name):
-            if row.buttons is not None and row.buttons.choices:
-                await self._delivery.amend(replace(row, buttons=QuestionButtons(name, ())))
+            if row.message_id is not None and row.buttons is not None and row.buttons.choices:
+                await self._delivery.amend(row.offer(QuestionButtons(name, ())))
 
 
 def _is_here(record: InboxRecord, press: Inbound) -> bool:

@@ -243,7 +243,7 @@ class ChannelSender:
             found = await _within(LIVE_SECONDS, channel.find(message))
         except errors.DeliveryFailed:
             return row
-        return row if found is None else replace(row, message_id=found.message_id)
+        return row if found is None else row.locate(found.message_id)
 
     async def end_live(self, row: OutboxRow) -> None:
         """A live message stays as it is, or was never created."""

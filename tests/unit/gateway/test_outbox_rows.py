@@ -10,11 +10,13 @@ import pytest
 
 from bot import errors
 from bot.contracts.agent import PriorReply
+from bot.contracts.approvals import CHOICES, QuestionButtons
 from bot.contracts.outbound import OutboundKind, OutboxRow, OutboxState
 from bot.gateway.outbox.rows import in_order, prior_replies, seconds_left
 from tests.unit.gateway.outgoing import HERE
 
 ROW = OutboxRow("01OUT", "01REQ", HERE, {"chat": "77"}, "Hello.")
+BUTTONS = QuestionButtons("01ASK", CHOICES)
 Transition = Callable[[OutboxRow], OutboxRow]
 
 
@@ -32,6 +34,10 @@ TRANSITIONS: dict[str, tuple[Transition, dict[OutboxState, OutboxState]]] = {
     "arrive": (lambda row: row.arrive("m1"), {"sending": "sent"}),
     "fail": (lambda row: row.fail("gone"), {"ready": "failed", "sending": "failed"}),
     "lose": (lambda row: row.lose("uncertain"), {"sending": "unknown"}),
+    "locate": (lambda row: row.locate("m1"), {"unknown": "unknown"}),
+    "revise": (lambda row: row.revise("你好"), {"sent": "sent", "unknown": "unknown"}),
+    "offer": (lambda row: row.offer(BUTTONS), {"sent": "sent", "unknown": "unknown"}),
+    "close": (lambda row: row.close("Allowed."), {"sent": "sent", "unknown": "unknown"}),
     "tell": (OutboxRow.tell, {"failed": "failed", "unknown": "unknown"}),
     "update, ready": (update("ready"), {"ready": "ready", "sending": "ready"}),
     "update, sending": (update("sending"), {"ready": "sending", "sending": "sending"}),
@@ -70,6 +76,17 @@ def test_what_became_of_a_row_is_in_its_columns() -> None:
     assert (sent.message_id, sent.deferred) == ("m1", False)
     lost = ROW.begin().lose("uncertain", untold=True)
     assert (lost.reason, lost.untold, lost.tell().untold) == ("uncertain", True, False)
+
+
+def test_a_question_that_is_decided_keeps_what_holds_and_has_no_buttons() -> None:
+    asked = replace(ROW, text="May I?\nWrite yes.", buttons=BUTTONS, closes_as="May I?").begin().arrive("m1")
+    closed = asked.close("Allowed.")
+    assert (closed.text, closed.closes_as, closed.buttons) == (
+        "May I?\n\nAllowed.",
+        None,
+        QuestionButtons("", ()),
+    )
+    assert (asked.close().text, closed.close().text) == ("May I?", closed.text)
 
 
 def test_a_repeat_stands_where_its_original_does_and_tells_of_it() -> None:
