@@ -105,12 +105,15 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class LiveForm:
-    """The form of a live message beside its words, as the fields of the same names of `Outbound`."""
+    """The form of a live message beside its words, as the fields of the same names of `Outbound`. `mark` stands behind the
+    words that people see of it, which are not complete: its row has them without.
+    """
 
     title: str = ""
     cards: tuple[Card, ...] = ()
     sure: str = ""
     goes_on: bool = False
+    mark: str = ""
 
 
 OutboxState = Literal["ready", "sending", "sent", "failed", "unknown"]

@@ -36,12 +36,13 @@ class LiveMessage:
     """One such message. Its outbox row stays `sending` while it may still change: whoever finds it there after a crash knows
     by its message id what is left to be brought to an end. Without a row nothing is created.
 
-    `words` is what people see of it, `over` says that nothing more can be shown.
+    `words` is what people see of it, without a mark behind them; `over` says that nothing more can be shown.
     """
 
     def __init__(self, to: Address, kind: OutboundKind, deps: LiveDeps, row: OutboxRow | None = None) -> None:
         self.words = row.text if row is not None else ""
         self.over = row is not None and row.message_id is None
+        self._mark: str | None = None  # of what an earlier process has shown it is not known
         self._to = to
         self._kind = kind
         self._sender = deps.sender
@@ -55,9 +56,17 @@ class LiveMessage:
         """True if there is something of it that has to be brought to an end."""
         return self._row is not None
 
+    def shows(self, words: str, form: LiveForm = PLAIN) -> bool:
+        """True where people see these words, with the mark of this form."""
+        return (words, form.mark) == (self.words, self._mark)
+
     async def show(self, words: str, form: LiveForm = PLAIN) -> None:
         """Create it, or change it, where a slot is free; what cannot be shown now is not shown."""
-        if self.over or words == self.words or not self._sender.spare(self._to, edit=self._row is not None):
+        if (
+            self.over
+            or self.shows(words, form)
+            or not self._sender.spare(self._to, edit=self._row is not None)
+        ):
             return
         form = replace(form, goes_on=True)
         await (self._create(words, form) if self._row is None else self._change(words, form))
@@ -98,7 +107,7 @@ class LiveMessage:
         except (errors.StorageError, errors.DeliveryFailed) as error:
             self._failed(error)
         else:
-            self.words = words
+            self.words, self._mark = words, form.mark
 
     async def _change(self, words: str, form: LiveForm) -> None:
         assert self._row is not None  # noqa: S101  it was created
@@ -113,7 +122,7 @@ class LiveMessage:
         except errors.DeliveryFailed as error:
             self._failed(error)
         else:
-            self.words = words
+            self.words, self._mark = words, form.mark
 
     def _failed(self, error: errors.ShipmateError) -> None:
         self.over = True
@@ -291,13 +300,12 @@ class Previews(_ByTurn[_Preview]):
             return
         await preview.halt()
         for message in preview.messages:
-            words = message.words.removesuffix(GOES_ON)
             if preview.superseded:
                 await message.last(say("turn.superseded"))
             elif message is preview.messages[-1]:
-                await message.last(f"{words}\n\n{say('turn.interrupted')}")
+                await message.last(f"{message.words}\n\n{say('turn.interrupted')}")
             else:
-                await message.last(words)
+                await message.last(message.words)
 
     async def adopt(self, to: Address, rows: Sequence[OutboxRow]) -> None:
         """After a crash: what was shown of an answer is this process's to go on with."""
@@ -333,7 +341,7 @@ class Previews(_ByTurn[_Preview]):
             await clock.sleep(every)
 
     async def _draft(self, preview: _Preview, words: str) -> None:
-        words, now = words.removesuffix(GOES_ON), self._deps.clock.monotonic()
+        now = self._deps.clock.monotonic()
         same = words == preview.drafted and now - preview.drafted_at < DRAFT_SECONDS
         if not same and self._deps.sender.spare(preview.to, edit=True):
             preview.drafts = await self._deps.sender.draft(preview.to, words)
@@ -348,7 +356,7 @@ class Previews(_ByTurn[_Preview]):
                 preview.messages.append(self._message(preview.to))
             message = preview.messages[number]
             await message.show(words, form)
-            if message.words != words:
+            if not message.shows(words, form):
                 return
 
     async def _readable(self, preview: _Preview, *, anything: bool) -> list[tuple[str, LiveForm]]:
@@ -371,14 +379,15 @@ class Previews(_ByTurn[_Preview]):
         if not parts:
             return []
         *whole, last = parts
-        messages = [(part, replace(PLAIN, sure=part)) for part in whole]
+        messages = [(part, LiveForm(sure=part)) for part in whole]
         # Marks that were opened in another message are not closed in this one.
         unsure = len(shown.words) - shown.sure
         inside = unsure <= len(last)
         closing = shown.closing if inside or shown.closing.startswith("\n") else ""
-        ending = last + closing + GOES_ON
-        if len(split(to, ending)) == 1:
-            messages.append((ending, replace(PLAIN, sure=last[: len(last) - unsure] if inside else "")))
+        ending = last + closing
+        if len(split(to, ending + GOES_ON)) == 1:
+            sure = last[: len(last) - unsure] if inside else ""
+            messages.append((ending, LiveForm(sure=sure, mark=GOES_ON)))
         return messages
 
     def _shortened(self, to: Address, shown: RenderablePrefix) -> RenderablePrefix:
@@ -494,7 +503,7 @@ class Progress(_ByTurn[_Watched]):
                 watched.busy = False
                 old = 0.0
                 # What found no room is still news.
-                watched.news = watched.news or message.words != now.words
+                watched.news = watched.news or not message.shows(now.words)
             if watched.halted or not (board.busy or watched.news):
                 return
             await clock.sleep(every)

@@ -279,7 +279,14 @@ class ChannelSender:
 
 def _live(row: OutboxRow, target: Mapping[str, str], form: LiveForm) -> Outbound:
     message = as_message(row, target)
-    return replace(message, title=form.title, cards=form.cards, sure=form.sure, goes_on=form.goes_on)
+    return replace(
+        message,
+        text=message.text + form.mark,
+        title=form.title,
+        cards=form.cards,
+        sure=form.sure,
+        goes_on=form.goes_on,
+    )
 
 
 async def _shown(channel: Channel, message: Outbound, place: str | None) -> Sent:

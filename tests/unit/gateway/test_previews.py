@@ -194,6 +194,16 @@ async def test_a_long_answer_goes_on_in_further_messages_which_become_its_parts(
     assert {row.state for row in await made.rows()} == {"sent"}
 
 
+async def test_an_ellipsis_of_the_answer_itself_stays_where_it_is_interrupted(made: Desk) -> None:
+    screen: Any = made.tele
+    words = "word " * 150 + "and so on …\n\n" + "word " * 150
+    await shows(made, Writing(words), 2)
+    await made.delivery.ended(TO)
+    first, second = screen.seen
+    assert first.rstrip().endswith("and so on …")
+    assert second.endswith("word" + INTERRUPTED)
+
+
 async def test_what_was_shown_beyond_the_answer_says_that_it_is_over(made: Desk) -> None:
     screen: Any = made.tele
     await shows(made, Writing(LONG[:1_500]), 2)
