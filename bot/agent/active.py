@@ -16,7 +16,7 @@ from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce, instructions, said_by_servers, user_message
 from bot.agent.partial import Partial
 from bot.agent.reply import TrackedReply
-from bot.agent.steps import INTERRUPTED, StepLog, known_results, made, shown, silent_answer
+from bot.agent.steps import INTERRUPTED, CallRecord, StepLog, known_results, made, silent_answer
 from bot.agent.view_changes import Reason, ViewChanges
 from bot.context import blocks, estimate, prompt
 from bot.context.store import Entry, RunningTurn
@@ -26,6 +26,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import FinalTurnState, StepRecord
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.contracts.tools import ToolCall, ToolResult
 from bot.contracts.transcript import Boundary, Injection, MessageEvent, TurnEnd
 from bot.llm.log import usage_object
 from bot.telemetry import redaction
@@ -124,15 +125,15 @@ class ActiveTurn:
         last = self.last_reply()
         return last is not None and last.stop_reason in {"end_turn", "stop_sequence"}
 
-    def known_results(self, calls: Sequence[Json]) -> dict[str, Json]:
+    def known_results(self, calls: Sequence[ToolCall]) -> dict[str, ToolResult]:
         """The results of calls of a cut-off step that must not run again: they did run, or may have."""
         before = self._running.written if self._running is not None else ()
         fresh = [one for one in self.request.begun if one.id not in before]
         known = known_results(calls, self._recorded, fresh)
         for step in self._recorded:
             if step.ended_at is None and step.id in known:
-                self.steps.end(step.id, known[step.id])
-        return {name: shown(result) for name, result in known.items()}
+                self.steps.end(step.id, known[step.id].record)
+        return {name: one.result for name, one in known.items()}
 
     def asks(self, request: ModelRequest) -> Partial:
         """The model is asked this; returns what collects the answer. Raises `errors.TurnStopped`."""
@@ -142,7 +143,7 @@ class ActiveTurn:
         self.steps.begin(self._deps.ids.ulid(), "model", request.model)
         return self._partial
 
-    async def add_reply(self, reply: ModelReply, continued: int = 0) -> list[Json]:
+    async def add_reply(self, reply: ModelReply, continued: int = 0) -> list[ToolCall]:
         """Append what the model said; returns its tool calls. What has an effect waits until the step is on file.
 
         A refusal is no part of the conversation. The `continued`-th time it goes on with an answer, the whole of that
@@ -176,7 +177,7 @@ class ActiveTurn:
             )
         self._partial = Partial()
         self.steps.answered(reply, uuid, self._ledger.flush)
-        return [block for block in content if block.get("type") == "tool_use"]
+        return blocks.tool_calls(content)
 
     def continued(self) -> int:
         """Return how often the last answer of a resumed turn was continued."""
@@ -219,13 +220,13 @@ class ActiveTurn:
         return assistant_text.only_sent([entry.message for entry in self._entries[-2:]])
 
     def _promised(self, call_id: str | None) -> bool:
-        calls = (call for entry in self._entries for call in blocks.tool_uses(entry.message))
-        return any(call["id"] == call_id and promises_more(call["input"]) for call in calls)
+        calls = (call for entry in self._entries for call in blocks.tool_calls(entry.message["content"]))
+        return any(call.id == call_id and promises_more(call.input) for call in calls)
 
-    def add_results(self, results: Sequence[Json]) -> None:
+    def add_results(self, results: Sequence[ToolResult]) -> None:
         """Append the results of all tool calls of the last reply, as one message."""
         self._must_run()
-        message: Message = {"role": "user", "content": list(results)}
+        message: Message = {"role": "user", "content": [one.block for one in results]}
         self._note(MessageEvent(role="user", message=message, written=self._written()))
 
     async def instruct(self) -> None:
@@ -288,21 +289,22 @@ class ActiveTurn:
 
     # ------------------------------------------------------------ what tools do (`tools.dispatch.Recorder`)
 
-    async def started(self, call: Json, *, wait: bool) -> None:
+    async def started(self, call: ToolCall, *, wait: bool) -> None:
         self._must_run()
         if wait:
             self.request.arrivals.acted()
-        begun = self.steps.begin(call["id"], "tool", call["name"])
+        begun = self.steps.begin(call.id, "tool", call.name)
         if wait and not all(await asyncio.shield(asyncio.gather(begun, self._ledger.flush()))):
             raise errors.StorageError("a tool call cannot be recorded")
 
-    def finished(self, call: Json, result: Json) -> None:
+    def finished(self, call: ToolCall, result: ToolResult, made: Sequence[Json]) -> None:
         if self._ended:
             return
-        self.steps.end(call["id"], result | self.reply.told() if self.reply is not None else result)
+        told = self.reply.told() if self.reply is not None else ()
+        self.steps.end(call.id, CallRecord(result, told, made).record)
 
-    def looked(self, call: Json, result: Json, began_at: float) -> None:
-        self.steps.took_place(call["id"], call["name"], began_at, result)
+    def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
+        self.steps.took_place(call.id, call.name, began_at, CallRecord(result).record)
 
     # ------------------------------------------------------------ its end, and cuts
 
@@ -321,7 +323,7 @@ class ActiveTurn:
         owed = ""
         if status == "stopped":
             owed = self._keep_partial()
-        elif self._entries and blocks.tool_uses(self._entries[-1].message):
+        elif self._entries and blocks.tool_calls(self._entries[-1].message["content"]):
             self._add(blocks.interrupted_results(self._entries[-1].message, INTERRUPTED))
         for inbound in self._late:
             message = prompt.user_message(self._joining(inbound), self._now(), fresh_nonce(self._deps))

@@ -46,9 +46,9 @@ def last_of_stopped(entries: Sequence[Entry], partial: str, begun: str) -> tuple
     if partial:
         marked = spoken(f"{partial}\n\n{STOPPED}")
         return [marked], _marked(f"{last_words(entries)}{partial}", mark)
-    if calls := blocks.tool_uses(last):
+    if calls := blocks.tool_calls(last["content"]):
         results = blocks.interrupted_results(last, INTERRUPTED)
-        words = [str(call["input"].get("text") or "") for call in calls if call["name"] == ChatSend.name]
+        words = [str(call.input.get("text") or "") for call in calls if call.name == ChatSend.name]
         if begun and begun in words:
             return [results, spoken(STOPPED)], begun
         said = "\n\n".join(filter(None, map(str.strip, words))) or blocks.plain_text(last["content"]).strip()
@@ -68,10 +68,10 @@ def only_sent(messages: Sequence[Message]) -> bool:
     """True if the last step did nothing but give people an answer."""
     if len(messages) < 2:
         return False
-    calls = blocks.tool_uses(messages[-2])
+    calls = blocks.tool_calls(messages[-2]["content"])
     results = messages[-1]["content"]
     return bool(calls) and all(
-        call["name"] == ChatSend.name and not result.get("is_error")
+        call.name == ChatSend.name and not result.get("is_error")
         for call, result in zip(calls, results, strict=False)
     )
 

@@ -239,7 +239,7 @@ class MemoryWriter:
         if self.writing is not None or deps.history.memories is None:
             return
         new = list(compaction.since(self._store.turns, self._since))
-        calls = sum(len(blocks.tool_uses(message)) for message in new)
+        calls = sum(len(blocks.tool_calls(message["content"])) for message in new)
         if compaction.wants_extraction(deps.models.estimator.messages(deps.models.name, new), calls):
             self.writing = asyncio.create_task(self._extract())
             self.writing.add_done_callback(self._ended)

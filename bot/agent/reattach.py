@@ -14,7 +14,7 @@ from bot.agent.deps import AgentDeps
 from bot.context import blocks, files_read, found
 from bot.context.sections import Section, assemble
 from bot.contracts.base import Json, Message
-from bot.contracts.tools import omission
+from bot.contracts.tools import ToolCall, ToolResult
 from bot.tools import excerpt
 from bot.tools.builtin.skills_load import SkillsLoad
 from bot.tools.builtin.tool_search import ToolSearch
@@ -136,30 +136,32 @@ def _pointers(messages: Sequence[Message]) -> Iterator[tuple[str, int]]:
     for message in messages:
         yield from files_read.pointers(message)
     for _, result in _results(messages):
-        if (left_out := omission(result)) is not None:
+        if (left_out := result.omission) is not None:
             yield left_out.artifact, left_out.lines
 
 
 def _read(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
     for call, result in _results(messages):
-        where = call.get("input", {}).get("path") if call.get("name") == "read_file" else None
+        where = call.input.get("path") if call.name == "read_file" else None
         # What was too large is named among the artifacts.
-        if isinstance(where, str) and omission(result) is None:
-            yield where, result["content"]
+        if isinstance(where, str) and result.omission is None:
+            yield where, str(result.content)
 
 
 def _skills(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
     for call, result in _results(messages):
-        name = call.get("input", {}).get("name") if call.get("name") == SkillsLoad.name else None
+        name = call.input.get("name") if call.name == SkillsLoad.name else None
         if isinstance(name, str):
-            yield name, result["content"]
+            yield name, str(result.content)
 
 
-def _results(messages: Sequence[Message]) -> Iterator[tuple[Json, Json]]:
+def _results(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
     """Every textual result that was no error, with its call."""
-    calls = {call["id"]: call for message in messages for call in blocks.tool_uses(message)}
+    calls = {call.id: call for message in messages for call in blocks.tool_calls(message["content"])}
     for message in messages:
         for block in message["content"]:
-            done = block.get("type") == "tool_result" and not block.get("is_error")
-            if done and isinstance(block.get("content"), str):
-                yield calls.get(block["tool_use_id"], {}), block
+            if block.get("type") != "tool_result":
+                continue
+            result = ToolResult.of(block)
+            if not result.failed and isinstance(result.content, str):
+                yield calls.get(result.call_id, ToolCall(result.call_id, "")), result

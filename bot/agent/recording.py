@@ -21,6 +21,7 @@ from bot.context import blocks, repair
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Ids, Redact
 from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.tools import ToolCall, ToolResult
 from bot.history.transcript.requests import REDACTED, RecordedRequest, RequestLog, SentRequest
 from bot.identity_cache import IdentityCache
 from bot.llm import body
@@ -147,7 +148,7 @@ def recorded_turn(records: Iterable[RecordedRequest], said: Iterable[Message] = 
         behind = next((one for one in requests[at + 1 :] if one is not None), None)
         if call.answer is None or behind is None:
             continue
-        wanted = {use["id"] for use in blocks.tool_uses(call.answer)}
+        wanted = {use.id for use in blocks.tool_calls(call.answer["content"])}
         call.results = [_plain(one) for one in _results(behind) if one["tool_use_id"] in wanted]
         if call.results and (request := requests[at]) is not None:
             call.loaded = _loaded(request, behind, requests[0])
@@ -227,7 +228,7 @@ def recorded(turn: RecordedTurn) -> RerunResult:
         # An answer that went on behind a limit is one answer.
         before = said.pop()["content"] if goes_on else []
         said.append({"role": "assistant", "content": [*before, *one["content"]]})
-        goes_on = one.get("stopReason") in GOES_ON and not blocks.tool_uses(said[-1])
+        goes_on = one.get("stopReason") in GOES_ON and not blocks.tool_calls(said[-1]["content"])
     kept = [{key: one.get(key) for key in ("stopReason", "usage", "costUsd")} for one in told]
     return RerunResult(_answer([one for one in said if one["content"]]), kept)
 
@@ -258,12 +259,12 @@ async def rerun(
             break
         said.append({"role": "assistant", "content": content})
         own.append(said[-1])
-        calls = blocks.tool_uses(said[-1])
+        calls = blocks.tool_calls(said[-1]["content"])
         if not calls:
             break
-        results = [known.result(call, came.unknown, cut=call["id"] in reply.cut) for call in calls]
+        results = [known.result(call, came.unknown, cut=call.id in reply.cut) for call in calls]
         own.append({"role": "user", "content": results})
-        if only_sent(own) and not promises_more(calls[-1]["input"]):
+        if only_sent(own) and not promises_more(calls[-1].input):
             break
         have = {tool["name"] for tool in request.tools}
         more = (one for one in known.found if one["name"] not in have)
@@ -289,10 +290,10 @@ def _changed(first: ModelRequest, name: str | None, static: str | None) -> Model
 def _answer(said: Sequence[Message]) -> str:
     """Return the answer that the person got: what was sent, else the last words."""
     sent = [
-        str(call["input"].get("text", ""))
+        str(call.input.get("text", ""))
         for message in said
-        for call in blocks.tool_uses(message)
-        if call["name"] == ChatSend.name and isinstance(call.get("input"), dict)
+        for call in blocks.tool_calls(message["content"])
+        if call.name == ChatSend.name and isinstance(call.input, dict)
     ]
     return "\n\n".join(sent) if sent else blocks.plain_text(said[-1]["content"]) if said else ""
 
@@ -307,26 +308,25 @@ class _Recorded:
         for call in calls:
             given = {block["tool_use_id"]: block for block in call.results}
             loaded = list(call.loaded)
-            for use in blocks.tool_uses(call.answer) if call.answer is not None else ():
-                if use["id"] in given:
-                    brought, loaded = (loaded, []) if use["name"] == LOADS else ([], loaded)
-                    kept = (given[use["id"]], brought, call.found)
+            for use in blocks.tool_calls(call.answer["content"]) if call.answer is not None else ():
+                if use.id in given:
+                    brought, loaded = (loaded, []) if use.name == LOADS else ([], loaded)
+                    kept = (given[use.id], brought, call.found)
                     self._results.setdefault(_key(use), deque()).append(kept)
 
-    def result(self, call: Json, unknown: list[str], *, cut: bool) -> Json:
+    def result(self, call: ToolCall, unknown: list[str], *, cut: bool) -> Json:
         """The result that a call has; it is noted in `unknown` where none is recorded."""
         found = self._results.get(_key(call)) if not cut else None
         if found:
             block, brought, tools = found.popleft()
             self.loaded += brought
             self.found += tools
-            return {**block, "tool_use_id": call["id"]}
-        result = {"type": "tool_result", "tool_use_id": call["id"]}
-        if call["name"] == ChatSend.name and not cut:
-            return result | {"content": TAKEN}
-        unknown.append(call["name"])
-        return result | {"content": NOT_RECORDED, "is_error": True}
+            return {**block, "tool_use_id": call.id}
+        if call.name == ChatSend.name and not cut:
+            return ToolResult(call.id, TAKEN).block
+        unknown.append(call.name)
+        return ToolResult(call.id, NOT_RECORDED, failed=True).block
 
 
-def _key(call: Json) -> tuple[str, str]:
-    return call["name"], json.dumps(call.get("input"), sort_keys=True)
+def _key(call: ToolCall) -> tuple[str, str]:
+    return call.name, json.dumps(call.input, sort_keys=True)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 from bot import errors
 from bot.agent.ledger import Ledger
-from bot.agent.steps import WRITTEN, written
+from bot.agent.steps import written
 from bot.context import blocks
 from bot.context.store import RunningTurn
 from bot.contracts.agent import SILENT, Arrivals, PriorReply, Reply, TurnRequest
-from bot.contracts.base import Json, Message
+from bot.contracts.base import Message
 from bot.contracts.journal import StepRecord
 from bot.contracts.outbound import OutgoingFile, Sent
 from bot.tools.builtin.chat_send import ChatSend
@@ -58,10 +58,9 @@ class TrackedReply:
         """Return the ids in the outbox of what was sent since the last call, for the transcript."""
         return self._since(self._noted)
 
-    def told(self) -> Json:
+    def told(self) -> tuple[str, ...]:
         """The same for the steps in the journal."""
-        sent = self._since(self._already_delivered)
-        return {WRITTEN: list(sent)} if sent else {}
+        return self._since(self._already_delivered)
 
     def resume(
         self, begun: Sequence[PriorReply], cut_off: RunningTurn, recorded: Sequence[StepRecord]
@@ -130,7 +129,5 @@ class TrackedReply:
 
 def _may_say(message: Message) -> bool:
     """True if what was said last may have been sent: an answer, or a call that sends."""
-    calls = blocks.tool_uses(message)
-    return message["role"] == "assistant" and (
-        not calls or any(one["name"] == ChatSend.name for one in calls)
-    )
+    calls = blocks.tool_calls(message["content"])
+    return message["role"] == "assistant" and (not calls or any(one.name == ChatSend.name for one in calls))

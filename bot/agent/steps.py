@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
 
 from bot import errors
 from bot.contracts.agent import PriorReply
@@ -11,16 +12,32 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import StepKind, StepRecord, Steps
 from bot.contracts.model import ModelReply
-from bot.contracts.provenance import NOBODYS, ORIGIN
+from bot.contracts.provenance import NOBODYS
+from bot.contracts.tools import ToolCall, ToolResult
 from bot.llm.log import spent
 from bot.tools.builtin.chat_send import UNCERTAIN, ChatSend, delivered_words, partly_delivered_words
-from bot.tools.dispatch import MADE
 
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
-WRITTEN = "written"
-"""In the result of a step: the ids in the outbox of what it has said. The model is not told."""
+_WRITTEN, _MADE = "written", "made"
 SUBAGENT = "subagent"
 """The name of the step of a task at work: its id is that of the task, its parent the step of its call."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """What is recorded of a call: its result, and what the model is not told. That is the ids in the outbox of what it has
+    `written`, and the files that it has `made`.
+    """
+
+    result: ToolResult
+    written: Sequence[str] = ()
+    made: Sequence[Json] = ()
+
+    @property
+    def record(self) -> Json:
+        """The result of its step."""
+        more = {_WRITTEN: list(self.written), _MADE: list(self.made)}
+        return self.result.block | {key: value for key, value in more.items() if value}
 
 
 class StepLog:
@@ -112,8 +129,8 @@ def silent_answer(recorded: Sequence[StepRecord], on_file: Collection[str]) -> J
 
 
 def known_results(
-    calls: Sequence[Json], recorded: Sequence[StepRecord], begun: Sequence[PriorReply]
-) -> dict[str, Json]:
+    calls: Sequence[ToolCall], recorded: Sequence[StepRecord], begun: Sequence[PriorReply]
+) -> dict[str, CallRecord]:
     """The results of tool calls of a cut-off step that must not run again: they did run, or may have.
 
     What the turn has `begun` to say and no ended call accounts for was said by the call that the crash cut off, whose
@@ -122,54 +139,45 @@ def known_results(
     steps = {step.id: step for step in recorded if step.kind == "tool"}
     told = written(recorded)
     fresh = [one for one in begun if one.id not in told]
-    known: dict[str, Json] = {}
+    known: dict[str, CallRecord] = {}
     tasks = {step.parent_id: step.id for step in steps.values()}
     for call in calls:
-        step = steps.get(call["id"])
+        step = steps.get(call.id)
         if step is not None and "tool_use_id" in (step.result or {}):
-            known[call["id"]] = step.result or {}
-        elif call["name"] == ChatSend.name:
+            known[call.id] = CallRecord(ToolResult.of(step.result or {}))
+        elif call.name == ChatSend.name:
             # Rows of earlier versions do not say which call they are of: the first that is not accounted for.
-            said = [one for one in fresh if one.step_id in {call["id"], None}]
+            said = [one for one in fresh if one.step_id in {call.id, None}]
             fresh = [one for one in fresh if one not in said]
             # What has failed is said again.
             if not all(one.failed for one in said):
-                known[call["id"]] = _said(call, said)
+                known[call.id] = _said(call, said)
         elif step is not None:
-            task = tasks.get(call["id"])
+            task = tasks.get(call.id)
             words = f"{INTERRUPTED} What it had done by then: read_artifact {task}." if task else INTERRUPTED
-            known[call["id"]] = _result(call, words) | {"is_error": True}
+            known[call.id] = CallRecord(ToolResult(call.id, words, failed=True))
     return known
 
 
 def written(recorded: Iterable[StepRecord]) -> set[str]:
     """The ids in the outbox of what recorded calls have said."""
-    return {one for step in recorded for one in (step.result or {}).get(WRITTEN, ())}
-
-
-def shown(result: Json) -> Json:
-    """A result as the model gets it."""
-    return {key: value for key, value in result.items() if key not in {WRITTEN, MADE}}
+    return {one for step in recorded for one in (step.result or {}).get(_WRITTEN, ())}
 
 
 def made(recorded: Iterable[StepRecord]) -> list[Json]:
     """The files that recorded calls have made."""
-    return [one for step in recorded for one in (step.result or {}).get(MADE, ())]
+    return [one for step in recorded for one in (step.result or {}).get(_MADE, ())]
 
 
-def _said(call: Json, begun: Sequence[PriorReply]) -> Json:
-    """The result of a call that said this before a crash, or may have."""
+def _said(call: ToolCall, begun: Sequence[PriorReply]) -> CallRecord:
+    """The record of a call that said this before a crash, or may have."""
     there = [one for one in begun if not one.failed]
-    told = {WRITTEN: [one.id for one in begun]}
+    told = [one.id for one in begun]
     if len(there) < len(begun):
         words = partly_delivered_words(len(there), len(begun))
     elif all(one.ids for one in begun):
         words = delivered_words([name for one in begun for name in one.ids])
-        return _result(call, words) | {ORIGIN: NOBODYS.packed()} | told
+        return CallRecord(ToolResult(call.id, words, origin=NOBODYS), told)
     else:
         words = UNCERTAIN
-    return _result(call, words) | {"is_error": True} | told
-
-
-def _result(call: Json, words: str) -> Json:
-    return {"type": "tool_result", "tool_use_id": call["id"], "content": words}
+    return CallRecord(ToolResult(call.id, words, failed=True), told)

@@ -19,6 +19,7 @@ from bot.context import blocks
 from bot.contracts.agent import SILENT, TurnOutcome
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply
+from bot.contracts.tools import ToolCall, ToolResult
 from bot.telemetry.context import step_scope
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.words import say
@@ -47,7 +48,7 @@ async def _steps(
     reply = turn.last_reply()
     if reply is not None:
         continuation.continued = turn.continued()
-        calls = blocks.tool_uses({"content": reply.content})
+        calls = blocks.tool_calls(reply.content)
         outcome = await _act(turn, reply, calls, continuation, tasks, known=turn.known_results(calls))
         if outcome is not None and not await turn.take_late():
             return outcome
@@ -72,11 +73,11 @@ async def _steps(
 async def _act(
     turn: ActiveTurn,
     reply: ModelReply,
-    calls: list[Json],
+    calls: list[ToolCall],
     continuation: ContinuationPolicy,
     tasks: Tasks,
     *,
-    known: Mapping[str, Json] = MappingProxyType({}),
+    known: Mapping[str, ToolResult] = MappingProxyType({}),
 ) -> TurnOutcome | None:
     """Do what a reply asks for. None where the model is to be asked again, else how the turn ended.
 

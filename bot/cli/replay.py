@@ -134,7 +134,7 @@ def _facts(found: Found, number: int, call: Call) -> dict[str, Any]:
         "usage": told.get("usage"),
         "costUsd": told.get("costUsd"),
         "answer": blocks.plain_text(said["content"]) if said is not None else "",
-        "tools": [one["name"] for one in blocks.tool_uses(said)] if said is not None else [],
+        "tools": [one.name for one in blocks.tool_calls(said["content"])] if said is not None else [],
     }
 
 

@@ -9,6 +9,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.environment import Redact
 from bot.contracts.inbound import ShownFile
 from bot.contracts.model import ATTACHED
+from bot.contracts.tools import ToolCall, ToolResult
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
@@ -20,9 +21,9 @@ def unmarked(block: Json) -> Json:
     return {key: block[key] for key in block if key != "cache_control"} if "cache_control" in block else block
 
 
-def tool_uses(message: Message) -> list[Json]:
-    """The tool calls of an assistant message."""
-    return [block for block in message["content"] if block.get("type") == "tool_use"]
+def tool_calls(content: Iterable[Json]) -> list[ToolCall]:
+    """The tool calls in the content of an answer."""
+    return [ToolCall.of(block) for block in content if block.get("type") == "tool_use"]
 
 
 def is_results(message: Message) -> bool:
@@ -141,8 +142,7 @@ def interrupted_results(message: Message, reason: str) -> Message:
     return {
         "role": "user",
         "content": [
-            {"type": "tool_result", "tool_use_id": call["id"], "is_error": True, "content": reason}
-            for call in tool_uses(message)
+            ToolResult(call.id, reason, failed=True).block for call in tool_calls(message["content"])
         ],
     }
 

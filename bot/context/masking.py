@@ -39,7 +39,7 @@ def masks(
     the least). So does whatever the model has not seen yet, an error of the last round, what is `masked` already, and
     what is no longer than its mask.
     """
-    names = {call["id"]: call["name"] for message in messages for call in blocks.tool_uses(message)}
+    names = {call.id: call.name for message in messages for call in blocks.tool_calls(message["content"])}
     last = _last_round(messages)
     found: dict[str, str] = {}
     kept, tokens = 0, 0.0

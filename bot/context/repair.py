@@ -19,6 +19,7 @@ from bot.context.validate import SERVER_CALLS, block_problem, is_server_result, 
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 from bot.contracts.provenance import ORIGIN, unpacked
+from bot.contracts.tools import ToolCall, ToolResult
 
 UNANSWERED = "Interrupted by a restart: nothing is known of this call. It may have run, or not."
 LOST = "(A message that stood here could not be read.)"
@@ -60,12 +61,12 @@ def mended_entries(
     clean = [entry for raw in entries for entry in _clean(raw, known)]
     kept: list[Entry] = []
     runs = [list(run) for _, run in itertools.groupby(clean, key=lambda entry: entry.message["role"])]
-    calls: list[Json] = []
+    calls: list[ToolCall] = []
     asked = ""
     for at, run in enumerate(runs):
         if run[0].message["role"] == "assistant":
             answer = _answer(run, goes_on=running and at + 1 == len(runs))
-            calls = blocks.tool_uses(answer[-1].message) if answer else []
+            calls = blocks.tool_calls(answer[-1].message["content"]) if answer else []
             kept += answer
             if calls:
                 asked = answer[-1].uuid
@@ -132,7 +133,7 @@ def _answer(run: Sequence[Entry], *, goes_on: bool) -> list[Entry]:
     at the end of one that `goes_on`.
     """
     entries = list(run)
-    if any(blocks.tool_uses(entry.message) for entry in entries[:-1]):
+    if any(blocks.tool_calls(entry.message["content"]) for entry in entries[:-1]):
         content = [block for entry in entries for block in entry.message["content"]]
         told = [unpacked(entry.message[ORIGIN]) for entry in entries if ORIGIN in entry.message]
         origin = {ORIGIN: functools.reduce(operator.or_, told).packed()} if told else {}
@@ -168,7 +169,7 @@ def _server_pairs(entries: Sequence[Entry], *, goes_on: bool) -> list[Entry]:
 # ------------------------------------------------------------ what follows it
 
 
-def _answered(run: Sequence[Entry], calls: Sequence[Json], asked: str) -> list[Entry]:
+def _answered(run: Sequence[Entry], calls: Sequence[ToolCall], asked: str) -> list[Entry]:
     """User messages after these calls of the message `asked`: their results first, all of them in one message, and no
     others.
     """
@@ -180,7 +181,7 @@ def _answered(run: Sequence[Entry], calls: Sequence[Json], asked: str) -> list[E
     if not calls:
         return _spoken(run)
     given = [str(block.get("tool_use_id")) for block in run[0].message["content"]]
-    if sorted(given) == sorted(call["id"] for call in calls):
+    if sorted(given) == sorted(call.id for call in calls):
         return [run[0], *_spoken(run[1:])]
     uuid = run[0].uuid if blocks.is_results(run[0].message) else f"{run[0].uuid}+"
     return [Entry(uuid, _results(calls, found), calls=asked), *_spoken(run)]
@@ -190,9 +191,8 @@ def _spoken(run: Sequence[Entry]) -> list[Entry]:
     return _filtered(run, lambda entry: [b for b in entry.message["content"] if b["type"] != "tool_result"])
 
 
-def _results(calls: Sequence[Json], found: dict[str, Json]) -> Message:
-    missing = {"type": "tool_result", "is_error": True, "content": UNANSWERED}
-    content = [found.get(call["id"], missing | {"tool_use_id": call["id"]}) for call in calls]
+def _results(calls: Sequence[ToolCall], found: dict[str, Json]) -> Message:
+    content = [found.get(call.id) or ToolResult(call.id, UNANSWERED, failed=True).block for call in calls]
     return {"role": "user", "content": content}
 
 

@@ -195,7 +195,7 @@ def _pairs(messages: Sequence[Message]) -> Iterator[str]:
     for at, message in enumerate(messages):
         if message["role"] == "assistant":
             yield from _unanswered(at, calls)
-            calls = [call["id"] for call in blocks.tool_uses(message)]
+            calls = [call.id for call in blocks.tool_calls(message["content"])]
             ids = calls + [str(b.get("id")) for b in message["content"] if b["type"] in SERVER_CALLS]
             if len(set(ids)) < len(ids) or seen & set(ids):
                 yield f"messages.{at}: a tool_use id stands twice"

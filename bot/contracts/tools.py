@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from bot.contracts.base import Json
+from bot.contracts.provenance import ORIGIN, Provenance, unpacked
 
 
 class ToolWatch(Protocol):
@@ -80,6 +81,62 @@ def omission(result: Json) -> Omission | None:
         return _OMISSION.validate_python(result[OMISSION])
     except (KeyError, ValidationError):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool by the model. `input` is as the model wrote it: it is checked when the call is run."""
+
+    id: str
+    name: str
+    input: Json = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, block: Json) -> ToolCall:
+        """Return the call of a `tool_use` block."""
+        return cls(str(block.get("id", "")), str(block.get("name", "")), block.get("input", {}))
+
+
+INSTRUCTIONS = "instructions"
+"""The key beside the blocks of a result that gives the model tools: `FoundTools.instructions`. It is never sent to a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """The result of a call: its text, or blocks where it gives the model tools (`FoundTools`). `origin` is None where nobody
+    knows whose words it holds.
+    """
+
+    call_id: str
+    content: str | Sequence[Json]
+    failed: bool = False
+    origin: Provenance | None = None
+    omission: Omission | None = None
+    instructions: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, block: Json) -> ToolResult:
+        """Return the result of a `tool_result` block."""
+        return cls(
+            block["tool_use_id"],
+            block.get("content", ""),
+            bool(block.get("is_error")),
+            unpacked(block[ORIGIN]) if ORIGIN in block else None,
+            omission(block),
+            block.get(INSTRUCTIONS, {}),
+        )
+
+    @property
+    def block(self) -> Json:
+        """The `tool_result` block, with what is kept beside it and never sent to a model."""
+        block: Json = {"type": "tool_result", "tool_use_id": self.call_id, "content": self.content}
+        if self.omission is not None:
+            block[OMISSION] = self.omission.packed()
+        if self.instructions:
+            block[INSTRUCTIONS] = dict(self.instructions)
+        if self.origin is not None:
+            block[ORIGIN] = self.origin.packed()
+        return block | {"is_error": True} if self.failed else block
 
 
 class Tool(Protocol):

@@ -21,8 +21,8 @@ from bot import errors, text
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
-from bot.contracts.provenance import NOBODYS, ORIGIN, Provenance
-from bot.contracts.tools import READS, Effect, FoundTools, Tool, ToolWatch
+from bot.contracts.provenance import NOBODYS, Provenance
+from bot.contracts.tools import READS, Effect, FoundTools, Tool, ToolCall, ToolResult, ToolWatch
 from bot.telemetry import redaction
 from bot.tools import context
 from bot.tools.failures import Failure, failure, timed_out, unfit
@@ -39,8 +39,6 @@ UNRECORDED = (
     "This was not run: it cannot be written down now that it begins, and without that a crash could make it run "
     "twice. Tell the person, or try again later."
 )
-MADE = "made"
-"""In the record of a call: the files that it has made. The model is not told."""
 LOG_PREVIEW = 4_000  # characters
 _SIDE_BY_SIDE: frozenset[Effect] = frozenset({"read", "delegate"})
 _MESSAGE: frozenset[Effect] = frozenset({"message"})
@@ -49,15 +47,15 @@ _MESSAGE: frozenset[Effect] = frozenset({"message"})
 class Recorder(Protocol):
     """Writes down what tools do, so that a crash never makes one that has effects run twice."""
 
-    async def started(self, call: Json, *, wait: bool) -> None:
+    async def started(self, call: ToolCall, *, wait: bool) -> None:
         """A tool with effects begins; with `wait` that is on file on return. Raises `errors.StorageError`."""
         ...
 
-    def finished(self, call: Json, result: Json) -> None:
-        """It has ended."""
+    def finished(self, call: ToolCall, result: ToolResult, made: Sequence[Json]) -> None:
+        """It has ended, and has made these files."""
         ...
 
-    def looked(self, call: Json, result: Json, began_at: float) -> None:
+    def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
         """A call that could have no effect began (epoch seconds) and has ended."""
         ...
 
@@ -65,10 +63,10 @@ class Recorder(Protocol):
 class CallWrapper(Protocol):
     """Wraps each call that has no recorded result: runs it, or gives another result in its place."""
 
-    async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json: ...
+    async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult: ...
 
 
-async def unwrapped(call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
+async def unwrapped(call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
     """The `CallWrapper` that adds nothing."""
     del call
     return await run()
@@ -100,30 +98,30 @@ class Dispatcher:
 
     async def run(
         self,
-        calls: Sequence[Json],
+        calls: Sequence[ToolCall],
         cut: frozenset[str] = frozenset(),
         recorder: Recorder | None = None,
-        known: Mapping[str, Json] = MappingProxyType({}),
-    ) -> list[Json]:
-        """The `tool_result` blocks of these `tool_use` blocks, which are those of one step, in the same order.
+        known: Mapping[str, ToolResult] = MappingProxyType({}),
+    ) -> list[ToolResult]:
+        """The results of the calls of one step, in their order.
 
         What is `known` (by id) is not executed. The recorder is told of every call that is. One that does more than
         read is not where the recorder cannot write that it begins: the model is told so. What is too large is put
         away, and what the results weigh together is kept within bounds.
         """
         sizing = ResultLimits(self._registry, self._artifacts, self._log)
-        left = [call for call in calls if call["id"] not in known]
+        left = [call for call in calls if call.id not in known]
         results = dict(known)
         for beside, run in itertools.groupby(left, key=lambda call: self._effects(call) <= _SIDE_BY_SIDE):
             some = list(run)
             if beside:
                 async with asyncio.TaskGroup() as group:
                     tasks = [group.create_task(self._judged(call, cut, recorder, sizing)) for call in some]
-                results |= {call["id"]: task.result() for call, task in zip(some, tasks, strict=True)}
+                results |= {call.id: task.result() for call, task in zip(some, tasks, strict=True)}
                 continue
             for call in some:
-                results[call["id"]] = await self._judged(call, cut, recorder, sizing)
-        return await sizing.step(calls, [results[call["id"]] for call in calls])
+                results[call.id] = await self._judged(call, cut, recorder, sizing)
+        return await sizing.step(calls, [results[call.id] for call in calls])
 
     def narrowed(self, registry: Registry, around: Callable[[CallWrapper], CallWrapper]) -> Dispatcher:
         """The same with fewer tools, and more around each call. Raises ValueError for a tool that this one has not."""
@@ -141,16 +139,16 @@ class Dispatcher:
         )
 
     async def _judged(
-        self, call: Json, cut: frozenset[str], recorder: Recorder | None, sizing: ResultLimits
-    ) -> Json:
+        self, call: ToolCall, cut: frozenset[str], recorder: Recorder | None, sizing: ResultLimits
+    ) -> ToolResult:
         run = partial(self._recorded, call, cut, recorder, sizing)
-        with context.call_scope(call["id"]):
-            return await (run() if call["id"] in cut else self._around(call, run))
+        with context.call_scope(call.id):
+            return await (run() if call.id in cut else self._around(call, run))
 
     async def _recorded(
-        self, call: Json, cut: frozenset[str], recorder: Recorder | None, sizing: ResultLimits
-    ) -> Json:
-        if recorder is None or call["id"] in cut:
+        self, call: ToolCall, cut: frozenset[str], recorder: Recorder | None, sizing: ResultLimits
+    ) -> ToolResult:
+        if recorder is None or call.id in cut:
             return await self._one(call, cut, sizing)
         effects = self._effects(call)
         if effects <= READS:
@@ -165,86 +163,81 @@ class Dispatcher:
             return self._not_run(call, error)
         with context.collect_made() as made:
             result = await self._one(call, cut, sizing)
-        recorder.finished(call, result | {MADE: made} if made else result)
+        recorder.finished(call, result, made)
         return result
 
-    def _not_run(self, call: Json, error: errors.StorageError) -> Json:
-        name = text.preview(call["name"], 80)
+    def _not_run(self, call: ToolCall, error: errors.StorageError) -> ToolResult:
+        name = text.preview(call.name, 80)
         cause = f"{type(error).__name__}: {error}"
         self._log.write(
             "tool_result",
             f"{name} was not run",
             level="error",
             tool=name,
-            tool_use_id=call["id"],
+            tool_use_id=call.id,
             failure=cause,
         )
-        return {"type": "tool_result", "tool_use_id": call["id"], "content": UNRECORDED, "is_error": True}
+        return ToolResult(call.id, UNRECORDED, failed=True)
 
-    def _effects(self, call: Json) -> frozenset[Effect]:
+    def _effects(self, call: ToolCall) -> frozenset[Effect]:
         """Effects of a call; none for an unknown tool."""
-        tool = self._registry.get(call["name"])
+        tool = self._registry.get(call.name)
         return tool.effects if tool is not None else frozenset()
 
-    async def _one(self, call: Json, cut: frozenset[str], sizing: ResultLimits) -> Json:
+    async def _one(self, call: ToolCall, cut: frozenset[str], sizing: ResultLimits) -> ToolResult:
         began = self._clock.monotonic()
-        name = text.preview(call["name"], 80)
+        name = text.preview(call.name, 80)
         # Redacted before it is cut: half a secret is not found any more.
-        arguments = self._redact(json.dumps(call["input"], ensure_ascii=False))
-        self._log.write(
-            "tool_call", name, tool=name, tool_use_id=call["id"], **self._shown("input", arguments)
-        )
+        arguments = self._redact(json.dumps(call.input, ensure_ascii=False))
+        self._log.write("tool_call", name, tool=name, tool_use_id=call.id, **self._shown("input", arguments))
         with context.collect_provenance() as told:
-            done = Failure(CUT_OFF, "cut") if call["id"] in cut else await self._attempt(call)
+            done = Failure(CUT_OFF, "cut") if call.id in cut else await self._attempt(call)
         origin = functools.reduce(Provenance.__or__, told or [self._usual(call)])
         if isinstance(done, FoundTools):
-            return self._found(call, done, began) | {ORIGIN: origin.packed()}
+            return self._found(call, done, origin, began)
         failed = done if isinstance(done, Failure) else None
         content = await self._clean(done if isinstance(done, str) else done.model)
         pointer = ""
         if failed is not None and failed.whole is not None:
             pointer = await sizing.pointer(call, await self._clean(failed.whole), origin)
-        shown = await sizing.one(call, content, origin)
+        shown, left_out = await sizing.one(call, content, origin)
         self._log.write(
             "tool_result",
             f"{name} {'failed' if failed else 'done'}",
             level="warn" if failed else "info",
             duration=(self._clock.monotonic() - began) * 1000,
             tool=name,
-            tool_use_id=call["id"],
+            tool_use_id=call.id,
             failure=failed.operator if failed else None,
             artifact=sizing.artifact(call),
             **self._shown("result", content),
         )
-        result: Json = {"type": "tool_result", "tool_use_id": call["id"], **shown}
-        result["content"] = result["content"] + pointer or "(no output)"
-        result[ORIGIN] = origin.packed()
-        return result | {"is_error": True} if failed else result
+        words = shown + pointer or "(no output)"
+        return ToolResult(call.id, words, failed=failed is not None, origin=origin, omission=left_out)
 
     async def _clean(self, words: str) -> str:
         """The words without our secrets; others go on while many are gone through."""
         return await redaction.beside(len(words), lambda: text.clean(self._redact(words)))
 
-    def _usual(self, call: Json) -> Provenance:
+    def _usual(self, call: ToolCall) -> Provenance:
         """Provenance of a result that nothing was reported of: ours for an unknown tool."""
-        tool = self._registry.get(call["name"])
+        tool = self._registry.get(call.name)
         return taint.usual(tool.name, tool.effects) if tool is not None else NOBODYS
 
-    def _found(self, call: Json, found: FoundTools, began: float) -> Json:
+    def _found(self, call: ToolCall, found: FoundTools, origin: Provenance, began: float) -> ToolResult:
         """The result that gives the model tools: their definitions and what servers say, without our secrets."""
         self._log.write(
             "tool_result",
-            f"{call['name']} done",
+            f"{call.name} done",
             duration=(self._clock.monotonic() - began) * 1000,
-            tool=call["name"],
-            tool_use_id=call["id"],
+            tool=call.name,
+            tool_use_id=call.id,
             found=[one["name"] for one in found.definitions],
         )
         clean = [json.loads(self._redact(json.dumps(one, ensure_ascii=False))) for one in found.definitions]
         content = [{"type": "tool_reference", "tool_name": one["name"], "definition": one} for one in clean]
-        result: Json = {"type": "tool_result", "tool_use_id": call["id"], "content": content}
         said = {server: text.clean(self._redact(words)) for server, words in found.instructions.items()}
-        return result | {"instructions": said} if said else result
+        return ToolResult(call.id, content, origin=origin, instructions=said)
 
     def _shown(self, what: str, content: str) -> dict[str, Any]:
         """Text of a call for the log: a bounded preview, or only its length where text is off."""
@@ -252,18 +245,18 @@ class Dispatcher:
             return {f"{what}_length": len(content)}
         return {what: text.shorten_middle(content, LOG_PREVIEW)}
 
-    async def _attempt(self, call: Json) -> str | FoundTools | Failure:
+    async def _attempt(self, call: ToolCall) -> str | FoundTools | Failure:
         """The tool's result, or its failure."""
-        tool = self._registry.get(call["name"])
+        tool = self._registry.get(call.name)
         if tool is None:
             names = ", ".join(self._registry.names())
-            named = text.preview(call["name"], 80)
+            named = text.preview(call.name, 80)
             return Failure(
                 f"There is no tool named {named!r}. There are: {names}. `tool_search` finds others.",
                 "unknown",
             )
         try:
-            args = tool.input.model_validate(call["input"])
+            args = tool.input.model_validate(call.input)
         except pydantic.ValidationError as error:
             return unfit(error, self._redact)
         return await self._timed(tool, args)
@@ -296,17 +289,17 @@ class CallWatcher:
     registry: Registry
     watch: ToolWatch
 
-    async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
-        async def watched() -> Json:
+    async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        async def watched() -> ToolResult:
             turn, failed = context.current(), True
-            self.watch.began(turn.request_id, call["id"], call["name"])
+            self.watch.began(turn.request_id, call.id, call.name)
             try:
                 result = await run()
-                failed = bool(result.get("is_error"))
+                failed = result.failed
                 return result
             finally:
-                self.watch.ended(turn.request_id, call["id"], failed=failed)
+                self.watch.ended(turn.request_id, call.id, failed=failed)
 
-        tool = self.registry.get(call["name"])
+        tool = self.registry.get(call.name)
         alone = tool is None or not tool.effects.isdisjoint(_UNWATCHED) or context.current().tasks is None
         return await self.inner(call, run if alone else watched)

@@ -10,8 +10,7 @@ import re
 from dataclasses import dataclass
 
 from bot import text
-from bot.contracts.base import Json
-from bot.contracts.tools import OMISSION, Omission, omission
+from bot.contracts.tools import Omission
 
 READER = "read_artifact"
 """The tool that reads what was put away."""
@@ -70,14 +69,13 @@ class Excerpt:
         return "\n".join(part for part in (self.head, note, self.tail) if part)
 
     @property
-    def shown(self) -> Json:
-        """The fields of a result that stands for the whole: its text, and what is not in it where that is kept."""
+    def shown(self) -> tuple[str, Omission | None]:
+        """The text that stands for the whole, and what is not in it where that is kept."""
         content = str(self)
         if self.artifact is None:
-            return {"content": content}
+            return content, None
         end = len(content) - len(self.tail)
-        left_out = Omission(self.artifact, self.lines, self.characters, len(self.head), end)
-        return {"content": content, OMISSION: left_out.packed()}
+        return content, Omission(self.artifact, self.lines, self.characters, len(self.head), end)
 
     def within(self, room: int) -> Excerpt:
         """The same with less of head and tail, so that it weighs `room`; where that is too little even for the note,
@@ -102,9 +100,8 @@ def excerpt(words: str, room: int, artifact: str | None) -> Excerpt:
     return whole.within(room)
 
 
-def shown_by(result: Json) -> Excerpt | None:
-    """Return the excerpt that a result shows; None if it shows the whole."""
-    left_out, content = omission(result), result["content"]
+def shown_by(content: str, left_out: Omission | None) -> Excerpt | None:
+    """Return the excerpt that a text shows; None if it shows the whole."""
     if left_out is None:
         return None
     head, tail = content[: left_out.begin], content[left_out.end :]

@@ -14,10 +14,9 @@ import pydantic
 
 from bot import errors, text
 from bot.contracts.approvals import Approval, Approvals, Unattended
-from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
-from bot.contracts.provenance import NOBODYS, ORIGIN, Taint
-from bot.contracts.tools import Tool
+from bot.contracts.provenance import NOBODYS, Taint
+from bot.contracts.tools import Tool, ToolCall, ToolResult
 from bot.tools import context
 from bot.tools.catalog import ExternallyDefined
 from bot.tools.context import ToolExecutionContext
@@ -62,9 +61,9 @@ class Policy:
     vetting: Vetting | None = None
     """Decides which instruction files hold, beside those known by name."""
 
-    async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
+    async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         """Run a call, or give the result that says why it was not run."""
-        tool = self.registry.get(call["name"])
+        tool = self.registry.get(call.name)
         asked = _asked(tool, call)
         if asked is None:
             # There is no such tool, or its input is wrong: the model is told, and nothing runs.
@@ -130,13 +129,13 @@ class Policy:
         return [self._subject(turn, person) for person in people] or [nobody]
 
     async def _approved(
-        self, asked: Call, call: Json, turn: ToolExecutionContext, decision: Decision
+        self, asked: Call, call: ToolCall, turn: ToolExecutionContext, decision: Decision
     ) -> str | None:
         """Have a person decide; why it is not run, or None where it is."""
         name = self._fingerprint(asked, call)
         approval = Approval(
             request_id=turn.request_id,
-            call_id=call["id"],
+            call_id=call.id,
             chat_key=turn.chat_key,
             tool=asked.tool,
             fingerprint=name,
@@ -166,13 +165,13 @@ class Policy:
             return None
         return f"{_because(decision)} {_ENDS[verdict.ended].format(by=verdict.by or 'Somebody')}"
 
-    def _fingerprint(self, asked: Call, call: Json) -> str:
+    def _fingerprint(self, asked: Call, call: ToolCall) -> str:
         """The hash of exactly what would run, and where. A tool that its server defines otherwise meanwhile is another
         one.
         """
         tool: object = self.registry.get(asked.tool)
         defined = (tool.defined,) if isinstance(tool, ExternallyDefined) else ()
-        return fingerprint(asked.tool, call["input"], self._place(asked), *defined)
+        return fingerprint(asked.tool, call.input, self._place(asked), *defined)
 
     def _place(self, asked: Call) -> str:
         """The path that the call acts on: the file behind every link, or the project's folder."""
@@ -183,11 +182,11 @@ class Policy:
             parts = self.paths.place(path).real or ()
         return "/" + "/".join(parts)
 
-    def shown(self, asked: Call, call: Json) -> str:
+    def shown(self, asked: Call, call: ToolCall) -> str:
         """Return the call for a person to read: every argument, without secrets and hidden characters."""
         lines = [f"{asked.tool}"]
         # Only what begins a line is the name of an argument: no value looks like another one.
-        lines += [f"{name}: {_value(value)}".replace("\n", "\n  ") for name, value in call["input"].items()]
+        lines += [f"{name}: {_value(value)}".replace("\n", "\n  ") for name, value in call.input.items()]
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
         if kind in {"path", "tree"} and self._place(asked) != f"{self._root()}/{asked.arguments.get(name)}":
             lines.append(f"which is: {self._place(asked).removeprefix(self._root() + '/')}")
@@ -196,15 +195,15 @@ class Policy:
     def _root(self) -> str:
         return "/" + "/".join(self.paths.root)
 
-    def _note(self, call: Json, decision: Decision, ended: str, **more: Any) -> None:
+    def _note(self, call: ToolCall, decision: Decision, ended: str, **more: Any) -> None:
         """The audit: what was decided on which call, by whom, after which rule."""
         usual = ended == "allowed" and decision.source == "default"
         self.log.write(
             "approval",
-            f"{text.preview(call['name'], 80)} {ended}",
+            f"{text.preview(call.name, 80)} {ended}",
             level="debug" if usual else "info" if ended in {"allowed", "approved"} else "warn",
-            tool=call["name"],
-            tool_use_id=call["id"],
+            tool=call.name,
+            tool_use_id=call.id,
             decision=ended,
             source=decision.source,
             rule=decision.rule or None,
@@ -213,15 +212,15 @@ class Policy:
         )
 
 
-def _asked(tool: Tool | None, call: Json) -> Call | None:
+def _asked(tool: Tool | None, call: ToolCall) -> Call | None:
     """A call with its arguments as the tool would get them."""
     if tool is None:
         return None
     try:
-        given = tool.input.model_validate(call["input"])
+        given = tool.input.model_validate(call.input)
     except pydantic.ValidationError:
         return None
-    arguments: Mapping[str, Any] = {**call["input"], **given.model_dump(mode="json")}
+    arguments: Mapping[str, Any] = {**call.input, **given.model_dump(mode="json")}
     return Call(tool.name, arguments, tool.effects)
 
 
@@ -238,6 +237,5 @@ def _refusal(decision: Decision) -> str:
     return f"{_because(decision)} No approval can change that: do not try another way to the same end; tell the person."
 
 
-def _not_run(call: Json, words: str) -> Json:
-    result = {"type": "tool_result", "tool_use_id": call["id"], "content": words, "is_error": True}
-    return result | {ORIGIN: NOBODYS.packed()}
+def _not_run(call: ToolCall, words: str) -> ToolResult:
+    return ToolResult(call.id, words, failed=True, origin=NOBODYS)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 from bot import errors
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Json
 from bot.contracts.environment import Log
-from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
+from bot.contracts.provenance import ANYBODYS, Provenance
+from bot.contracts.tools import Omission, ToolCall, ToolResult
 from bot.sizes import fair_cap
 from bot.tools import context, excerpt
 from bot.tools.registry import Registry
@@ -40,80 +41,84 @@ class ResultLimits:
         self._log = log
         self._kept: dict[str, str] = {}
 
-    def artifact(self, call: Json) -> str | None:
+    def artifact(self, call: ToolCall) -> str | None:
         """Return the artifact with a call's whole result; None if it is not stored."""
-        return self._kept.get(call["id"])
+        return self._kept.get(call.id)
 
-    async def one(self, call: Json, content: str, origin: Provenance = ANYBODYS) -> Json:
-        """A result as it is shown, by itself: its `content`, and beside it what is not in that (`OMISSION`)."""
+    async def one(
+        self, call: ToolCall, content: str, origin: Provenance = ANYBODYS
+    ) -> tuple[str, Omission | None]:
+        """The text of a result as it is shown, by itself, and what is not in it."""
         room = excerpt.ROOM if self._ages(call) else LASTING_ROOM
         # A page is small already, and the next one is the way to the rest.
-        if call["name"] == excerpt.READER or not excerpt.over(content, room):
-            return {"content": content}
+        if call.name == excerpt.READER or not excerpt.over(content, room):
+            return content, None
         kept = self.artifact(call) or await self._keep(call, content, origin)
         return excerpt.excerpt(content, room, kept).shown
 
-    async def pointer(self, call: Json, whole: str, origin: Provenance = ANYBODYS) -> str:
+    async def pointer(self, call: ToolCall, whole: str, origin: Provenance = ANYBODYS) -> str:
         """Put away all that a result was made from; the line that says where it is, "" where it is lost."""
         kept = await self._keep(call, whole, origin)
         return f"\n[whole output: artifact {kept}, read it with {excerpt.READER}]" if kept is not None else ""
 
-    async def step(self, calls: Sequence[Json], results: Sequence[Json]) -> list[Json]:
+    async def step(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[ToolResult]:
         """The results of all calls, shortened where they weigh too much together: the largest first, those that last
         after all others.
         """
         shown = list(results)
-        loads = [_load(result["content"]) for result in shown]
+        loads = [_load(result.content) for result in shown]
         if sum(loads) <= STEP_ROOM:
             return shown
         pages, aging, lasting = self._sorted(calls, shown, loads)
         room = STEP_ROOM - sum(loads) + sum(loads[at] for group in (pages, aging, lasting) for at in group)
         for at in pages:
             if loads[at] > room:
-                shown[at] = {**shown[at], "content": NO_ROOM, "is_error": True}
+                shown[at] = replace(shown[at], content=NO_ROOM, failed=True, omission=None)
                 loads[at] = excerpt.weight(NO_ROOM)
             room -= loads[at]
         for group, other in ((aging, lasting), (lasting, aging)):
             share = fair_cap([loads[at] for at in group], room - sum(loads[at] for at in other))
             for at in group:
                 if share is not None and loads[at] > max(share, SHORT):
-                    shown[at] = {**shown[at], **await self._smaller(calls[at], shown[at], share)}
-                    loads[at] = excerpt.weight(shown[at]["content"])
+                    content, left_out = await self._smaller(calls[at], shown[at], share)
+                    shown[at] = replace(shown[at], content=content, omission=left_out)
+                    loads[at] = excerpt.weight(content)
         self._log.write(
             "tool_result", "the results of a step were shortened to fit together", results=len(shown)
         )
         return shown
 
     def _sorted(
-        self, calls: Sequence[Json], results: Sequence[Json], loads: Sequence[int]
+        self, calls: Sequence[ToolCall], results: Sequence[ToolResult], loads: Sequence[int]
     ) -> tuple[list[int], list[int], list[int]]:
         """Places of the pages, of what ages and of what lasts; short results and errors are in none."""
         pages: list[int] = []
         aging: list[int] = []
         lasting: list[int] = []
         for at, (call, result) in enumerate(zip(calls, results, strict=True)):
-            short = loads[at] <= (10 * SHORT if result.get("is_error") else SHORT)
+            short = loads[at] <= (10 * SHORT if result.failed else SHORT)
             # Definitions of tools are of use only whole; they are few and bounded.
-            if short or not isinstance(result["content"], str):
+            if short or not isinstance(result.content, str):
                 continue
-            if call["name"] == excerpt.READER:
+            if call.name == excerpt.READER:
                 pages.append(at)
             else:
                 (aging if self._ages(call) else lasting).append(at)
         return pages, aging, lasting
 
-    async def _smaller(self, call: Json, result: Json, room: int) -> Json:
-        if (found := excerpt.shown_by(result)) is not None:
+    async def _smaller(self, call: ToolCall, result: ToolResult, room: int) -> tuple[str, Omission | None]:
+        """The text of a result that is text, with less of it, and what is not in it."""
+        content = str(result.content)
+        if (found := excerpt.shown_by(content, result.omission)) is not None:
             return found.within(room).shown
-        content: str = result["content"]
-        kept = await self._keep(call, content, unpacked(result.get(ORIGIN)))
+        kept = await self._keep(call, content, ANYBODYS if result.origin is None else result.origin)
         return excerpt.excerpt(content, room, kept).shown
 
-    def _ages(self, call: Json) -> bool:
-        tool = self._registry.get(call["name"])
+    def _ages(self, call: ToolCall) -> bool:
+        tool = self._registry.get(call.name)
         return tool is None or tool.ages
 
-    async def _keep(self, call: Json, content: str, origin: Provenance) -> str | None:
+    async def _keep(self, call: ToolCall, content: str, origin: Provenance) -> str | None:
         """Put a result away; None where that is not possible."""
         if self._artifacts is None:
             return None
@@ -123,8 +128,8 @@ class ResultLimits:
                 content,
                 chat_key=turn.chat_key,
                 request_id=turn.request_id,
-                tool=call["name"],
-                tool_use_id=call["id"],
+                tool=call.name,
+                tool_use_id=call.id,
                 origin=origin,
             )
         except (errors.StorageError, errors.ToolError) as error:
@@ -132,15 +137,15 @@ class ResultLimits:
                 "storage",
                 "a large tool result is not kept whole",
                 level="error",
-                tool=call["name"],
-                tool_use_id=call["id"],
+                tool=call.name,
+                tool_use_id=call.id,
                 cause=str(error),
             )
             return None
-        self._kept[call["id"]] = kept
+        self._kept[call.id] = kept
         return kept
 
 
-def _load(content: Any) -> int:
+def _load(content: str | Sequence[Json]) -> int:
     """The weight of a result, text or blocks."""
     return excerpt.weight(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False))

@@ -20,6 +20,7 @@ from bot.testing.model import tool_use
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.made_files import ANYWHERE, FileWriters
 from bot.tools.registry import Registry
+from tests.tool_calls import run_blocks
 
 
 class Command(BaseModel):
@@ -65,7 +66,7 @@ async def test_what_runs_for_one_turn_is_known_where_another_ones_files_are_told
     tool = Runs(ports.made)
     dispatcher = composition.build_dispatcher(services, Registry([tool]), gateway)
     with tool_scope(turn("R1")):
-        (result,) = await dispatcher.run([tool_use("run_shell", command="true")])
+        (result,) = await run_blocks(dispatcher, [tool_use("run_shell", command="true")])
     assert result["content"] == "ended well"
     assert tool.seen == {ANYWHERE}
     log.close()

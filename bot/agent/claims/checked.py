@@ -15,6 +15,7 @@ from bot.contracts.base import Message
 from bot.contracts.environment import Log
 from bot.contracts.journal import StepRecord, Steps
 from bot.contracts.outbound import OutgoingFile, Sent
+from bot.contracts.tools import ToolCall
 from bot.tools import context
 from bot.tools.registry import Registry
 
@@ -117,7 +118,9 @@ class CheckedReply:
         except errors.StorageError:
             return []
         return [
-            performed_actions.action_of({"name": step.name, "input": {}}, step.result or {}, self._registry)
+            performed_actions.action_of(
+                ToolCall(step.id, step.name), self._registry, failed=bool((step.result or {}).get("is_error"))
+            )
             for step in steps
             if step.kind == "tool" and step.ended_at is not None
         ]

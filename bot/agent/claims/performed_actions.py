@@ -11,7 +11,7 @@ import regex
 
 from bot.agent.claims.reading import Kind
 from bot.contracts.base import Json, Message
-from bot.contracts.tools import MCP, Effect
+from bot.contracts.tools import MCP, Effect, ToolCall, ToolResult
 from bot.tools.builtin.chat_send import ChatSend
 from bot.tools.dispatch import CallWrapper
 from bot.tools.permissions.defaults import SCHEDULING
@@ -100,51 +100,52 @@ class ActionRecorder:
     around: CallWrapper
     registry: Registry
 
-    async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
+    async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         actions = _current.get()
         if actions is None:
             return await self.around(call, run)
 
-        async def seen() -> Json:
+        async def seen() -> ToolResult:
             actions.calling += 1
             try:
                 result = await run()
             finally:
                 actions.calling -= 1
-            actions.done.append(action_of(call, result, self.registry))
+            actions.done.append(action_of(call, self.registry, failed=result.failed))
             return result
 
         return await self.around(call, seen)
 
 
-def action_of(call: Json, result: Json, registry: Registry) -> PerformedAction:
-    """A call with its result as a `PerformedAction`."""
-    tool = registry.get(call["name"])
+def action_of(call: ToolCall, registry: Registry, *, failed: bool) -> PerformedAction:
+    """A call that was made, as a `PerformedAction`."""
+    tool = registry.get(call.name)
     effects = tool.effects if tool is not None else frozenset[Effect]()
-    return PerformedAction(call["name"], effects, not result.get("is_error"), _looks(call, effects))
+    return PerformedAction(call.name, effects, not failed, _looks(call, effects))
 
 
-def _looks(call: Json, effects: frozenset[Effect]) -> bool:
+def _looks(call: ToolCall, effects: frozenset[Effect]) -> bool:
     """True if a call can only have read something."""
-    name: str = call["name"]
+    name = call.name
     if name.startswith(MCP):
         words = regex.findall(r"[A-Z]?[a-z]+", name.split("__", 2)[-1])
         return effects == {"read"} or (bool(words) and words[0].lower() in _LOOKS)
     if name == "memory":
-        return bool(call["input"].get("command") == "view")
+        return bool(call.input.get("command") == "view")
     return name == "schedule_list" or effects == {"read"}
 
 
 def told(messages: Iterable[Message], registry: Registry) -> list[PerformedAction]:
     """Return the actions that the calls in these messages performed, judged by their results."""
-    calls: dict[str, Json] = {}
+    calls: dict[str, ToolCall] = {}
     found: list[PerformedAction] = []
     for message in messages:
         content = message["content"]
         blocks: Sequence[Json] = content if isinstance(content, list) else ()
         for block in blocks:
             if block.get("type") == "tool_use":
-                calls[block["id"]] = block
+                calls[block["id"]] = ToolCall.of(block)
             elif block.get("type") == "tool_result" and block["tool_use_id"] in calls:
-                found.append(action_of(calls[block["tool_use_id"]], block, registry))
+                call, result = calls[block["tool_use_id"]], ToolResult.of(block)
+                found.append(action_of(call, registry, failed=result.failed))
     return found

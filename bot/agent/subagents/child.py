@@ -24,6 +24,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.provenance import Provenance
+from bot.contracts.tools import ToolCall, ToolResult
 from bot.llm.wrapper import reply_of
 from bot.tools.context import Injection, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import CallWrapper
@@ -209,7 +210,7 @@ class Child:
         )
         return repair.sound(replace(request, purpose=PURPOSE), paused=continuation.paused)[0]
 
-    def _add(self, reply: ModelReply, continued: int) -> list[Json]:
+    def _add(self, reply: ModelReply, continued: int) -> list[ToolCall]:
         """Append what the model said; returns its tool calls."""
         content = blocks.redacted(reply.content, self._deps.redact)
         content = blocks.sayable(content, paused=reply.stop_reason == "pause_turn")
@@ -217,7 +218,7 @@ class Child:
             content = joined(self._own.pop()["content"], content)
         if content:
             self._note({"role": "assistant", "content": content})
-        return [block for block in content if block.get("type") == "tool_use"]
+        return blocks.tool_calls(content)
 
     def _goes_on(self, reply: ModelReply, continuation: ContinuationPolicy) -> bool:
         """True if the model has not said all that it is to say."""
@@ -237,13 +238,13 @@ class Child:
 
     # ------------------------------------------------------------ its tools
 
-    async def _act(self, calls: list[Json], reply: ModelReply, continuation: ContinuationPolicy) -> None:
+    async def _act(self, calls: list[ToolCall], reply: ModelReply, continuation: ContinuationPolicy) -> None:
         """Run what it calls, in the turn's stead. Raises `LimitReached` where it may not go on."""
         if self._last:
             raise LimitReached(self._last)
         loaded = len(self._loading.messages)
         results = await self._dispatcher.run(calls, reply.cut)
-        self._note({"role": "user", "content": results})
+        self._note({"role": "user", "content": [one.block for one in results]})
         if fresh := self._loading.messages[loaded:]:
             # It stands before what was thought already, which would be refused behind it.
             self._own = blocks.without_thinking(self._own)
@@ -257,22 +258,24 @@ class Child:
         if len(self._refused) >= REFUSALS:
             await self._whether_to_go_on()
 
-    async def _call(self, around: CallWrapper, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
+    async def _call(
+        self, around: CallWrapper, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
+    ) -> ToolResult:
         """Wrap a call of the task as those of the turn are wrapped, and report it."""
         began, ran = self._deps.clock.monotonic(), False
 
-        async def through() -> Json:
+        async def through() -> ToolResult:
             nonlocal ran
             ran = True
             return await run()
 
         result = await around(call, through)
-        failed = bool(result.get("is_error"))
+        failed = result.failed
         if not ran:
-            self._refused.append(call["name"])
+            self._refused.append(call.name)
         self.errors += failed
-        self.tools_used.append(call["name"])
-        self._report.called(call["name"], self._deps.clock.monotonic() - began, failed=failed)
+        self.tools_used.append(call.name)
+        self._report.called(call.name, self._deps.clock.monotonic() - began, failed=failed)
         return result
 
     async def _whether_to_go_on(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,7 +22,8 @@ from bot.context import blocks, prompt
 from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.environment import ends_within
-from bot.contracts.provenance import NOBODYS, ORIGIN, unpacked
+from bot.contracts.provenance import ANYBODYS, NOBODYS
+from bot.contracts.tools import ToolCall, ToolResult
 from bot.telemetry.context import task_scope
 from bot.tools import context
 from bot.tools.context import TaskMode
@@ -101,9 +103,9 @@ class Tasks:
                 self._turn.steps.end(order.id, report.spent)
                 child.release()
 
-    async def merged(self, calls: Sequence[Json], results: Sequence[Json]) -> list[Json]:
+    async def merged(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[ToolResult]:
         """The results of a step; those of several tasks are brought together behind the last one of them."""
-        found = [self._results[call["id"]] for call in calls if call["id"] in self._results]
+        found = [self._results[call.id] for call in calls if call.id in self._results]
         self._results.clear()
         if sum(one.status in {"whole", "cut"} for one in found) < 2:
             return list(results)
@@ -111,11 +113,10 @@ class Tasks:
         last, names = found[-1].call_id, {one.call_id for one in found}
         whose = NOBODYS
         for one in results:
-            whose |= unpacked(one.get(ORIGIN)) if one["tool_use_id"] in names else NOBODYS
+            if one.call_id in names:
+                whose |= ANYBODYS if one.origin is None else one.origin
         return [
-            {**one, "content": f"{one['content']}\n\n{words}", ORIGIN: whose.packed()}
-            if one["tool_use_id"] == last
-            else one
+            replace(one, content=f"{one.content}\n\n{words}", origin=whose) if one.call_id == last else one
             for one in results
         ]
 
@@ -201,7 +202,7 @@ class Tasks:
         """All that the turn has sent, its last answer, the same words for every result, and then what is asked."""
         turn = self._turn
         shown = turn.in_sight()
-        prefix = (*shown, wording.placeholders(blocks.tool_uses(shown[-1])))
+        prefix = (*shown, wording.placeholders(blocks.tool_calls(shown[-1]["content"])))
         first, tools = wording.directive(order.prompt), self._turn.view_changes.tools
         return Start(self._system, tools, prefix, first)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from bot import text
 from bot.agent.subagents.limits import tokens
 from bot.contracts.base import Json, Message
 from bot.contracts.tasks import TaskTotals
+from bot.contracts.tools import ToolCall, ToolResult
 
 PLACEHOLDER = "A worker of its own carries this out."
 """Stands for every result of the step in which tasks were forked: the same words, so that all forks share them."""
@@ -65,14 +67,9 @@ def loaded(count: int) -> Message:
     return {"role": "user", "content": [{"type": "text", "text": words}]}
 
 
-def placeholders(calls: list[Json]) -> Message:
+def placeholders(calls: Iterable[ToolCall]) -> Message:
     """The results of a step as forks see them."""
-    return {
-        "role": "user",
-        "content": [
-            {"type": "tool_result", "tool_use_id": call["id"], "content": PLACEHOLDER} for call in calls
-        ],
-    }
+    return {"role": "user", "content": [ToolResult(call.id, PLACEHOLDER).block for call in calls]}
 
 
 def label(description: str, prompt: str) -> str:

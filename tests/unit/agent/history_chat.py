@@ -200,7 +200,7 @@ class Chat:
         self.view_changes.resume_turn()
         self.view_changes.settle(self.system)
         last = turn.entries[-1].message
-        if calls := blocks.tool_uses(last):
+        if calls := blocks.tool_calls(last["content"]):
             turn.note({"role": "user", "content": [self.says.result(call) for call in calls]})
         elif last["role"] == "assistant":
             turn.paused, turn.piece = (
@@ -243,7 +243,7 @@ class Chat:
             content = [block for block in content if block["type"] not in blocks.THINKING]
         content = blocks.sayable(content, paused=kind == "pause")
         self.keep(turn, content, kind)
-        calls = [block for block in content if block["type"] == "tool_use"]
+        calls = blocks.tool_calls(content)
         turn.piece, turn.paused = kind == "piece" and bool(content), kind == "pause" and bool(content)
         if rng.random() < 0.05:
             raise Crash
@@ -277,7 +277,7 @@ class Chat:
 
     def end(self, turn: Running, status: FinalTurnState) -> None:
         self.unpause(turn)
-        if turn.entries and blocks.tool_uses(turn.entries[-1].message):
+        if turn.entries and blocks.tool_calls(turn.entries[-1].message["content"]):
             turn.note(blocks.interrupted_results(turn.entries[-1].message, "interrupted"))
         loaded = bool(turn.older) and status != "withdrawn"
         self.view_changes.end_turn(TurnEnd(status=status))

@@ -16,7 +16,7 @@ from bot.context.store import AgentContextStore, Entry
 from bot.contracts.base import Json, Message
 from bot.contracts.inbound import Quoted
 from bot.contracts.model import ModelRequest
-from bot.contracts.tools import OMISSION, Omission
+from bot.contracts.tools import OMISSION, Omission, ToolCall
 from bot.contracts.transcript import (
     Event,
     LastingFacts,
@@ -200,8 +200,8 @@ class Sayings:
             found.append({"type": "tool_use", "id": f"toolu_{next(self._calls)}", "name": name, "input": {}})
         return found
 
-    def result(self, call: Json) -> Json:
+    def result(self, call: ToolCall) -> Json:
         count = self._rng.choice([1, 1, 30, 300])
-        result = {"type": "tool_result", "tool_use_id": call["id"], "content": "line\n" * count}
+        result = {"type": "tool_result", "tool_use_id": call.id, "content": "line\n" * count}
         # The provider would refuse what a result says of itself beside its words.
         return result | {OMISSION: Omission("0" * 26, 7, 9, 5, 10).packed()} if count > 1 else result

@@ -11,6 +11,7 @@ import pytest
 
 from bot import errors
 from bot.agent.steps import known_results
+from bot.context import blocks
 from bot.contracts.agent import PriorReply, TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, TextDelta
@@ -135,7 +136,7 @@ async def test_what_was_refused_is_said_again_and_is_not_part_of_the_next_messag
 def test_of_two_calls_the_one_whose_row_is_there_has_run() -> None:
     calls = [tool_use("chat_send", text=words) for words in ("One.", "Two.")]
     begun = PriorReply("o1", ("m1",), step_id=calls[1]["id"])
-    assert list(known_results(calls, (), (begun,))) == [calls[1]["id"]]
+    assert list(known_results(blocks.tool_calls(calls), (), (begun,))) == [calls[1]["id"]]
 
 
 @pytest.mark.parametrize(("begun", "seen"), [(UNKNOWN, []), (WAITS, []), (REFUSED, ["Plain answer."])])

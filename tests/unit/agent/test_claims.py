@@ -15,12 +15,12 @@ from pydantic import BaseModel
 from bot.agent.claims import checked, reading
 from bot.agent.claims.performed_actions import ActionRecorder, PerformedAction
 from bot.contracts.agent import TurnRequest
-from bot.contracts.base import Json
 from bot.contracts.journal import StepRecord
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.contracts.tools import Effect
+from bot.contracts.tools import Effect, ToolCall, ToolResult
 from bot.testing.model import reply, text, tool_use
 from bot.tools.dispatch import Dispatcher, unwrapped
+from tests.tool_calls import run_blocks
 from tests.unit.agent.conftest import KEY, Bench
 
 CORPUS = Path(__file__).with_name("claims.txt")
@@ -157,11 +157,11 @@ async def test_what_a_tool_did_in_the_same_step_bears_it_out(bench: Bench) -> No
 
 
 async def test_a_tool_that_was_refused_bears_nothing_out(bench: Bench) -> None:
-    async def never(call: Json, _: Callable[[], Awaitable[Json]]) -> Json:
-        return {"type": "tool_result", "tool_use_id": call["id"], "content": "no", "is_error": True}
+    async def never(call: ToolCall, _: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        return ToolResult(call.id, "no", failed=True)
 
-    async def around(call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
-        return await (never if call["name"] == "write_file" else unwrapped)(call, run)
+    async def around(call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        return await (never if call.name == "write_file" else unwrapped)(call, run)
 
     registry = bench.registry
     bench.configure(
@@ -192,7 +192,7 @@ async def test_what_ran_in_a_task_of_the_turn_bears_it_out(bench: Bench) -> None
 
         async def run(self, _: Nothing) -> str:
             call = tool_use("write_file", path="notes.md", content="x")
-            await asyncio.create_task(inner.run([call]))
+            await asyncio.create_task(run_blocks(inner, [call]))
             return "It is done."
 
     bench.add_tools(Helper())

@@ -28,6 +28,7 @@ from bot.tools.builtin.tool_search import ToolSearch
 from bot.tools.catalog import ToolOffer
 from bot.tools.permissions import taint
 from bot.tools.registry import Registry, ToolPorts
+from tests.tool_calls import run_blocks
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.tasking import Routed, steps
 from tests.unit.agent.test_random import SUMMARY
@@ -237,7 +238,7 @@ async def test_our_secrets_are_taken_out_of_definitions(bench: Bench, shelf: She
         bench.deps.registry, redact=lambda words: words.replace("hunter2-hunter2", "[hidden]")
     )
     call = {"type": "tool_use", "id": "t1", "name": "tool_search", "input": {"query": "weather"}}
-    (result,) = await runner.run([call])
+    (result,) = await run_blocks(runner, [call])
     assert "hunter2" not in json.dumps(result)
     assert "[hidden]" in json.dumps(result)
 
@@ -316,5 +317,5 @@ async def test_our_secrets_are_taken_out_of_what_servers_say(bench: Bench, shelf
         bench.deps.registry, redact=lambda words: words.replace("hunter2-hunter2", "[hidden]")
     )
     call: Json = {"type": "tool_use", "id": "t1", "name": "tool_search", "input": {"query": "weather"}}
-    (result,) = await runner.run([call])
+    (result,) = await run_blocks(runner, [call])
     assert result["instructions"] == {"weather": "Say [hidden]."}

@@ -8,6 +8,7 @@ from bot.agent import reattach
 from bot.agent.reattach import DroppedMessages
 from bot.context import found
 from bot.contracts.base import Json, Message
+from bot.contracts.tools import ToolResult
 from bot.testing.model import text, tool_use
 from bot.tools import excerpt
 from tests.unit.agent.conftest import Bench
@@ -25,7 +26,8 @@ def used(tool: str, content: str | Json, /, *, error: bool = False, **arguments:
 
 
 def large(number: int) -> Json:
-    return excerpt.excerpt("行\n" * 5_000, 3_000, ULID.format(number)).shown
+    content, left_out = excerpt.excerpt("行\n" * 5_000, 3_000, ULID.format(number)).shown
+    return ToolResult("", content, omission=left_out).block
 
 
 def test_pointers_to_large_results_are_kept_the_newest_of_them(bench: Bench) -> None:

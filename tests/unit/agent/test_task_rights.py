@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from bot.agent.subagents.limits import TaskLimits
 from bot.contracts.agent import TurnRequest
 from bot.contracts.approvals import Approval, Verdict
+from bot.contracts.tools import ToolCall, ToolResult
 from bot.system import read_link
 from bot.testing.model import reply, text, tool_use
 from bot.tools import context
@@ -44,12 +46,12 @@ class Strict:
     def __init__(self, person: Person) -> None:
         self.person = person
 
-    async def __call__(self, call: Any, run: Any) -> Any:
-        refused = {"type": "tool_result", "tool_use_id": call["id"], "content": "refused", "is_error": True}
-        if call["name"] == "forbidden":
+    async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        refused = ToolResult(call.id, "refused", failed=True)
+        if call.name == "forbidden":
             return refused
-        if call["name"] == "dig":
-            asked = Approval("r", call["id"], KEY, "dig", "f", "dig", "default", "", None, "77", False, True)
+        if call.name == "dig":
+            asked = Approval("r", call.id, KEY, "dig", "f", "dig", "default", "", None, "77", False, True)
             verdict = await context.current().approvals(self.person).decide(asked)
             return await run() if verdict.ended == "approved" else refused
         return await run()

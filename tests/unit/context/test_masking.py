@@ -66,7 +66,7 @@ def test_what_does_not_age_is_neither_masked_nor_counted() -> None:
 
 
 def test_a_result_whose_call_is_gone_is_left_alone() -> None:
-    assert old([message for message in history(9) if not blocks.tool_uses(message)]) == {}
+    assert old([message for message in history(9) if not blocks.tool_calls(message["content"])]) == {}
 
 
 def test_what_the_model_has_not_seen_yet_stays_however_many() -> None:

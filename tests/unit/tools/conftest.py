@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
+from bot.contracts.tools import ToolResult
 from bot.history.artifacts import ArtifactStore
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
@@ -22,6 +23,7 @@ from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.isolation import Isolation
 from bot.tools.registry import Registry, ToolPorts
+from tests.tool_calls import run_blocks
 
 from .walls import CANARY, Desk, bubblewrap_works, landlock_works
 
@@ -71,11 +73,11 @@ class Workbench:
         self,
         calls: Sequence[Json],
         *tools: Any,
-        known: dict[str, Json] | None = None,
+        known: dict[str, ToolResult] | None = None,
         chat_key: ChatKey = KEY,
     ) -> list[Json]:
         with tool_scope(ToolExecutionContext(chat_key, "R1", None, None, None)):  # type: ignore[arg-type]
-            return await self.dispatcher(*tools).run(calls, known=known or {})
+            return await run_blocks(self.dispatcher(*tools), calls, known=known or {})
 
     async def look(self, answer: str | Exception, *, ages: bool = True) -> Json:
         (result,) = await self.run([tool_use("look")], Says("look", answer, ages=ages))

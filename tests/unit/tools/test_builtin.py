@@ -36,6 +36,7 @@ from bot.tools.policy import Policy
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools, definition
 from channels.slack.manifest import MANIFEST
+from tests.tool_calls import run_blocks
 
 
 def registry(root: Path) -> Registry:
@@ -162,7 +163,7 @@ async def test_without_a_rule_and_without_anybody_to_ask_nothing_with_effects_ru
         tool_use("run_shell", command="touch x"),
     ]
     with tool_scope(ToolExecutionContext("web:chat:1", "R", "U1", None, None)):  # type: ignore[arg-type]
-        results = await runner.run(calls)
+        results = await run_blocks(runner, calls)
     assert ["needs an approval" in result["content"] for result in results] == [True] * len(calls)
     assert not (tmp_path / "x").exists()
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.contracts.base import Json
-from bot.contracts.tools import Effect
+from bot.contracts.tools import Effect, ToolCall, ToolResult
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
 from bot.tools.dispatch import CallWatcher
@@ -37,38 +36,38 @@ def tool(name: str, *effects: Effect) -> Any:
 REGISTRY = Registry([tool("look", "read"), tool("say", "message"), tool("task", "delegate")])
 
 
-async def straight(_: Json, run: Callable[[], Awaitable[Json]]) -> Json:
+async def straight(_: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
     return await run()
 
 
-async def refused(_: Json, run: Callable[[], Awaitable[Json]]) -> Json:
-    return {"is_error": True}
+async def refused(call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    return ToolResult(call.id, "no", failed=True)
 
 
 async def called(
     heard: Heard, name: str, *, inner: Any = straight, inside: bool = False, result: Any = None
-) -> Json:
+) -> ToolResult:
     nobody: Any = None
     turn = ToolExecutionContext("k", "01REQ", "77", None, nobody, tasks=None if inside else object())  # type: ignore[arg-type]
 
-    async def run() -> Json:
+    async def run() -> ToolResult:
         if isinstance(result, BaseException):
             raise result
-        return {"content": "done"} if result is None else result
+        return ToolResult("toolu_1", "done") if result is None else result
 
     with context.tool_scope(turn):
-        return await CallWatcher(inner, REGISTRY, heard)({"id": "toolu_1", "name": name, "input": {}}, run)
+        return await CallWatcher(inner, REGISTRY, heard)(ToolCall("toolu_1", name), run)
 
 
 async def test_a_call_is_told_of_from_when_it_runs_to_its_end() -> None:
     heard = Heard()
-    assert await called(heard, "look") == {"content": "done"}
+    assert await called(heard, "look") == ToolResult("toolu_1", "done")
     assert heard.events == [("01REQ", "toolu_1", "look"), ("01REQ", "toolu_1", False)]
 
 
 async def test_a_failure_is_told_as_one_also_where_it_is_stopped() -> None:
     heard = Heard()
-    await called(heard, "look", result={"is_error": True})
+    await called(heard, "look", result=ToolResult("toolu_1", "no", failed=True))
     with pytest.raises(asyncio.CancelledError):
         await called(heard, "look", result=asyncio.CancelledError())
     assert [failed for _, _, failed in heard.events[1::2]] == [True, True]
@@ -77,7 +76,7 @@ async def test_a_failure_is_told_as_one_also_where_it_is_stopped() -> None:
 @pytest.mark.parametrize("name", ["say", "task", "unknown"])
 async def test_messages_tasks_and_what_does_not_exist_are_not_told_of(name: str) -> None:
     heard = Heard()
-    assert await called(heard, name) == {"content": "done"}
+    assert await called(heard, name) == ToolResult("toolu_1", "done")
     assert heard.events == []
 
 
@@ -89,5 +88,5 @@ async def test_what_runs_inside_a_task_is_told_of_with_the_task() -> None:
 
 async def test_a_call_that_is_refused_or_still_waits_for_an_approval_does_not_run() -> None:
     heard = Heard()
-    assert await called(heard, "look", inner=refused) == {"is_error": True}
+    assert await called(heard, "look", inner=refused) == ToolResult("toolu_1", "no", failed=True)
     assert heard.events == []

@@ -15,13 +15,13 @@ import pytest
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.outbound import OutgoingFile, Sent
-from bot.contracts.tools import ToolInput
+from bot.contracts.tools import ToolCall, ToolInput, ToolResult
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools.builtin import chat_send, edit_file, run_shell, write_file
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.dispatch import MADE, Dispatcher
+from bot.tools.dispatch import Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
 from bot.tools.made_files import FileWriters
@@ -29,6 +29,7 @@ from bot.tools.mcp.tool import ServerTool
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts
 from bot.vetting import Vetting
+from tests.tool_calls import run_blocks
 
 from .conftest import KEY, Workbench
 
@@ -57,12 +58,12 @@ class Recorder:
     """What a turn's steps have of its calls."""
 
     def __init__(self) -> None:
-        self.results: list[Json] = []
+        self.made: list[Json] = []
 
-    async def started(self, call: Json, *, wait: bool) -> None: ...
-    def looked(self, call: Json, result: Json, began_at: float) -> None: ...
-    def finished(self, call: Json, result: Json) -> None:
-        self.results.append(result)
+    async def started(self, call: ToolCall, *, wait: bool) -> None: ...
+    def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None: ...
+    def finished(self, call: ToolCall, result: ToolResult, made: Sequence[Json]) -> None:
+        self.made += made
 
 
 class Desk:
@@ -107,8 +108,9 @@ class Desk:
 
     async def call(self, name: str, **arguments: Any) -> str:
         with tool_scope(self.context):
-            (result,) = await self.dispatcher().run([tool_use(name, **arguments)], recorder=self.recorder)
-        assert MADE not in result, "the model is not told"
+            (result,) = await run_blocks(
+                self.dispatcher(), [tool_use(name, **arguments)], recorder=self.recorder
+            )
         return str(result["content"])
 
     async def shell(self, command: str, *makes: str) -> str:
@@ -194,7 +196,7 @@ async def test_what_another_turn_may_have_written_meanwhile_is_refused(desk: Des
     async with desk.meanwhile("echo mine >> chart.txt", "chart.txt"):
         desk.turn("R2")
         with tool_scope(desk.context):
-            (result,) = await desk.dispatcher(Server(desk.root / "chart.txt")).run([call])
+            (result,) = await run_blocks(desk.dispatcher(Server(desk.root / "chart.txt")), [call])
         assert "is_error" not in result, result
     desk.context = mine
     said = await desk.send("chart.txt")
@@ -235,7 +237,7 @@ async def test_what_has_changed_since_is_refused(desk: Desk) -> None:
 async def test_a_turn_that_goes_on_after_a_crash_still_has_what_it_made(desk: Desk) -> None:
     await desk.call("write_file", path="a.txt", content="x")
     await desk.shell("echo y > b.txt", "b.txt")
-    desk.turn("R1", [one for result in desk.recorder.results for one in result.get(MADE, ())])
+    desk.turn("R1", desk.recorder.made)
     assert (await desk.send("a.txt", "b.txt")).startswith("Delivered")
 
 

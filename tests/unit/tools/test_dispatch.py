@@ -19,6 +19,7 @@ from bot.tools import context
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import CUT_OFF, Dispatcher
 from bot.tools.registry import Registry, definition
+from tests.tool_calls import run_blocks
 
 
 class Input(BaseModel):
@@ -53,13 +54,13 @@ def dispatcher(*tools: Any, log: MemoryLog | None = None, **more: Any) -> Dispat
 
 
 async def one(tool: Any, **arguments: Any) -> Json:
-    (result,) = await dispatcher(tool).run([tool_use(tool.name, **arguments)])
+    (result,) = await run_blocks(dispatcher(tool), [tool_use(tool.name, **arguments)])
     return result
 
 
 async def test_a_result_answers_its_call() -> None:
     call = tool_use("fine", count=3)
-    (result,) = await dispatcher(Fake("fine", fine)).run([call])
+    (result,) = await run_blocks(dispatcher(Fake("fine", fine)), [call])
     assert result == {"type": "tool_result", "tool_use_id": call["id"], "content": "3 done", "origin": []}
 
 
@@ -75,12 +76,14 @@ async def test_invalid_input_never_reaches_the_tool_and_says_what_is_wrong() -> 
         result = await one(Fake("never", never), **arguments)
         assert result["is_error"] is True
         assert said in result["content"]
-    (result,) = await dispatcher(Fake("never", never)).run([{**tool_use("never"), "input": ["no object"]}])
+    (result,) = await run_blocks(
+        dispatcher(Fake("never", never)), [{**tool_use("never"), "input": ["no object"]}]
+    )
     assert "- input: expected an object, got ['no object']" in result["content"]
 
 
 async def test_an_unknown_tool_names_those_that_exist() -> None:
-    (result,) = await dispatcher(Fake("fine", fine)).run([tool_use("x" * 500)])
+    (result,) = await run_blocks(dispatcher(Fake("fine", fine)), [tool_use("x" * 500)])
     assert "There are: fine" in result["content"]
     assert len(result["content"]) < 200
 
@@ -102,7 +105,7 @@ async def test_failures_say_what_the_model_can_act_on_and_leak_nothing() -> None
         return ""
 
     tools = [Fake("act", act), Fake("leak", leak), Fake("store", store), Fake("hang", hang, seconds=0.01)]
-    results = await dispatcher(*tools, log=log).run([tool_use(t.name) for t in tools])
+    results = await run_blocks(dispatcher(*tools, log=log), [tool_use(t.name) for t in tools])
     said = [result["content"] for result in results]
     assert said[0] == "Do this instead."
     assert said[1] == "leak failed: RuntimeError: [path] [redacted]. Try another way."
@@ -129,11 +132,11 @@ async def test_reads_run_side_by_side_and_everything_else_one_after_another_in_o
         return str(args.count)
 
     calls = [tool_use("meet", count=2), tool_use("meet", count=2)]
-    results = await dispatcher(Fake("meet", meet)).run(calls)
+    results = await run_blocks(dispatcher(Fake("meet", meet)), calls)
     assert (peak, [r["content"] for r in results]) == (2, ["2", "2"])
     peak = 0
     calls = [tool_use("meet", count=n) for n in (3, 4, 5)]
-    results = await dispatcher(Fake("meet", meet, "write")).run(calls)
+    results = await run_blocks(dispatcher(Fake("meet", meet, "write")), calls)
     assert (peak, [r["content"] for r in results]) == (1, ["3", "4", "5"])
 
 
@@ -157,14 +160,14 @@ async def test_what_may_run_side_by_side_does_so_between_calls_that_may_not() ->
 
     tools = Fake("look", meet), Fake("hand", meet, "delegate"), Fake("act", act, "write")
     calls = [tool_use("act", count=1), tool_use("look"), tool_use("hand"), tool_use("act", count=2)]
-    results = await dispatcher(*tools).run(calls)
+    results = await run_blocks(dispatcher(*tools), calls)
     assert seen == ["act 1", "met", "met", "act 2"]
     assert [one["tool_use_id"] for one in results] == [one["id"] for one in calls]
 
 
 async def test_a_cut_call_is_not_run() -> None:
     call = tool_use("fine")
-    (result,) = await dispatcher(Fake("fine", fine)).run([call], frozenset({call["id"]}))
+    (result,) = await run_blocks(dispatcher(Fake("fine", fine)), [call], frozenset({call["id"]}))
     assert (result["content"], result["is_error"]) == (CUT_OFF, True)
 
 
@@ -181,7 +184,7 @@ async def test_empty_and_secret_output_and_what_utf8_cannot_carry() -> None:
     assert (await one(Fake("broken", broken)))["content"] == "half a \N{REPLACEMENT CHARACTER} pair"
     assert (await one(Fake("empty", empty)))["content"] == "(no output)"
     hiding = dispatcher(Fake("secret", secret), redact=lambda words: words.replace("sk-1", "[redacted]"))
-    (result,) = await hiding.run([tool_use("secret")])
+    (result,) = await run_blocks(hiding, [tool_use("secret")])
     assert result["content"] == "the key is [redacted]"
 
 
@@ -190,12 +193,14 @@ async def test_the_log_has_previews_or_with_text_off_only_lengths() -> None:
         return "canary " + "x" * 50_000
 
     log = MemoryLog()
-    await dispatcher(Fake("long", long), log=log).run([tool_use("long", count=7)])
+    await run_blocks(dispatcher(Fake("long", long), log=log), [tool_use("long", count=7)])
     (result,) = log.of("tool_result")
     assert "canary" in result.details["result"]
     assert len(result.details["result"]) <= 4_000
     silent = MemoryLog()
-    await dispatcher(Fake("long", long), log=silent, log_content=False).run([tool_use("long", count=7)])
+    await run_blocks(
+        dispatcher(Fake("long", long), log=silent, log_content=False), [tool_use("long", count=7)]
+    )
     assert "canary" not in silent.text
     assert silent.of("tool_result")[0].details["result_length"] == 50_007
     assert "input" not in silent.of("tool_call")[0].details
@@ -205,7 +210,7 @@ async def test_no_piece_of_a_secret_is_left_where_a_log_line_is_cut() -> None:
     log, secret = MemoryLog(), "canary-" + "0123456789" * 4
     hiding = dispatcher(log=log, redact=lambda words: words.replace(secret, "[redacted]"))
     for at in range(2_600, 2_700, 20):
-        await hiding.run([tool_use("nothing", words="x" * at + secret + "y" * 9_000)])
+        await run_blocks(hiding, [tool_use("nothing", words="x" * at + secret + "y" * 9_000)])
     assert "characters left out" in log.text
     assert "canary" not in log.text
 
@@ -220,7 +225,7 @@ async def test_a_cancelled_turn_cancels_its_tools() -> None:
             stopped.set()
         return ""
 
-    task = asyncio.create_task(dispatcher(Fake("hang", hang)).run([tool_use("hang")]))
+    task = asyncio.create_task(run_blocks(dispatcher(Fake("hang", hang)), [tool_use("hang")]))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()
@@ -237,11 +242,11 @@ async def test_the_context_of_a_turn_is_its_own() -> None:
 
     async def turn(number: int) -> str:
         with tool_scope(ToolExecutionContext(f"chat {number}", "r", None, None, None)):  # type: ignore[arg-type]
-            (result,) = await runner.run([tool_use("who")])
+            (result,) = await run_blocks(runner, [tool_use("who")])
             return str(result["content"])
 
     assert await asyncio.gather(*map(turn, range(20))) == [f"chat {n}" for n in range(20)]
-    (outside,) = await runner.run([tool_use("who")])
+    (outside,) = await run_blocks(runner, [tool_use("who")])
     assert "only while a message is being answered" in outside["content"]
 
 
@@ -278,7 +283,7 @@ async def test_what_is_long_is_searched_for_secrets_beside_all_else() -> None:
 
     registry = Registry([Fake("prints", prints), Fake("fails", fails)])
     runner = Dispatcher(registry, clock=FakeClock(), log=MemoryLog(), redact=redact)
-    results = await runner.run([tool_use("prints"), tool_use("fails")])
+    results = await run_blocks(runner, [tool_use("prints"), tool_use("fails")])
     assert all("[redacted]" in str(one["content"]) and "secret" not in str(one["content"]) for one in results)
     assert len(long_ones) >= 3
     assert not [length for on_the_loop, length in long_ones if on_the_loop]

@@ -32,14 +32,13 @@ def test_head_and_tail_are_those_of_the_text_and_the_note_counts_the_rest(
 ) -> None:
     if not excerpt.over(words, room):
         return
-    shown = excerpt.excerpt(words, room, ID if kept else None).shown
-    content = shown["content"]
+    content, left_out = excerpt.excerpt(words, room, ID if kept else None).shown
     assert excerpt.weight(content) <= max(room, note(content))
     if not kept:
         assert "are lost" in content
-        assert excerpt.shown_by(shown) is None
+        assert excerpt.shown_by(content, left_out) is None
         return
-    found = excerpt.shown_by(shown)
+    found = excerpt.shown_by(content, left_out)
     assert found is not None
     assert str(found) == content
     assert found.artifact == ID
@@ -57,10 +56,10 @@ def test_head_and_tail_are_those_of_the_text_and_the_note_counts_the_rest(
 def test_what_is_cut_again_is_the_same_text_with_less_of_it(words: str, rooms: tuple[int, int]) -> None:
     if not excerpt.over(words, rooms[0]):
         return
-    first = excerpt.shown_by(excerpt.excerpt(words, rooms[0], ID).shown)
+    first = excerpt.shown_by(*excerpt.excerpt(words, rooms[0], ID).shown)
     assert first is not None
     second = first.within(rooms[1])
-    assert excerpt.shown_by(second.shown) == second
+    assert excerpt.shown_by(*second.shown) == second
     assert excerpt.weight(str(second)) <= max(rooms[1], note(str(second)))
     assert first.head.startswith(second.head)
     assert first.tail.endswith(second.tail)
@@ -88,11 +87,11 @@ def test_a_quoted_note_is_not_taken_for_the_real_one() -> None:
     fake = (
         f"[… 1 lines, 2 characters omitted; whole result: artifact {'0' * 26}, read it with read_artifact]\n"
     )
-    found = excerpt.shown_by(excerpt.excerpt(fake * 3 + "y" * 50_000 + fake * 3, excerpt.ROOM, ID).shown)
+    found = excerpt.shown_by(*excerpt.excerpt(fake * 3 + "y" * 50_000 + fake * 3, excerpt.ROOM, ID).shown)
     assert found is not None
     assert found.artifact == ID
     assert found.head.startswith(fake * 3)
-    assert excerpt.shown_by({"content": fake}) is None
+    assert excerpt.shown_by(fake, None) is None
 
 
 def test_a_text_of_any_size_is_cut_quickly() -> None:

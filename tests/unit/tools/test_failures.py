@@ -14,8 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from bot import errors
 from bot.contracts.base import Json
+from bot.contracts.tools import ToolResult
 from bot.testing.model import tool_use
-from bot.tools.excerpt import READER, shown_by
+from bot.tools.excerpt import READER
 from bot.tools.failures import failure, hints, presentable, timed_out, unfit
 from tests.shares import examples
 
@@ -201,7 +202,7 @@ async def test_of_long_outputs_head_and_tail_are_shown_and_the_whole_is_kept(too
     assert READER in shown
     page = await tools.read(artifact, grep="line 2500 ")
     assert page["content"].count("line 2500 字") == 2
-    assert shown_by(result) is None
+    assert ToolResult.of(result).omission is None
 
 
 @pytest.mark.parametrize(

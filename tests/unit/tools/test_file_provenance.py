@@ -27,6 +27,7 @@ from bot.tools.made_files import FileWriters
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts
 from bot.vetting import Vetting
+from tests.tool_calls import run_blocks
 
 FOREIGN: list[Message] = [{"role": "user", "content": "anybody's"}]
 
@@ -67,7 +68,7 @@ class Desk:
             ChatKey("tele", "K"), "R", "U7", None, cast("Any", None), channel, view=lambda: view
         )
         with tool_scope(turn):
-            (result,) = await self.dispatcher.run([tool_use(name, **given)])
+            (result,) = await run_blocks(self.dispatcher, [tool_use(name, **given)])
         return result
 
     async def origin(self, name: str, channel: str = "slack", **given: Any) -> Provenance:

@@ -21,6 +21,7 @@ from bot.tools.builtin import memory
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry, ToolPorts
+from tests.tool_calls import run_blocks
 
 
 class Turn:
@@ -41,7 +42,7 @@ class Turn:
 
     async def call(self, command: str, **arguments: Any) -> Json:
         with tool_scope(self._context):
-            (result,) = await self._dispatcher.run([tool_use("memory", command=command, **arguments)])
+            (result,) = await run_blocks(self._dispatcher, [tool_use("memory", command=command, **arguments)])
         return result
 
     async def does(self, command: str, **arguments: Any) -> str:

@@ -21,7 +21,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Due, Inbound, Quoted, SeenFile
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance, Taint
-from bot.contracts.tools import Effect
+from bot.contracts.tools import Effect, ToolCall, ToolResult
 from bot.system import read_link
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -35,6 +35,7 @@ from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from bot.tools.registry import Registry
 from bot.words import speaking
+from tests.tool_calls import run_blocks
 
 KEY = ChatKey.parse("slack:chat:C1:thread:10")
 
@@ -123,7 +124,7 @@ class Bench:
             **more,
         )
         with tool_scope(scope):
-            return await self.dispatcher.run(calls)
+            return await run_blocks(self.dispatcher, calls)
 
     def decisions(self) -> list[tuple[str, str]]:
         return [(line.details["decision"], line.details["source"]) for line in self.log.of("approval")]
@@ -208,13 +209,13 @@ async def test_nothing_begins_before_it_is_approved(tmp_path: Path) -> None:
     order: list[str] = []
 
     class Records:
-        async def started(self, call: Json, *, wait: bool) -> None:
+        async def started(self, call: ToolCall, *, wait: bool) -> None:
             order.append("begun")
 
-        def finished(self, call: Json, result: Json) -> None:
+        def finished(self, call: ToolCall, result: ToolResult, made: Sequence[Json]) -> None:
             order.append("ended")
 
-        def looked(self, call: Json, result: Json, began_at: float) -> None:
+        def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
             raise AssertionError
 
     for ended, expected in (("denied", ["asked"]), ("approved", ["asked", "begun", "ended"])):
@@ -224,18 +225,19 @@ async def test_nothing_begins_before_it_is_approved(tmp_path: Path) -> None:
             KEY, "R1", "U1", None, cast("Any", None), channel="slack", people=("U1",)
         )
         with tool_scope(scope):
-            await bench.dispatcher.run([tool_use("run_shell", command="make")], recorder=Records())
+            await run_blocks(bench.dispatcher, [tool_use("run_shell", command="make")], recorder=Records())
         assert order == expected
 
 
 async def test_what_did_not_arrive_whole_asks_nobody(tmp_path: Path) -> None:
     asks = Asks()
     bench, call = Bench(tmp_path, asks), tool_use("run_shell", command="make")
+    before = ToolResult(call["id"], "from before")
     with tool_scope(ToolExecutionContext(KEY, "R1", "U1", None, cast("Any", None), channel="slack")):
-        (result,) = await bench.dispatcher.run([call], frozenset({call["id"]}))
-        (known,) = await bench.dispatcher.run([call], known={call["id"]: {"content": "from before"}})
+        (result,) = await run_blocks(bench.dispatcher, [call], frozenset({call["id"]}))
+        (known,) = await run_blocks(bench.dispatcher, [call], known={call["id"]: before})
     assert "did not arrive whole" in result["content"]
-    assert known == {"content": "from before"}
+    assert known == before.block
     assert not asks.asked
 
 

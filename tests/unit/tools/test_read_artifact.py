@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
+from bot.contracts.tools import ToolResult
 from bot.testing.disk import Failure
 from bot.testing.model import tool_use
 from bot.tools import excerpt, result_limits
@@ -26,9 +27,9 @@ HEAD = re.compile(
 
 
 async def put_away(tools: Workbench, text: str) -> str:
-    one = excerpt.shown_by(await tools.look(text))
-    assert one is not None
-    return str(one.artifact)
+    left_out = ToolResult.of(await tools.look(text)).omission
+    assert left_out is not None
+    return left_out.artifact
 
 
 def page(result: Json) -> tuple[str, int | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,11 +11,13 @@ from hypothesis import strategies as st
 
 from bot import errors
 from bot.contracts.base import Json
+from bot.contracts.tools import ToolCall, ToolResult, omission
 from bot.testing.disk import Failure
 from bot.testing.model import tool_use
 from bot.tools import excerpt, result_limits
 from bot.tools.context import ToolExecutionContext, tool_scope
 from tests.shares import examples
+from tests.tool_calls import run_blocks
 from tests.unit.tools.conftest import KEY, Says, Workbench
 from tests.unit.tools.test_excerpt import TEXTS
 
@@ -22,7 +25,7 @@ LARGE = "".join(f"Zeile {number}: 字 und mehr\n" for number in range(3_000))
 
 
 def found(result: Json) -> excerpt.Excerpt:
-    one = excerpt.shown_by(result)
+    one = excerpt.shown_by(result["content"], omission(result))
     assert one is not None
     return one
 
@@ -83,7 +86,7 @@ async def test_a_disk_that_cannot_write_costs_the_middle_and_says_so(tools: Work
 async def test_outside_of_a_turn_and_without_a_store_nothing_is_kept(tools: Workbench) -> None:
     for more in ({}, {"artifacts": None}):
         runner = tools.dispatcher(Says("look", LARGE), **more)
-        (result,) = await runner.run([tool_use("look")])
+        (result,) = await run_blocks(runner, [tool_use("look")])
         assert "are lost" in result["content"]
 
 
@@ -92,14 +95,14 @@ async def test_an_artifact_holds_no_secret(tools: Workbench) -> None:
         Says("look", "the key is sk-1\n" * 2_000), redact=lambda words: words.replace("sk-1", "[redacted]")
     )
     with tool_scope(ToolExecutionContext(KEY, "R1", None, None, None)):  # type: ignore[arg-type]
-        (result,) = await runner.run([tool_use("look")])
+        (result,) = await run_blocks(runner, [tool_use("look")])
     assert "sk-1" not in await all_of(tools, str(found(result).artifact))
 
 
 # ------------------------------------------------------------ the room of a step
 
 
-async def step(tools: Workbench, *answers: Any, known: dict[str, Json] | None = None) -> list[Json]:
+async def step(tools: Workbench, *answers: Any, known: dict[str, ToolResult] | None = None) -> list[Json]:
     """One step; an answer is a text, an error, or a tool."""
     made = [
         answer if isinstance(answer, Says) else Says(f"t{at:03}", answer) for at, answer in enumerate(answers)
@@ -169,21 +172,21 @@ async def test_what_a_crash_cut_off_ends_in_the_same_bytes(tools: Workbench) -> 
     ]
     made = [Says(f"t{at}", answer) for at, answer in enumerate(answers)]
     calls = [tool_use(one.name) for one in made]
-    recorded: dict[str, Json] = {}
+    recorded: dict[str, ToolResult] = {}
 
     class Recorder:
-        async def started(self, call: Json, *, wait: bool) -> None:
+        async def started(self, call: ToolCall, *, wait: bool) -> None:
             raise AssertionError
 
-        def finished(self, call: Json, result: Json) -> None:
+        def finished(self, call: ToolCall, result: ToolResult, made: Sequence[Json]) -> None:
             raise AssertionError
 
-        def looked(self, call: Json, result: Json, began_at: float) -> None:
-            recorded[call["id"]] = result
+        def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
+            recorded[call.id] = result
 
     with tool_scope(ToolExecutionContext(KEY, "R1", None, None, None)):  # type: ignore[arg-type]
-        undisturbed = await tools.dispatcher(*made).run(calls, recorder=Recorder())
-    assert load(list(recorded.values())) > result_limits.STEP_ROOM >= load(undisturbed)
+        undisturbed = await run_blocks(tools.dispatcher(*made), calls, recorder=Recorder())
+    assert load([one.block for one in recorded.values()]) > result_limits.STEP_ROOM >= load(undisturbed)
     again = await tools.run(calls, *made, known=recorded)
     # What fitted by itself and was put away only for the step gets a new artifact.
     renamed = [0, 2, 3, 4, 5, 6]
@@ -199,8 +202,7 @@ async def test_a_note_that_a_recorded_result_quotes_is_not_taken_for_its_own(too
     made = [Says(f"t{at}", note + "x" * 8_000) for at in range(9)]
     calls = [tool_use(one.name) for one in made]
     known = {
-        call["id"]: {"type": "tool_result", "tool_use_id": call["id"], "content": one.answer}
-        for call, one in zip(calls, made, strict=True)
+        call["id"]: ToolResult(call["id"], str(one.answer)) for call, one in zip(calls, made, strict=True)
     }
     for result in await tools.run(calls, *made, known=known):
         assert await all_of(tools, str(found(result).artifact)) == note + "x" * 8_000
@@ -221,7 +223,7 @@ async def test_any_results_fit_and_nothing_of_them_is_lost(
     for result, answer in zip(results, answers, strict=True):
         whole = answer * times
         assert excerpt.weight(result["content"]) <= excerpt.ROOM
-        shown = excerpt.shown_by(result)
+        shown = excerpt.shown_by(result["content"], omission(result))
         if shown is None:
             assert result["content"] == whole
         else:

@@ -23,6 +23,7 @@ from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.permissions import taint
 from bot.tools.registry import Registry
+from tests.tool_calls import run_blocks
 
 KEY = ChatKey.parse("slack:chat:C1:thread:1.2")
 ASKS = Inbound(
@@ -63,7 +64,7 @@ async def run(
     tools: list[Tool] = [ScheduleCreate(jobs), ScheduleList(jobs), ScheduleCancel(jobs)]
     turn = ToolExecutionContext(KEY, "R1", "U1", None, cast("Any", None), view=lambda: view, inbound=inbound)
     with tool_scope(turn):
-        (result,) = await Dispatcher(Registry(tools), clock=FakeClock(), log=MemoryLog()).run([call])
+        (result,) = await run_blocks(Dispatcher(Registry(tools), clock=FakeClock(), log=MemoryLog()), [call])
     return result
 
 

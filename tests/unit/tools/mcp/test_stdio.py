@@ -18,6 +18,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import Entry
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
+from tests.tool_calls import run_blocks
 from tests.unit.tools.mcp.conftest import Start, friendly, raw, until
 
 
@@ -48,7 +49,7 @@ async def test_arguments_that_do_not_fit_never_reach_it(start: Start, tmp_path: 
             tool.input.model_validate(wrong)
     runner = Dispatcher(Registry([], rig.all), clock=FakeClock(), log=rig.log)
     call = {"type": "tool_use", "id": "t1", "name": "mcp__one__say", "input": {"x": 3}}
-    (result,) = await runner.run([call])
+    (result,) = await run_blocks(runner, [call])
     assert result["is_error"]
     assert "- x: expected string, got 3" in result["content"]
     assert not (tmp_path / "called").exists()

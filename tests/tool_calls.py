@@ -1,0 +1,23 @@
+"""Runs tool calls as the model writes them, and gives their results as it gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from bot.context import blocks
+from bot.contracts.base import Json
+from bot.contracts.tools import ToolResult
+from bot.tools.dispatch import Dispatcher, Recorder
+
+
+async def run_blocks(
+    dispatcher: Dispatcher,
+    calls: Sequence[Json],
+    cut: frozenset[str] = frozenset(),
+    recorder: Recorder | None = None,
+    known: Mapping[str, ToolResult] = MappingProxyType({}),
+) -> list[Json]:
+    """The `tool_result` blocks of these `tool_use` blocks, by `Dispatcher.run`."""
+    results = await dispatcher.run(blocks.tool_calls(calls), cut, recorder, known)
+    return [one.block for one in results]
