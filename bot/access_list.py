@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bot import errors, text
 from bot.contracts.environment import Clock, Disk
+from bot.contracts.identity import UserRef
 
 FILE = "access.json"
 MOST_PENDING = 200  # of each channel; the oldest go first
@@ -81,11 +82,13 @@ class AccessList:
     def blocked(self, channel: str) -> frozenset[str]:
         return frozenset(self._of(channel).block)
 
-    def operators(self) -> frozenset[str]:
-        """People who became operators while it ran, as `channel:id`."""
+    def operators(self) -> frozenset[UserRef]:
+        """People who became operators while it ran."""
         self._look()
         channels = self._file.channels.items()
-        return frozenset(f"{channel}:{user_id}" for channel, lists in channels for user_id in lists.operators)
+        return frozenset(
+            UserRef(channel, user_id) for channel, lists in channels for user_id in lists.operators
+        )
 
     def pending(self) -> list[PendingUser]:
         """People who wrote and are not let in, newest first."""
@@ -126,14 +129,14 @@ class AccessList:
 
         self._change(channel, change)
 
-    def appoint(self, channel: str, user_id: str) -> None:
-        """Make an id an operator's, unless it is kept out; the newest count."""
+    def appoint(self, person: UserRef) -> None:
+        """Make a person an operator, unless they are kept out; the newest count."""
 
         def change(lists: ChannelLists) -> None:
-            if user_id not in lists.block and user_id not in lists.operators:
-                lists.operators[:] = [*lists.operators, user_id][-MOST_OPERATORS:]
+            if person.user_id not in lists.block and person.user_id not in lists.operators:
+                lists.operators[:] = [*lists.operators, person.user_id][-MOST_OPERATORS:]
 
-        self._change(channel, change)
+        self._change(person.channel, change)
 
     def lists_with(self, channel: str, user_id: str) -> list[str]:
         """The names of the lists that have an id."""
@@ -230,19 +233,19 @@ class AccessList:
             raise errors.StorageError(f"the access list cannot be written: {error.strerror}") from error
 
 
-class Operators(Collection[str]):
-    """Ids (`channel:id`) of people who may approve and use operators' commands: the `named` ones of ship.json, the user
+class Operators(Collection[UserRef]):
+    """The people who may approve and use operators' commands: the `named` ones of ship.json, the user
     who started Shipmate, and people who became one while it runs.
     """
 
-    def __init__(self, named: frozenset[str], lists: AccessList) -> None:
+    def __init__(self, named: frozenset[UserRef], lists: AccessList) -> None:
         self._named = named
         self._lists = lists
 
     def __contains__(self, person: object) -> bool:
         return person in self._named or person in self._lists.operators()
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[UserRef]:
         return iter(self._named | self._lists.operators())
 
     def __len__(self) -> int:

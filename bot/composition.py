@@ -32,6 +32,7 @@ from bot.context.skills import SkillFolder
 from bot.contracts.approvals import Approvals
 from bot.contracts.channel import Channel, ChannelDeps, Manifest
 from bot.contracts.environment import Log
+from bot.contracts.identity import UserRef
 from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership
 from bot.contracts.model import Model
@@ -313,7 +314,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
     learned.load()
     redact, manifests = Redactor(settings.secrets), discovery.manifests()
     lists = AccessList(home / ACCESS_FILE, disk, clock)
-    starters = {f"{name}:{one}" for name in settings.enabled for one in manifests[name].operators}
+    starters = {UserRef(name, one) for name in settings.enabled for one in manifests[name].operators}
     reserve = DiskReserve(home / "reserve", log)
     vetting = Vetting(
         settings.root,
@@ -419,9 +420,9 @@ def fast_model(settings: config.Settings) -> str:
 def build_channels(services: Services, names: Iterable[str]) -> dict[str, Channel]:
     settings, environment = services.settings, services.environment
 
-    async def appoint(channel: str, user_id: str) -> None:
-        await asyncio.to_thread(services.lists.appoint, channel, user_id)
-        services.log.write("approval", "somebody is an operator from now on", operator=f"{channel}:{user_id}")
+    async def appoint(person: UserRef) -> None:
+        await asyncio.to_thread(services.lists.appoint, person)
+        services.log.write("approval", "somebody is an operator from now on", operator=str(person))
 
     around = ChannelDeps(
         environment.clock,

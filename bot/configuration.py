@@ -35,7 +35,7 @@ def empty(settings: config.Settings, manifests: Mapping[str, Manifest]) -> Itera
         let_in = (
             *config.allowed(settings.channels[name]),
             *lists.allowed(name),
-            *(one for one in operators if one.startswith(f"{name}:")),
+            *(one for one in operators if one.channel == name),
         )
         if manifests[name].access == "allowlist" and not let_in:
             yield (

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bot import errors
+from bot.contracts.identity import UserRef
 
 if TYPE_CHECKING:
     from bot.access_list import AccessList
@@ -197,7 +198,7 @@ def access_list(root: Path) -> AccessList:
     return AccessList(root / HOME / FILE, SystemDisk(), SystemClock())
 
 
-def named_operators(config: Settings) -> list[str]:
+def named_operators(config: Settings) -> list[UserRef]:
     """The operators of ship.json, and who became one by a code or a link. Raises `errors.ConfigError` where that cannot be read."""
     return sorted(config.operators | access_list(config.root).operators())
 

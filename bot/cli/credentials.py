@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from bot import errors
 from bot.cli.common import HOME, access_list, model, say
 from bot.config.checks import token_keys, variable
+from bot.contracts.identity import UserRef
 from bot.invocation import command
 
 if TYPE_CHECKING:
@@ -81,9 +82,9 @@ def name(root: Path) -> str | None:
 
 
 def operators(root: Path) -> frozenset[str]:
-    """The operators of a folder so far: those of ship.json, and those who became one since."""
+    """The operators of a folder so far, as ship.json writes them, which may hold `${NAME}`: those of ship.json, and those who became one since."""
     named = document(root).get("operators")
-    return access_list(root).operators() | frozenset(map(str, named if isinstance(named, list) else ()))
+    return frozenset(map(str, (*access_list(root).operators(), *(named if isinstance(named, list) else ()))))
 
 
 def posts_to(file: Mapping[str, Any], channel: str) -> str | None:
@@ -221,6 +222,5 @@ def keep(root: Path, found: Credentials, known: Mapping[str, Manifest]) -> None:
     lists = access_list(root)
     for person in dict.fromkeys(found.operators):
         if person not in operators(root):
-            channel, _, user_id = person.partition(":")
-            lists.appoint(channel, user_id)
+            lists.appoint(UserRef.parse(person))
             say(f"wrote  {HOME}/{FILE} ({person} is an operator)")

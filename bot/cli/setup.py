@@ -149,7 +149,7 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
                     name: {"on": name in found.enabled, "reason": reason}
                     for name, reason in found.reasons.items()
                 },
-                "operators": named_operators(found),
+                "operators": list(map(str, named_operators(found))),
                 "warnings": list(found.warnings),
             }
         )
@@ -159,4 +159,4 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
     say(f"  provider {found.llm.provider}{model} ({found.llm.provider_reason})")
     for name, reason in found.reasons.items():
         say(f"  channel {name} {'on' if name in found.enabled else 'off'} ({reason})")
-    say(f"  operators {', '.join(named_operators(found)) or 'none'}")
+    say(f"  operators {', '.join(map(str, named_operators(found))) or 'none'}")

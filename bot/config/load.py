@@ -18,6 +18,7 @@ from bot.config import checks, ship_file
 from bot.config.findings import HIDDEN, Loc, dotted, finding, from_error, is_secret_key
 from bot.config.placeholders import FilledDocument, fill, lookup_in, read_env_file, read_text
 from bot.contracts.channel import ChannelSettings, Manifest
+from bot.contracts.identity import UserRef
 from bot.invocation import command
 
 FILE = "ship.json"
@@ -59,7 +60,7 @@ class Settings:
     channels: Mapping[str, ChannelSettings] = field(repr=False)
     enabled: tuple[str, ...]
     reasons: Mapping[str, str]
-    operators: frozenset[str]
+    operators: frozenset[UserRef]
     context: ship_file.Context
     prompt: ship_file.Prompt
     history: ship_file.History
@@ -336,7 +337,7 @@ def _settings(
     }
     return Settings(
         root=root,
-        **kept | {"operators": frozenset(file.operators)},
+        **kept | {"operators": frozenset(map(UserRef.parse, file.operators))},
         llm=_llm(file.llm, env),
         channels=channels,
         enabled=enabled,
@@ -407,7 +408,11 @@ def _shown(key: str, value: Any, secrets: Iterable[str]) -> str:
     if value and (private or any(map(is_secret_key, parts))):
         return HIDDEN
     value = (
-        list(value) if isinstance(value, tuple) else sorted(value) if isinstance(value, frozenset) else value
+        list(value)
+        if isinstance(value, tuple)
+        else sorted(map(str, value))
+        if isinstance(value, frozenset)
+        else value
     )
     return json.dumps(text.deep(value, lambda words: _without(words, secrets)), ensure_ascii=False)
 

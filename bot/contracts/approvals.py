@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, Self, cast
 
 from bot import errors
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
 ApprovalState = Literal["waiting", "approved", "denied", "steered", "stopped", "expired", "nobody"]
@@ -81,6 +81,15 @@ class Approval:
     """The subagent's task that wants it."""
 
     @property
+    def person(self) -> UserRef | None:
+        """The person whom it is for; None where no chat caused it."""
+        return (
+            UserRef(self.channel, self.user_id)
+            if self.channel is not None and self.user_id is not None
+            else None
+        )
+
+    @property
     def admits(self) -> bool:
         """True where somebody asks to be let in."""
         return self.subject == "person"
@@ -94,12 +103,12 @@ class Approval:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The end of a wait for approval; `nobody` and `unattended` (in a job): no wait took place. `by` is the person who
-    decided, as `channel:id`, "" without one, and `name` what they called themselves then, "" where that is not known.
-    `request_id` is that of the inbound by which they did, "" where there was none.
+    decided, None without one, and `name` what they called themselves then, "" where that is not known. `request_id` is that
+    of the inbound by which they did, "" where there was none.
     """
 
     ended: Ended
-    by: str = ""
+    by: UserRef | None = None
     scope: Scope = "once"
     name: str = field(default="", compare=False)
     request_id: str = field(default="", compare=False)

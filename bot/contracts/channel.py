@@ -21,7 +21,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import ChatType
 from bot.contracts.environment import Clock, Disk, Log
 from bot.contracts.examination import Claim, Examination
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from bot.words import Sentence
@@ -104,7 +104,7 @@ class Intake(Protocol):
         """
         ...
 
-    async def questions(self, channel: str, chat_key: ChatKey, user_id: str) -> list[OpenQuestion]:
+    async def questions(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
         """Open approval questions of a conversation, as this person sees them. Raises `errors.StorageError`."""
         ...
 
@@ -380,7 +380,7 @@ class EditPace:
     total: Pace | None = None
 
 
-async def _refused(_channel: str, _user_id: str) -> None:
+async def _refused(_: UserRef) -> None:
     raise errors.StorageError("Nobody keeps who is an operator here.")
 
 
@@ -394,7 +394,7 @@ class ChannelDeps:
     project root; `name` and `model` name the bot and its model, where a channel can show them ("" where unknown). `holder` (blocking) gives the pid of the
     process that listens on a port of this machine, None where it cannot be seen; `user_of` (blocking) the user whose
     program is at the far end of a connection from this machine (near end first, each as host and port), None where
-    that cannot be seen. `operators` are those of now; `appoint` makes a person of a channel one of them, and raises
+    that cannot be seen. `operators` are those of now; `appoint` makes a person one of them, and raises
     `errors.StorageError`. `serve` gives a server of pages. `pace` is how many seconds of the network one second of
     `clock` takes: a network keeps no clock that could be moved.
     """
@@ -405,12 +405,12 @@ class ChannelDeps:
     home: Path
     root: Path
     disk: Disk
-    operators: Collection[str] = frozenset()
+    operators: Collection[UserRef] = frozenset()
     name: str = "Shipmate"
     model: str = ""
     holder: Callable[[int], int | None] = lambda _: None
     user_of: Callable[[tuple[str, int], tuple[str, int]], int | None] = lambda _near, _far: None
-    appoint: Callable[[str, str], Awaitable[None]] = _refused
+    appoint: Callable[[UserRef], Awaitable[None]] = _refused
     serve: Callable[[], HttpServer] = _no_server
     pace: float = 1.0
 

@@ -12,7 +12,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import ChatType
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Log, Redact
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Command, Inbound, Link, Quoted
 from bot.contracts.recall import KnowsChatMigrations, KnowsLinks, KnowsMembers, MembershipAnswer
 from bot.words import say
@@ -103,7 +103,7 @@ class Access:
         self,
         manifests: Mapping[str, Manifest],
         allow: Mapping[str, frozenset[str]],
-        operators: Collection[str],
+        operators: Collection[UserRef],
         lists: Lists,
         memberships: Memberships,
     ) -> None:
@@ -117,7 +117,7 @@ class Access:
         """The verdict on one inbound, whatever its kind."""
         if inbound.from_bot:
             return Verdict(allowed=False, reason="bot")
-        return self.standing(inbound.channel, inbound.user_id, inbound.chat_id, inbound.chat_type)
+        return self.standing(inbound.person, inbound.chat_id, inbound.chat_type)
 
     def prove(self, channel: str) -> None:
         """See that somebody whom nobody can know is kept out. Raises `errors.ConfigError` where they are not, although no
@@ -129,14 +129,15 @@ class Access:
         kinds: tuple[ChatType, ...] = ("direct", "group")
         for nobody in ("", "\0nobody"):
             for kind in kinds:
-                if self.standing(channel, nobody, "\0nowhere", kind).allowed:
+                if self.standing(UserRef(channel, nobody), "\0nowhere", kind).allowed:
                     raise errors.ConfigError(
                         f"channels.{channel}.allow: found that a stranger would be let in, expected that nobody is who is not "
                         'listed; write "*" if everyone may talk to it'
                     )
 
-    def standing(self, channel: str, user_id: str | None, chat_id: str, chat_type: ChatType) -> Verdict:
-        """The standing of a person in a chat."""
+    def standing(self, person: UserRef, chat_id: str, chat_type: ChatType) -> Verdict:
+        """The standing of a person in a chat; the `user_id` of one whom nobody knows is ""."""
+        channel, user_id = person.channel, person.user_id
         manifest = self._manifests[channel]
         ids = {user_id} if user_id else set()
         if chat_type == "group":
@@ -148,18 +149,18 @@ class Access:
             (bool(ids & manifest.never_admit), Verdict(allowed=False, reason="never")),
             (bool(ids & self._lists.blocked(channel)), Verdict(allowed=False, reason="blocked")),
             (manifest.access == "local", Verdict(allowed=True, reason="local")),
-            (bool(user_id and self.is_operator(channel, user_id)), Verdict(allowed=True, reason="operator")),
+            (self.is_operator(person), Verdict(allowed=True, reason="operator")),
             (bool(ids & listed), Verdict(allowed=True, reason="listed")),
             (EVERYONE in listed and bool(user_id), Verdict(allowed=True, reason="everyone")),
         )
         return next((verdict for holds, verdict in checks if holds), STRANGER)
 
-    def rules(self, channel: str) -> tuple[frozenset[str], ...]:
+    def rules(self, channel: str) -> tuple[frozenset[str] | frozenset[UserRef], ...]:
         """All that may change while it runs and that the standing of people in direct chats follows from."""
         return (self._lists.allowed(channel), self._lists.blocked(channel), frozenset(self._operators))
 
-    def is_operator(self, channel: str, user_id: str) -> bool:
-        return f"{channel}:{user_id}" in self._operators
+    def is_operator(self, person: UserRef) -> bool:
+        return person in self._operators
 
 
 class InboundCleaner:
@@ -221,6 +222,6 @@ class InboundCleaner:
             for message in quoted
             if message.from_self
             or self._access.standing(
-                inbound.channel, message.user_id, inbound.chat_id, inbound.chat_type
+                UserRef(inbound.channel, message.user_id or ""), inbound.chat_id, inbound.chat_type
             ).allowed
         )

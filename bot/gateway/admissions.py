@@ -17,6 +17,7 @@ from bot.contracts.approvals import (
 )
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Clock, Log, storage_errors_logged
+from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import ABOUT, ONLY_TO, Address
@@ -101,7 +102,7 @@ class AdmissionService:
         self._deciding = asyncio.Lock()
         self._waiting: dict[str, ApprovalRecord] | None = None
         """The requests that are not decided; None until they are read."""
-        self._rules: list[tuple[frozenset[str], ...]] = []
+        self._rules: list[tuple[frozenset[str] | frozenset[UserRef], ...]] = []
         self._unjudged: set[str] = set()
         """Those that were not held against the newest rules of access."""
 
@@ -114,7 +115,7 @@ class AdmissionService:
         async with self._asking:
             open_ones = await self._journal.open_approvals()
             waiting = [one for one in open_ones if one.asked.admits and one.id != inbound.request_id]
-            if any(_person(one) == (inbound.channel, inbound.user_id) for one in waiting):
+            if any(one.asked.person == inbound.person for one in waiting):
                 return ""
             record = await self._journal.ask(inbound.request_id, _approval(inbound))
             if record.verdict is not None:
@@ -159,17 +160,16 @@ class AdmissionService:
                 return False
         return True
 
-    async def decide(self, channel: str, user_id: str, verdict: Verdict) -> None:
-        """Carry out what an operator has said of a person, and end the request of that person where there is one."""
+    async def decide(self, who: UserRef, verdict: Verdict) -> None:
+        """Carry out what an operator has said of a person, or of a group by its id, and end the request of that person where there is one."""
         open_ones = [one for one in await self._journal.open_approvals() if one.asked.admits]
-        record = next((one for one in open_ones if _person(one) == (channel, user_id)), None)
+        record = next((one for one in open_ones if one.asked.person == who), None)
         if record is None or not await self.settle(record, verdict):
-            await self._carry_out(channel, user_id, verdict)
+            await self._carry_out(who, verdict)
 
     async def press(self, record: ApprovalRecord, verdict: Verdict) -> bool:
         """Settle it by a button, which may be older than what was said of the person elsewhere: that they are kept out stays."""
-        channel, user_id = _person(record)
-        standing = self._access.standing(channel, user_id, record.asked.chat_key.chat_id, "direct")
+        standing = self._access.standing(_person(record), record.asked.chat_key.chat_id, "direct")
         if standing.reason in {"blocked", "never"}:
             await self.settle(record, Verdict("denied", scope="always"), done=True)
             return False
@@ -184,7 +184,7 @@ class AdmissionService:
             if current is None or current.verdict is not None:
                 return False
             if not done:
-                await self._carry_out(*_person(record), verdict)
+                await self._carry_out(_person(record), verdict)
             await self._journal.settle(record.id, verdict)
         await self.announce(record, verdict)
         return True
@@ -234,15 +234,14 @@ class AdmissionService:
             self._unjudged.discard(name)
 
     async def _hold_against_rules(self, record: ApprovalRecord) -> None:
-        channel, user_id = _person(record)
-        standing = self._access.standing(channel, user_id, record.asked.chat_key.chat_id, "direct")
+        standing = self._access.standing(_person(record), record.asked.chat_key.chat_id, "direct")
         if standing.reason == "stranger":
             return
         verdict = Verdict("approved") if standing.allowed else Verdict("denied", scope="always")
         if not await self.settle(record, verdict, done=True) and self._waiting is not None:
             self._waiting.pop(record.id, None)
 
-    async def _carry_out(self, channel: str, user_id: str, verdict: Verdict) -> None:
+    async def _carry_out(self, who: UserRef, verdict: Verdict) -> None:
         if verdict.ended == "approved":
             work, decision = self._lists.allow, "allowed"
         elif verdict.scope == "always":
@@ -251,14 +250,14 @@ class AdmissionService:
             work, decision = self._lists.dismiss, "expired"
         else:
             work, decision = self._lists.dismiss, "not now"
-        await asyncio.to_thread(work, channel, user_id)
+        await asyncio.to_thread(work, who.channel, who.user_id)
         self._log.write(
             "admission",
-            f"{channel}:{user_id}: {decision}",
-            channel=channel,
-            user_id=user_id,
+            f"{who}: {decision}",
+            channel=who.channel,
+            user_id=who.user_id,
             decision=decision,
-            by=verdict.by,
+            by=str(verdict.by or ""),
         )
 
 
@@ -286,8 +285,8 @@ def ended(verdict: Verdict, at: float) -> str:
     return say("strangers.not_now", by=by, time=when)
 
 
-def _person(record: ApprovalRecord) -> tuple[str, str]:
-    return record.asked.channel or "", record.asked.user_id or ""
+def _person(record: ApprovalRecord) -> UserRef:
+    return record.asked.person or UserRef("", "")
 
 
 def _approval(inbound: Inbound) -> Approval:
@@ -310,7 +309,7 @@ def _approval(inbound: Inbound) -> Approval:
 
 def _question(inbound: Inbound, place: str, prefix: str) -> str:
     """The request as operators read it."""
-    who = f"{inbound.channel}:{inbound.user_id}"
+    who = str(inbound.person)
     # Their name is their own choice: nothing in it is formatting, a link or an id.
     name = f"`{named(inbound.user_name)}` ({who})" if inbound.user_name else who
     return say("strangers.question", who=name, id=who, place=place, prefix=prefix)

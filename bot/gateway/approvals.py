@@ -85,7 +85,7 @@ class ApprovalService:
         suspension: TurnSuspension,
         journal: Journal,
         delivery: Delivery,
-        operators: Collection[str],
+        operators: Collection[UserRef],
         chats: OperatorChats,
         memberships: Memberships,
         copies: QuestionCopies,
@@ -190,7 +190,7 @@ class ApprovalService:
         ]
         if places:
             self._log.write("approval", "people are asked", approval=name, tool=waiting.record.asked.tool)
-        choices = self._choices(waiting.record.asked, f"{first.channel}:{first.user_id}")
+        choices = self._choices(waiting.record.asked, first.person)
         async with asyncio.TaskGroup() as group:
             asked = dict[ChatKey, asyncio.Task[bool]]()
             for spoken, to in places:
@@ -240,19 +240,17 @@ class ApprovalService:
 
     def _anybody(self, asked: Approval, first: Inbound) -> bool:
         """True where somebody may decide who will see the question: those of the page and the terminal see their own chat."""
-        by = f"{first.channel}:{first.user_id}"
         return asked.granted or any(
-            str(operator) == by or self._manifests[operator.channel].access != "local"
-            for operator in map(UserRef.parse, self._operators)
+            operator == first.person or self._manifests[operator.channel].access != "local"
+            for operator in self._operators
             if operator.channel in self._manifests
         )
 
-    def _choices(self, asked: Approval, person: str) -> tuple[Choice, ...]:
+    def _choices(self, asked: Approval, person: UserRef) -> tuple[Choice, ...]:
         """The answers that a person may give: the buttons below the question in their direct chat."""
         if person in self._operators:
             return CHOICES
-        mine = person == f"{asked.channel}:{asked.user_id}"
-        if not mine or not (asked.granted or asked.own):
+        if person != asked.person or not (asked.granted or asked.own):
             return ()
         return ("once", "chat", "deny") if asked.granted else ("once", "deny")
 
@@ -281,8 +279,8 @@ class ApprovalService:
             for record in await self._journal.decided_since(self._clock.now() - RECENT):
                 await self._end_copies(record)
 
-    async def open_in(self, chat_key: ChatKey, person: str) -> list[OpenQuestion]:
-        """The open questions of a chat, as a person (`channel:id`) sees them who opens it now. Raises `errors.StorageError`."""
+    async def open_in(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
+        """The open questions of a chat, as a person sees them who opens it now. Raises `errors.StorageError`."""
         now, found = self._clock.now(), []
         for record in await self._journal.open_approvals():
             if record.asked.chat_key != chat_key or record.expires_at <= now or record.asked.admits:
@@ -306,7 +304,7 @@ class ApprovalService:
         """The direct chats of the operators, each with how they are spoken to, who need not be where it was asked; none where an operator asked, or where it
         concerns nobody but who asked.
         """
-        if f"{first.channel}:{first.user_id}" in self._operators or own:
+        if first.person in self._operators or own:
             return
         for operator, to in self._chats.people(name):
             yield self._locales.known(operator), to
@@ -352,7 +350,7 @@ class ApprovalService:
     async def _decide(
         self, inbound: Inbound, name: str, ended: Literal["approved", "denied"], scope: Scope
     ) -> str:
-        by = f"{inbound.channel}:{inbound.user_id}"
+        by = inbound.person
         verdict = Verdict(ended, by, scope, inbound.user_name or "", inbound.request_id)
         earlier = await self._journal.decided_by(inbound.request_id)
         if earlier is not None and earlier.verdict is not None:
@@ -364,7 +362,7 @@ class ApprovalService:
             await self._end_late_copies(name)
             return record
         operator = by in self._operators
-        asker = record.asked.granted and by == f"{record.asked.channel}:{record.asked.user_id}"
+        asker = record.asked.granted and by == record.asked.person
         if not operator and (not asker or scope == "always"):
             self._note(record, inbound, "refused")
             return say("approval.not_always" if asker else "approval.not_yours")
@@ -419,7 +417,7 @@ class ApprovalService:
             approval=record.id,
             decision=decision,
             scope=scope,
-            by=f"{inbound.channel}:{inbound.user_id}",
+            by=str(inbound.person),
             rule=record.asked.rule or None,
             fingerprint=record.asked.fingerprint,
         )
@@ -453,7 +451,7 @@ def _ended(asked: Approval, verdict: Verdict, now: float) -> str:
     at = times.hour(now)
     if verdict.ended in {"approved", "denied"}:
         how = verdict.scope if verdict.ended == "approved" else verdict.ended
-        own = verdict.by == f"{asked.channel}:{asked.user_id}"
+        own = verdict.by == asked.person
         by = who_decided(verdict, "approval.the_asker" if own else "approval.an_operator")
         return say(f"approval.ended_{how}", by=by, time=at)
     why = verdict.ended if verdict.ended in {"expired", "stopped"} else "other"

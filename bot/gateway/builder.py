@@ -12,6 +12,7 @@ from bot.contracts.archive import Archive
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Alert, Clock, Ids, Log, Redact
+from bot.contracts.identity import UserRef
 from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership, SoleLeader
 from bot.contracts.memory_files import MemoryFiles
@@ -84,7 +85,7 @@ class GatewayDeps:
     artifacts: Artifacts
     memory_files: MemoryFiles
     lists: AccessList
-    operators: Collection[str]
+    operators: Collection[UserRef]
     redact: Redact
     outgoing: OutgoingFiles
     disk: DiskSpace

@@ -221,10 +221,14 @@ class Commands:
             return ""
         introduction = await channel.introduce(inbound)
         if introduction.hindrance:
-            by = f"{inbound.channel}:{inbound.user_id}"
             self._alerts.tell(
                 f"rights in {inbound.chat_key}",
-                sentence("operators.added", by=by, chat=inbound.chat_key, hindrance=introduction.hindrance),
+                sentence(
+                    "operators.added",
+                    by=inbound.person,
+                    chat=inbound.chat_key,
+                    hindrance=introduction.hindrance,
+                ),
             )
         return introduction.words
 
@@ -289,14 +293,14 @@ class Commands:
         if done.outcome == "failed":
             return say("commands.compact_failed")
         words, count = say("commands.compacted"), done.messages
-        if not self._access.is_operator(inbound.channel, inbound.user_id):
+        if not self._access.is_operator(inbound.person):
             return words
         before, after = done.tokens_before, done.tokens_after
         figures = say("commands.compacted_figures", count=count, before=before, after=after)
         return paragraph(words, figures)
 
     async def _stats(self, inbound: Inbound) -> str:
-        details = self._access.is_operator(inbound.channel, inbound.user_id)
+        details = self._access.is_operator(inbound.person)
         return told(await self._agent.stats(inbound.chat_key), details=details)
 
     async def _history(self, inbound: Inbound) -> str:
@@ -323,7 +327,7 @@ class Commands:
             # Others have all the places, or a burst is waited for.
             doing = say("status.not_begun", count=waiting) if waiting else say("status.ready")
         words = [say("status.line", doing=doing, model=info.model)]
-        if self._access.is_operator(inbound.channel, inbound.user_id):
+        if self._access.is_operator(inbound.person):
             words.append(say("status.memory", messages=info.messages, most=info.max_messages))
             servers = ", ".join(
                 f"{name} ({state})" for name, state in sorted(self._servers.sources().items())
@@ -335,7 +339,7 @@ class Commands:
         asked = inbound.args
         if not asked:
             return _answering(await self._agent.describe(inbound.chat_key))
-        if not self._access.is_operator(inbound.channel, inbound.user_id):
+        if not self._access.is_operator(inbound.person):
             return say("commands.operators_model")
         name = None if asked.casefold() == DEFAULT else asked
         shown = text.preview(asked, 60)
@@ -351,7 +355,7 @@ class Commands:
         return paragraph(_answering(info), *unsure)
 
     async def _allow(self, inbound: Inbound) -> str:
-        if inbound.args or not self._access.is_operator(inbound.channel, inbound.user_id):
+        if inbound.args or not self._access.is_operator(inbound.person):
             return await self._admit(inbound, "approved")
         if inbound.chat_type != "direct":
             return say("commands.allow_privately")
@@ -374,7 +378,7 @@ class Commands:
 
     async def _admit(self, inbound: Inbound, decision: Literal["approved", "denied"]) -> str:
         """Let an id in, or keep it out: one of this channel, or `channel:id`."""
-        if not self._access.is_operator(inbound.channel, inbound.user_id):
+        if not self._access.is_operator(inbound.person):
             return say("commands.operators_admit")
         asked = inbound.args
         channel, _, user_id = asked.rpartition(":")
@@ -382,12 +386,11 @@ class Commands:
         manifest = self._manifests.get(channel)
         if not user_id or manifest is None or not manifest.valid_id(user_id):
             return say("commands.no_id", asked=text.preview(asked, 60), prefix=self._prefix(inbound))
-        by = f"{inbound.channel}:{inbound.user_id}"
-        await self._admissions.decide(
-            channel, user_id, Verdict(decision, by, "always", inbound.user_name or "", inbound.request_id)
-        )
+        who = UserRef(channel, user_id)
+        verdict = Verdict(decision, inbound.person, "always", inbound.user_name or "", inbound.request_id)
+        await self._admissions.decide(who, verdict)
         key = "commands.admitted" if decision == "approved" else "commands.kept_out"
-        return say(key, who=f"{channel}:{user_id}")
+        return say(key, who=who)
 
     async def _listen(self, inbound: Inbound) -> str:
         """Say what is listened to in a group; operators change it."""
@@ -398,7 +401,7 @@ class Commands:
             said = say(f"listen.{await self._participation.listening(inbound.chat_key)}")
             how = say("listen.change", choices=", ".join(LISTENING), prefix=self._prefix(inbound))
             return paragraph(said, how)
-        if not self._access.is_operator(inbound.channel, inbound.user_id):
+        if not self._access.is_operator(inbound.person):
             return say("commands.operators_listen")
         chosen = next((one for one in LISTENING if one == asked), None)
         if chosen is None:
@@ -407,7 +410,7 @@ class Commands:
         return say(f"listen.{chosen}")
 
     async def _whoami(self, inbound: Inbound) -> str:
-        operator = self._access.is_operator(inbound.channel, inbound.user_id)
+        operator = self._access.is_operator(inbound.person)
         key = "commands.whoami_operator" if operator else "commands.whoami_member"
         name = named(inbound.user_name or "").strip()
         who = f"`{name}` ({inbound.person})" if name else str(inbound.person)
@@ -464,7 +467,7 @@ class Commands:
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
         """As `contracts.channel.Intake.home`: the page that a person opens to see what the bot does for them."""
-        standing = self._access.standing(opened.channel, opened.user_id, opened.chat_id, "direct")
+        standing = self._access.standing(opened.person, opened.chat_id, "direct")
         if not standing.allowed:
             # Nothing of a stranger is remembered.
             with speaking(*self._locales.of(opened.model_copy(update={"kind": "admission"}))):

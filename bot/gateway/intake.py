@@ -15,7 +15,7 @@ from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import HomeSection
 from bot.contracts.environment import Clock, Ids, Log, ends_within, storage_errors_logged
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import WITHDRAWN, InboxRecord, Journal
 from bot.gateway.access import Access, InboundCleaner, Verdict
@@ -358,8 +358,8 @@ class GatewayIntake:
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
         return await self._commands.home(opened)
 
-    async def questions(self, channel: str, chat_key: ChatKey, user_id: str) -> list[OpenQuestion]:
-        return await self._approvals.open_in(chat_key, f"{channel}:{user_id}")
+    async def questions(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
+        return await self._approvals.open_in(chat_key, person)
 
     async def _refuse(self, inbound: Inbound, verdict: Verdict) -> None:
         """A stranger asks to be let in, once a day at most; nothing they wrote is kept."""

@@ -31,7 +31,7 @@ class OperatorChats:
     """The direct chats of those who are operators now, on the channels that run."""
 
     def __init__(
-        self, operators: Collection[str], channels: Collection[str], manifests: Mapping[str, Manifest]
+        self, operators: Collection[UserRef], channels: Collection[str], manifests: Mapping[str, Manifest]
     ) -> None:
         self._operators = operators
         self._channels = channels
@@ -39,7 +39,7 @@ class OperatorChats:
 
     def people(self, request_id: str) -> Iterator[tuple[UserRef, Address]]:
         """Each with their address, for messages of this request."""
-        for operator in map(UserRef.parse, sorted(self._operators)):
+        for operator in sorted(self._operators):
             manifest = self._manifests.get(operator.channel)
             if operator.channel in self._channels and manifest is not None and manifest.direct is not None:
                 target = manifest.direct(operator.user_id)

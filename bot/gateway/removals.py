@@ -199,9 +199,7 @@ class Removals:
                 target = _target(message_id, heard_of)
         if target is None:
             return say("forget.unknown"), []
-        if target.person != inbound.user_id and not self._access.is_operator(
-            inbound.channel, inbound.user_id
-        ):
+        if target.person != inbound.user_id and not self._access.is_operator(inbound.person):
             return say("forget.not_yours"), []
         self._heard.forget(inbound.chat_key, message_id)
         return say("forget.done"), await self._remove(inbound, target)

@@ -59,7 +59,7 @@ class Retries:
         if record is None or turn is None or turn.state != "failed" or not _is_here(record, press):
             return say("retry.unknown")
         asked = record.inbound
-        may = press.person == asked.person or self._access.is_operator(press.channel, press.user_id)
+        may = press.person == asked.person or self._access.is_operator(press.person)
         if not may or not self._access.judge(asked).allowed:
             return say("retry.not_yours")
         whole = await self._whole(asked, "failed")
@@ -79,7 +79,7 @@ class Retries:
         if about is None or not _is_here(about, press):
             return say("retry.unknown")
         asked, turn, key = about.inbound, about.turn_id or "", f"{press.channel}:renew:{name}"
-        may = press.person == asked.person or self._access.is_operator(press.channel, press.user_id)
+        may = press.person == asked.person or self._access.is_operator(press.person)
         if not may or not self._access.judge(asked).allowed:
             return say("retry.renew_not_yours")
         if key in asked.keys:

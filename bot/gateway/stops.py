@@ -192,7 +192,7 @@ class Stops:
         return (
             inbound.chat_type == "direct"
             or inbound.person == turn.first.person
-            or self._access.is_operator(inbound.channel, inbound.user_id)
+            or self._access.is_operator(inbound.person)
         )
 
 

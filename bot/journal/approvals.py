@@ -19,7 +19,7 @@ from bot.contracts.approvals import (
     Verdict,
     lasting,
 )
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.journal.connection import Connection, Rows
 from bot.journal.table import JournalTable, Moves, dumps, held, loads, states
 
@@ -103,7 +103,11 @@ class ApprovalMoves(Moves[ApprovalRecord]):
         end = after.verdict
         told: tuple[str | None, ...] = (None,) * 4
         if end is not None:
-            told = (*map(text.clean, (end.by, end.name)), text.clean(end.request_id) or None, end.scope)
+            told = (
+                *map(text.clean, (str(end.by or ""), end.name)),
+                text.clean(end.request_id) or None,
+                end.scope,
+            )
         db.execute(_MOVE, (after.state, *told, after.decided_at, name))
 
 
@@ -118,11 +122,12 @@ def _record(row: _Row) -> ApprovalRecord | None:
     try:
         known = {key: facts[key] for key in _NAMES if key in facts}
         approval = Approval(**known | {"chat_key": ChatKey.parse(known["chat_key"]), "subject": subject})
+        decided_by = UserRef.parse(by) if by else None
     except (TypeError, KeyError, errors.IdentityInvalid):
         return None
     verdict = None
     if state != "waiting":
-        verdict = Verdict(state, by or "", scope or "once", called or "", request_id or "")
+        verdict = Verdict(state, decided_by, scope or "once", called or "", request_id or "")
     return ApprovalRecord(name, approval, asked_at, verdict, decided_at)
 
 

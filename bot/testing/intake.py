@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import HomeSection
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.testing.changes import Changes
 from bot.words import Sentence
@@ -85,7 +85,7 @@ class RecordingIntake:
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
         return (HomeSection("Home", (f"of {opened.user_id}, {opened.language}, {opened.zone}",)),)
 
-    async def questions(self, _channel: str, chat_key: ChatKey, _user_id: str) -> list[OpenQuestion]:
+    async def questions(self, chat_key: ChatKey, _: UserRef) -> list[OpenQuestion]:
         return self.open[chat_key]
 
     async def until(self, condition: Callable[[], bool], timeout: float = 90.0) -> None:  # noqa: ASYNC109

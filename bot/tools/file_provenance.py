@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk
+from bot.contracts.identity import UserRef
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance, Taint, unpacked
 from bot.hidden_paths import is_hidden
 from bot.system import SystemDisk
@@ -49,7 +50,7 @@ class _Mark:
 
 
 class FileProvenance:
-    """The marks of one project, kept in `file`; without one, in memory alone. `operators` are written `channel:id`: their words
+    """The marks of one project, kept in `file`; without one, in memory alone. The words of `operators`
     need no mark.
     """
 
@@ -57,7 +58,7 @@ class FileProvenance:
         self,
         root: Path,
         file: Path | None = None,
-        operators: Collection[str] = frozenset(),
+        operators: Collection[UserRef] = frozenset(),
         disk: Disk | None = None,
     ) -> None:
         self._root = root.resolve()
@@ -157,7 +158,7 @@ class FileProvenance:
     # ------------------------------------------------------------ inside
 
     def _clean(self, origin: Provenance, channel: str | None) -> bool:
-        others = {one for one in origin.people if f"{channel}:{one}" not in self._operators}
+        others = {one for one in origin.people if UserRef(channel or "", one) not in self._operators}
         return origin.taint < Taint.FOREIGN and not others
 
     @contextlib.contextmanager

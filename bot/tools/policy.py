@@ -15,6 +15,7 @@ import pydantic
 from bot import errors, text
 from bot.contracts.approvals import Approval, Approvals, Unattended
 from bot.contracts.environment import Clock, Log, Redact
+from bot.contracts.identity import UserRef
 from bot.contracts.provenance import NOBODYS, Taint
 from bot.contracts.tools import Tool, ToolCall, ToolResult
 from bot.tools import context
@@ -46,12 +47,12 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`tools.dispatch.CallWrapper`. `operators` are written `channel:id`, `paths` begin at the folder in which tools work."""
+    """`tools.dispatch.CallWrapper`. `paths` begin at the folder in which tools work."""
 
     registry: Registry
     rules: Rules
     paths: Paths
-    operators: Collection[str]
+    operators: Collection[UserRef]
     zone: tzinfo
     clock: Clock
     log: Log
@@ -119,7 +120,7 @@ class Policy:
         return self.rules.judge(asked, subjects, replace(now, taint=Taint.FOREIGN))
 
     def _subject(self, turn: ToolExecutionContext, person: str) -> Subject:
-        role: Role = "operator" if f"{turn.channel}:{person}" in self.operators else "member"
+        role: Role = "operator" if UserRef(turn.channel or "", person) in self.operators else "member"
         return Subject(turn.channel, person, role, turn.chat_key)
 
     def _subjects(self, turn: ToolExecutionContext) -> list[Subject]:
@@ -160,7 +161,7 @@ class Policy:
             if again.outcome == "deny" or self._fingerprint(asked, call) != name:
                 self._note(call, again, "changed")
                 return "It was approved, but what it would be done to has changed meanwhile. Look again, then ask again."
-        self._note(call, decision, verdict.ended, by=verdict.by, scope=verdict.scope)
+        self._note(call, decision, verdict.ended, by=str(verdict.by or ""), scope=verdict.scope)
         if verdict.ended == "approved":
             return None
         return f"{_because(decision)} {_ENDS[verdict.ended].format(by=verdict.by or 'Somebody')}"

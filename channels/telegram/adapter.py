@@ -436,9 +436,8 @@ class TelegramChannel:
                 self._failures.write("channel", "Telegram did not take a menu or description", exc)
                 return
         for operator in sorted(self._around.operators):
-            channel, _, user = operator.partition(":")
-            if channel == self.name:
-                await self._offer_operators_menu(bot, int(user))
+            if operator.channel == self.name:
+                await self._offer_operators_menu(bot, int(operator.user_id))
 
     async def _offer_operators_menu(self, bot: bot_api.Bot, user: int) -> None:
         """Put the commands of operators into the menu of one. Telegram refuses it for who has never written to the bot."""

@@ -25,6 +25,7 @@ from aiohttp import web
 
 from bot.contracts.channel import PROXY_HEADERS, is_loopback
 from bot.contracts.environment import Clock
+from bot.contracts.identity import UserRef
 from channels.web.settings import NAME
 from channels.web.state import WebState
 
@@ -80,7 +81,7 @@ class Guard:
         token: str | None,
         own: WebState,
         clock: Clock,
-        operators: Collection[str],
+        operators: Collection[UserRef],
         user_of: Callable[[tuple[str, int], tuple[str, int]], int | None],
     ) -> None:
         self._token = token
@@ -140,7 +141,7 @@ class Guard:
         return Visitor(secrets.token_hex(16), fresh=True, admitted=ours, peer=peer)
 
     def _operates(self, secret: str) -> bool:
-        return f"{NAME}:{_user(secret)}" in self._operators
+        return UserRef(NAME, _user(secret)) in self._operators
 
     async def _peer(self, request: web.Request) -> int | None:
         """The user whose program is at the other end, asked once of each connection."""

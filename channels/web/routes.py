@@ -21,6 +21,7 @@ from bot import errors, text
 from bot.contracts.approvals import CHOICES as ANSWERS
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
+from bot.contracts.identity import UserRef
 from bot.words import CATALOGUES, DEFAULT, best_language, names, say, speaking
 from channels.local import zone_of
 from channels.web import state
@@ -217,7 +218,7 @@ class WebRoutes:
         visitor = request[_VISITOR]
         if not await asyncio.to_thread(state.redeem, self._around.home, request.match_info["key"]):
             return _refusal(request, 410, "web.opened")
-        await self._around.appoint(NAME, visitor.user)
+        await self._around.appoint(UserRef(NAME, visitor.user))
         room = self._chats.room(visitor.user)
         room.tell(event("reload", {}))
         # They come again with the new cookie; whoever has the one of before does not.
@@ -251,7 +252,7 @@ class WebRoutes:
     # -- the API ---------------------------------------------------------------------------------------------
 
     async def _info(self, request: web.Request) -> web.Response:
-        operator = f"{NAME}:{request[_VISITOR].user}" in self._around.operators
+        operator = UserRef(NAME, request[_VISITOR].user) in self._around.operators
         return web.json_response(
             {"name": self._around.name, "model": self._around.model, "operator": operator}
         )
@@ -318,7 +319,7 @@ class WebRoutes:
     async def _stream(self, request: web.Request, chat: str) -> web.StreamResponse:
         key = KEYS.encode({"chat": chat})
         earlier = await self._kept("its history", self._intake.recent(key, _EARLIER))
-        waiting = await self._kept("what waits in it", self._intake.questions(NAME, key, chat))
+        waiting = await self._kept("what waits in it", self._intake.questions(key, UserRef(NAME, chat)))
         lines, questions = await asyncio.to_thread(
             lambda: (
                 [self._line(line, n) for n, line in enumerate(earlier)],

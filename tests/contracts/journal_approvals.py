@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from bot.contracts.approvals import Approval, ApprovalRecord, Verdict
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import Journal
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_rig import DAY, JournalRig, inbound
@@ -50,7 +50,7 @@ class ApprovalsContract(JournalRig):
     async def test_what_was_decided_since_a_time_is_found(self, journal: Journal, clock: FakeClock) -> None:
         for name in ("A1", "A2", "A3"):
             await journal.ask(name, approval(fingerprint=name))
-        await journal.settle("A2", Verdict("denied", "slack:U8"))
+        await journal.settle("A2", Verdict("denied", UserRef("slack", "U8")))
         await clock.advance(60)
         await journal.settle("A1", Verdict("expired"))
         journal = await self.restart(journal)
@@ -62,8 +62,8 @@ class ApprovalsContract(JournalRig):
     async def test_the_first_verdict_counts(self, journal: Journal, clock: FakeClock) -> None:
         await journal.ask("A1", approval())
         verdicts = [
-            Verdict("approved", "slack:U7", "chat"),
-            Verdict("denied", "slack:U8"),
+            Verdict("approved", UserRef("slack", "U7"), "chat"),
+            Verdict("denied", UserRef("slack", "U8")),
             Verdict("expired"),
         ]
         assert await asyncio.gather(*(journal.settle("A1", one) for one in verdicts)) == [True, False, False]
@@ -76,8 +76,8 @@ class ApprovalsContract(JournalRig):
 
     async def test_what_an_inbound_has_decided_is_found_by_it(self, journal: Journal) -> None:
         for name, verdict in (
-            ("A1", Verdict("denied", "slack:U8")),
-            ("A2", Verdict("approved", "slack:U8", "chat", "Ann", "R7")),
+            ("A1", Verdict("denied", UserRef("slack", "U8"))),
+            ("A2", Verdict("approved", UserRef("slack", "U8"), "chat", "Ann", "R7")),
             ("A3", Verdict("expired")),
         ):
             await journal.ask(name, approval(fingerprint=name))
@@ -98,26 +98,26 @@ class ApprovalsContract(JournalRig):
             ("f4", "always", "denied"),
         ):
             await journal.ask(name, approval(name, name))
-            await journal.settle(name, Verdict(ended, "slack:U7", scope))  # type: ignore[arg-type]
+            await journal.settle(name, Verdict(ended, UserRef("slack", "U7"), scope))  # type: ignore[arg-type]
         journal = await self.restart(journal)
         here = [
             await journal.lasting(name, ChatKey.parse("slack:chat:C1"))
             for name in ("f1", "f2", "f3", "f4", "f5")
         ]
         assert here == [
-            Verdict("approved", "slack:U7", "chat"),
-            Verdict("approved", "slack:U7", "always"),
+            Verdict("approved", UserRef("slack", "U7"), "chat"),
+            Verdict("approved", UserRef("slack", "U7"), "always"),
             None,
             None,
             None,
         ]
         there = [await journal.lasting(name, ChatKey.parse("slack:chat:C2")) for name in ("f1", "f2", "f3")]
-        assert there == [None, Verdict("approved", "slack:U7", "always"), None]
-        for call, scope, by in (("again", "chat", "slack:U8"), ("once", "once", "slack:U9")):
+        assert there == [None, Verdict("approved", UserRef("slack", "U7"), "always"), None]
+        for call, scope, by in (("again", "chat", "U8"), ("once", "once", "U9")):
             await journal.ask(call, approval(call))
-            await journal.settle(call, Verdict("approved", by, scope))  # type: ignore[arg-type]
+            await journal.settle(call, Verdict("approved", UserRef("slack", by), scope))  # type: ignore[arg-type]
         assert await journal.lasting("f1", ChatKey.parse("slack:chat:C1")) == Verdict(
-            "approved", "slack:U8", "chat"
+            "approved", UserRef("slack", "U8"), "chat"
         )
 
     async def test_sweeping_keeps_what_holds_and_what_a_turn_still_asks(
@@ -127,7 +127,7 @@ class ApprovalsContract(JournalRig):
         for name in ("once", "chat", "always", "forgotten"):
             await journal.ask(name, approval(name, name))
             if name != "forgotten":
-                await journal.settle(name, Verdict("approved", "slack:U7", name))  # type: ignore[arg-type]
+                await journal.settle(name, Verdict("approved", UserRef("slack", "U7"), name))  # type: ignore[arg-type]
         await journal.ask("waits", replace(approval("waits"), request_id=inbound(1).request_id))
         await clock.advance(30 * DAY)
         await journal.sweep(clock.now())

@@ -136,7 +136,7 @@ async def home(tmp_path: Path) -> Path:
     lists = AccessList(folder / "access.json", DISK, CLOCK)
     for name in (ANN, BOB):
         lists.allow("telegram", name)
-        lists.appoint("telegram", name)
+        lists.appoint(UserRef("telegram", name))
     log = [
         {"kind": "inbound", "requestId": "ANN9", "details": {"channel": "telegram", "userId": ANN}},
         {"kind": "turn_end", "requestId": "ANN9", "details": {}},

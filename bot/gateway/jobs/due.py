@@ -191,7 +191,7 @@ class DueJobs:
 
     async def _barred(self, job: ScheduledJob) -> str | None:
         """Why a job must not run, "" where it may; None where that is not clear yet."""
-        standing = self._access.standing(job.channel, job.user_id, job.chat_id, job.chat_type)
+        standing = self._access.standing(job.person, job.chat_id, job.chat_type)
         if not standing.allowed:
             return f"its person is not let in any more ({standing.reason})"
         if self._delivery.gone(self._address(job)):

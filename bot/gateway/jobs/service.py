@@ -187,7 +187,7 @@ class JobService:
             here = ", ".join(one.id for one in self._book.all() if one.of(inbound))
             return say("jobs.unknown", names=here) if here else say("jobs.none")
         mine = job.person == inbound.person
-        if not mine and not self._access.is_operator(inbound.channel, inbound.user_id):
+        if not mine and not self._access.is_operator(inbound.person):
             return say("jobs.not_yours", id=job.id)
         return job
 
@@ -258,7 +258,7 @@ class JobService:
             f"job {job.id} {what}",
             chat_key=job.chat_key,
             job=job.id,
-            by=f"{inbound.channel}:{inbound.user_id}",
+            by=str(inbound.person),
             plan=job.plan.told(),
         )
 

@@ -14,6 +14,7 @@ import pytest
 from bot.agent.subagents.limits import TaskLimits
 from bot.contracts.agent import TurnRequest
 from bot.contracts.approvals import Approval, Verdict
+from bot.contracts.identity import UserRef
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.system import read_link
 from bot.testing.model import reply, text, tool_use
@@ -72,7 +73,7 @@ async def test_a_person_is_asked_from_within_a_task_and_their_time_is_not_the_ta
             await bench.clock.advance(1_000)
             return await super().decide(asked)
 
-    person, dug = Slow(Verdict("approved", "telegram:77")), Fake("dig")
+    person, dug = Slow(Verdict("approved", UserRef("telegram", "77"))), Fake("dig")
     model = work(
         lambda request: reply(text("- dug")) if steps(request) else reply(tool_use("dig")),
         dug,
@@ -89,7 +90,9 @@ async def test_a_person_is_asked_from_within_a_task_and_their_time_is_not_the_ta
 
 
 async def test_the_name_of_a_task_hides_nothing_from_who_decides(bench: Bench, work: Any) -> None:
-    person = Person(Verdict("approved", "telegram:77"), Verdict("denied", "telegram:77"))
+    person = Person(
+        Verdict("approved", UserRef("telegram", "77")), Verdict("denied", UserRef("telegram", "77"))
+    )
     model = work(
         lambda request: (
             reply(tool_use("dig"))
@@ -125,7 +128,7 @@ async def test_the_name_of_a_task_hides_nothing_from_who_decides(bench: Bench, w
 async def test_after_three_refusals_a_person_is_asked_whether_it_should_go_on(
     bench: Bench, work: Any, ended: Any, calls: int, says: str
 ) -> None:
-    person = Person(Verdict(ended, "telegram:77"), Verdict("denied", "telegram:77"))
+    person = Person(Verdict(ended, UserRef("telegram", "77")), Verdict("denied", UserRef("telegram", "77")))
     model = work(
         lambda request: reply(text("- gave up")) if steps(request) == 5 else reply(tool_use("forbidden")),
         Fake("forbidden"),
@@ -267,7 +270,7 @@ async def test_each_call_is_judged_as_one_of_the_turn_would_be(
     and whether the file is written.
     """
     (bench.root / "page.txt").write_text("write something")
-    person = Person(Verdict("denied", "telegram:1"))
+    person = Person(Verdict("denied", UserRef("telegram", "1")))
     model: Routed = work(writing(*made[1]))
     judged(bench, person, **rules)
     before = [reply(call) for call in made[0]]
@@ -277,7 +280,7 @@ async def test_each_call_is_judged_as_one_of_the_turn_would_be(
 
 
 async def test_what_a_task_has_read_leads_the_turn_from_then_on(bench: Bench, work: Any) -> None:
-    person = Person(Verdict("denied", "telegram:1"))
+    person = Person(Verdict("denied", UserRef("telegram", "1")))
     load = tool_use("chat_load_history", limit=5)
     model: Routed = work(
         lambda request: reply(text("- write out.md now!")) if steps(request) else reply(load)

@@ -8,6 +8,7 @@ import pytest
 
 from bot.access_list import FILE, AccessList
 from bot.cli import doctor
+from bot.contracts.identity import UserRef
 from bot.system import SystemClock, SystemDisk
 
 from .conftest import Shipmate
@@ -30,7 +31,7 @@ def test_who_became_an_operator_by_a_code_is_one_to_doctor_and_check(
 ) -> None:
     (project / "ship.json").write_text('{"operators": ["slack:U0ANN"]}')
     lists = AccessList(project / ".ship" / FILE, SystemDisk(), SystemClock())
-    lists.appoint("telegram", "1001")
+    lists.appoint(UserRef("telegram", "1001"))
     checked = shipmate("check", "--dir", project)
     assert "  operators slack:U0ANN, telegram:1001\n" in checked.out
     assert shipmate("check", "--json", "--dir", project).lines[0]["operators"] == [

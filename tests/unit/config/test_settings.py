@@ -7,6 +7,7 @@ import pytest
 
 from bot import config, errors
 from bot.config.findings import dotted
+from bot.contracts.identity import UserRef
 
 from .conftest import TOKENS, Load
 
@@ -144,7 +145,7 @@ def test_the_whole_documented_file_is_accepted(load: Load) -> None:
         "engine": {"kind": "embedded", "databaseUrl": None},
     }
     settings = load(document, KEY)
-    assert settings.operators == {"pigeon:P1"}
+    assert settings.operators == {UserRef("pigeon", "P1")}
     assert settings.llm.provider_reason == "ship.json says so"
     assert settings.enabled == ("door",)
 

@@ -26,7 +26,7 @@ from bot.contracts.agent import (
     TurnRequest,
 )
 from bot.contracts.channel import FILE_PIECE, ChannelSettings, Health, Intake, Manifest, Pace
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from bot.disk_reserve import DiskReserve
@@ -362,7 +362,7 @@ class Bench:
         self.lists = AccessList(root / "access.json", SystemDisk(), self.clock)
         self.agent = FakeAgent()
         agent: Agent = options.pop("agent", self.agent)
-        operators = options.pop("operators", frozenset({"tele:1"}))
+        operators = options.pop("operators", frozenset({UserRef("tele", "1")}))
         self.artifacts = ArtifactStore(
             root / "artifacts", disk=self.disk, ids=self.ids, clock=self.clock, log=self.log
         )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.gateway.access import Access, Memberships, Verdict
 from bot.testing.log import MemoryLog
@@ -47,11 +47,11 @@ def stands(
     access = Access(
         MANIFESTS,
         {"tele": frozenset(allow)},
-        frozenset({"tele:1"}),
+        frozenset({UserRef("tele", "1")}),
         lists or Lists(),
         Memberships({}, MemoryLog()),
     )
-    verdict = access.standing(channel, user, chat, kind)
+    verdict = access.standing(UserRef(channel, user), chat, kind)
     return ("+" if verdict.allowed else "-") + verdict.reason
 
 
@@ -85,7 +85,11 @@ def test_the_table_of_verdicts(case: dict[str, Any], verdict: str) -> None:
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_a_display_name_never_changes_a_decision(name: str, words: str) -> None:
     access = Access(
-        MANIFESTS, {"tele": frozenset({"77"})}, frozenset({"tele:1"}), Lists(), Memberships({}, MemoryLog())
+        MANIFESTS,
+        {"tele": frozenset({"77"})},
+        frozenset({UserRef("tele", "1")}),
+        Lists(),
+        Memberships({}, MemoryLog()),
     )
     base = {
         "channel": "tele",
@@ -166,7 +170,11 @@ async def test_other_bots_are_ignored_in_silence(bench: Bench) -> None:
 )
 def test_a_start_proves_that_strangers_stay_out(allow: set[str], channel: str) -> None:
     Access(
-        MANIFESTS, {"tele": frozenset(allow)}, frozenset({"tele:1"}), Lists(), Memberships({}, MemoryLog())
+        MANIFESTS,
+        {"tele": frozenset(allow)},
+        frozenset({UserRef("tele", "1")}),
+        Lists(),
+        Memberships({}, MemoryLog()),
     ).prove(channel)
 
 

@@ -13,7 +13,7 @@ import pytest
 from bot import errors
 from bot.access_list import AccessList
 from bot.contracts.approvals import ApprovalRecord, QuestionButtons, Verdict
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.outbound import ONLY_TO, Outbound, Sent
 from bot.gateway import admissions
@@ -23,7 +23,7 @@ from bot.words import say
 from tests.unit.gateway.conftest import Bench, killed, never
 from tests.unit.gateway.outgoing import until
 
-OPERATORS = frozenset({"tele:1", "tele:2"})
+OPERATORS = frozenset({UserRef("tele", "1"), UserRef("tele", "2")})
 EVE: dict[str, Any] = {
     "user_id": "666",
     "chat_id": "666",
@@ -383,18 +383,18 @@ async def test_those_who_wait_are_judged_anew_only_where_the_lists_have_changed(
 ) -> None:
     await door.asked()
     await door.clock.advance(10)
-    judged: list[str | None] = []
+    judged: list[UserRef] = []
     standing = Access.standing
 
-    def counted(self: Access, channel: str, user_id: str | None, *chat: Any) -> Any:
-        judged.append(user_id)
-        return standing(self, channel, user_id, *chat)
+    def counted(self: Access, person: UserRef, *chat: Any) -> Any:
+        judged.append(person)
+        return standing(self, person, *chat)
 
     monkeypatch.setattr(Access, "standing", counted)
     await door.clock.advance(600)
     assert judged == []
     door.lists.allow("tele", "5")
-    await until(lambda: judged == ["666"], door.clock)
+    await until(lambda: judged == [UserRef("tele", "666")], door.clock)
     door.lists.allow("tele", "666")
     await until(lambda: bool(welcomes(door)), door.clock)
 
@@ -510,7 +510,9 @@ async def test_a_press_that_a_kill_cut_off_is_done_and_says_who_decided(tmp_path
     await first.journal.receive(press.model_copy(update={"request_id": request_id}))
     first.lists.allow("tele", "666")
     if died == "behind it":
-        assert await first.journal.settle(name, Verdict("approved", "tele:1", request_id=request_id))
+        assert await first.journal.settle(
+            name, Verdict("approved", UserRef("tele", "1"), request_id=request_id)
+        )
     second = await again(tmp_path, first)
     await until(lambda: len(second.edits) == 2)
     await second.idle()
@@ -545,7 +547,7 @@ async def test_who_was_let_in_before_a_kill_hears_it_after_it_and_once(tmp_path:
     await first.idle()
     if died == "before it was told":
         first.lists.allow("tele", "666")
-        assert await first.journal.settle(name, Verdict("approved", "tele:1"))
+        assert await first.journal.settle(name, Verdict("approved", UserRef("tele", "1")))
     else:
         first.tele.failures = [errors.DeliveryThrottled("wait", retry_after=900.0) for _ in range(9)]
         await first.press("approve", f"{name} once")

@@ -13,6 +13,7 @@ from bot import errors
 from bot.contracts import approvals
 from bot.contracts.approvals import CHOICES, QuestionButtons
 from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.outbox import batch_sender
@@ -29,7 +30,7 @@ class Copies(Desk):
     """A desk with two operators in direct chats; `edits` is what its messages were changed into, in their order."""
 
     def __init__(self, root: Path, **options: Any) -> None:
-        operators = frozenset({f"tele:{OPERATOR}", "tele:2"})
+        operators = frozenset({UserRef("tele", OPERATOR), UserRef("tele", "2")})
         super().__init__(root, operators=operators, direct=lambda user: {"chat": user}, **options)
         self.edits: list[Outbound] = []
         self.editing = asyncio.Event()

@@ -14,7 +14,7 @@ from bot import errors
 from bot.contracts import approvals
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.approvals import CHOICES, Approval, Verdict
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command
 from bot.lifecycle import active_chats
 from bot.words import say
@@ -39,7 +39,7 @@ async def test_an_operator_allows_what_the_chat_was_shown(desk: Desk) -> None:
     assert "command: make \\u0060\\u0060\\u0060 x" in question.text
     await desk.press("approve", name[-6:].lower())
     await desk.idle()
-    assert desk.ran == [Verdict("approved", "tele:1", "once")]
+    assert desk.ran == [Verdict("approved", UserRef("tele", "1"), "once")]
     assert sorted(desk.tele.texts[1:]) == ["approved", "✅ Allowed."]
     assert desk.decisions() == ["approved"]
     assert await desk.lines(ChatKey.parse("tele:chat:-100")) == [("user", "work"), ("assistant", "approved")]
@@ -74,7 +74,7 @@ async def test_operators_are_asked_in_their_own_chats_too(desk: Desk) -> None:
     }
     await desk.press("approve", name, **there)
     await desk.idle()
-    assert desk.ran == [Verdict("approved", "tele:1", "once")]
+    assert desk.ran == [Verdict("approved", UserRef("tele", "1"), "once")]
     desk.tele.sent.clear()
     await desk.asked(**there, user_id=OPERATOR)
     await desk.press("deny", **there)
@@ -112,7 +112,7 @@ async def test_nobody_else_decides_and_it_goes_on_waiting(desk: Desk) -> None:
     assert not desk.ran
     await desk.press("approve", name)
     await desk.idle()
-    assert [verdict.by for verdict in desk.ran] == ["tele:1"]
+    assert [verdict.by for verdict in desk.ran] == [UserRef("tele", "1")]
 
 
 async def test_who_asked_decides_where_a_rule_grants_it_but_not_always(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ async def test_who_asked_decides_where_a_rule_grants_it_but_not_always(tmp_path:
     await until(lambda: desk.tele.texts[-1] == say("approval.not_always"))
     await desk.press("approve", name, MEMBER)
     await desk.idle()
-    assert desk.ran == [Verdict("approved", "tele:77", "once")]
+    assert desk.ran == [Verdict("approved", UserRef("tele", "77"), "once")]
     await desk.close()
 
 
@@ -184,7 +184,7 @@ async def test_what_a_member_allowed_for_a_chat_holds_for_nobody_without_that_ri
     await desk.say("work again", **{**GROUP, "user_id": "78"})
     await desk.idle()
     await desk.close()
-    people = [f"tele:{MEMBER}", f"tele:{MEMBER}", f"tele:{OPERATOR}", f"tele:{OPERATOR}"]
+    people = [UserRef("tele", one) for one in (MEMBER, MEMBER, OPERATOR, OPERATOR)]
     assert [(verdict.ended, verdict.by) for verdict in desk.ran] == [("approved", by) for by in people]
 
 
@@ -389,7 +389,7 @@ def below(root: str) -> dict[str, str]:
 async def test_without_a_name_the_question_of_a_thread_is_meant_where_it_is_the_only_one(
     tmp_path: Path, word: str
 ) -> None:
-    desk = Desk(tmp_path, operators=frozenset({f"tele:{MEMBER}"}))
+    desk = Desk(tmp_path, operators=frozenset({UserRef("tele", MEMBER)}))
     await desk.open()
     direct = {"chat_id": MEMBER, "chat_key": f"tele:chat:{MEMBER}", "chat_type": "direct"}
     names = [await desk.asked(**below("1")), await desk.asked(**below("2"))]

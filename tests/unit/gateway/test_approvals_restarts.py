@@ -10,7 +10,7 @@ import pytest
 
 from bot.contracts import approvals
 from bot.contracts.approvals import Verdict
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command
 from bot.contracts.outbound import Outbound, Sent
 from bot.words import say
@@ -30,13 +30,13 @@ async def test_a_restart_finds_what_waits_and_asks_only_once(tmp_path: Path, pre
     again = Desk(tmp_path)
     again.numbers = itertools.count(100)
     if pressed == "before":
-        assert await again.journal.settle(name, Verdict("approved", "tele:1"))
+        assert await again.journal.settle(name, Verdict("approved", UserRef("tele", "1")))
     await again.open()
     if pressed == "after":
         await until(lambda: again.approvals.waits(ChatKey.parse("tele:chat:-100")))
         await again.press("approve", name)
     await again.idle()
-    assert again.ran == [Verdict("approved", "tele:1", "once")]
+    assert again.ran == [Verdict("approved", UserRef("tele", "1"), "once")]
     assert not [one for one in again.tele.sent if one.buttons is not None]
     assert "approved" in again.tele.texts
     await again.close()
@@ -121,7 +121,7 @@ async def test_a_second_press_that_a_kill_cut_off_has_decided_nothing(tmp_path: 
     ]
     for press in presses:
         assert await desk.journal.receive(press)
-    verdict = Verdict("approved", "tele:1", request_id=presses[0].request_id)
+    verdict = Verdict("approved", UserRef("tele", "1"), request_id=presses[0].request_id)
     assert await desk.journal.settle(name, verdict)
     await killed(desk)
     again = Desk(tmp_path)

@@ -11,6 +11,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Attachment
 from bot.contracts.outbound import Outbound, OutboxRow
 from bot.words import say
@@ -230,7 +231,7 @@ ANSWERS = {RENEWED, NOT_YOURS_EITHER, RENEWING, UNKNOWN}
 
 @pytest.fixture
 async def renewed(tmp_path: Path) -> AsyncIterator[Renewed]:
-    made = Renewed(tmp_path, operators=frozenset({"tele:1"}))
+    made = Renewed(tmp_path, operators=frozenset({UserRef("tele", "1")}))
     await made.open()
     yield made
     await made.close()

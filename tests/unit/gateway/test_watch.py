@@ -75,7 +75,12 @@ class Ward:
         self.bench.channels.clear()
         self.bench.channels.update(channels)
         self.bench.manifests.update(manifests)
-        self.operators = {"tele:1", "chat:2", "local:3", "off:4"}
+        self.operators = {
+            UserRef("tele", "1"),
+            UserRef("chat", "2"),
+            UserRef("local", "3"),
+            UserRef("off", "4"),
+        }
         self.locales = Locales(self.bench.journal, self.bench.tasks, self.bench.log)
         self.reports = self.new_reports()
         self.watch = ChannelWatchdog(
@@ -275,8 +280,8 @@ async def test_each_operator_is_told_in_their_language(ward: Ward) -> None:
 
 
 async def test_who_becomes_an_operator_while_it_runs_is_told_too(ward: Ward) -> None:
-    ward.operators.remove("chat:2")
-    ward.operators.add("chat:9")
+    ward.operators.remove(UserRef("chat", "2"))
+    ward.operators.add(UserRef("chat", "9"))
     assert await ward.reports.tell("subject", words("words"))
     assert [one.chat_key.chat_id for one in ward.chat.sent] == ["D9"]
 

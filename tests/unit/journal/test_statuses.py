@@ -10,7 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.approvals import SECONDS, ApprovalRecord, Ended, Verdict, lasting
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import (
     FinalState,
     FinalTurnState,
@@ -103,8 +103,8 @@ ENDINGS = tuple(ended for ended in get_args(Ended) if ended != "unattended")
 
 @pytest.mark.parametrize("ended", ENDINGS)
 def test_an_approval_that_waits_ends_once(ended: Ended) -> None:
-    settled = WAITING.settle(Verdict(ended, "slack:U7"), 7.0)
-    assert settled == ApprovalRecord("A1", approval(), 5.0, Verdict(ended, "slack:U7"), 7.0)
+    settled = WAITING.settle(Verdict(ended, UserRef("slack", "U7")), 7.0)
+    assert settled == ApprovalRecord("A1", approval(), 5.0, Verdict(ended, UserRef("slack", "U7")), 7.0)
     assert (WAITING.open, settled.open) == (True, False)
     for again in get_args(Ended):
         with pytest.raises(errors.IllegalTransition, match=f"that is {ended} cannot become {again}"):
@@ -122,8 +122,10 @@ def test_an_approval_waits_for_half_an_hour_and_one_that_lets_somebody_in_for_as
 
 
 ELSEWHERE = ChatKey.parse("slack:chat:C2")
-ONCE, CHAT, ALWAYS = (Verdict("approved", "slack:U7", scope) for scope in ("once", "chat", "always"))
-NEWER = Verdict("approved", "slack:U8", "chat")
+ONCE, CHAT, ALWAYS = (
+    Verdict("approved", UserRef("slack", "U7"), scope) for scope in ("once", "chat", "always")
+)
+NEWER = Verdict("approved", UserRef("slack", "U8"), "chat")
 
 
 @pytest.mark.parametrize(
@@ -135,9 +137,9 @@ NEWER = Verdict("approved", "slack:U8", "chat")
         ([CHAT, NEWER], NEWER, None),
         ([ALWAYS, CHAT, ONCE], ALWAYS, ALWAYS),
         (
-            [ALWAYS, replace(ALWAYS, by="slack:U8")],
-            replace(ALWAYS, by="slack:U8"),
-            replace(ALWAYS, by="slack:U8"),
+            [ALWAYS, replace(ALWAYS, by=UserRef("slack", "U8"))],
+            replace(ALWAYS, by=UserRef("slack", "U8")),
+            replace(ALWAYS, by=UserRef("slack", "U8")),
         ),
     ],
 )

@@ -19,7 +19,7 @@ from bot.words import Sentence, speaking
 from tests.unit.llm.asking import ScriptedModel, ask, user
 
 REPLY = ModelReply(content=[{"type": "text", "text": "hi"}], stop_reason="end_turn")
-OPERATOR = "telegram:1"
+OPERATOR = UserRef("telegram", "1")
 ALLOWED, DENIED = Verdict("approved", OPERATOR), Verdict("denied", OPERATOR)
 CHAT = "slack:chat:C1:thread:1.1"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bot.connections import Connections
 from bot.contracts.channel import ChannelDeps
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Outbound
 from bot.system import SystemClock, SystemDisk
@@ -39,7 +39,7 @@ class Bed:
         self.folder = folder
         self.channel = self.build()
 
-    def build(self, *, operators: Collection[str] = (), **changes: Any) -> TelegramChannel:
+    def build(self, *, operators: Collection[UserRef] = (), **changes: Any) -> TelegramChannel:
         """Another channel for the same bot; `changes` are settings."""
         given = {"bot_token": self.server.token, "base_url": self.server.url, **changes}
         around = ChannelDeps(

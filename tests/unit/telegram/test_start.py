@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.contracts.identity import UserRef
 from bot.testing.telegram import refusal
 from tests.unit.telegram.bed import Bed, message
 
@@ -86,7 +87,7 @@ async def test_an_operator_sees_the_commands_of_operators_in_their_own_chat_and_
     idle: Bed,
 ) -> None:
     idle.server.chat(7)
-    operators = ["telegram:7", "telegram:8", "slack:U1"]
+    operators = [UserRef("telegram", "7"), UserRef("telegram", "8"), UserRef("slack", "U1")]
     idle.channel = idle.build(operators=operators)
     await idle.channel.start(idle.intake)
     assert {scope for scope, _ in idle.server.commands} == {"default", "all_group_chats", "chat 7"}

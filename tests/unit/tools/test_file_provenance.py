@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from bot.contracts.base import Json, Message
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance, Taint, unpacked
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -48,7 +48,7 @@ class Desk:
 
     def restart(self) -> None:
         clock = FakeClock()
-        self.origins = FileProvenance(self.root, self.record, frozenset({"slack:U7"}))
+        self.origins = FileProvenance(self.root, self.record, frozenset({UserRef("slack", "U7")}))
         given: dict[str, Any] = {"project": Project(self.root), "clock": clock, "isolation": self.isolation}
         given["made"] = FileWriters()
         given |= {

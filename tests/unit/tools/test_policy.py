@@ -18,7 +18,7 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Due, Inbound, Quoted, SeenFile
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance, Taint
 from bot.contracts.tools import Effect, ToolCall, ToolResult
@@ -80,7 +80,8 @@ class Asks:
         self.meanwhile()
         if self.ended == "broken":
             raise errors.StorageError
-        return Verdict(cast("Any", self.ended), by="slack:U7" if self.ended in {"approved", "denied"} else "")
+        by = UserRef("slack", "U7") if self.ended in {"approved", "denied"} else None
+        return Verdict(cast("Any", self.ended), by)
 
 
 class Bench:
@@ -100,7 +101,7 @@ class Bench:
             registry,
             Rules(paths, **lists),
             paths,
-            operators=frozenset({"slack:U7"}),
+            operators=frozenset({UserRef("slack", "U7")}),
             zone=UTC,
             clock=FakeClock(),
             log=self.log,

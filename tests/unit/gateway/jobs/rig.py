@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.jobs import JobRequest
 from bot.contracts.journal import ANSWERED, InboxEnd, Journal
@@ -83,7 +84,11 @@ class Rig:
     def restart(self) -> None:
         """Nothing is left but the journal."""
         access = Access(
-            {"tele": manifest("tele")}, {}, frozenset({"tele:1"}), self.lists, Memberships({}, self.log)
+            {"tele": manifest("tele")},
+            {},
+            frozenset({UserRef("tele", "1")}),
+            self.lists,
+            Memberships({}, self.log),
         )
         store = JobStore(self.journal, self.log)
         self.locales = Locales(self.journal, BackgroundTasks(self.log), self.log)

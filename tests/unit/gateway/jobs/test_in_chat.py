@@ -9,7 +9,7 @@ from typing import Any
 from bot import errors
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.approvals import Approval, Verdict
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command
 from bot.contracts.jobs import JobRequest
 from bot.contracts.provenance import Provenance
@@ -177,10 +177,10 @@ async def test_what_needs_an_approval_is_refused_at_once_but_not_what_was_allowe
         lasting=True,
     )
     record = await desk.journal.ask("A1", approval)
-    await desk.journal.settle(record.id, Verdict("approved", "tele:1", "always"))
+    await desk.journal.settle(record.id, Verdict("approved", UserRef("tele", "1"), "always"))
     desk.clock.jump(3_600)
     await look(desk)
-    assert desk.ran[1] == Verdict("approved", "tele:1", "always")
+    assert desk.ran[1] == Verdict("approved", UserRef("tele", "1"), "always")
     await desk.close()
 
 
