@@ -55,6 +55,17 @@ GUARDS = {"timeout": 0, "until": 1, "wait_for": 1}
 LEAST = 60
 """Seconds. What is shorter than one is a look at what has not come."""
 
+OUTBOX = "bot/gateway/outbox/"
+KNOWN_TO = {
+    "Outbound": {"bot/contracts/channel.py", "bot/contracts/outbound.py", f"{OUTBOX}channel_sender.py"},
+    "ChannelSender": {
+        f"{OUTBOX}{name}.py" for name in ("batch_sender", "channel_sender", "live_message", "worker")
+    },
+}
+"""Names that stand in these modules alone. Who has no `Outbound` can call no channel's send, edit, find or draft, and the one
+module that makes them is a private part of the outbox's worker.
+"""
+
 DOCUMENTED = frozenset({"os._exit", "sys._current_frames"})
 """Names of Python's own library that are public although they begin with an underscore."""
 
@@ -108,6 +119,7 @@ def examine(root: Path) -> Iterator[str]:
                 labels[name] = list(_labels(tree))
             if not name.startswith(FAKES):
                 code[name] = tree
+                yield from _known(name, tree)
         elif path.suffix in SHOWN_BY and name.startswith("channels/"):
             labels[name] = list(_shown(SHOWN_BY[path.suffix], content))
         elif path.suffix == ".py" and name.startswith("tests/"):
@@ -178,6 +190,16 @@ def _broad(name: str, tree: ast.AST) -> Iterator[str]:
     places = [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and _catches_all(node)]
     for node in places[BROAD.get(name, 0) :]:
         yield f"{name}:{node.lineno}: catches every exception; catch errors by name"
+
+
+def _known(name: str, tree: ast.Module) -> Iterator[str]:
+    """Names of the bot that a module must not use, nor take from another one under a name of its own."""
+    for node in ast.walk(tree) if name.startswith("bot/") else ():
+        match node:
+            case ast.Name(id=used) | ast.Attribute(attr=used) | ast.alias(name=used) if (
+                used in KNOWN_TO and name not in KNOWN_TO[used]
+            ):
+                yield f"{name}:{node.lineno}: {used} is for {', '.join(sorted(KNOWN_TO[used]))} alone"
 
 
 def _sentences(tree: ast.AST) -> Iterator[int]:

@@ -37,11 +37,8 @@ from bot.gateway.live.message import NONE, LiveDeps, Previewing, Previews, Progr
 from bot.gateway.locales import Locales
 from bot.gateway.long_blocks import LongBlocks
 from bot.gateway.operators import OperatorAlerts, OperatorChats, QuestionCopies
-from bot.gateway.outbox.batch_sender import BatchSender, ReplyArchiver
-from bot.gateway.outbox.channel_sender import ChannelSender, ClosedChats
 from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.outbox.rate_limit import RateLimiter
-from bot.gateway.outbox.rows import OutboxRows
 from bot.gateway.outbox.worker import OutboxWorker
 from bot.gateway.participation import Participation, UnaddressedMessages
 from bot.gateway.questions import QuestionService
@@ -162,27 +159,24 @@ def build_delivery(
     """Build the way out: the outbox, and the messages that change while a turn runs. `alerts` gets what operators should
     know of it.
     """
-    archiver = ReplyArchiver(archive, clock, log)
-    sender = ChannelSender(
+    outbox = OutboxWorker(
         channels,
         journal=journal,
-        rows=OutboxRows(journal, files, clock=clock, ids=ids),
+        archive=archive,
         files=files,
         limits=RateLimiter(manifests, clock, limits=limits),
-        closed_chats=ClosedChats(journal, log),
+        alerts=alerts,
         leadership=leadership,
         clock=clock,
+        ids=ids,
         log=log,
     )
-    batches = BatchSender(sender, archiver=archiver, alerts=alerts, clock=clock, log=log)
-    outbox = OutboxWorker(sender, batches, journal=journal, archiver=archiver, clock=clock, log=log)
-    live = LiveDeps(outbox, sender, clock, log)
+    live = LiveDeps(outbox, clock, log)
     long_blocks = LongBlocks(channels, on=long_as_files)
     return Delivery(
         channels,
         journal=journal,
         outbox=outbox,
-        sender=sender,
         files=files,
         previews=Previews(live, manifests, previewing, long_blocks),
         progress=Progress(live, manifests, previewing.after),

@@ -19,7 +19,6 @@ from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow, OutgoingFile, Sent
 from bot.gateway.live.message import Previews, Progress, unseen
 from bot.gateway.long_blocks import LongBlocks, Shortened
-from bot.gateway.outbox.channel_sender import ChannelSender
 from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.outbox.rows import Batch, WriteRows
 from bot.gateway.outbox.worker import OutboxWorker
@@ -50,7 +49,6 @@ class Delivery:
         *,
         journal: Journal,
         outbox: OutboxWorker,
-        sender: ChannelSender,
         files: OutgoingFiles,
         previews: Previews,
         progress: Progress,
@@ -64,7 +62,6 @@ class Delivery:
         self._redact = redact
         self._log = log
         self.outbox = outbox
-        self._sender = sender
         self._files = files
         self._previews = previews
         self.progress = progress
@@ -195,7 +192,7 @@ class Delivery:
         for file in files:
             await self._check(to, file)
         await self.outbox.load()
-        missed = self._sender.rows.missed(to.chat_key) if must_arrive or kind == "reply" else []
+        missed = self.outbox.rows.missed(to.chat_key) if must_arrive or kind == "reply" else []
         said = await self._said(words, missed)
         shorter = await self._shortened(to, said) if kind == "reply" else Shortened(said)
         parts = await self._split(to, shorter.words)
@@ -214,17 +211,17 @@ class Delivery:
         batch = submit(parts, replaces=replaces, files=kept)
         begun([row.id for row in batch.rows])
         if missed:
-            await self._sender.rows.told(batch, missed)
+            await self.outbox.rows.told(batch, missed)
         return batch
 
     async def _concluded(
         self, to: Address, words: str, write: WriteRows, buttons: QuestionButtons | None
     ) -> Batch:
         await self.outbox.load()
-        missed = self._sender.rows.missed(to.chat_key)
+        missed = self.outbox.rows.missed(to.chat_key)
         batch = self.outbox.conclude(to, await self._parts(to, words, missed), write, buttons)
         if missed:
-            await self._sender.rows.told(batch, missed)
+            await self.outbox.rows.told(batch, missed)
         return batch
 
     async def _parts(self, to: Address, words: str, missed: Sequence[OutboxRow]) -> list[str]:
@@ -264,12 +261,8 @@ class Delivery:
             raise errors.FileRefused(f"{name} holds a secret of this installation")
 
     async def amend(self, row: OutboxRow) -> None:
-        """As `ChannelSender.amend`, redacted."""
-        await self._sender.amend(row.revise(self._redact(row.text)))
-
-    async def look_for(self, row: OutboxRow) -> OutboxRow:
-        """As `ChannelSender.look_for`."""
-        return await self._sender.look_for(row)
+        """Give a message that was sent the words and buttons that its row has now, redacted; where it cannot be changed it stays."""
+        await self.outbox.amend(row.revise(self._redact(row.text)))
 
     async def resume(self, to: Address) -> tuple[PriorReply, ...]:
         """After a crash: bring what this answer had begun to deliver to its end, or put it off. Notices are left alone."""
@@ -299,22 +292,22 @@ class Delivery:
     async def reopen(self, channel: str, chat_id: str) -> None:
         """Something came from a chat: where it counted as gone, it can be written to again."""
         await self.outbox.load()
-        await self._sender.closed_chats.open(channel, chat_id)
+        await self.outbox.closed_chats.open(channel, chat_id)
 
     def gone(self, to: Address) -> bool:
         """True where a chat can no longer be written to."""
-        return self._sender.closed_chats.closed(to)
+        return self.outbox.closed_chats.closed(to)
 
     def frozen(self, to: Address) -> float:
         """Seconds for which the platform wants to be left alone with a chat."""
-        return self._sender.limits.frozen(to)
+        return self.outbox.limits.frozen(to)
 
     def spare(self, to: Address, *, reserve: int = 1) -> bool:
         """Take a slot for something cosmetic (a sign of work, an edit) of the same budgets as messages. False where
         it and `reserve` more are not free, where the platform wants to be left alone, and in a chat that is gone: it
         is dropped then.
         """
-        return self._sender.spare(to, reserve=reserve)
+        return self.outbox.spare(to, reserve=reserve)
 
     async def indicate(self, to: Address, *, working: bool) -> None:
         """Show or clear the sign of work. Dropped where the budget is short; a failure is only logged."""
@@ -362,12 +355,12 @@ class Delivery:
                 await call
         except (TimeoutError, errors.DeliveryFailed) as error:
             if isinstance(error, errors.DeliveryThrottled):
-                self._sender.limits.freeze(to, error, cosmetic=True)
+                self.outbox.limits.freeze(to, error, cosmetic=True)
             self._log.write("delivery", otherwise, level="debug", cause=str(error))
 
     async def _split(self, to: Address, words: str) -> list[str]:
         # Seeing whether the parts of a long text fit takes up to a quarter of a second.
-        return await _beside(len(words), partial(self._sender.split, to, words))
+        return await _beside(len(words), partial(self.outbox.split, to, words))
 
 
 async def _beside(length: int, work: Callable[[], T]) -> T:

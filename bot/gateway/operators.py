@@ -100,7 +100,8 @@ class QuestionCopies:
 
     async def _amend(self, copy: Sequence[OutboxRow], outcome: Callable[[], str]) -> None:
         """End one copy in its language, its last part last: where that says how it ended, nothing is left to do."""
-        looked_for = [await self._delivery.look_for(row) if row.state == "unknown" else row for row in copy]
+        outbox = self._delivery.outbox
+        looked_for = [await outbox.look_for(row) if row.state == "unknown" else row for row in copy]
         there = [row for row in looked_for if row.message_id is not None]
         if not there or there[-1].closes_as is None:
             return

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from bot import errors, text
+from bot import text
 from bot.contracts.channel import ChannelSettings, Manifest, Streaming
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.outbound import Address, LiveForm, OutboundKind, OutboxRow
@@ -15,123 +15,18 @@ from bot.contracts.tasks import TaskEvent
 from bot.gateway.live.partial_markdown import RenderablePrefix, beginning, has_begun
 from bot.gateway.live.progress_view import ProgressState
 from bot.gateway.long_blocks import LongBlocks
-from bot.gateway.outbox.channel_sender import SETTLE_SECONDS, ChannelSender
+from bot.gateway.outbox.live_message import LiveMessage
 from bot.gateway.outbox.worker import OutboxWorker
 from bot.words import say
-
-PLAIN = LiveForm()
 
 
 @dataclass(frozen=True, slots=True)
 class LiveDeps:
-    """The collaborators of every live message."""
+    """The collaborators of everything that is shown live."""
 
     outbox: OutboxWorker
-    sender: ChannelSender
     clock: Clock
     log: Log
-
-
-class LiveMessage:
-    """One such message. Its outbox row stays `sending` while it may still change: whoever finds it there after a crash knows
-    by its message id what is left to be brought to an end. Without a row nothing is created.
-
-    `words` is what people see of it, without a mark behind them; `over` says that nothing more can be shown.
-    """
-
-    def __init__(self, to: Address, kind: OutboundKind, deps: LiveDeps, row: OutboxRow | None = None) -> None:
-        self.words = row.text if row is not None else ""
-        self.over = row is not None and row.message_id is None
-        self._mark: str | None = None  # of what an earlier process has shown it is not known
-        self._to = to
-        self._kind = kind
-        self._sender = deps.sender
-        self._clock = deps.clock
-        self._log = deps.log
-        self._row = row
-        self._settled_at = 0.0
-
-    @property
-    def stands(self) -> bool:
-        """True if there is something of it that has to be brought to an end."""
-        return self._row is not None
-
-    def shows(self, words: str, form: LiveForm = PLAIN) -> bool:
-        """True where people see these words, with the mark of this form."""
-        return (words, form.mark) == (self.words, self._mark)
-
-    async def show(self, words: str, form: LiveForm = PLAIN) -> None:
-        """Create it, or change it, where a slot is free; what cannot be shown now is not shown."""
-        if (
-            self.over
-            or self.shows(words, form)
-            or not self._sender.spare(self._to, edit=self._row is not None)
-        ):
-            return
-        form = replace(form, goes_on=True)
-        await (self._create(words, form) if self._row is None else self._change(words, form))
-
-    async def place(self) -> str | None:
-        """Its message id, once nothing of it is on its way any more; None where it is not in the chat, as far as anybody
-        can tell. Nothing is shown after that.
-        """
-        self.over = True
-        if (left := self._settled_at - self._clock.monotonic()) > 0:
-            await self._clock.sleep(left)
-        if self._row is not None and self._row.message_id is None:
-            found = await self._sender.locate(self._to, self._row)
-            self._row = found if found.open else None
-        return self._row.message_id if self._row is not None else None
-
-    async def last(self, words: str, form: LiveForm = PLAIN) -> None:
-        """Change it for the last time, also where that has to wait for a slot, and end it. A failure is only logged."""
-        if await self.place() is not None and not await self._sender.limits.slot(self._to):
-            await self._change(words, form)
-        await self.end()
-
-    async def end(self) -> None:
-        """It stays as it is."""
-        if self._row is not None:
-            await self._sender.end_live(self._row)
-            self._row = None
-
-    async def _create(self, words: str, form: LiveForm) -> None:
-        row = self._sender.rows.new(self._to, words, self._kind)
-        try:
-            self._row = await self._sender.create(self._to, row, form)
-        except errors.DeliveryThrottled:
-            return
-        except errors.DeliveryUncertain as error:
-            self._row = row.begin()
-            self._failed(error)
-        except (errors.StorageError, errors.DeliveryFailed) as error:
-            self._failed(error)
-        else:
-            self.words, self._mark = words, form.mark
-
-    async def _change(self, words: str, form: LiveForm) -> None:
-        assert self._row is not None  # noqa: S101  it was created
-        self._row = self._row.show(words)
-        try:
-            await self._sender.change(self._to, self._row, form)
-        except errors.DeliveryThrottled:
-            return
-        except errors.DeliveryUncertain:
-            # It may still be on its way: so long nothing else comes in its place.
-            self._settled_at = self._clock.monotonic() + SETTLE_SECONDS
-        except errors.DeliveryFailed as error:
-            self._failed(error)
-        else:
-            self.words, self._mark = words, form.mark
-
-    def _failed(self, error: errors.ShipmateError) -> None:
-        self.over = True
-        self._log.write(
-            "delivery",
-            f"no {self._kind} is shown any more",
-            level="debug",
-            cause=f"{type(error).__name__}: {error}",
-        )
 
 
 GOES_ON = " …"
@@ -313,13 +208,13 @@ class Previews(_ByTurn[_Preview]):
             if row.kind != "preview" or not row.open:
                 continue
             if row.state == "ready":
-                await self._deps.sender.end_live(row)
+                await self._message(to, row).end()
             else:
                 preview = self._open.setdefault(to.request_id, _Preview(to, [], unseen))
                 preview.messages.append(self._message(to, row))
 
     def _message(self, to: Address, row: OutboxRow | None = None) -> LiveMessage:
-        return LiveMessage(to, "preview", self._deps, row)
+        return self._deps.outbox.live_message(to, "preview", row)
 
     async def _show(self, preview: _Preview, after: float, every: float) -> None:
         clock = self._deps.clock
@@ -343,8 +238,8 @@ class Previews(_ByTurn[_Preview]):
     async def _draft(self, preview: _Preview, words: str) -> None:
         now = self._deps.clock.monotonic()
         same = words == preview.drafted and now - preview.drafted_at < DRAFT_SECONDS
-        if not same and self._deps.sender.spare(preview.to, edit=True):
-            preview.drafts = await self._deps.sender.draft(preview.to, words)
+        if not same and self._deps.outbox.spare(preview.to, edit=True):
+            preview.drafts = await self._deps.outbox.draft(preview.to, words)
             preview.drafted, preview.drafted_at = words, now
 
     async def _show_parts(self, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> None:
@@ -374,7 +269,7 @@ class Previews(_ByTurn[_Preview]):
         if not (anything or has_begun(words, shown)):
             return []
         shown = self._shortened(to, shown)
-        split = self._deps.sender.split
+        split = self._deps.outbox.split
         parts = split(to, shown.words)
         if not parts:
             return []
@@ -425,7 +320,7 @@ class Progress(_ByTurn[_Watched]):
     def begin(self, to: Address) -> None:
         """A turn begins: what it has at work is shown here, where the channel can do that and is set to."""
         if self._manifests[to.channel].edits is not None and to.channel in self._on:
-            self._open.setdefault(to.request_id, _Watched(to, LiveMessage(to, KIND, self._deps)))
+            self._open.setdefault(to.request_id, _Watched(to, self._message(to)))
 
     async def adopt(self, to: Address, rows: Sequence[OutboxRow]) -> None:
         """After a crash: go on in the message that was there."""
@@ -433,11 +328,14 @@ class Progress(_ByTurn[_Watched]):
             if row.kind != KIND or not row.open:
                 continue
             if row.state == "ready":
-                await self._deps.sender.end_live(row)
+                await self._message(to, row).end()
             else:
                 self.begin(to)
                 if (watched := self._open.get(to.request_id)) is not None:
-                    watched.message = LiveMessage(to, KIND, self._deps, row)
+                    watched.message = self._message(to, row)
+
+    def _message(self, to: Address, row: OutboxRow | None = None) -> LiveMessage:
+        return self._deps.outbox.live_message(to, KIND, row)
 
     async def end(self, to: Address) -> None:
         """The turn is over: what is shown of it is summed up."""

@@ -15,7 +15,7 @@ from bot.contracts.leadership import Leadership
 from bot.contracts.outbound import Address, LiveForm, Outbound, OutboxRow, Sent
 from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.outbox.rate_limit import UNSAID, RateLimiter
-from bot.gateway.outbox.rows import OutboxRows, as_message
+from bot.gateway.outbox.rows import OutboxRows, repeated
 
 
 class ClosedChats:
@@ -122,7 +122,7 @@ class ChannelSender:
         """Send a row, or change the message in whose place it comes; `ends`: it is the last one of a reply. Raises
         `errors.DeliveryFailed` as `Channel.send` and `Edits.edit`.
         """
-        message = replace(as_message(row, to.target), ends=ends)
+        message = replace(_message(row, to.target), ends=ends)
         if row.file is not None:
             message = replace(message, file=await self._files.load(row.file))
         await self._leadership.confirmed()
@@ -159,7 +159,7 @@ class ChannelSender:
             raise errors.DeliveryThrottled(
                 f"the journal cannot be read: {error}", retry_after=JOURNAL_SECONDS
             ) from None
-        return replace(as_message(row, target), claimed=claimed)
+        return replace(_message(row, target), claimed=claimed)
 
     # ------------------------------------------------------------ live messages, and what was sent
 
@@ -260,7 +260,7 @@ class ChannelSender:
             return
         if not isinstance(channel, Edits):
             return
-        message = as_message(row, row.target)
+        message = _message(row, row.target)
         for _ in range(AMENDS):
             await self._leadership.confirmed()
             try:
@@ -277,8 +277,26 @@ class ChannelSender:
                 return
 
 
+def _message(row: OutboxRow, target: Mapping[str, str]) -> Outbound:
+    words = "" if row.file is not None else row.text
+    if row.repeat_of is not None:
+        words = repeated(row) + words
+    return Outbound(
+        row.id,
+        row.request_id,
+        row.chat_key,
+        target,
+        words,
+        row.kind,
+        repeat_of=row.repeat_of,
+        buttons=row.buttons,
+        language=row.language,
+        meant_at=row.created_at,
+    )
+
+
 def _live(row: OutboxRow, target: Mapping[str, str], form: LiveForm) -> Outbound:
-    message = as_message(row, target)
+    message = _message(row, target)
     return replace(
         message,
         text=message.text + form.mark,

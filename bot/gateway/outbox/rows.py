@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from asyncio import Future
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot import errors
@@ -15,7 +15,7 @@ from bot.contracts.environment import Clock, Ids
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
-from bot.contracts.outbound import Address, Outbound, OutboundKind, OutboxRow
+from bot.contracts.outbound import Address, OutboundKind, OutboxRow
 from bot.gateway.outbox.files import KeptFile, OutgoingFiles
 from bot.words import language, own_zone, say, speaking, zone
 
@@ -92,24 +92,6 @@ def repeated(row: OutboxRow) -> str:
     """The words before those of a row that repeats another one."""
     with speaking(row.language):
         return f"{say('delivery.repeated')}\n\n"
-
-
-def as_message(row: OutboxRow, target: Mapping[str, str]) -> Outbound:
-    words = "" if row.file is not None else row.text
-    if row.repeat_of is not None:
-        words = repeated(row) + words
-    return Outbound(
-        row.id,
-        row.request_id,
-        row.chat_key,
-        target,
-        words,
-        row.kind,
-        repeat_of=row.repeat_of,
-        buttons=row.buttons,
-        language=row.language,
-        meant_at=row.created_at,
-    )
 
 
 @dataclass(slots=True, eq=False)

@@ -6,23 +6,29 @@ import asyncio
 import functools
 from asyncio import Future
 from collections import deque
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 
 from bot import errors
 from bot.contracts.agent import PriorReply
 from bot.contracts.approvals import QuestionButtons
-from bot.contracts.environment import Clock, Log
+from bot.contracts.archive import Archive
+from bot.contracts.channel import Channel
+from bot.contracts.environment import Alert, Clock, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import Journal
+from bot.contracts.leadership import Leadership
 from bot.contracts.outbound import Address, OutboundKind, OutboxRow, Sent
 from bot.gateway.outbox import batch_sender
 from bot.gateway.outbox.batch_sender import BEHIND, LONG, BatchSender, ReplyArchiver
-from bot.gateway.outbox.channel_sender import ChannelSender
-from bot.gateway.outbox.files import KeptFile
+from bot.gateway.outbox.channel_sender import ChannelSender, ClosedChats
+from bot.gateway.outbox.files import KeptFile, OutgoingFiles
+from bot.gateway.outbox.live_message import LiveMessage
+from bot.gateway.outbox.rate_limit import RateLimiter
 from bot.gateway.outbox.rows import (
     Batch,
     Line,
+    OutboxRows,
     WriteRows,
     address_of,
     derived_id,
@@ -42,22 +48,44 @@ RETRY_SECONDS = 5.0
 class OutboxWorker:
     """One task a chat with replies sends them in order; a notice has a task of its own. What the platform lets out only
     later stays in its line, for a day at most, and `adopt` puts what an earlier process left into the same lines.
+
+    Nothing else has a way to a channel's `send`, `edit`, `find` and `draft`: what is shown live goes past the lines, at once or not
+    at all, and so do changes of messages that were sent.
     """
 
     def __init__(
         self,
-        sender: ChannelSender,
-        batches: BatchSender,
+        channels: Mapping[str, Channel],
         *,
         journal: Journal,
-        archiver: ReplyArchiver,
+        archive: Archive,
+        files: OutgoingFiles,
+        limits: RateLimiter,
+        alerts: asyncio.Queue[Alert],
+        leadership: Leadership,
         clock: Clock,
+        ids: Ids,
         log: Log,
     ) -> None:
-        self._sender = sender
-        self._batch_sender = batches
+        self.rows = OutboxRows(journal, files, clock=clock, ids=ids)
+        self.limits = limits
+        self.closed_chats = ClosedChats(journal, log)
+        self._sender = ChannelSender(
+            channels,
+            journal=journal,
+            rows=self.rows,
+            files=files,
+            limits=limits,
+            closed_chats=self.closed_chats,
+            leadership=leadership,
+            clock=clock,
+            log=log,
+        )
+        self._archiver = ReplyArchiver(archive, clock, log)
+        self._batch_sender = BatchSender(
+            self._sender, archiver=self._archiver, alerts=alerts, clock=clock, log=log
+        )
         self._journal = journal
-        self._archiver = archiver
         self._clock = clock
         self._log = log
         self._lines: dict[ChatKey, Line] = {}
@@ -97,8 +125,8 @@ class OutboxWorker:
         async with self._loading:
             try:
                 if not self._loaded:
-                    await self._sender.closed_chats.load()
-                    await self._sender.rows.load()
+                    await self.closed_chats.load()
+                    await self.rows.load()
                     await self._load()
             except errors.StorageError as error:
                 self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
@@ -123,7 +151,7 @@ class OutboxWorker:
                     address_of(rows[0], record.inbound),
                     [*in_order(rows), *in_order(rows, "notice")],
                 )
-                self._sender.limits.hold(to, max(seconds_left(row, self._clock.now()) for row in rows))
+                self.limits.hold(to, max(seconds_left(row, self._clock.now()) for row in rows))
                 self.adopt(to, await self._left(ordered), late=True)
 
     async def _close(self, row: OutboxRow) -> None:
@@ -143,7 +171,7 @@ class OutboxWorker:
             state=ended.state,
         )
         await self._journal.update_outbox(ended)
-        await self._sender.rows.release(ended)
+        await self.rows.release(ended)
 
     async def _loads(self) -> None:
         """Take up what an earlier process left, as soon as that can be read."""
@@ -181,7 +209,7 @@ class OutboxWorker:
         """
         rows = [
             replace(
-                self._sender.rows.new(to, part, kind),
+                self.rows.new(to, part, kind),
                 repeat_of=repeat_of,
                 step_id=step_id,
                 buttons=buttons,
@@ -189,7 +217,7 @@ class OutboxWorker:
             )
             for part in parts
         ]
-        rows += [replace(self._sender.rows.of_file(to, kept, kind), step_id=step_id) for kept in files]
+        rows += [replace(self.rows.of_file(to, kept, kind), step_id=step_id) for kept in files]
         rows[: len(replaces)] = [
             replace(row, replaces=place) for row, place in zip(rows, replaces, strict=False)
         ]
@@ -203,7 +231,7 @@ class OutboxWorker:
         """Put the last words about an inbound into the outbox, as a notice that nothing but the outbox looks after: `write`
         writes its rows together with the end of that. `buttons` stand below the last part.
         """
-        rows = [self._sender.rows.new(to, part, "notice") for part in parts]
+        rows = [self.rows.new(to, part, "notice") for part in parts]
         rows[-1:] = [replace(row, buttons=buttons) for row in rows[-1:]]
         return self._concluded(to, rows, write)
 
@@ -221,7 +249,7 @@ class OutboxWorker:
             return self.adopt(to, await self._left(found), late=True)
         rows = [
             replace(
-                self._sender.rows.new(to, part, "notice"),
+                self.rows.new(to, part, "notice"),
                 id=name,
                 buttons=buttons,
                 closes_as=None if buttons is None else part,
@@ -254,8 +282,8 @@ class OutboxWorker:
         self._batches.add(batch)
         behind = self.waits(batch.to.chat_key) and (batch.in_order or batch.recovered)
         if not batch.late and (behind or wait):
-            wait = max(wait, self._sender.limits.frozen(batch.to))
-            self._sender.limits.hold(batch.to, wait)
+            wait = max(wait, self.limits.frozen(batch.to))
+            self.limits.hold(batch.to, wait)
             batch.put_off(self._clock.now() + wait)
             self._beside(self._batch_sender.defer([batch], BEHIND if behind else LONG, wait))
         self._queue(batch)
@@ -283,7 +311,7 @@ class OutboxWorker:
         """
         if batch.must_arrive and batch.rows and not batch.late:
             batch.put_off(self._clock.now())
-            await self._sender.rows.save(batch)
+            await self.rows.save(batch)
         task = batch.line.worker
         if task is None or not batch.first or (batch.must_arrive and not self._closed):
             return
@@ -304,7 +332,7 @@ class OutboxWorker:
         self._discard(batch)
 
     async def _withdraw(self, batch: Batch) -> None:
-        await asyncio.gather(*(self._sender.rows.update(stopped(row)) for row in batch.rows))
+        await asyncio.gather(*(self.rows.update(stopped(row)) for row in batch.rows))
 
     def _discard(self, batch: Batch) -> None:
         self._batches.discard(batch)
@@ -343,8 +371,34 @@ class OutboxWorker:
         for row in rows:
             if row.state == "sending" and row.id in repeated:
                 # The process ended between the repeat's first write and this one.
-                await self._sender.rows.update(row.lose("uncertain"))
+                await self.rows.update(row.lose("uncertain"))
         return [row for row in rows if row.open and not (row.state == "sending" and row.id in repeated)]
+
+    # ------------------------------------------------------------ beside the lines
+
+    def live_message(self, to: Address, kind: OutboundKind, row: OutboxRow | None = None) -> LiveMessage:
+        """A message that changes while a turn runs; `row` is that of one which an earlier process has begun."""
+        return LiveMessage(to, kind, self._sender, row, clock=self._clock, log=self._log)
+
+    async def draft(self, to: Address, words: str) -> bool:
+        """As `ChannelSender.draft`."""
+        return await self._sender.draft(to, words)
+
+    async def amend(self, row: OutboxRow) -> None:
+        """As `ChannelSender.amend`."""
+        await self._sender.amend(row)
+
+    async def look_for(self, row: OutboxRow) -> OutboxRow:
+        """As `ChannelSender.look_for`."""
+        return await self._sender.look_for(row)
+
+    def spare(self, to: Address, *, reserve: int = 1, edit: bool = False) -> bool:
+        """As `ChannelSender.spare`."""
+        return self._sender.spare(to, reserve=reserve, edit=edit)
+
+    def split(self, to: Address, text: str) -> list[str]:
+        """As `Channel.split`."""
+        return self._sender.split(to, text)
 
     # ------------------------------------------------------------ the work
 
@@ -390,7 +444,7 @@ class OutboxWorker:
                 request_id=batch.to.request_id,
             )
             if batch.late or (batch.rows and batch.head.deferred):
-                self._sender.limits.hold(batch.to, RETRY_SECONDS)
+                self.limits.hold(batch.to, RETRY_SECONDS)
                 if not batch.late:  # what nothing but the outbox looks after goes on by itself
                     batch.late = True
                     batch.end(errors.DeliveryDeferred("a delivery failed", wait=RETRY_SECONDS))
@@ -403,7 +457,7 @@ class OutboxWorker:
         """Wait until what goes out by itself may: the platform lets it, it is there, and the journal can say that it did."""
         await self._started.wait()
         while True:
-            wait = self._sender.limits.frozen(to)
+            wait = self.limits.frozen(to)
             if not wait and not (self._sender.connected(to) and await self._journal.flush()):
                 wait = RETRY_SECONDS
             if not wait:
