@@ -56,12 +56,12 @@ from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
 from bot.gateway.watchdog import ChannelWatchdog
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
+from bot.history.file_names import encode
 from bot.history.line_stream import LineStream
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories
-from bot.history.names import encode
 from bot.history.retention import Retention
-from bot.history.search.searching import SearchedArchive
+from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import Transcript
 from bot.history.usage.sums import UsageSums

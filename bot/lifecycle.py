@@ -28,7 +28,7 @@ from bot.gateway.turn_queue import TurnQueue
 from bot.gateway.watchdog import ChannelWatchdog
 from bot.history.archive.store import FILES as ARCHIVE_FILES
 from bot.history.line_stream import LineStream
-from bot.history.search.searching import SearchedArchive
+from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import FILES as TRANSCRIPT_FILES
 from bot.history.transcript.store import Transcript

@@ -14,7 +14,7 @@ from bot.gateway.operators import OperatorAlerts
 from bot.gateway.turn_queue import TurnQueue
 from bot.history.artifacts import ArtifactStore
 from bot.history.retention import Retention
-from bot.history.search.searching import SearchedArchive
+from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog
 from bot.history.usage.sums import UsageSums
 from bot.llm.wrapper import WatchedModel

@@ -26,7 +26,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import LineRow
 from bot.contracts.log_kinds import TEXTS
 from bot.contracts.memory_files import MemoryOwner
-from bot.history import jsonl, line_stream, names
+from bot.history import file_names, jsonl, line_stream
 from bot.history.archive import rotation
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore, what_of
@@ -401,7 +401,7 @@ def _request(line: Json) -> str:
 
 
 def _name(chat_key: str) -> str:
-    return names.encode(ChatKey.parse(chat_key))
+    return file_names.encode(ChatKey.parse(chat_key))
 
 
 def _unpacked(data: bytes, path: Path) -> bytes:

@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bot import config, discovery
-from bot.agent.claims import reading
+from bot.agent.claims import detection
 from bot.config import schema
 from bot.contracts.tools import ToolInput
 from bot.journal import schema as journal_schema
@@ -209,7 +209,7 @@ def _make_once() -> None:
     from channels.telegram import bot_api
 
     manifests = discovery.manifests()
-    reading.languages("")
+    detection.languages("")
     schema.schemas(manifests)
     journal_schema.statements()
     bot_api.tls()

@@ -15,8 +15,8 @@ from typing import Any
 from bot import errors
 from bot.agent import forks, reattach, view_changes
 from bot.agent.deps import AgentDeps
-from bot.agent.incoming import fresh_nonce
 from bot.agent.memory_writer import FAILED, MemoryWriter, give_up
+from bot.agent.user_message import fresh_nonce
 from bot.agent.view_changes import Reason, ViewChanges
 from bot.context import compaction, memory
 from bot.contracts.agent import CompactResult

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from bot import errors
 from bot.agent.compactor import Compactor
 from bot.agent.deps import AgentDeps
-from bot.agent.incoming import fresh_nonce
 from bot.agent.memory_writer import MemoryWriter
+from bot.agent.user_message import fresh_nonce
 from bot.agent.view_changes import ViewChanges
 from bot.context import deletions as reading
 from bot.context import memory

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bot import errors, text
-from bot.agent.continuing import LENGTH
+from bot.agent.chat_totals import ChatTotals
+from bot.agent.continuation import LENGTH
 from bot.agent.deps import AgentDeps
-from bot.agent.tally import Tally
 from bot.agent.view_changes import ViewChanges
 from bot.context import blocks, compaction, memory, repair, view
 from bot.context.memory import MemoryInvalid, SessionMemory, TooLong
@@ -39,7 +39,7 @@ class Prefix:
     system: Sequence[Json]
     history: Sequence[Message]
     current: Sequence[Message] = ()
-    tally: Tally | None = None
+    chat_totals: ChatTotals | None = None
     """Totals of the chat, to which the fork adds its cost."""
     exact: bool = True
     """True if these are the bytes of the next request: a summary by the provider stands for those alone."""
@@ -61,11 +61,11 @@ def prefix_of(
     view_changes: ViewChanges, current: Sequence[Message] = (), stand_in: Sequence[Json] = ()
 ) -> Prefix:
     """The beginning of a chat's next request; with `stand_in` for a system prompt that is not known."""
-    history, tally = view_changes.store.view(), view_changes.tally
+    history, chat_totals = view_changes.store.view(), view_changes.chat_totals
     if view_changes.system:
-        return Prefix(view_changes.system, history, current, tally)
+        return Prefix(view_changes.system, history, current, chat_totals)
     # What was thought, or summed up, behind another system prompt would be refused.
-    return in_words(Prefix(stand_in, history, current, tally))
+    return in_words(Prefix(stand_in, history, current, chat_totals))
 
 
 def request(
@@ -135,8 +135,8 @@ async def _reply(asked: ModelRequest, prefix: Prefix, deps: AgentDeps) -> ModelR
 
 async def _streamed(asked: ModelRequest, prefix: Prefix, deps: AgentDeps) -> ModelReply:
     reply = await reply_of(deps.models.model.stream(asked))
-    if prefix.tally is not None:
-        prefix.tally.asked(reply.usage, reply.cost_usd)
+    if prefix.chat_totals is not None:
+        prefix.chat_totals.asked(reply.usage, reply.cost_usd)
     return reply
 
 

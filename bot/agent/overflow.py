@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from bot import errors
 from bot.agent import view_changes
-from bot.agent.active import ActiveTurn
-from bot.agent.continuing import ContinuationPolicy
+from bot.agent.active_turn import ActiveTurn
+from bot.agent.continuation import ContinuationPolicy
 from bot.agent.deps import AgentDeps
 from bot.context import blocks, estimate, repair, view
 from bot.context.memory import condensed
@@ -177,7 +177,7 @@ async def _answer(
         raise
     deps.models.learn(request, reply)
     turn.compactor.answered(reply.usage)
-    turn.view_changes.tally.asked(reply.usage, reply.cost_usd)
+    turn.view_changes.chat_totals.asked(reply.usage, reply.cost_usd)
     return reply
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bot.agent.deps import AgentDeps
-from bot.context import blocks, files_read, found
+from bot.context import blocks, file_previews, found_tools
 from bot.context.sections import Section, assemble
 from bot.contracts.base import Json, Message
 from bot.contracts.tools import ToolCall, ToolResult
@@ -82,9 +82,9 @@ def files(gone: DroppedMessages) -> Section:
 
 def definitions(gone: DroppedMessages, deps: AgentDeps, most: float) -> list[Json]:
     """The definitions of tools that were found and can be called still, whole, the newest first where not all fit."""
-    still = found.definitions(gone.kept)
+    still = found_tools.definitions(gone.kept)
     chosen: list[Json] = []
-    for name, tool in reversed(found.definitions(gone.dropped).items()):
+    for name, tool in reversed(found_tools.definitions(gone.dropped).items()):
         cost = deps.models.estimator.frame(deps.models.name, (), (tool,))
         if name not in still and deps.registry.get(name) is not None and cost <= most:
             chosen.append(tool)
@@ -96,9 +96,12 @@ def instructions(gone: DroppedMessages, deps: AgentDeps, most: float) -> dict[st
     """Usage notes of servers whose tools are still declared, whole; the newest come first if not all fit. A note without room
     is shown again with the next tool of that server that is found.
     """
-    still, names = found.server_notes(gone.kept), gone.declared | found.definitions(gone.kept).keys()
+    still, names = (
+        found_tools.server_notes(gone.kept),
+        gone.declared | found_tools.definitions(gone.kept).keys(),
+    )
     chosen: dict[str, str] = {}
-    for server, words in reversed(found.server_notes(gone.dropped).items()):
+    for server, words in reversed(found_tools.server_notes(gone.dropped).items()):
         cost = deps.models.estimator.text(deps.models.name, words)
         if server not in still and cost <= most and any(one.startswith(f"mcp__{server}__") for one in names):
             chosen[server] = words
@@ -108,8 +111,8 @@ def instructions(gone: DroppedMessages, deps: AgentDeps, most: float) -> dict[st
 
 def tools(gone: DroppedMessages) -> Section:
     """The names of tools that were found and do not come back whole: what is in view no more is declared no more."""
-    still = gone.declared | found.definitions(gone.kept).keys()
-    names = [name for name in found.definitions(gone.dropped) if name not in still]
+    still = gone.declared | found_tools.definitions(gone.kept).keys()
+    names = [name for name in found_tools.definitions(gone.dropped) if name not in still]
     words = (
         f"Tools found before; find again with {ToolSearch.name} what you need: {', '.join(names[-POINTERS:])}"
     )
@@ -134,7 +137,7 @@ def attached(gone: DroppedMessages, deps: AgentDeps) -> list[str]:
 
 def _pointers(messages: Sequence[Message]) -> Iterator[tuple[str, int]]:
     for message in messages:
-        yield from files_read.pointers(message)
+        yield from file_previews.pointers(message)
     for _, result in _results(messages):
         if (left_out := result.omission) is not None:
             yield left_out.artifact, left_out.lines

@@ -11,17 +11,17 @@ from enum import Enum, auto
 from typing import Any
 
 from bot import errors
-from bot.agent import showing, view_changes
-from bot.agent.active import ActiveTurn
+from bot.agent import rendering, view_changes
+from bot.agent.active_turn import ActiveTurn
 from bot.agent.compactor import Compactor
 from bot.agent.deletion_runner import DeletionRunner
 from bot.agent.deps import AgentDeps
-from bot.agent.incoming import fresh_nonce
 from bot.agent.ledger import Ledger
 from bot.agent.memory_writer import MemoryWriter
 from bot.agent.overflow import HistoryCleared, TurnTooLarge
 from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
+from bot.agent.user_message import fresh_nonce
 from bot.agent.view_changes import ViewChanges
 from bot.context import blocks, compaction, prompt, replay
 from bot.context.assembly import Frozen
@@ -146,7 +146,7 @@ class AgentRuntime:
         await self.leave()
         await self.ledger.new_session()
         count = len(self.store)
-        self.view_changes.tally.anew()
+        self.view_changes.chat_totals.anew()
         self.view_changes.apply("new", Boundary(dropped="all"))
         await self.ledger.flush()
         self._frozen = None
@@ -160,7 +160,7 @@ class AgentRuntime:
 
     @contextlib.asynccontextmanager
     async def left(self) -> AsyncIterator[None]:
-        """The same, in the block. Removals come before it, and are the matter of the next runtime from then on: what this one
+        """The same, in the block. Deletions come before it, and are the matter of the next runtime from then on: what this one
         writes would be in the other session. Raises `errors.StorageError`.
         """
         async with self._filling:
@@ -249,12 +249,12 @@ class AgentRuntime:
         hidden = deps.models.estimator.messages(deps.models.name, results) - deps.models.estimator.messages(
             deps.models.name, shown
         )
-        return self.view_changes.tally.stats(messages=len(store), tokens=whole, masked_tokens=hidden)
+        return self.view_changes.chat_totals.stats(messages=len(store), tokens=whole, masked_tokens=hidden)
 
     async def history(self) -> str:
         """As `contracts.agent.Agent.history`."""
         await self.fill()
-        return showing.history(self.store.messages(), self._deps.redact)
+        return rendering.history(self.store.messages(), self._deps.redact)
 
     async def undo(self) -> str | None:
         """As `contracts.agent.Agent.undo`."""
@@ -272,7 +272,7 @@ class AgentRuntime:
         await self.memory.undo([entry.uuid for entry in entries])
         self.view_changes.apply("undo", Boundary(dropped=tuple(entry.uuid for entry in entries)))
         await self.ledger.flush()
-        return self._deps.redact(showing.said(entries[0].message))
+        return self._deps.redact(rendering.said(entries[0].message))
 
     async def forget(self) -> None:
         """As `contracts.agent.Agent.forget`. A turn that begins meanwhile begins with what is left."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bot.agent import showing
+from bot.agent import rendering
 from bot.agent.deps import AgentDeps
 from bot.agent.runtime import AgentRuntime
 from bot.context import deletions
@@ -85,10 +85,10 @@ class Sessions:
         """Return the first line of the session that goes on, with the chat's totals and chosen model: these are the chat's,
         not a session's.
         """
-        tally = self._runtime.view_changes.tally
-        tally.epoch()
+        chat_totals = self._runtime.view_changes.chat_totals
+        chat_totals.epoch()
         chosen = self._runtime.chosen or ""
-        return Meta(reason=reason, from_=origin, totals=tally.facts, chosen_model=chosen)
+        return Meta(reason=reason, from_=origin, totals=chat_totals.facts, chosen_model=chosen)
 
     def _done(self, what: str, session: str, left: str | None, known: Sequence[str]) -> SessionChange:
         names = [*known, session]
@@ -101,7 +101,7 @@ class Sessions:
             return ""
         if gone.names(first.event, [first.request_id or ""]):
             return deletions.REMOVED
-        return self._deps.redact(showing.said(first.event.message))
+        return self._deps.redact(rendering.said(first.event.message))
 
 
 def short(session: str, known: Sequence[str]) -> str:

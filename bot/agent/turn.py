@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from bot import errors
 from bot.agent import overflow
-from bot.agent.active import ActiveTurn
-from bot.agent.continuing import LENGTH, ContinuationPolicy
+from bot.agent.active_turn import ActiveTurn
+from bot.agent.continuation import LENGTH, ContinuationPolicy
 from bot.agent.deps import AgentDeps
 from bot.agent.reply import TrackedReply
 from bot.agent.subagents.tasks import Tasks

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from bot.agent.chat_totals import ChatTotals
 from bot.agent.deps import AgentDeps
 from bot.agent.ledger import Ledger
-from bot.agent.tally import Tally
 from bot.context import blocks, checkpoint, masking, memory, replay
 from bot.context.store import AgentContextStore, Turn
 from bot.contracts.base import Json, Message
@@ -116,7 +116,7 @@ class ViewChanges:
         """The definitions that requests have since the last time that it was settled."""
         self.sent: Sequence[Message] = ()
         """The messages of the newest request of a turn; () where none is known."""
-        self.tally = Tally()
+        self.chat_totals = ChatTotals()
         self._frame_tokens = 0
         self.system: Sequence[Json] = ()
         """The system prompt of the newest request; () where none is known, as after a restart."""
@@ -200,10 +200,10 @@ class ViewChanges:
         Nothing waits: `Ledger.flush` says when it is on disk.
         """
         messages, before = len(self.store), self.tokens()
-        self.tally.epoch()
+        self.chat_totals.epoch()
         if isinstance(change, Boundary | Mask):
             # Within a turn its end will tell: what it has asked is counted from the steps until then.
-            totals = None if self.live else self.tally.facts
+            totals = None if self.live else self.chat_totals.facts
             change = replace(change, reason=reason, totals=totals)
             self.store.change(change)
             if isinstance(change, Boundary):
@@ -288,7 +288,7 @@ class ViewChanges:
 
     def take_up(self, facts: LastingFacts) -> None:
         """After a restart: what the lines of the chat say of it as a whole."""
-        self.tally.load(facts.totals)
+        self.chat_totals.load(facts.totals)
         self.frame = facts.frame
         if facts.answered_at is not None:
             # It was asked before it answered.
@@ -302,7 +302,7 @@ class ViewChanges:
     def note_totals(self) -> None:
         """Write down what the chat has come to, where the end of a running turn will not do so."""
         if not self.live:
-            self.ledger.add(Meta(totals=self.tally.facts))
+            self.ledger.add(Meta(totals=self.chat_totals.facts))
 
     def tokens(self) -> int:
         """Estimated tokens of the view, with the request prefix."""

@@ -181,7 +181,7 @@ def database(config: Settings) -> Iterator[Finding]:
 
 def stored(root: Path) -> Iterator[Finding]:
     """Journal, search index and sums of usage."""
-    from bot.history.search import indexfile
+    from bot.history.search import index_file
     from bot.history.usage.sums import FILE, UsageSums
     from bot.journal import view
     from bot.system import SystemDisk
@@ -205,7 +205,7 @@ def stored(root: Path) -> Iterator[Finding]:
                 yield Finding("journal", "ok", f"whole, {size}")
     if not index.is_file():
         yield Finding("search index", "ok", "none yet")
-    elif why := indexfile.verdict(index):
+    elif why := index_file.verdict(index):
         yield Finding("search index", "warn", why, f"run `{command('index rebuild', root)}`: nothing is lost")
     else:
         yield Finding("search index", "ok", f"whole, {index.stat().st_size / 2**20:,.1f} MB")

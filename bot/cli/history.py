@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from bot.contracts.archive import ArchiveLine
-    from bot.history.search.searching import SearchedArchive
+    from bot.history.search.searched_archive import SearchedArchive
 
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ async def _found(
 def _archive(root: Path) -> SearchedArchive:
     from bot import system
     from bot.history.archive.store import ChatStore
-    from bot.history.search.searching import SearchedArchive
+    from bot.history.search.searched_archive import SearchedArchive
 
     home, disk, log = root / HOME, system.SystemDisk(), StderrLog()
     folder = home / "chats"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from bot import tags, text
-from bot.context import estimate, found
+from bot.context import estimate, found_tools
 from bot.contracts.base import Json, Message
 
 FACTS, DECISIONS, PREFERENCES, WHERE_WE_ARE, OPEN_TASKS = (
@@ -352,12 +352,16 @@ def head(
     again = (f"\n{tags.harmless(words)}\n" for words in attached if words.strip())
     parts += [tags.Tag(tags.REATTACHED, words, nonce=nonce) for words in again]
     first = block if block is not None else _shown(summary, nonce)
-    content = [first, *(part.block for part in parts), *([found.servers_block(said, nonce)] if said else ())]
+    content = [
+        first,
+        *(part.block for part in parts),
+        *([found_tools.servers_block(said, nonce)] if said else ()),
+    ]
     if tools:
         words = (
             f"\nTools found before, which you can call: {', '.join(str(tool['name']) for tool in tools)}\n"
         )
-        content.append(tags.Tag(tags.REATTACHED, words, nonce=nonce).block | {found.TOOLS: list(tools)})
+        content.append(tags.Tag(tags.REATTACHED, words, nonce=nonce).block | {found_tools.TOOLS: list(tools)})
     return {"role": "user", "content": content}
 
 

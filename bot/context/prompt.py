@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bot import tags, text
-from bot.context import blocks, files_read, quotes
+from bot.context import blocks, file_previews, quotes
 from bot.contracts.agent import SILENT, TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
@@ -210,7 +210,7 @@ def user_message(
     if quoted:
         content.append(quotes.block(quoted, iso, nonce))
     if any(seen.read for _, seen in attached):
-        content.append(files_read.tag(attached, nonce).block)
+        content.append(file_previews.tag(attached, nonce).block)
         content += [blocks.attached(seen.shown) for _, seen in attached if seen.shown is not None]
     if words.strip():
         content.append(_block(words))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from bot.context import blocks, found
+from bot.context import blocks, found_tools
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 
@@ -81,9 +81,9 @@ def render(
     current: Sequence[Message],
 ) -> ModelRequest:
     """One request: history, injected older turns, then the current turn. Tools that were found stand behind `tools`
-    (`bot.context.found`). What leaves is looked at once more (`bot.context.repair.sound`).
+    (`bot.context.found_tools`). What leaves is looked at once more (`bot.context.repair.sound`).
     """
-    messages, more = found.declared([*history, *injected, *current])
+    messages, more = found_tools.declared([*history, *injected, *current])
     shown_system, shown = placed(system, messages, len(history))
     # Where none was found it is the same object in request after request, and what is known of it holds.
     found_names = {one["name"] for one in more}

@@ -69,7 +69,7 @@ class ActiveChat:
 
 
 class ChatArchive(Archive, Protocol):
-    """An archive that lists its chats (`bot.history.search.searching.SearchedArchive`)."""
+    """An archive that lists its chats (`bot.history.search.searched_archive.SearchedArchive`)."""
 
     async def recent(self, offset: int, limit: int) -> tuple[list[ChatInfo], int]: ...
 

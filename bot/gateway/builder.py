@@ -20,15 +20,16 @@ from bot.contracts.model import Transcriber
 from bot.gateway.access import Access, InboundCleaner, Memberships
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.approvals import ApprovalService
-from bot.gateway.archiving import InboundArchive
 from bot.gateway.attachments import FileReader, RssMonitor
 from bot.gateway.attachments import Limits as FileLimits
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import LIMIT, Backlog, InFlight
 from bot.gateway.commands import Commands, Servers
 from bot.gateway.conversation import MODES
+from bot.gateway.deletions import DeletionService
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner
+from bot.gateway.inbound_archiver import InboundArchiver
 from bot.gateway.intake import GatewayIntake, InboundRouter
 from bot.gateway.jobs.due import DueJobs
 from bot.gateway.jobs.service import JobService
@@ -42,12 +43,11 @@ from bot.gateway.outbox.rate_limit import RateLimiter
 from bot.gateway.outbox.worker import OutboxWorker
 from bot.gateway.participation import Participation, UnaddressedMessages
 from bot.gateway.questions import QuestionService
-from bot.gateway.reading import Reading
 from bot.gateway.receipt import Receipts
 from bot.gateway.recovery import Recovery
-from bot.gateway.removals import Removals
 from bot.gateway.retries import Retries
 from bot.gateway.stops import Stops
+from bot.gateway.turn_inputs import TurnInputs
 from bot.gateway.turn_queue import DiskSpace, TurnQueue, TurnSuspension
 from bot.gateway.turn_runner import TurnRunner
 
@@ -122,7 +122,7 @@ class GatewayParts:
     turn_queue: TurnQueue
     recovery: Recovery
     files: FileReader
-    removals: Removals
+    deletions: DeletionService
     stops: Stops
     commands: Commands
     router: InboundRouter
@@ -311,7 +311,7 @@ def build_gateway(
 
     # What an inbound needs from its beginning to its end.
     cleaner = InboundCleaner(deps.redact, access)
-    archive = InboundArchive(journal=journal, archive=deps.archive, log=log)
+    archive = InboundArchiver(journal=journal, archive=deps.archive, log=log)
     files = FileReader(
         channels,
         manifests,
@@ -325,7 +325,7 @@ def build_gateway(
         transcriber=deps.transcriber,
     )
     heard = UnaddressedMessages(clock)
-    reading = Reading(
+    turn_inputs = TurnInputs(
         agent,
         channels,
         files,
@@ -337,7 +337,7 @@ def build_gateway(
         clock=clock,
         log=log,
     )
-    removals = Removals(
+    deletions = DeletionService(
         journal=journal,
         archive=deps.archive,
         artifacts=deps.artifacts,
@@ -361,7 +361,7 @@ def build_gateway(
         delivery=delivery,
         approvals=approvals,
         questions=services.questions,
-        reading=reading,
+        turn_inputs=turn_inputs,
         backlog=backlog,
         locales=services.locales,
         tasks=tasks,
@@ -403,7 +403,7 @@ def build_gateway(
         stops=stops,
         approvals=approvals,
         receipts=Receipts(journal),
-        removals=removals,
+        deletions=deletions,
         retries=retries,
         jobs=jobs,
         servers=servers,
@@ -420,10 +420,10 @@ def build_gateway(
         backlog=backlog,
         commands=commands,
         effects=effects,
-        removals=removals,
+        deletions=deletions,
         archive=archive,
         in_flight=in_flight,
-        reading=reading,
+        turn_inputs=turn_inputs,
         tasks=tasks,
         log=log,
     )
@@ -483,9 +483,9 @@ def build_gateway(
         approvals=approvals,
         questions=services.questions,
         files=files,
-        reading=reading,
+        turn_inputs=turn_inputs,
         commands=commands,
-        removals=removals,
+        deletions=deletions,
         effects=effects,
         turn_queue=turn_queue,
         in_flight=in_flight,
@@ -499,7 +499,7 @@ def build_gateway(
         turn_queue,
         recovery,
         files,
-        removals,
+        deletions,
         stops,
         commands,
         router,

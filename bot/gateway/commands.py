@@ -22,12 +22,12 @@ from bot.gateway.access import Access
 from bot.gateway.admissions import AdmissionService, examples
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.conversation import HANDLED
+from bot.gateway.deletions import DeletionService
 from bot.gateway.effects import InboundOutcome
 from bot.gateway.jobs.service import JobService
 from bot.gateway.locales import Locales, near_zones, zone_named
 from bot.gateway.participation import Participation
 from bot.gateway.receipt import Receipts
-from bot.gateway.removals import Removals
 from bot.gateway.retries import Retries
 from bot.gateway.stops import Stops
 from bot.gateway.turn_queue import TurnQueue
@@ -112,7 +112,7 @@ class Commands:
         stops: Stops,
         approvals: ApprovalService,
         receipts: Receipts,
-        removals: Removals,
+        deletions: DeletionService,
         retries: Retries,
         jobs: JobService,
         servers: Servers,
@@ -145,7 +145,7 @@ class Commands:
             "block": self._block,
             "compact": self._compact,
             "deny": approvals.deny,
-            "forget": removals.command,
+            "forget": deletions.command,
             "fork": self._fork,
             "help": self._help,
             "history": self._history,

@@ -16,7 +16,6 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import FAILED, GIVEN_UP, WITHDRAWN, InboxEnd, InboxRecord, Journal
 from bot.contracts.outbound import Address, OutboxRow
 from bot.gateway.approvals import ApprovalService
-from bot.gateway.archiving import InboundArchive
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import (
@@ -41,10 +40,11 @@ from bot.gateway.conversation import (
     merged_into,
 )
 from bot.gateway.delivery import Delivery
+from bot.gateway.inbound_archiver import InboundArchiver
 from bot.gateway.locales import Locales
 from bot.gateway.message_versions import completed, newest, original, plain, revised
 from bot.gateway.questions import QuestionService
-from bot.gateway.reading import Reading
+from bot.gateway.turn_inputs import TurnInputs
 from bot.gateway.turn_queue import TurnQueue
 from bot.telemetry.context import turn_scope
 from bot.words import speaking
@@ -85,11 +85,11 @@ class EffectRunner:
         agent: Agent,
         turn_queue: TurnQueue,
         journal: Journal,
-        archive: InboundArchive,
+        archive: InboundArchiver,
         delivery: Delivery,
         approvals: ApprovalService,
         questions: QuestionService,
-        reading: Reading,
+        turn_inputs: TurnInputs,
         backlog: Backlog,
         locales: Locales,
         tasks: BackgroundTasks,
@@ -102,7 +102,7 @@ class EffectRunner:
         self._delivery = delivery
         self._approvals = approvals
         self._questions = questions
-        self._reading = reading
+        self._turn_inputs = turn_inputs
         self._backlog = backlog
         self._locales = locales
         self._tasks = tasks
@@ -184,7 +184,7 @@ class EffectRunner:
         """End a turn that is stopped, wherever it is; False where it has ended already."""
         if turn.over:
             return False
-        self._reading.cancel(turn)
+        self._turn_inputs.cancel(turn)
         # Before it has asked the agent, it sees by itself that it was stopped.
         took = turn.phase is not TurnPhase.RUNNING or await self._agent.stop(turn.first.chat_key)
         if took:

@@ -21,18 +21,18 @@ from bot.contracts.journal import WITHDRAWN, InboxRecord, Journal
 from bot.gateway.access import Access, InboundCleaner, Verdict
 from bot.gateway.admissions import request_of
 from bot.gateway.approvals import ApprovalService
-from bot.gateway.archiving import InboundArchive
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog, InFlight
 from bot.gateway.commands import ALIASES, OF_CONVERSATION, Commands, beside
+from bot.gateway.deletions import DeletionService
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import AppliedEffects, EffectRunner
+from bot.gateway.inbound_archiver import InboundArchiver
 from bot.gateway.message_versions import as_changed, edits_of, on_file, withdrawn
 from bot.gateway.operators import DAY, OperatorAlerts
 from bot.gateway.participation import Participation, UnaddressedMessages
-from bot.gateway.reading import Reading
-from bot.gateway.removals import Removals
 from bot.gateway.stops import Stops
+from bot.gateway.turn_inputs import TurnInputs
 from bot.words import Sentence, sentence
 
 AT_ONCE = 1_000
@@ -57,10 +57,10 @@ class InboundRouter:
         backlog: Backlog,
         commands: Commands,
         effects: EffectRunner,
-        removals: Removals,
-        archive: InboundArchive,
+        deletions: DeletionService,
+        archive: InboundArchiver,
         in_flight: InFlight,
-        reading: Reading,
+        turn_inputs: TurnInputs,
         tasks: BackgroundTasks,
         log: Log,
     ) -> None:
@@ -69,10 +69,10 @@ class InboundRouter:
         self._backlog = backlog
         self._commands = commands
         self._effects = effects
-        self._removals = removals
+        self._deletions = deletions
         self._archive = archive
         self._in_flight = in_flight
-        self._reading = reading
+        self._turn_inputs = turn_inputs
         self._tasks = tasks
         self._log = log
 
@@ -81,7 +81,7 @@ class InboundRouter:
         open, and where memory holds enough, it stays in the journal.
         """
         if inbound.kind == "edit":
-            self._reading.edited(inbound.chat_key)
+            self._turn_inputs.edited(inbound.chat_key)
         passes = self._passes(inbound) or inbound.kind in {"edit", "delete"}
         if (self._backlog.opened(inbound.channel) and passes) or self._backlog.admits(inbound):
             self.hand_on(inbound, records)
@@ -131,18 +131,18 @@ class InboundRouter:
         """An edit or a deletion, once what it says of its message is in the archive: its row must not be closed before.
         The next turn is told of an edit by its row, of a deletion by the archive.
         """
-        with self._removals.under_way(change):
+        with self._deletions.under_way(change):
             await self._archive.archived(change)
             if change.kind == "edit":
                 await self._effects.finish(begun)
                 return
-            places = await self._removals.remove(change)
+            places = await self._deletions.remove(change)
             forgetting = self._forgotten(places or ())
         if places is None:
             # What it stops must not wait for the disk. Its row does: a restart would carry it out.
             stops, begun.stops = begun.stops, []
             await self._effects.finish(AppliedEffects(stops=stops))
-            forgetting = self._forgotten(await self._removals.at_last(change))
+            forgetting = self._forgotten(await self._deletions.at_last(change))
         await self._effects.finish(begun)
         for task in forgetting:
             with storage_errors_logged(self._log, "a change could not be recorded"):
@@ -164,7 +164,7 @@ class GatewayIntake:
         access: Access,
         cleaner: InboundCleaner,
         journal: Journal,
-        archive: InboundArchive,
+        archive: InboundArchiver,
         delivery: Delivery,
         participation: Participation,
         heard: UnaddressedMessages,

@@ -12,11 +12,11 @@ from bot.contracts.environment import Clock, Log, storage_errors_logged
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import STOPPED, InboxEnd, Journal, Unfinished
-from bot.gateway.archiving import InboundArchive
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog, Behind, InFlight
 from bot.gateway.conversation import Delete, Event, Stop, TurnPlan, TurnResumed
 from bot.gateway.effects import EffectRunner
+from bot.gateway.inbound_archiver import InboundArchiver
 from bot.gateway.intake import InboundRouter
 from bot.gateway.locales import Locales
 from bot.gateway.message_versions import on_file, original, same_message, withdrawn
@@ -35,7 +35,7 @@ class Recovery:
         *,
         agent: Agent,
         journal: Journal,
-        archive: InboundArchive,
+        archive: InboundArchiver,
         turn_queue: TurnQueue,
         backlog: Backlog,
         effects: EffectRunner,

@@ -10,11 +10,11 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, InboxState, Journal
 from bot.contracts.outbound import OutboxRow
 from bot.gateway.access import Access
-from bot.gateway.archiving import InboundArchive
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import InFlight
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner, only_reply
+from bot.gateway.inbound_archiver import InboundArchiver
 from bot.gateway.message_versions import as_changed, newest, on_file, plain
 from bot.words import say
 
@@ -31,7 +31,7 @@ class Retries:
         self,
         *,
         journal: Journal,
-        archive: InboundArchive,
+        archive: InboundArchiver,
         access: Access,
         effects: EffectRunner,
         delivery: Delivery,

@@ -31,12 +31,12 @@ from bot.gateway.conversation import (
     TurnClosed,
     TurnEnded,
 )
+from bot.gateway.deletions import DeletionService
 from bot.gateway.delivery import ChatReply, Delivery
 from bot.gateway.effects import EffectRunner, InboundOutcome, not_idempotent
 from bot.gateway.jobs.due import merged
 from bot.gateway.questions import QuestionService
-from bot.gateway.reading import Reading
-from bot.gateway.removals import Removals
+from bot.gateway.turn_inputs import TurnInputs
 from bot.gateway.turn_queue import TurnQueue
 from bot.words import say
 
@@ -98,7 +98,7 @@ class TurnArrivals:
     def __init__(
         self,
         turn: Turn,
-        reading: Reading,
+        turn_inputs: TurnInputs,
         turn_queue: TurnQueue,
         post: InboxWrites,
         *,
@@ -107,7 +107,7 @@ class TurnArrivals:
         steers: bool,
     ) -> None:
         self._turn = turn
-        self._reading = reading
+        self._turn_inputs = turn_inputs
         self._turn_queue = turn_queue
         self._post = post
         self._delivery = delivery
@@ -120,7 +120,7 @@ class TurnArrivals:
         return all(one.overheard for one in self._turn.left)
 
     async def files(self, inbound: Inbound) -> Sequence[SeenFile]:
-        return await self._reading.seen(self._turn, inbound)
+        return await self._turn_inputs.seen(self._turn, inbound)
 
     def take_more(self) -> list[Inbound]:
         more = self.take() if self._steers else []
@@ -162,9 +162,9 @@ class TurnRunner:
         approvals: ApprovalService,
         questions: QuestionService,
         files: FileReader,
-        reading: Reading,
+        turn_inputs: TurnInputs,
         commands: Commands,
-        removals: Removals,
+        deletions: DeletionService,
         effects: EffectRunner,
         turn_queue: TurnQueue,
         in_flight: InFlight,
@@ -180,9 +180,9 @@ class TurnRunner:
         self._approvals = approvals
         self._questions = questions
         self._files = files
-        self._reading = reading
+        self._turn_inputs = turn_inputs
         self._commands = commands
-        self._removals = removals
+        self._deletions = deletions
         self._effects = effects
         self._turn_queue = turn_queue
         self._in_flight = in_flight
@@ -253,7 +253,7 @@ class TurnRunner:
         try:
             return await self._turn(turn)
         finally:
-            await self._removals.end(turn)
+            await self._deletions.end(turn)
 
     async def _turn(self, turn: Turn) -> InboundOutcome:
         first = turn.first
@@ -269,12 +269,12 @@ class TurnRunner:
         title = text.preview(first.text, TITLE) if first.opens else ""
         shown = turn.plan.begun
         async with working(self._delivery, to, self._clock, every, shown=shown, rests=rests, title=title):
-            await self._removals.settled(first.chat_key)
-            context = await self._reading.thread(turn)
+            await self._deletions.settled(first.chat_key)
+            context = await self._turn_inputs.thread(turn)
             begun = await self._delivery.resume(to) if turn.plan.begun else ()
             arrivals = TurnArrivals(
                 turn,
-                self._reading,
+                self._turn_inputs,
                 self._turn_queue,
                 self._journal.post,
                 delivery=self._delivery,
@@ -319,8 +319,8 @@ class TurnRunner:
         """
         says, more = False, True
         while more and not turn.stopped:
-            says = await self._reading.files(turn)
-            await self._removals.settled(turn.first.chat_key)
+            says = await self._turn_inputs.files(turn)
+            await self._deletions.settled(turn.first.chat_key)
             more = bool(arrivals.take())
         return says
 

@@ -20,7 +20,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile, uninterrupted
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
-from bot.history import jsonl, names
+from bot.history import file_names, jsonl
 from bot.system import JumpSafeClock
 
 LARGEST = 10_000_000
@@ -122,7 +122,7 @@ class ArtifactStore:
     # On any thread.
 
     def _path(self, chat_key: ChatKey, artifact_id: str) -> Path:
-        return self._folder / names.encode(chat_key) / f"{artifact_id}{_END}"
+        return self._folder / file_names.encode(chat_key) / f"{artifact_id}{_END}"
 
     def _put(self, words: str, path: Path, about: Json) -> None:
         kept = _kept(text.clean(words))

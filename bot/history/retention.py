@@ -16,7 +16,7 @@ from pathlib import Path
 from bot import errors, ulids
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.history import jsonl, names
+from bot.history import file_names, jsonl
 from bot.history.archive import rotation
 from bot.history.transcript import reading, requests, sessions
 
@@ -86,7 +86,9 @@ class Retention:
 
     def _key(self, name: str) -> ChatKey | None:
         paths = [self._archives.archive(name, number) for number in self._archives.numbers(name)]
-        told = rotation.chat_key(self._disk, name, [*paths, self._archives.main(name)]) or names.decode(name)
+        told = rotation.chat_key(self._disk, name, [*paths, self._archives.main(name)]) or file_names.decode(
+            name
+        )
         try:
             return None if told is None else ChatKey.parse(told)
         except errors.IdentityInvalid:

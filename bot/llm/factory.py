@@ -8,7 +8,7 @@ from bot import errors
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.model import Model
-from bot.llm.attached import AttachedFiles
+from bot.llm.attached_files import AttachedFiles
 from bot.llm.log import LoggedModel
 from bot.llm.prices import PriceTable
 from bot.llm.wrapper import RetryingModel

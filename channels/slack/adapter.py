@@ -32,7 +32,7 @@ from channels.slack import (
     events,
     failures,
     files,
-    home,
+    home_tab,
     members,
     render,
     task_cards,
@@ -41,7 +41,7 @@ from channels.slack import (
 from channels.slack import inbound as incoming
 from channels.slack.dead_letters import skeleton
 from channels.slack.duplicate_mentions import DuplicateMentions
-from channels.slack.home import HomeTab
+from channels.slack.home_tab import HomeTab
 from channels.slack.http_events import HttpEvents
 from channels.slack.mentions import Names
 from channels.slack.response_urls import ResponseUrls
@@ -269,7 +269,7 @@ class SlackChannel:
 
     def _opened(self, body: Json) -> bool:
         """True for the event of somebody who has opened the app's home."""
-        opened = home.read(body, self._me, self._outside.clock.now()) if self._me is not None else None
+        opened = home_tab.read(body, self._me, self._outside.clock.now()) if self._me is not None else None
         if opened is not None and self._intake is not None and self._client is not None:
             self._home.open(opened, self._intake, self._client)
         return opened is not None

@@ -33,9 +33,9 @@ from bot.contracts.outbound import Sent
 from bot.contracts.tools import Effect
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
+from bot.history.file_names import encode
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories
-from bot.history.names import encode
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import Transcript
 from bot.llm.body import body_of, headers_of

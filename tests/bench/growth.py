@@ -11,7 +11,7 @@ from pathlib import Path
 from bot.contracts.base import Role
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import Event, MessageEvent, TranscriptLine, TurnEnd, TurnStart
-from bot.history import names
+from bot.history import file_names
 from bot.history.search.index import rebuild
 from bot.history.transcript.store import Transcript
 from bot.system import SystemClock, SystemDisk, UlidSource
@@ -182,7 +182,7 @@ async def _quiet(program: Program) -> None:
 
 def _archive(home: Path, key: str, lines: int) -> None:
     """The archive of a chat, in files as the product splits it."""
-    name, folder = names.encode(key), home / "chats"
+    name, folder = file_names.encode(key), home / "chats"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for number, first in enumerate(range(0, lines, PER_FILE), 1):
         last = first + PER_FILE >= lines

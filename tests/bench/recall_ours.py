@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from bot.contracts.identity import ChatKey
-from bot.history import names
+from bot.history import file_names
 from bot.history.search import ranking
 from bot.history.search.index import Index
 from bot.history.search.ranking import Weights
@@ -24,7 +24,7 @@ class Searched:
         self._folder = tempfile.TemporaryDirectory(prefix="recall-")
         folder = Path(self._folder.name)
         self._key = ChatKey("console", str(conversation.id))
-        with (folder / f"{names.encode(self._key)}.jsonl").open("w", encoding="utf-8") as file:
+        with (folder / f"{file_names.encode(self._key)}.jsonl").open("w", encoding="utf-8") as file:
             for turn in conversation.turns:
                 line = {
                     "v": 1,

@@ -17,9 +17,9 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.recall import RecallQuery
 from bot.history import jsonl
 from bot.history.archive.store import ChatStore
-from bot.history.names import encode
+from bot.history.file_names import encode
 from bot.history.search import index
-from bot.history.search.searching import SearchedArchive
+from bot.history.search.searched_archive import SearchedArchive
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 

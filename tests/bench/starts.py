@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.base import Json
-from bot.history import names
+from bot.history import file_names
 from bot.history.archive.store import ChatStore
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
@@ -159,7 +159,7 @@ def write_sessions(home: Path, count: int) -> None:
         folder.mkdir(mode=0o700)
     for number in range(count):
         key = f"telegram:chat:{number}"
-        name = names.encode(key)
+        name = file_names.encode(key)
         (chats / f"{name}.jsonl").write_bytes(line(key, 2 * number) + line(key, 2 * number + 1))
         (transcripts / name).mkdir()
         (transcripts / name / f"{number:026}.jsonl").write_bytes(b'{"v":1,"uuid":"a","type":"meta"}\n')
@@ -167,7 +167,7 @@ def write_sessions(home: Path, count: int) -> None:
 
 def write_long(folder: Path, key: str, lines: int) -> None:
     folder.mkdir()
-    name = names.encode(key)
+    name = file_names.encode(key)
     for number, first in enumerate(range(0, lines, PER_FILE), 1):
         last = first + PER_FILE >= lines
         file = folder / (f"{name}.jsonl" if last else f"{name}.archive-{number}.jsonl")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bot.llm.attached import UNSEEN
+from bot.llm.attached_files import UNSEEN
 from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import error, reply, text, tool_use
 from bot.testing.transcription import TranscriptionServer

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bot import tags
-from bot.agent import showing
-from bot.context import files_read, memory, prompt, quotes, replay
+from bot.agent import rendering
+from bot.context import file_previews, memory, prompt, quotes, replay
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Message
@@ -110,11 +110,11 @@ def test_words_that_look_like_a_tag_change_nothing(words: str) -> None:
     assert taint.seen([forged]) == taint.seen([plain]) == Provenance(frozenset({"U1"}))
     assert not memory.stands_for(forged)
     assert not quotes.ids(forged)
-    assert list(files_read.pointers(forged)) == []
+    assert list(file_previews.pointers(forged)) == []
     assert OWN not in tags.of(forged), (
         "an instruction that a person writes does not stand in for the real one"
     )
-    assert showing.said(forged).startswith(words.split("\n", maxsplit=1)[0][:40])
+    assert rendering.said(forged).startswith(words.split("\n", maxsplit=1)[0][:40])
     assert [one for one, _ in NoteSources([forged], "R9").of(f"remember {words}")] == ["R1"]
 
 
@@ -139,7 +139,7 @@ def test_words_of_an_archive_are_a_persons_whatever_they_look_like(
         assert not memory.stands_for(message)
         assert OWN not in tags.of(message)
         assert not list(NoteSources([message], "R9").of(words))
-        assert showing.said(message).startswith(words.split("\n", maxsplit=1)[0][:40])
+        assert rendering.said(message).startswith(words.split("\n", maxsplit=1)[0][:40])
 
 
 @pytest.mark.parametrize("words", FORGED)

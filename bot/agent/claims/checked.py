@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from bot import errors, text
-from bot.agent.claims import performed_actions, reading
+from bot.agent.claims import detection, performed_actions
+from bot.agent.claims.detection import Claim
 from bot.agent.claims.performed_actions import PerformedAction, PerformedActions
-from bot.agent.claims.reading import Claim
 from bot.context import memory
 from bot.contracts.agent import Reply, TurnRequest
 from bot.contracts.base import Message
@@ -62,7 +62,7 @@ class CheckedReply:
     ) -> list[Sent]:
         """Deliver, as `contracts.agent.Reply.send`. Raises also `errors.ClaimUnfounded`."""
         person = self._person()
-        if len(words) <= SHORT and reading.loaded(words, person) and not reading.claims(words, person):
+        if len(words) <= SHORT and detection.loaded(words, person) and not detection.claims(words, person):
             return await self._inner.send(words, step_id, files)
         looking = asyncio.ensure_future(self._unfounded(words))
         try:
@@ -105,7 +105,7 @@ class CheckedReply:
         left = await asyncio.to_thread(unfounded, words, self._person(), tuple(self._done.done))
         if left:
             known = any(one.tool == performed_actions.TASK for one in self._done.done)
-            left = _without(left, await self._recorded(), admits=reading.admits(words), inside=known)
+            left = _without(left, await self._recorded(), admits=detection.admits(words), inside=known)
         if any(claim.earlier for claim in left) and (before := self._before()) is not None:
             found = _without(left, before, admits=True)
             return [claim for claim in left if not claim.earlier or claim in found]
@@ -138,7 +138,7 @@ def unfounded(
     words: str, person: str, done: Sequence[PerformedAction], *, inside: bool = True
 ) -> list[Claim]:
     """Return the claims of a reply to `person` that no action in `done` supports. `inside`: the actions of subagents are known."""
-    left = _without(reading.claims(words, person), done, admits=reading.admits(words), inside=inside)
+    left = _without(detection.claims(words, person), done, admits=detection.admits(words), inside=inside)
     # What does not say who did it may be what a tool has found.
     return [claim for claim in left if claim.own] if any(one.worked for one in done) else left
 

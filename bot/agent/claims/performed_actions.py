@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import regex
 
-from bot.agent.claims.reading import Kind
+from bot.agent.claims.detection import Kind
 from bot.contracts.base import Json, Message
 from bot.contracts.tools import MCP, Effect, ToolCall, ToolResult
 from bot.tools.builtin.chat_send import ChatSend

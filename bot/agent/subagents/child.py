@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 
 from bot import errors
-from bot.agent.active import INJECTED_TOKENS, fitted
-from bot.agent.continuing import ContinuationPolicy, joined
+from bot.agent.active_turn import INJECTED_TOKENS, fitted
+from bot.agent.chat_totals import ChatTotals
+from bot.agent.continuation import ContinuationPolicy, joined
 from bot.agent.deps import AgentDeps
-from bot.agent.incoming import fresh_nonce, instructions, said_by_servers
 from bot.agent.subagents import limits, report, wording
 from bot.agent.subagents.limits import Allowance, LimitReached, TaskLimits, TaskStopped
 from bot.agent.subagents.report import Order, Report
-from bot.agent.tally import Tally
+from bot.agent.user_message import fresh_nonce, instructions, said_by_servers
 from bot.context import blocks, estimate, masking, prompt, repair, view
 from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.archive import ArchiveKey, ArchiveLine
@@ -68,7 +68,7 @@ class Root:
 
     context: ToolExecutionContext
     allowance: Allowance
-    tally: Tally
+    chat_totals: ChatTotals
     limits: TaskLimits
 
 
@@ -193,7 +193,7 @@ class Child:
             reply = await reply_of(self._deps.models.model.stream(request), self._heard)
             bill.settle(deps.models.prices, request.model, reply)
         deps.models.learn(request, reply)
-        root.tally.asked(reply.usage, reply.cost_usd)
+        root.chat_totals.asked(reply.usage, reply.cost_usd)
         self._report.answered(reply, bill.usd, deps.clock.monotonic() - began)
         return reply
 

@@ -10,10 +10,10 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 
 from bot import errors, text
+from bot.agent.chat_totals import ChatTotals
 from bot.agent.deps import AgentDeps
 from bot.agent.subagents import limits
 from bot.agent.subagents.limits import Allowance
-from bot.agent.tally import Tally
 from bot.context import blocks
 from bot.contracts.environment import ends_within
 from bot.contracts.model import ModelReply, ModelRequest
@@ -66,10 +66,12 @@ class Synthesis(BaseModel):
     conflicts: list[str] = []
 
 
-async def merged(results: Sequence[Result], allowance: Allowance, tally: Tally, deps: AgentDeps) -> str:
+async def merged(
+    results: Sequence[Result], allowance: Allowance, chat_totals: ChatTotals, deps: AgentDeps
+) -> str:
     """All results as one text: what the fast model makes of them, else their labels; then what became of each task."""
     try:
-        words = _markdown(await _asked(results, allowance, tally, deps))
+        words = _markdown(await _asked(results, allowance, chat_totals, deps))
     except errors.ShipmateError as error:
         deps.log.write(
             "synthesis",
@@ -104,7 +106,9 @@ def coverage(results: Sequence[Result]) -> str:
     return said + "."
 
 
-async def _asked(results: Sequence[Result], allowance: Allowance, tally: Tally, deps: AgentDeps) -> Synthesis:
+async def _asked(
+    results: Sequence[Result], allowance: Allowance, chat_totals: ChatTotals, deps: AgentDeps
+) -> Synthesis:
     """Ask the fast model. Raises `errors.ModelError`, `LimitReached`."""
     budget = min(MOST_TOKENS, LEAST_TOKENS + EACH_TOKENS * len(results))
     request = ModelRequest(
@@ -121,7 +125,7 @@ async def _asked(results: Sequence[Result], allowance: Allowance, tally: Tally, 
         reply = await _in_time(request, deps)
         bill.settle(deps.models.prices, request.model, reply)
     deps.models.learn(request, reply)
-    tally.asked(reply.usage, reply.cost_usd)
+    chat_totals.asked(reply.usage, reply.cost_usd)
     words = deps.redact(blocks.plain_text(reply.content)).strip()
     if not words or reply.stop_reason == "refusal":
         raise errors.StreamBroken("the fast model said nothing of the results")

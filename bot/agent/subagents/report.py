@@ -52,7 +52,7 @@ class Report:
 
     @property
     def spent(self) -> Json:
-        """Return the totals that the journal keeps, for the sum of a turn that a crash cuts off (`bot.agent.tally`)."""
+        """Return the totals that the journal keeps, for the sum of a turn that a crash cuts off (`bot.agent.chat_totals`)."""
         totals = self._totals
         return {
             "usage": usage_object(totals.usage),

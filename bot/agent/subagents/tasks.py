@@ -9,15 +9,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from bot import errors
-from bot.agent.active import ActiveTurn
+from bot.agent.active_turn import ActiveTurn
 from bot.agent.deps import AgentDeps
-from bot.agent.incoming import fresh_nonce
 from bot.agent.steps import SUBAGENT
 from bot.agent.subagents import limits, merging, wording
 from bot.agent.subagents.child import Child, Root, Start
 from bot.agent.subagents.limits import Allowance, LimitReached
 from bot.agent.subagents.merging import Result, Status
 from bot.agent.subagents.report import Order, Report
+from bot.agent.user_message import fresh_nonce
 from bot.context import blocks, prompt
 from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json
@@ -84,7 +84,7 @@ class Tasks:
             deps.history.requests.record_task(order.id, order.chat_key, order.request_id, about)
             report = Report(order, deps.limits.tasks, events=deps.task_events, clock=deps.clock, log=deps.log)
             start = self._forked(order) if mode == "fork" else self._fresh(order)
-            root = Root(turn, self._allowance, self._turn.view_changes.tally, deps.limits.tasks)
+            root = Root(turn, self._allowance, self._turn.view_changes.chat_totals, deps.limits.tasks)
             registry = allowed(deps.registry)
             child = Child(order, start, root, registry=registry, report=report, deps=deps, heard=warm.set)
             try:
@@ -109,7 +109,7 @@ class Tasks:
         self._results.clear()
         if sum(one.status in {"whole", "cut"} for one in found) < 2:
             return list(results)
-        words = await merging.merged(found, self._allowance, self._turn.view_changes.tally, self._deps)
+        words = await merging.merged(found, self._allowance, self._turn.view_changes.chat_totals, self._deps)
         last, names = found[-1].call_id, {one.call_id for one in found}
         whose = NOBODYS
         for one in results:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from bot.contracts.environment import Disk
-from bot.history import jsonl, names
+from bot.history import file_names, jsonl
 
 MAIN = ".jsonl"
 _PATHS = 2_000  # that are remembered
@@ -115,13 +115,13 @@ def _archives(listed: list[str]) -> dict[str, list[int]]:
 
 def chat_key(disk: Disk, name: str, paths: list[Path]) -> str | None:
     """The text of the chatKey of a name: decoded, or where it is hashed, read from the first line that tells it."""
-    plain = names.decode(name)
+    plain = file_names.decode(name)
     if plain is not None:
         return plain
     for path in paths:
         with closing(disk.open(path)) as file:
             for raw in jsonl.lines(file):
                 key = (jsonl.loads(raw) or {}).get("chatKey")
-                if isinstance(key, str) and names.encode(key) == name:
+                if isinstance(key, str) and file_names.encode(key) == name:
                     return key
     return None

@@ -14,7 +14,7 @@ from bot.batch import Batcher
 from bot.contracts.archive import Archive, ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.environment import Clock, Disk, Log, OpenFile
 from bot.contracts.identity import ChatKey
-from bot.history import jsonl, names
+from bot.history import file_names, jsonl
 from bot.history.archive import rotation
 from bot.history.archive.window import LineRange, Revisions, Window, may_revise, read_line, revisions
 from bot.history.line_stream import LineStream, Ticket, missing
@@ -93,7 +93,7 @@ class ChatStore:
         if self._stream is None:
             await self._writer.put(_Entry(line.chat_key, raw), hurry=hurry)
             return
-        name = names.encode(line.chat_key)
+        name = file_names.encode(line.chat_key)
         ticket = self._stream.put(f"{FILES}/{name}", lambda: raw)
         await self._writer.put(_Entry(line.chat_key, raw, ticket), hurry=hurry)
         await self._stream.lasting([self._archives.main(name)], [ticket])
@@ -104,7 +104,7 @@ class ChatStore:
         The exact number has a price: every file of the chat is read, but for archives known to lie outside the
         time asked for. A `query` that is not `counted` is free of it. `query.skip` is called on other threads.
         """
-        name = names.encode(chat_key)
+        name = file_names.encode(chat_key)
         with errors.as_storage_error("the archive cannot be read"):
             revised = None if query.everything else await asyncio.to_thread(self._revisions, name)
             window = Window(query, revised)
@@ -128,7 +128,7 @@ class ChatStore:
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
         """As `contracts.archive.Archive.removals`."""
         with errors.as_storage_error("the archive cannot be read"):
-            found = await asyncio.to_thread(self._revisions, names.encode(chat_key))
+            found = await asyncio.to_thread(self._revisions, file_names.encode(chat_key))
         return list(found.removed.values())
 
     async def chats(
@@ -293,7 +293,7 @@ class ChatStore:
         owed = self.kept.pop(key, [])
         due = owed + entries
         done = 0
-        name = names.encode(key)
+        name = file_names.encode(key)
         try:
             while done < len(due):
                 some = self._write_some(name, [entry.raw for entry in due[done:]])

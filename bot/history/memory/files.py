@@ -15,7 +15,7 @@ from bot import errors, text
 from bot.contracts.environment import Disk, Redact, uninterrupted
 from bot.contracts.identity import UserRef
 from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
-from bot.history import jsonl, names
+from bot.history import file_names, jsonl
 from bot.history.memory.provenance import MOST, carried, noted, sources
 
 LARGEST = 32 * 1024
@@ -121,15 +121,19 @@ class NoteStore:
         if owner.kind == "chat":
             return self._home(owner.key) / "files"
         person = UserRef.parse(owner.key)
-        return self._folder / _PEOPLE / f"{names.encode(person.channel)}-{names.encode(person.user_id)}"
+        return (
+            self._folder
+            / _PEOPLE
+            / f"{file_names.encode(person.channel)}-{file_names.encode(person.user_id)}"
+        )
 
     def _home(self, chat_key: str) -> Path:
-        return self._folder / (chat_key if names.is_hashed(chat_key) else names.encode(chat_key))
+        return self._folder / (chat_key if file_names.is_hashed(chat_key) else file_names.encode(chat_key))
 
     def _path(self, owner: MemoryOwner, name: str) -> Path:
         if owner.kind == "chat" and name == SESSION:
             return self._home(owner.key) / SESSION
-        return self._place(owner) / f"{names.encode(name)}{_WORDS}"
+        return self._place(owner) / f"{file_names.encode(name)}{_WORDS}"
 
     def _sizes(self, owner: MemoryOwner) -> dict[str, int]:
         place = self._place(owner)
@@ -141,7 +145,7 @@ class NoteStore:
     def _listed(self, place: Path) -> dict[str, int]:
         found: dict[str, int] = {}
         for file in self._disk.names(place):
-            name = names.decode(file.removesuffix(_WORDS)) if file.endswith(_WORDS) else None
+            name = file_names.decode(file.removesuffix(_WORDS)) if file.endswith(_WORDS) else None
             if name is not None and not (place / file).is_symlink():
                 found[name] = self._disk.size(place / file)
         return found
@@ -279,7 +283,7 @@ class NoteStore:
         found: list[str] = []
         for folder in self._disk.names(self._folder / _PEOPLE):
             channel, _, user_id = folder.partition("-")
-            name = names.decode(user_id)
+            name = file_names.decode(user_id)
             if name is not None and self._disk.names(self._folder / _PEOPLE / folder):
                 found.append(str(UserRef(channel, name)))
         return found
@@ -289,7 +293,9 @@ class NoteStore:
         for folder in self._disk.names(self._folder):
             if folder in {_PEOPLE, jsonl.LOCK} or not (self._folder / folder).is_dir():
                 continue
-            key = self._decoded(folder) or folder if names.is_hashed(folder) else names.decode(folder)
+            key = (
+                self._decoded(folder) or folder if file_names.is_hashed(folder) else file_names.decode(folder)
+            )
             if key is not None and self._sizes(MemoryOwner("chat", key)):
                 found.append(key)
         return found
@@ -300,7 +306,7 @@ class NoteStore:
         for path in self._sizes(owner):
             file = self._read(owner, path)
             for by in dict.fromkeys(by for line in file.written for by in line) if file is not None else ():
-                if by.chat_key is not None and names.encode(by.chat_key) == name:
+                if by.chat_key is not None and file_names.encode(by.chat_key) == name:
                     return str(by.chat_key)
         return self._keys(name)
 
@@ -314,7 +320,7 @@ def checked(path: str) -> str:
             "This is no path for a memory file. Use letters, digits, '-', '_', '.' and spaces, at most "
             f"{DEEPEST - 1} folders deep, as in notes/people.md."
         )
-    if len(names.encode(name)) > LONGEST:
+    if len(file_names.encode(name)) > LONGEST:
         raise errors.ToolError("This path is too long for a memory file. Use a shorter one.")
     return name
 

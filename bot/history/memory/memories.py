@@ -14,7 +14,7 @@ from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import Written
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
-from bot.history import jsonl, names
+from bot.history import file_names, jsonl
 from bot.history.memory.provenance import digest_of, noted, sources
 
 LARGEST = 256 * 1024  # bytes; a memory is notes, not a data set
@@ -70,7 +70,7 @@ class Memories:
     # On any thread.
 
     def _paths(self, chat_key: ChatKey) -> tuple[Path, Path]:
-        folder = self._folder / names.encode(chat_key)
+        folder = self._folder / file_names.encode(chat_key)
         return folder / "session.md", folder / "covers.json"
 
     def _load(self, chat_key: ChatKey) -> SavedMemory | None:

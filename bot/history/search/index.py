@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bot import errors
 from bot.contracts.environment import Disk
-from bot.history.search import indexfile
+from bot.history.search import index_file
 from bot.history.search.chat_indexer import MOST_CHATS, ChatIndexer, IndexedChat, line_hash
 from bot.history.search.ranking import PLACE_BITS, ROW_BITS
 from bot.history.search.streams import Stream, Streams
@@ -39,12 +39,12 @@ class Index:
         A file that is damaged is taken away: nothing is in it that the archive does not have.
         """
         try:
-            db = indexfile.current(path)
+            db = index_file.current(path)
         except sqlite3.DatabaseError as error:
-            if path is None or not indexfile.damaged(error):
+            if path is None or not index_file.damaged(error):
                 raise
-            indexfile.remove(path)
-            db = indexfile.current(path)
+            index_file.remove(path)
+            db = index_file.current(path)
         return cls(db, Streams(folder, disk))
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class Index:
                     if known is not None and known.size == stream.size and _continues(known, stream):
                         continue
                     if not self.db.in_transaction:
-                        until.enter_context(indexfile.transaction(self.db))
+                        until.enter_context(index_file.transaction(self.db))
                     most -= self._take(name, stream, most)
                 if not most:
                     return names[place:]
@@ -176,7 +176,7 @@ def rebuild(path: Path, folder: Path, disk: Disk) -> tuple[int, int]:
     with errors.as_storage_error("the search index cannot be made", sqlite3.Error, OSError):
         index = Index.opened(path, folder, disk)
         try:
-            indexfile.make_anew(index.db)
+            index_file.make_anew(index.db)
             for _ in index.all(_BULK):
                 pass
             return index.counted()

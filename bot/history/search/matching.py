@@ -10,7 +10,7 @@ import jiter
 
 from bot.contracts.archive import HistoryPage, HistoryQuery
 from bot.history.archive.window import Window, read_line
-from bot.history.search import indexfile, literal
+from bot.history.search import index_file, literal
 from bot.history.search.chat_indexer import ROLES, IndexedChat
 from bot.history.search.index import Index, chat_named
 from bot.history.search.ranking import ROW_BITS
@@ -37,7 +37,7 @@ def page(index: Index, name: str, query: HistoryQuery) -> HistoryPage | None:
     wanted = literal.sought(query.keyword) if query.keyword and not query.everything else None
     if wanted is None:
         return None
-    with index.streams.open(name) as stream, indexfile.snapshot(index.db):
+    with index.streams.open(name) as stream, index_file.snapshot(index.db):
         chat = chat_named(index.db, name)
         expression = _expression(index.db, chat, wanted) if chat is not None else None
         if chat is None or expression is None or chat.size != stream.size:

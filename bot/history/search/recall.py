@@ -9,8 +9,8 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import Hit
-from bot.history import names
-from bot.history.search import indexfile, ranking
+from bot.history import file_names
+from bot.history.search import index_file, ranking
 from bot.history.search.finder import Finder, FoundLine, SearchQuery
 from bot.history.search.index import Index
 from bot.history.search.ranking import Reranker, Weights
@@ -72,8 +72,8 @@ class Recall:
         """`limit` hits after the first `offset` of those that `keep` takes, with `reach` neighbours on each side, and
         how many lines were found in all.
         """
-        with self.index.streams.keeping(), indexfile.snapshot(self.index.db):
-            places = self._finder.find([names.encode(key) for key in chat_keys], query)
+        with self.index.streams.keeping(), index_file.snapshot(self.index.db):
+            places = self._finder.find([file_names.encode(key) for key in chat_keys], query)
             taken: list[tuple[FoundLine, ArchiveLine]] = []
             refused = 0
             for begin in range(0, len(places), _AT_ONCE):

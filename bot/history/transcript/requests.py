@@ -24,7 +24,7 @@ from bot.batch import Batcher
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk, Log
 from bot.contracts.identity import ChatKey
-from bot.history import jsonl, names
+from bot.history import file_names, jsonl
 
 FILE_BYTES = 4 * 1024 * 1024
 """Bytes of a file, beside the record that the newest ones are built on, after which another one begins."""
@@ -299,7 +299,7 @@ class RequestLog:
         chat = self._chats.get(chat_key)
         if chat is None or self._disk.size(chat.path) != chat.size:
             self._drop(chat_key)
-            home = self._folder / names.encode(chat_key)
+            home = self._folder / file_names.encode(chat_key)
             found = files_of(self._disk, home)
             chat = _Chat(found[-1] if found else home / f"{name}{_END}")
             with closing(self._disk.open(chat.path)) as file:
@@ -346,7 +346,7 @@ class RequestLog:
     def _erase(self, item: _Remove) -> int:
         self._drop(item.chat_key)
         changed = 0
-        for path in files_of(self._disk, self._folder / names.encode(item.chat_key)):
+        for path in files_of(self._disk, self._folder / file_names.encode(item.chat_key)):
             raws = _lines(self._disk, path)
             if any(_holds_words(raw, item.ranges) for raw in raws):
                 self._disk.replace(path, b"".join(_erased(raws, item.ranges)))
@@ -500,7 +500,7 @@ def find(disk: Disk, folder: Path, name: str) -> FoundRequests | None:
             continue
         found = _found([[line for raw in raws if (line := jsonl.loads(raw))] for raws in files], name)
         if found.requests or found.tasks:
-            found.chat_key = names.decode(home) or found.chat_key
+            found.chat_key = file_names.decode(home) or found.chat_key
             return found
     return None
 

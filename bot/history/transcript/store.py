@@ -17,7 +17,7 @@ from bot.batch import Batcher
 from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import TranscriptLine, TurnEnd
-from bot.history import jsonl, names
+from bot.history import file_names, jsonl
 from bot.history.line_stream import LineStream, Ticket, missing
 from bot.history.transcript import reading, sessions
 from bot.history.transcript.lines import dumped
@@ -128,7 +128,7 @@ class Transcript:
         for session, some in fresh.items():
             row = _Row(some, session)
             ticket = self._stream.put(
-                f"{FILES}/{names.encode(chat_key)}/{session}.jsonl", row.blob, len(some)
+                f"{FILES}/{file_names.encode(chat_key)}/{session}.jsonl", row.blob, len(some)
             )
             if ticket is None:
                 return False
@@ -286,7 +286,7 @@ class Transcript:
     # Reading, on any thread.
 
     def _sessions(self, chat_key: ChatKey) -> list[str]:
-        found = self._disk.names(self._folder / names.encode(chat_key))
+        found = self._disk.names(self._folder / file_names.encode(chat_key))
         stems = (file.removesuffix(".jsonl") for file in found if file.endswith(".jsonl"))
         return sorted(stem for stem in stems if ulids.FORM.fullmatch(stem))
 
@@ -332,7 +332,7 @@ class Transcript:
         return self._home(chat_key) / f"{session}.jsonl"
 
     def _home(self, chat_key: ChatKey) -> Path:
-        return self._folder / names.encode(chat_key)
+        return self._folder / file_names.encode(chat_key)
 
     # Writing, on the writer's thread.
 

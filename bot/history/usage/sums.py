@@ -21,7 +21,7 @@ from typing import Any, Literal
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk
-from bot.history.search import indexfile
+from bot.history.search import index_file
 from bot.history.usage import causes
 from bot.telemetry.log import PACKED, day_files
 
@@ -177,7 +177,7 @@ class UsageSums:
         with self._opened() as db:
             days = {day for day, _, _ in day_files(self._logs, self._disk)}
             self._count_causes(db)
-            with indexfile.transaction(db):
+            with index_file.transaction(db):
                 for day in days:
                     _forget(db, day)
             self._count(db)
@@ -249,7 +249,7 @@ class UsageSums:
         """
         with self._opened() as db:
             count = 0
-            with indexfile.transaction(db):
+            with index_file.transaction(db):
                 for table, add in (("usage", _ADD), *((one, _ADD_COUNT.format(one)) for one in _COUNTS)):
                     count += _unname(db, table, add, person, chats)
                 sizes = [(_name(path), self._size(path)) for _, _, path in day_files(self._logs, self._disk)]
@@ -287,14 +287,14 @@ class UsageSums:
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError:
-                indexfile.remove(self._path)
+                index_file.remove(self._path)
                 db = self._connect()
             with contextlib.closing(db):
                 yield db
 
     def _connect(self) -> sqlite3.Connection:
         # What a power cut takes with it is counted again, as with the index.
-        db = indexfile.connect(self._path, BUSY_SECONDS)
+        db = index_file.connect(self._path, BUSY_SECONDS)
         try:
             db.execute("PRAGMA secure_delete=ON")
             if db.execute("PRAGMA user_version").fetchone() != (VERSION,):
@@ -310,7 +310,7 @@ class UsageSums:
     def _count(self, db: sqlite3.Connection) -> None:
         self._count_causes(db)
         files = day_files(self._logs, self._disk)
-        with indexfile.transaction(db):
+        with index_file.transaction(db):
             first = min((day for day, _, _ in files), default=date.max)
             db.execute("DELETE FROM causes WHERE hour < ?", ((first - _EPOCH).days * 24,))
             # A power cut may have taken the end of a file that was counted. One that is gone was removed or compressed.
@@ -318,14 +318,14 @@ class UsageSums:
                 _forget(db, day)
         for _, _, path in files:
             if self._size(path) > _counted(db, path):
-                with indexfile.transaction(db):
+                with index_file.transaction(db):
                     self._count_file(db, path)
 
     def _count_causes(self, db: sqlite3.Connection) -> None:
         """Count the causes of all that is counted, where there is no table of them."""
         if causes.are_counted(db):
             return
-        with indexfile.transaction(db):
+        with index_file.transaction(db):
             if causes.are_counted(db):
                 return  # by another process, meanwhile
             db.execute(causes.TABLE)
@@ -384,7 +384,7 @@ class UsageSums:
 
 
 def _make_anew(db: sqlite3.Connection) -> None:
-    with indexfile.transaction(db):
+    with index_file.transaction(db):
         for (name,) in db.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
         ).fetchall():

@@ -28,9 +28,9 @@ from bot.contracts.outbound import Sent
 from bot.history.archive import store as archive
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
+from bot.history.file_names import encode
 from bot.history.line_stream import LineStream
 from bot.history.memory.files import NoteStore
-from bot.history.names import encode
 from bot.history.transcript import store as transcript
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import Transcript

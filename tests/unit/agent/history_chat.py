@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from bot.agent import assistant_text
-from bot.agent.continuing import joined
+from bot.agent.continuation import joined
 from bot.agent.view_changes import Tail, ViewChanges
 from bot.context import blocks, checkpoint, repair, replay, view
 from bot.context.checkpoint import Checkpoint
@@ -170,7 +170,7 @@ class Chat:
 
     def unbroken(self, shown: list[Message], made: ModelRequest) -> None:
         """What was sent last is the beginning of it, where no epoch was declared; no thinking stands behind a change."""
-        count = self.view_changes.tally.facts["epochs"]
+        count = self.view_changes.chat_totals.facts["epochs"]
         if count == self.declared:
             before = self.told[:-1] if self.ended_in_a_piece(shown) else self.told
             assert shown[: len(before)] == before, "undeclared"
@@ -282,7 +282,7 @@ class Chat:
         loaded = bool(turn.older) and status != "withdrawn"
         self.view_changes.end_turn(TurnEnd(status=status))
         if not loaded:
-            self.view_changes.tally.epoch()  # a turn that is withdrawn leaves the view as one whose messages were loaded
+            self.view_changes.chat_totals.epoch()  # a turn that is withdrawn leaves the view as one whose messages were loaded
         if status != "withdrawn" and (over := self.store.over_cap()):
             self.view_changes.apply("message_cap", Boundary(dropped=tuple(over)))
         self.ledger.safe = len(self.ledger.lines)

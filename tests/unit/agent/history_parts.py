@@ -98,7 +98,7 @@ class Provider:
 
 
 class Running:
-    """The running turn (`bot.agent.active.ActiveTurn`, without anybody to answer)."""
+    """The running turn (`bot.agent.active_turn.ActiveTurn`, without anybody to answer)."""
 
     def __init__(self, chat: Any) -> None:
         self.piece = False
@@ -120,7 +120,7 @@ class Running:
         return self.changed_before or self._paused_at != self._epochs()
 
     def _epochs(self) -> int:
-        return int(self._chat.view_changes.tally.facts["epochs"])
+        return int(self._chat.view_changes.chat_totals.facts["epochs"])
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -165,7 +165,7 @@ class Sayings:
         self._calls = itertools.count(1)
 
     def person(self) -> dict[str, Any]:
-        """The message of a person, with the ids of what it quotes without its words (`bot.agent.incoming`)."""
+        """The message of a person, with the ids of what it quotes without its words (`bot.agent.user_message`)."""
         first, rng = text(f"<turn_context>{next(self._ids)}"), self._quoting
         if rng is None or rng.random() < 0.5:
             return {"message": {"role": "user", "content": [first, text(self.words())]}}

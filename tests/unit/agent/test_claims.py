@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import BaseModel
 
-from bot.agent.claims import checked, reading
+from bot.agent.claims import checked, detection
 from bot.agent.claims.performed_actions import ActionRecorder, PerformedAction
 from bot.contracts.agent import TurnRequest
 from bot.contracts.journal import StepRecord
@@ -106,9 +106,9 @@ def test_precision_and_recall(capsys: pytest.CaptureFixture[str]) -> None:
 def test_of_a_very_long_message_both_ends_say_what_was_asked_for() -> None:
     wish, page = "保存到 notes.md", "页面 " * 40_000
     for person in (wish + page, page + wish):
-        assert [claim.kind for claim in reading.claims("已保存到 notes.md。", person)] == ["saved"]
+        assert [claim.kind for claim in detection.claims("已保存到 notes.md。", person)] == ["saved"]
     # All of it would be gone through again and again while everybody else waits.
-    assert reading.claims("已保存到 notes.md。", page + wish + page) == []
+    assert detection.claims("已保存到 notes.md。", page + wish + page) == []
 
 
 # ------------------------------------------------------------ in a turn
@@ -269,8 +269,8 @@ def test_each_saying_has_a_word_by_which_it_is_looked_for() -> None:
     """Else a sentence that says so is not even read."""
     found = 0
     for case in cases():
-        for sentence, _ in reading.sentences(case.reply):
-            for language in reading.languages(sentence):
+        for sentence, _ in detection.sentences(case.reply):
+            for language in detection.languages(sentence):
                 for saying in language.sayings:
                     if saying.pattern.search(sentence):
                         found += 1
@@ -280,10 +280,10 @@ def test_each_saying_has_a_word_by_which_it_is_looked_for() -> None:
 
 @pytest.mark.parametrize("words", ["I've de**leted** `notes.txt`.", "I've DELETED notes.txt."])
 def test_a_deed_that_is_marked_in_part_is_found(words: str) -> None:
-    (claim,) = reading.claims(words, "delete it")
+    (claim,) = detection.claims(words, "delete it")
     assert claim.kind == "deleted"
 
 
 def test_a_verb_with_a_prefix_is_found_too() -> None:
-    (claim,) = reading.claims("Ich habe die Datei config.yml überschrieben.", "Überschreib sie")
+    (claim,) = detection.claims("Ich habe die Datei config.yml überschrieben.", "Überschreib sie")
     assert claim.kind == "saved"

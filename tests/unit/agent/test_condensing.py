@@ -12,7 +12,7 @@ from bot.agent import forks
 from bot.agent.forks import Prefix
 from bot.context import memory
 from bot.context.compaction import Policy
-from bot.context.found import declared
+from bot.context.found_tools import declared
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest
 from bot.contracts.provenance import ANYBODYS, Provenance
 from bot.history.memory.memories import Memories
@@ -132,9 +132,9 @@ async def test_it_is_told_whose_words_it_stands_for(provided: Bench) -> None:
 
 async def test_what_it_cost_is_counted(provided: Bench, server: AnthropicServer) -> None:
     await talked(provided)
-    before = provided.pool.runtime(KEY).view_changes.tally.facts
+    before = provided.pool.runtime(KEY).view_changes.chat_totals.facts
     await provided.pool.compact(KEY)
-    after = provided.pool.runtime(KEY).view_changes.tally.facts
+    after = provided.pool.runtime(KEY).view_changes.chat_totals.facts
     assert after["calls"] == before["calls"] + 1
     assert after["outputTokens"] > before["outputTokens"]
     read = sum(after[name] - before[name] for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens"))

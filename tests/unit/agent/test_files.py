@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from bot.agent import reattach, showing
+from bot.agent import reattach, rendering
 from bot.agent.reattach import DroppedMessages
 from bot.context import blocks, masking
 from bot.context.deletions import REMOVED
@@ -165,7 +165,7 @@ async def test_a_history_that_was_compacted_still_names_the_files(bench: Bench) 
 
 async def test_what_a_person_said_is_told_without_what_their_files_hold(bench: Bench) -> None:
     await bench.pool.run(request(bench, Files()))
-    assert showing.said(bench.model.requests[0].messages[0]) == "what is this?"
+    assert rendering.said(bench.model.requests[0].messages[0]) == "what is this?"
     assert SEEN.head in await bench.pool.history(KEY)
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from bot import ulids
-from bot.context import checkpoint, found, replay
+from bot.context import checkpoint, found_tools, replay
 from bot.context.store import AgentContextStore
 from bot.contracts.archive import ArchiveKey
 from bot.contracts.tools import omission
 from bot.contracts.transcript import Boundary, MessageEvent, TranscriptLine
-from bot.history import names
+from bot.history import file_names
 from bot.history.transcript import lines as transcript_lines
 from bot.tools import excerpt
 from tests.unit.agent.conftest import KEY, Bench
@@ -28,7 +28,7 @@ QUOTED = f"[… 7 lines, 9 characters omitted; whole result: artifact {'0' * 26}
 def old(bench: Bench) -> Path:
     """The session of such a chat: an archive was taken over, a large result shortened, a quote removed and quoted again."""
     (session,) = OLD.glob("*.jsonl")
-    home = bench.root / "transcripts" / names.encode(KEY)
+    home = bench.root / "transcripts" / file_names.encode(KEY)
     home.mkdir(parents=True)
     return Path(shutil.copy(session, home))
 
@@ -36,7 +36,7 @@ def old(bench: Bench) -> Path:
 async def test_the_view_of_the_chat_is_the_same_to_the_byte(bench: Bench, old: Path) -> None:
     await bench.pool.describe(KEY)
     store = bench.pool.runtime(KEY).store
-    sent, _ = found.declared(store.view())
+    sent, _ = found_tools.declared(store.view())
     assert json.dumps(sent, ensure_ascii=False, indent=1) + "\n" == (OLD / "view.json").read_text("utf-8")
     whole = AgentContextStore(bench.deps.limits.max_messages)
     assert not replay.replay(whole, await bench.transcript.load(KEY))

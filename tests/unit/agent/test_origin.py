@@ -12,7 +12,7 @@ import pytest
 from bot.agent.assistant_text import without_pause
 from bot.agent.memory_writer import Recollection
 from bot.context import memory, prompt, replay
-from bot.context.found import declared
+from bot.context.found_tools import declared
 from bot.context.repair import mended_entries
 from bot.context.store import AgentContextStore, Entry, Turn
 from bot.contracts.agent import TurnRequest

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import text
-from bot.agent.partial import Partial, PartialJSON, Snapshot
+from bot.agent.partial_reply import PartialJSON, PartialReply, Snapshot
 from bot.contracts.model import TextDelta, ToolInputDelta
 from tests.shares import examples
 
@@ -74,8 +74,8 @@ def call(*pieces: str, name: str = "chat_send", call_id: str = "toolu_1") -> lis
     return [ToolInputDelta(call_id, name, piece) for piece in pieces]
 
 
-def heard(*events: TextDelta | ToolInputDelta) -> Partial:
-    made = Partial()
+def heard(*events: TextDelta | ToolInputDelta) -> PartialReply:
+    made = PartialReply()
     for event in events:
         made.take(event)
     return made

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.agent.continuing import GO_ON
+from bot.agent.continuation import GO_ON
 from bot.contracts.agent import TurnRequest
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.testing.model import reply, text, tool_use

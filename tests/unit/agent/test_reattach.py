@@ -6,7 +6,7 @@ from typing import Any
 
 from bot.agent import reattach
 from bot.agent.reattach import DroppedMessages
-from bot.context import found
+from bot.context import found_tools
 from bot.contracts.base import Json, Message
 from bot.contracts.tools import ToolResult
 from bot.testing.model import text, tool_use
@@ -138,7 +138,7 @@ def test_definitions_come_back_as_far_as_they_fit_the_newest_first_and_only_of_t
 
 
 def saying(**said: str) -> Message:
-    return {"role": "user", "content": [found.servers_block(said, "0123abcd")]}
+    return {"role": "user", "content": [found_tools.servers_block(said, "0123abcd")]}
 
 
 def test_what_servers_say_comes_back_as_far_as_it_fits_the_newest_first_and_only_of_tools_that_do(

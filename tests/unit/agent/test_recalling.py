@@ -15,7 +15,7 @@ from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import MembershipAnswer
 from bot.contracts.transcript import Injection
-from bot.history.search.searching import SearchedArchive
+from bot.history.search.searched_archive import SearchedArchive
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 from bot.testing.model import reply, text, tool_use

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from bot import errors
-from bot.agent.partial import Partial
+from bot.agent.partial_reply import PartialReply
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
@@ -517,7 +517,7 @@ async def test_where_they_were_said_to_it_silence_is_no_answer(bench: Bench) -> 
 
 
 def test_of_a_silence_that_has_begun_nothing_is_shown() -> None:
-    partial = Partial()
+    partial = PartialReply()
     for piece in ("[si", "lent]"):
         partial.take(TextDelta(piece))
         assert partial.words() == ""

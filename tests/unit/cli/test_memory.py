@@ -11,7 +11,7 @@ import pytest
 from bot.context.memory import SessionMemory
 from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import MemoryOwner, Written
-from bot.history import names
+from bot.history import file_names
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories, SavedMemory
 from bot.system import SystemDisk
@@ -77,7 +77,7 @@ def test_where_no_memory_file_tells_the_key_the_archive_does_and_else_the_name_s
 ) -> None:
     folder = project / ".ship" / "memory"
     asyncio.run(Memories(folder, disk=SystemDisk()).save(LONG, SavedMemory(MARKDOWN, None)))
-    name = names.encode(LONG)
+    name = file_names.encode(LONG)
     if archived:
         chats = project / ".ship" / "chats"
         chats.mkdir()

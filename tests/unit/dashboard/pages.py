@@ -14,7 +14,7 @@ from bot.dashboard.console import ActiveChat, Console, ConsoleSources, PartHealt
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.history.archive.store import ChatStore
-from bot.history.search.searching import SearchedArchive
+from bot.history.search.searched_archive import SearchedArchive
 from bot.history.usage.sums import UsageSums
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog

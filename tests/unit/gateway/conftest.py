@@ -403,7 +403,7 @@ class Bench:
         self.suspension, self.backlog = services.suspension, services.backlog
         self.gateway, self.tasks, self.turn_queue = gateway, gateway.tasks, gateway.turn_queue
         self.intake, self.router, self.stops = gateway.intake, gateway.router, gateway.stops
-        self.commands, self.removals, self.due_jobs = gateway.commands, gateway.removals, gateway.due_jobs
+        self.commands, self.deletions, self.due_jobs = gateway.commands, gateway.deletions, gateway.due_jobs
         self.files = gateway.files
         self._started = False
         self.numbers = itertools.count(1)

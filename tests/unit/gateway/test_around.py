@@ -14,8 +14,8 @@ from bot.contracts.channel import Manifest
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Command, Inbound, Origin, Quoted
 from bot.contracts.provenance import ANYBODYS
-from bot.gateway import participation, removals
-from bot.gateway.reading import FIRST_REST, LONGEST_REST
+from bot.gateway import deletions, participation
+from bot.gateway.turn_inputs import FIRST_REST, LONGEST_REST
 from bot.journal.personal import of_person
 from bot.words import say
 from tests.unit.gateway.conftest import SECRET, Bench, killed, manifest
@@ -258,7 +258,7 @@ async def test_what_a_turn_was_not_shown_takes_nothing_of_it_along(bench: Bench)
 async def test_behind_any_number_of_messages_what_is_deleted_goes(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(removals, "MOST", 3)
+    monkeypatch.setattr(deletions, "MOST", 3)
     now, place = int(bench.clock.now() * 1000), {"chat_key": "tele:chat:-100:thread:40", "message_id": "40"}
     bench.tele.thread = (Quoted(user_id="77", text="canary", message_id="31", ts=now),)
     await mention(bench, **place, ts=now + 1_000)

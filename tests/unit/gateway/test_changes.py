@@ -15,9 +15,9 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
 from bot.contracts.journal import ANSWERED, STOPPED, InboxEnd, InboxRecord
 from bot.contracts.provenance import Provenance
-from bot.gateway import removals
+from bot.gateway import deletions
 from bot.gateway.conversation import UNKNOWN_MESSAGE
-from bot.gateway.reading import EDITED
+from bot.gateway.turn_inputs import EDITED
 from bot.testing.journal import FaultyJournal
 from bot.words import say
 from tests.contracts.journal_rig import still_open
@@ -525,7 +525,7 @@ async def test_a_turn_begins_once_an_edit_before_it_is_on_file(
     await told(bench, "on Monday", message_id="a")
     bench.agent.messages = 2
     gate, ending, waits = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    finish, settled = bench.journal.post.finish, bench.removals.settled
+    finish, settled = bench.journal.post.finish, bench.deletions.settled
 
     def held(request_id: str, end: InboxEnd) -> asyncio.Future[None]:
         async def written() -> None:
@@ -540,13 +540,13 @@ async def test_a_turn_begins_once_an_edit_before_it_is_on_file(
         await settled(chat_key)
 
     monkeypatch.setattr(bench.journal.post, "finish", held)
-    monkeypatch.setattr(bench.removals, "settled", seen)
+    monkeypatch.setattr(bench.deletions, "settled", seen)
     await bench.say("on 火曜日", message_id="a", kind="edit", ts=1_700_000_100_000)
     await ending.wait()
     await bench.say("when is it?", message_id="b")
     await waits.wait()
     await bench.clock.advance(0)
-    await bench.clock.advance(removals.PATIENCE - 1)
+    await bench.clock.advance(deletions.PATIENCE - 1)
     assert len(bench.agent.requests) == 1
     if late:
         await bench.clock.advance(1)  # nobody waits for ever

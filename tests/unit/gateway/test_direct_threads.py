@@ -14,7 +14,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Quoted
 from bot.contracts.provenance import ANYBODYS, Provenance
 from bot.gateway import intake
-from bot.gateway.reading import RECENT_SECONDS
+from bot.gateway.turn_inputs import RECENT_SECONDS
 from bot.words import say
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.outgoing import until

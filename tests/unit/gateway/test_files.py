@@ -293,7 +293,7 @@ async def test_a_message_that_is_deleted_while_its_file_is_kept_leaves_nothing(
 ) -> None:
     bench.tele.files["f1"] = TEXT.encode()
     putting, go_on, leaving = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    put, forget, remove = bench.artifacts.put, bench.artifacts.forget, bench.removals.remove
+    put, forget, remove = bench.artifacts.put, bench.artifacts.forget, bench.deletions.remove
 
     async def slowly(*args: Any, **more: Any) -> str:
         putting.set()
@@ -316,7 +316,7 @@ async def test_a_message_that_is_deleted_while_its_file_is_kept_leaves_nothing(
         return await forget(chat_key, requests)
 
     bench.artifacts.put = slowly  # type: ignore[method-assign]
-    bench.removals.remove = removed  # type: ignore[method-assign]
+    bench.deletions.remove = removed  # type: ignore[method-assign]
     await bench.say("look", message_id="m9", attachments=(file(),))
     await putting.wait()
     await bench.say("", message_id="m9", kind="delete")

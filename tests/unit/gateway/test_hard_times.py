@@ -14,7 +14,7 @@ from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.inbound import Attachment, Command, Inbound, Quoted
 from bot.contracts.outbound import Address, Outbound, Sent
-from bot.gateway import delivery, reading
+from bot.gateway import delivery, turn_inputs
 from bot.gateway.outbox import batch_sender, channel_sender
 from bot.words import say
 from tests.unit.gateway.conftest import SECRET, Bench
@@ -92,7 +92,7 @@ class TestAHangingChannel:
     async def test_a_thread_that_cannot_be_read_in_time_costs_its_context_only(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(reading, "CONTEXT_SECONDS", 0.01)
+        monkeypatch.setattr(turn_inputs, "CONTEXT_SECONDS", 0.01)
         monkeypatch.setattr(bench.tele, "context", Hanging())
 
         await bench.say("hello")

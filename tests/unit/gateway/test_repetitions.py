@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bot.gateway.removals import MOST_WORDS, without_repetitions
+from bot.gateway.deletions import MOST_WORDS, without_repetitions
 
 
 @pytest.mark.parametrize(

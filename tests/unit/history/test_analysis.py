@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.history import jsonl
-from bot.history.names import encode
+from bot.history.file_names import encode
 from bot.history.search import analysis
 from bot.history.search.analysis import stem
 from bot.history.search.recall import Recall

@@ -13,11 +13,11 @@ import pytest
 
 from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.history import names
+from bot.history import file_names
 from bot.history.archive import window
 from bot.history.archive.store import ChatStore
-from bot.history.search import index, literal, matching, searching
-from bot.history.search.searching import SearchedArchive
+from bot.history.search import index, literal, matching, searched_archive
+from bot.history.search.searched_archive import SearchedArchive
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -138,7 +138,7 @@ class Shelf:
         }
         await self.archive.append(ArchiveLine.model_validate(line | fields))
 
-    async def by_index(self, query: HistoryQuery, name: str = names.encode(KEY)) -> HistoryPage | None:
+    async def by_index(self, query: HistoryQuery, name: str = file_names.encode(KEY)) -> HistoryPage | None:
         """Ask the index itself, once the archive has it on file."""
         await self.archive.caught_up()
         if self.index is None:
@@ -152,7 +152,7 @@ class Shelf:
 
 @pytest.fixture
 async def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shelf]:
-    monkeypatch.setattr(searching, "LINGER", 0.0)
+    monkeypatch.setattr(searched_archive, "LINGER", 0.0)
     shelf = Shelf(tmp_path)
     yield shelf
     if shelf.index is not None:
@@ -357,12 +357,12 @@ def test_a_word_that_no_token_stands_for_is_known_as_such() -> None:
 def test_a_chat_that_begins_anew_forgets_its_words(tmp_path: Path) -> None:
     folder = tmp_path / "chats"
     folder.mkdir()
-    path = folder / f"{names.encode(KEY)}.jsonl"
+    path = folder / f"{file_names.encode(KEY)}.jsonl"
     line = '{{"ts":1,"channel":"web","chatId":"1","chatKey":"web:chat:1","role":"user","text":"{}"}}\n'
     path.write_text(line.format("petrel"))
     opened = index.Index.opened(tmp_path / "i.db", folder, SystemDisk())
-    opened.catch_up(names.encode(KEY))
+    opened.catch_up(file_names.encode(KEY))
     path.write_text(line.format("albatross"))
-    opened.catch_up(names.encode(KEY))
+    opened.catch_up(file_names.encode(KEY))
     assert [row[0] for row in opened.db.execute("SELECT run FROM runs")] == ["albatross"]
     opened.close()

@@ -13,7 +13,7 @@ import pytest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.history import jsonl
-from bot.history.names import encode
+from bot.history.file_names import encode
 from bot.history.search import query_execution
 from bot.history.search.recall import Recall
 from bot.system import SystemDisk

@@ -19,7 +19,7 @@ from bot.agent.recording import Call
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.history import names
+from bot.history import file_names
 from bot.history.transcript import requests
 from bot.history.transcript.requests import RequestLog, SentRequest
 from bot.system import SystemDisk, UlidSource
@@ -61,7 +61,7 @@ class Desk:
 
     @property
     def files(self) -> list[Path]:
-        return sorted((self.folder / names.encode(KEY)).glob("*.requests"))
+        return sorted((self.folder / file_names.encode(KEY)).glob("*.requests"))
 
     def bodies(self, name: str = TURN) -> list[bytes | None]:
         return [one.body for one in self.found(name)]
@@ -259,7 +259,7 @@ async def test_bodies_in_memory_stay_within_their_budget(desk: Desk, monkeypatch
 
 def newest(desk: Desk, key: ChatKey) -> Json:
     """The last record of a chat."""
-    (file,) = (desk.folder / names.encode(key)).glob("*.requests")
+    (file,) = (desk.folder / file_names.encode(key)).glob("*.requests")
     line: Json = json.loads(file.read_bytes().splitlines()[-1])
     return line
 

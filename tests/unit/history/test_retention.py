@@ -13,9 +13,9 @@ from bot.contracts.outbound import OutgoingFile
 from bot.contracts.recall import RecallQuery
 from bot.contracts.transcript import MessageEvent, TranscriptLine
 from bot.history.archive.store import ChatStore
-from bot.history.names import encode
+from bot.history.file_names import encode
 from bot.history.retention import Expired, Retention
-from bot.history.search.searching import SearchedArchive
+from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog, SentRequest
 from bot.history.transcript.store import Transcript
 from bot.system import SystemDisk, UlidSource

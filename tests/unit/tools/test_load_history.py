@@ -17,7 +17,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.recall import MembershipAnswer
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
-from bot.history.search.searching import SearchedArchive
+from bot.history.search.searched_archive import SearchedArchive
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk

@@ -13,7 +13,7 @@ from bot.contracts.inbound import ShownFile
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.history.artifacts import ArtifactStore
 from bot.llm import classify
-from bot.llm.attached import GONE, UNSEEN, AttachedFiles
+from bot.llm.attached_files import GONE, UNSEEN, AttachedFiles
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import turn_scope
 from bot.testing.clock import FakeClock

@@ -11,12 +11,12 @@ from typing import Any
 from bot import errors, text
 from bot.agent import assistant_text
 from bot.agent.compactor import Compactor
-from bot.agent.continuing import joined
+from bot.agent.continuation import joined
 from bot.agent.deps import AgentDeps
-from bot.agent.incoming import fresh_nonce, instructions, said_by_servers, user_message
-from bot.agent.partial import Partial
+from bot.agent.partial_reply import PartialReply
 from bot.agent.reply import TrackedReply
 from bot.agent.steps import INTERRUPTED, CallRecord, StepLog, known_results, made, silent_answer
+from bot.agent.user_message import fresh_nonce, instructions, said_by_servers, user_message
 from bot.agent.view_changes import Reason, ViewChanges
 from bot.context import blocks, estimate, prompt
 from bot.context.store import Entry, RunningTurn
@@ -66,7 +66,7 @@ class ActiveTurn:
         self.view_changes = view_changes
         self._ledger = view_changes.ledger
         self._deps = deps
-        self._partial = Partial()
+        self._partial = PartialReply()
         self._running: RunningTurn | None = None
         self._ended = False
         self._recorded: Sequence[StepRecord] = ()
@@ -78,7 +78,7 @@ class ActiveTurn:
         """Write the user's message, and what else belongs to it from the beginning, such as the surroundings that have
         changed (`news`). It is in the transcript before the answer; the model need not wait for it.
         """
-        first = await self._user_message(self.request, self.view_changes.tally.wrong, news)
+        first = await self._user_message(self.request, self.view_changes.chat_totals.wrong, news)
         rest = [(one, await self._user_message(self._joining(one))) for one in self.request.also]
         self.view_changes.begin_turn(self.request.request_id)
         self._running = self.store.running
@@ -96,7 +96,7 @@ class ActiveTurn:
         self._ledger.rewind(self._entries[-1].uuid)
         if self.reply is not None:
             self.reply.resume(self.request.begun, cut_off, recorded)
-        self.view_changes.tally.resumed(recorded)
+        self.view_changes.chat_totals.resumed(recorded)
         for step in recorded:
             if step.kind == "model" and step.ended_at is None:
                 self.steps.end(step.id, {"error": "interrupted"})
@@ -135,10 +135,10 @@ class ActiveTurn:
                 self.steps.end(step.id, known[step.id].record)
         return {name: one.result for name, one in known.items()}
 
-    def asks(self, request: ModelRequest) -> Partial:
+    def asks(self, request: ModelRequest) -> PartialReply:
         """The model is asked this; returns what collects the answer. Raises `errors.TurnStopped`."""
         self._must_run()
-        self._partial = Partial()
+        self._partial = PartialReply()
         self.view_changes.note_sent(request.messages)
         self.steps.begin(self._deps.ids.ulid(), "model", request.model)
         return self._partial
@@ -175,7 +175,7 @@ class ActiveTurn:
                     continued=continued,
                 )
             )
-        self._partial = Partial()
+        self._partial = PartialReply()
         self.steps.answered(reply, uuid, self._ledger.flush)
         return blocks.tool_calls(content)
 
@@ -273,7 +273,7 @@ class ActiveTurn:
                 call.cancel()
                 await asyncio.wait([call])
         if call.cancelled():
-            self._partial = Partial()
+            self._partial = PartialReply()
             return False
         call.result()
         return True
@@ -328,8 +328,8 @@ class ActiveTurn:
         for inbound in self._late:
             message = prompt.user_message(self._joining(inbound), self._now(), fresh_nonce(self._deps))
             self._join(inbound, MessageEvent(role="user", message=message))
-        self.view_changes.tally.turn(status, wrong)
-        ended = TurnEnd(status=status, notice=notice, owed=owed, totals=self.view_changes.tally.facts)
+        self.view_changes.chat_totals.turn(status, wrong)
+        ended = TurnEnd(status=status, notice=notice, owed=owed, totals=self.view_changes.chat_totals.facts)
         self.view_changes.end_turn(ended)
         if status != "withdrawn":
             self.view_changes.within_cap(self.compactor.cut)

@@ -22,7 +22,7 @@ _TOLD = 3
 """Of the newest, so many are kept."""
 
 
-class Tally:
+class ChatTotals:
     """Counts of one chat. `epochs` are the changes of the view; `unpriced` calls have no known price.
 
     `wrong` is what became of the turns since the last one that went well, in words for the model.

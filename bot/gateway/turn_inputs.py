@@ -45,7 +45,7 @@ _ANEW = frozenset({"fork", "new", "resume"})
 _R = TypeVar("_R")
 
 
-class Reading:
+class TurnInputs:
     """Reads for turns, without what strangers said before."""
 
     def __init__(

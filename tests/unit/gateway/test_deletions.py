@@ -14,7 +14,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound, Quoted
 from bot.contracts.memory_files import MemoryOwner, Written
 from bot.contracts.outbound import Outbound
-from bot.gateway import removals
+from bot.gateway import deletions
 from bot.gateway.conversation import Turn
 from bot.words import say
 from tests.unit.gateway.conftest import Bench, leave_open, unwritten
@@ -102,7 +102,7 @@ async def test_a_turn_begins_once_what_was_deleted_before_it_is_in_the_archive(
 ) -> None:
     await said(bench, "my secret is 鯨", "m")
     gate, written, waits = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    append, settled = bench.archive.append, bench.removals.settled
+    append, settled = bench.archive.append, bench.deletions.settled
 
     async def held(line: ArchiveLine, *, hurry: bool = True) -> None:
         if line.role == "system":
@@ -115,14 +115,14 @@ async def test_a_turn_begins_once_what_was_deleted_before_it_is_in_the_archive(
         await settled(chat_key)
 
     monkeypatch.setattr(bench.archive, "append", held)
-    monkeypatch.setattr(bench.removals, "settled", seen)
+    monkeypatch.setattr(bench.deletions, "settled", seen)
     bench.agent.began.clear()
     await bench.say("", message_id="m", kind="delete")
     await written.wait()
     await bench.say("and now?", message_id="n")
     await waits.wait()
     await bench.clock.advance(0)
-    await bench.clock.advance(removals.PATIENCE - 1)
+    await bench.clock.advance(deletions.PATIENCE - 1)
     assert len(bench.agent.requests) == 1
     if late:
         await bench.clock.advance(1)  # nobody waits for ever
@@ -258,7 +258,7 @@ async def left_of(bench: Bench) -> list[str]:
 async def test_what_its_turn_makes_behind_the_removal_goes_too(tmp_path: Path, *, killed_then: bool) -> None:
     bench = Bench(tmp_path)
     await bench.open()
-    remove = bench.removals.remove
+    remove = bench.deletions.remove
 
     async def removed(deletion: Inbound) -> list[ChatKey] | None:
         places = await remove(deletion)
@@ -267,12 +267,12 @@ async def test_what_its_turn_makes_behind_the_removal_goes_too(tmp_path: Path, *
 
     async def dead(turn: Turn) -> None: ...
 
-    bench.removals.remove = removed  # type: ignore[method-assign]
+    bench.deletions.remove = removed  # type: ignore[method-assign]
     bench.agent.hold = asyncio.Event()
     await bench.say("my secret is 鯨", message_id="m")
     await bench.agent.began.wait()
     if killed_then:
-        bench.removals.end = dead  # type: ignore[method-assign]
+        bench.deletions.end = dead  # type: ignore[method-assign]
         bench.journal.post.end_turn = unwritten  # type: ignore[method-assign]
     await bench.say("", message_id="m", kind="delete")
     await bench.idle()
@@ -289,7 +289,7 @@ async def test_what_its_turn_makes_behind_the_removal_goes_too(tmp_path: Path, *
 async def test_what_a_withdrawn_turn_made_goes_once_the_disk_takes_that(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remove, forget = bench.removals.remove, bench.artifacts.forget
+    remove, forget = bench.deletions.remove, bench.artifacts.forget
 
     async def full(*_: Any, **__: Any) -> int:
         raise errors.StorageError("the disk is full")
@@ -300,7 +300,7 @@ async def test_what_a_withdrawn_turn_made_goes_once_the_disk_takes_that(
         monkeypatch.setattr(bench.artifacts, "forget", full)
         return places
 
-    bench.removals.remove = removed  # type: ignore[method-assign]
+    bench.deletions.remove = removed  # type: ignore[method-assign]
     bench.agent.hold = asyncio.Event()
     await bench.say("my secret is 鯨", message_id="m")
     await bench.agent.began.wait()
@@ -310,7 +310,7 @@ async def test_what_a_withdrawn_turn_made_goes_once_the_disk_takes_that(
     monkeypatch.setattr(bench.artifacts, "forget", forget)
     async with asyncio.timeout(90):
         while await left_of(bench):
-            await bench.clock.advance(removals.AGAIN_SECONDS)
+            await bench.clock.advance(deletions.AGAIN_SECONDS)
     await bench.idle()
     assert await left_of(bench) == []
 
@@ -342,7 +342,7 @@ async def test_a_deletion_that_a_crash_cut_off_is_carried_out_after_it(
     async def died(_: Inbound) -> bool:
         raise errors.StorageError("the process ends here")
 
-    monkeypatch.setattr(first.removals, "deleted", died)
+    monkeypatch.setattr(first.deletions, "deleted", died)
     leave_open(first.journal)
     await first.say("", message_id="m", kind="delete")
     await until(lambda: first.clock.sleeping > 0)
@@ -360,7 +360,7 @@ async def test_a_forget_that_a_crash_cut_off_takes_no_other_message_after_it(ben
     await said(bench, "second", "b")
     inbound = forget(bench, args="last").model_copy(update={"request_id": bench.ids.ulid()})
     for _ in range(2):
-        assert await bench.removals.command(inbound) == say("forget.done")
+        assert await bench.deletions.command(inbound) == say("forget.done")
     assert await bench.lines() == [("user", "first"), ("assistant", "re: first")]
 
 
@@ -457,14 +457,14 @@ async def test_what_the_disk_refuses_to_remove_goes_once_it_takes_that(
     await bench.say("", message_id="m", kind="delete")
     await until(lambda: bench.clock.sleeping > 0)
     assert bench.agent.forgot == []
-    await bench.clock.advance(removals.AGAIN_SECONDS)
+    await bench.clock.advance(deletions.AGAIN_SECONDS)
     await until(lambda: bench.clock.sleeping > 0)
     monkeypatch.setattr(bench.archive, "append", append)
     async with asyncio.timeout(90):
         while (
             not bench.agent.forgot
         ):  # something else may sleep too, and the next try have yet to begin its wait
-            await bench.clock.advance(removals.AGAIN_SECONDS)
+            await bench.clock.advance(deletions.AGAIN_SECONDS)
     await bench.idle()
     assert bench.agent.forgot == [KEY]
     assert await bench.lines() == []

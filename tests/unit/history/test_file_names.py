@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bot.history import names
+from bot.history import file_names
 from tests.shares import examples
 
 ANY_TEXT = st.text(
@@ -31,27 +31,27 @@ ANY_TEXT = st.text(
     ],
 )
 def test_every_byte_outside_the_plain_ones_is_escaped(chat_key: str, name: str) -> None:
-    assert names.encode(chat_key) == name
-    assert names.decode(name) == chat_key
+    assert file_names.encode(chat_key) == name
+    assert file_names.decode(name) == chat_key
 
 
 def test_a_name_of_more_than_200_bytes_is_cut_and_hashed() -> None:
     key = "web:chat:" + "長" * 50
     encoded = "web%3Achat%3A" + "%E9%95%B7" * 50
-    assert names.encode(key) == encoded[:120] + "~" + hashlib.sha256(key.encode()).hexdigest()[:16]
-    assert names.decode(names.encode(key)) is None
-    assert names.is_hashed(names.encode(key))
-    assert not names.is_hashed(encoded[:120])
-    assert not names.is_hashed(key)
+    assert file_names.encode(key) == encoded[:120] + "~" + hashlib.sha256(key.encode()).hexdigest()[:16]
+    assert file_names.decode(file_names.encode(key)) is None
+    assert file_names.is_hashed(file_names.encode(key))
+    assert not file_names.is_hashed(encoded[:120])
+    assert not file_names.is_hashed(key)
 
 
 def test_long_keys_that_differ_only_at_the_end_have_different_names() -> None:
-    assert names.encode("a" * 300 + "1") != names.encode("a" * 300 + "2")
+    assert file_names.encode("a" * 300 + "1") != file_names.encode("a" * 300 + "2")
 
 
 @pytest.mark.parametrize("name", ["a.b", "a%2f", "%41", "%", "%ZZ", "%FF", "ü", "a~0123456789abcdef", "a\n"])
 def test_what_is_no_name_of_ours_is_not_decoded(name: str) -> None:
-    assert names.decode(name) is None
+    assert file_names.decode(name) is None
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(300))
@@ -60,8 +60,8 @@ def test_what_is_no_name_of_ours_is_not_decoded(name: str) -> None:
 @example("\ud83d\ude00", "😀")
 @example("%ED%A0%80", "\ud800")
 def test_two_keys_never_share_a_name_and_every_name_is_safe(one: str, other: str) -> None:
-    name = names.encode(one)
+    name = file_names.encode(one)
     assert re.fullmatch(r"[A-Za-z0-9_%-]*(~[0-9a-f]{16})?", name)
-    assert len(name) <= names.LONGEST
-    assert (name == names.encode(other)) == (one == other)
-    assert names.decode(name) in ({one} if "~" not in name else {None})
+    assert len(name) <= file_names.LONGEST
+    assert (name == file_names.encode(other)) == (one == other)
+    assert file_names.decode(name) in ({one} if "~" not in name else {None})

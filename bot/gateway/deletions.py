@@ -1,4 +1,4 @@
-"""Removals: what its author has deleted, or somebody wants forgotten. A line in the archive says so, readers hide the
+"""Deletions: what its author has deleted, or somebody wants forgotten. A line in the archive says so, readers hide the
 text, and what was derived from it goes; nothing on file is erased for that.
 """
 
@@ -30,7 +30,7 @@ from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs.service import JobService
 from bot.gateway.participation import SKEW, UnaddressedMessages
-from bot.gateway.reading import RECENT_SECONDS
+from bot.gateway.turn_inputs import RECENT_SECONDS
 from bot.words import say, speaking
 
 _R = TypeVar("_R")
@@ -66,7 +66,7 @@ class _Target:
         return tuple(dict.fromkeys((*self.turns, *self.quoted)))
 
 
-class Removals:
+class DeletionService:
     """Removes messages from the archive, from artifacts and from memory files; the agent then forgets them too."""
 
     def __init__(

@@ -14,7 +14,7 @@ from bot.contracts.journal import Journal
 from bot.gateway.message_versions import completed, has, on_file
 
 
-class InboundArchive:
+class InboundArchiver:
     """Writes inbounds to the archive, side by side. The journal has them already: a full disk delays this only."""
 
     def __init__(self, *, journal: Journal, archive: Archive, log: Log) -> None:

@@ -13,9 +13,9 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import RecallQuery
 from bot.history.archive.store import ChatStore
-from bot.history.names import encode
-from bot.history.search import index, searching
-from bot.history.search.searching import SearchedArchive
+from bot.history.file_names import encode
+from bot.history.search import index, searched_archive
+from bot.history.search.searched_archive import SearchedArchive
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -57,7 +57,7 @@ class Desk:
 
 @pytest.fixture
 async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
-    monkeypatch.setattr(searching, "LINGER", 0.0)
+    monkeypatch.setattr(searched_archive, "LINGER", 0.0)
     desk = Desk(tmp_path)
     yield desk
     await desk.archive.close()

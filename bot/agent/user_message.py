@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bot import errors, tags
 from bot.agent.deps import AgentDeps
-from bot.context import blocks, found, prompt
+from bot.context import blocks, found_tools, prompt
 from bot.context.deletions import REMOVED, ids_of
 from bot.context.instructions import Contents, Nested
 from bot.contracts.agent import TurnRequest
@@ -77,10 +77,12 @@ async def instructions(touched: list[Path], deps: AgentDeps, seen: Iterable[Mess
 
 def said_by_servers(results: Message, deps: AgentDeps, seen: Iterable[Message]) -> Message | None:
     """Return a message with the usage notes of MCP servers whose tools these results have found; None if the model sees them already."""
-    brought = found.brought_notes(results)
-    known = found.server_notes(seen) if brought else {}
+    brought = found_tools.brought_notes(results)
+    known = found_tools.server_notes(seen) if brought else {}
     fresh = {server: words for server, words in brought.items() if known.get(server) != words}
-    return {"role": "user", "content": [found.servers_block(fresh, fresh_nonce(deps))]} if fresh else None
+    return (
+        {"role": "user", "content": [found_tools.servers_block(fresh, fresh_nonce(deps))]} if fresh else None
+    )
 
 
 def fresh_nonce(deps: AgentDeps) -> str:

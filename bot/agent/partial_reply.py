@@ -1,4 +1,4 @@
-"""Collects an answer while it streams: `Partial` has the text to show so far, and the text to keep if the turn is stopped."""
+"""Collects an answer while it streams: `PartialReply` has the text to show so far, and the text to keep if the turn is stopped."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _whole(escape: re.Match[str]) -> str:
     return "\\ufffd" if escape[1] else escape[0]
 
 
-class Partial:
+class PartialReply:
     """Collects the deltas of one answer."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.agent.continuing import ANSWER, GO_ON, joined, overlap
+from bot.agent.continuation import ANSWER, GO_ON, joined, overlap
 from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelFacts, ModelReply

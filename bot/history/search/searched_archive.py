@@ -18,10 +18,10 @@ from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.environment import Disk, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import Hit, Recalled, RecallQuery
-from bot.history import names
+from bot.history import file_names
 from bot.history.archive import rotation
 from bot.history.archive.store import ChatInfo, ChatStore
-from bot.history.search import indexfile, matching
+from bot.history.search import index_file, matching
 from bot.history.search.finder import SearchQuery, parse_query
 from bot.history.search.index import Index
 from bot.history.search.ranking import Reranker
@@ -79,13 +79,13 @@ class SearchedArchive:
 
     async def append(self, line: ArchiveLine, *, hurry: bool = True) -> None:
         await self._store.append(line, hurry=hurry)
-        self._touch(names.encode(line.chat_key))
+        self._touch(file_names.encode(line.chat_key))
 
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
         """As `contracts.archive.Archive.search`: literal text by the index, where that narrows it down."""
         if query.keyword and not query.everything:
             try:
-                page = await self._on_thread(lambda: self._matching(names.encode(chat_key), query))
+                page = await self._on_thread(lambda: self._matching(file_names.encode(chat_key), query))
             except (sqlite3.Error, OSError) as error:
                 self._failed(error)
                 page = None
@@ -274,7 +274,7 @@ class SearchedArchive:
         if words != self._trouble:
             self._trouble = words
             self._log.write("storage", words, level="warn", file=self._path.name)
-        damaged = isinstance(error, sqlite3.Error) and indexfile.damaged(error)
+        damaged = isinstance(error, sqlite3.Error) and index_file.damaged(error)
         # Not awaited: what comes next on that thread comes after it.
         self._thread().submit(self._forget, damaged=damaged)
 
@@ -315,7 +315,7 @@ class SearchedArchive:
                 recall.close()
         if damaged:
             with contextlib.suppress(OSError):
-                indexfile.remove(self._path)
+                index_file.remove(self._path)
 
     def _matching(self, name: str, query: HistoryQuery) -> HistoryPage | None:
         index = self._opened().index
@@ -333,7 +333,7 @@ class SearchedArchive:
     def _recalled(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
         recall = self._opened()
         with recall.index.streams.keeping():
-            if all(self._caught_up(recall.index, names.encode(key)) for key in chat_keys):
+            if all(self._caught_up(recall.index, file_names.encode(key)) for key in chat_keys):
                 return _hits(recall, chat_keys, query)
         return self._looked_through(chat_keys, query)
 
@@ -342,7 +342,7 @@ class SearchedArchive:
         passing = Recall.opened(None, self._folder, self._disk)
         try:
             for key in chat_keys:
-                name = names.encode(key)
+                name = file_names.encode(key)
                 passing.index.begin_near_the_end(name, self._wait_bytes)
                 while passing.index.catch_up(name):
                     pass
