@@ -39,7 +39,10 @@ ENDS = st.builds(
     InboxEnd, st.sampled_from(get_args(FinalState)), st.none() | WORDS, merged_into=st.none() | NAMES
 )
 VERDICTS = st.builds(
-    Verdict, st.sampled_from(get_args(Ended)), st.sampled_from(["", "5"]), st.sampled_from(get_args(Scope))
+    Verdict,
+    st.sampled_from(get_args(Ended)),
+    st.none() | st.just(UserRef("web", "5")),
+    st.sampled_from(get_args(Scope)),
 )
 
 Call = Callable[[Journal], Awaitable[Any]]
