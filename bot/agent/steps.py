@@ -25,8 +25,8 @@ SUBAGENT = "subagent"
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """What is recorded of a call: its result, and what the model is not told. That is the ids in the outbox of what it has
-    `written`, and the files that it has `made`.
+    """The record of a call: its result, and what the model is not told: the ids of what it has `written` into the outbox,
+    and the files that it has `made`.
     """
 
     result: ToolResult
