@@ -160,7 +160,8 @@ class Access:
         return (self._lists.allowed(channel), self._lists.blocked(channel), frozenset(self._operators))
 
     def is_operator(self, person: UserRef) -> bool:
-        return person in self._operators
+        """True for an operator. Somebody whom nobody knows is none, whatever the lists have."""
+        return bool(person.user_id) and person in self._operators
 
 
 class InboundCleaner:

@@ -178,6 +178,13 @@ def test_a_start_proves_that_strangers_stay_out(allow: set[str], channel: str) -
     ).prove(channel)
 
 
+def test_nobody_is_no_operator_whatever_the_lists_have() -> None:
+    nobody = UserRef("tele", "")
+    access = Access(MANIFESTS, {}, frozenset({nobody}), Lists(), Memberships({}, MemoryLog()))
+    assert not access.is_operator(nobody)
+    assert not access.standing(nobody, "77", "direct").allowed
+
+
 def test_a_gateway_that_would_let_a_stranger_in_does_not_start() -> None:
     class Open(Access):
         """As where a list was lost on its way here."""
