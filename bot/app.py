@@ -125,7 +125,7 @@ async def started(
                     load = functools.partial(configuration.load, root, defaults=defaults)
                     async with (
                         serving(gateway, say, stop),
-                        _beside(gateway.reload.serve(hung_up, load, lambda line: say(redact(line)))),
+                        _running(gateway.reload.serve(hung_up, load, lambda line: say(redact(line)))),
                     ):
                         settle_memory()
                         if not stop.is_set():
@@ -171,13 +171,13 @@ async def _leading(
     copies = Copies(settings.home, environment.disk, log)
     try:
         async with standing_by(settings, environment, log, leadership, counted):
-            async with _beside(copies.follow(url, environment.clock)):
+            async with _running(copies.follow(url, environment.clock)):
                 if not await leadership.lead(
                     stop, lambda leader: say(f"standby: {leader or 'nobody'} leads")
                 ):
                     raise _StoppedAsStandby
             await asyncio.to_thread(disk.begin, copies)
-        async with _beside(_followed(leadership.deposed, stop)):
+        async with _running(_followed(leadership.deposed, stop)):
             yield dataclasses.replace(environment, leadership=leadership, disk=disk)
     finally:
         await asyncio.to_thread(disk.close)
@@ -193,7 +193,7 @@ async def _followed(first: asyncio.Event, then: asyncio.Event) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Work that goes on for the block."""
     task = asyncio.create_task(work)
     try:

@@ -72,14 +72,14 @@ class Batcher(Generic[T, R]):
             try:
                 results = await loop.run_in_executor(self._pool, self._work, [item for item, _ in batch])
                 for (_, future), result in zip(batch, results, strict=True):
-                    _settle(future, result)
+                    _resolve(future, result)
             finally:
                 # Only where `work` itself broke: nobody may wait for ever.
                 for _, future in batch:
-                    _settle(future, errors.StorageError(f"{self._name}: the batch broke off"))
+                    _resolve(future, errors.StorageError(f"{self._name}: the batch broke off"))
 
 
-def _settle(future: asyncio.Future[R], result: R | errors.ShipmateError) -> None:
+def _resolve(future: asyncio.Future[R], result: R | errors.ShipmateError) -> None:
     if future.done() or future.get_loop().is_closed():
         return
     if isinstance(result, errors.ShipmateError):

@@ -339,7 +339,7 @@ class PersonalData:
         count = 0
         # In every chat: operators were asked, and told, about their turns in others.
         for name in self._archives.chats():
-            self._archives.settle(name)
+            self._archives.recover(name)
             for path in self._files(name):
                 count += self._erase_lines(path, found, all_of_it=name in own, damaged=name in shared)
         for name in self._disk.names(self._home / CHATS):

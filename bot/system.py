@@ -135,7 +135,7 @@ class SystemDisk:
         try:
             if new:
                 # Else a power failure could take the file, with all that is said to be in it.
-                _settle(path.parent)
+                _fsync(path.parent)
             view = memoryview(data)
             while view:
                 view = view[os.write(handle, view) :]
@@ -146,7 +146,7 @@ class SystemDisk:
 
     def sync(self, path: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
-            _settle(path)
+            _fsync(path)
 
     def read(self, path: Path) -> bytes:
         try:
@@ -180,7 +180,7 @@ class SystemDisk:
 
     def rename(self, source: Path, target: Path) -> None:
         source.replace(target)
-        _settle(target.parent)
+        _fsync(target.parent)
 
     def truncate(self, path: Path, size: int) -> None:
         os.truncate(path, size)
@@ -206,11 +206,11 @@ class SystemDisk:
             missing = [folder for folder in path.parents if not folder.is_dir()]
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in missing if sync else ():
-                _settle(folder.parent)
+                _fsync(folder.parent)
         return path
 
 
-def _settle(path: Path) -> None:
+def _fsync(path: Path) -> None:
     """Bring a file, or the names in a folder, to the disk. What may not be read cannot be asked for that."""
     try:
         handle = RESERVE.open(path, os.O_RDONLY)

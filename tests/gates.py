@@ -45,7 +45,7 @@ SHOWN_BY_SCRIPT = re.compile(
 )
 SHOWN_BY = {".html": SHOWN_BY_HTML, ".js": SHOWN_BY_SCRIPT}
 OWN_NAME = "Shipmate"
-UNHEARD = frozenset({"write", "tell", "begin", "end", "lacks", "log_once"})
+UNHEARD = frozenset({"write", "tell", "begin", "end", "report_missing_right", "log_once"})
 """Calls whose words go to the log and to operators."""
 
 TIMED = ("tests/bench/", "tests/browser/", "tests/corpus/", "tests/torture/")

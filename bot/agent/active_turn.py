@@ -150,7 +150,7 @@ class ActiveTurn:
         takes the place of what there was.
         """
         size = sum(map(len, text.strings(reply.content)))
-        content = await redaction.beside(size, lambda: blocks.redacted(reply.content, self._deps.redact))
+        content = await redaction.off_loop(size, lambda: blocks.redacted(reply.content, self._deps.redact))
         self._must_run()
         if reply.stop_reason == "refusal":
             self.steps.answered(reply, None, self._ledger.flush)
@@ -292,7 +292,7 @@ class ActiveTurn:
     async def started(self, call: ToolCall, *, wait: bool) -> None:
         self._must_run()
         if wait:
-            self.request.arrivals.acted()
+            self.request.arrivals.effect_begins()
         begun = self.steps.begin(call.id, "tool", call.name)
         if wait and not all(await asyncio.shield(asyncio.gather(begun, self._ledger.flush()))):
             raise errors.StorageError("a tool call cannot be recorded")
@@ -300,7 +300,7 @@ class ActiveTurn:
     def finished(self, call: ToolCall, result: ToolResult, made: Sequence[Json]) -> None:
         if self._ended:
             return
-        told = self.reply.told() if self.reply is not None else ()
+        told = self.reply.steps() if self.reply is not None else ()
         self.steps.end(call.id, CallRecord(result, told, made).record)
 
     def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:

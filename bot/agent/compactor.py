@@ -148,7 +148,7 @@ class Compactor:
         dropped = self._border(min(self._deps.limits.compaction.keep_tokens, most))
         if not dropped:
             return CompactResult("nothing")
-        task = self._beside("compact", dropped, focus=focus)
+        task = self._start("compact", dropped, focus=focus)
         if await ends_within(LONGEST_SECONDS, task, self._deps.clock) and not task.cancelled():
             return task.result()
         self._write("a compaction took too long and was given up")
@@ -164,10 +164,10 @@ class Compactor:
         gain = self._tokens(self._messages(dropped))
         if self.breaker.open or gain < compaction.WORTH or not self._view_changes.system:
             return False
-        self._beside(reason, dropped)
+        self._start(reason, dropped)
         return True
 
-    def _beside(
+    def _start(
         self, reason: Reason, dropped: Sequence[str], *, focus: str = ""
     ) -> asyncio.Task[CompactResult]:
         task: asyncio.Task[CompactResult] = asyncio.create_task(

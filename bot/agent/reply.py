@@ -58,7 +58,7 @@ class TrackedReply:
         """Return the ids in the outbox of what was sent since the last call, for the transcript."""
         return self._since(self._noted)
 
-    def told(self) -> tuple[str, ...]:
+    def steps(self) -> tuple[str, ...]:
         """The same for the steps in the journal."""
         return self._since(self._already_delivered)
 

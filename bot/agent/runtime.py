@@ -420,7 +420,7 @@ class AgentRuntime:
         message = "a turn that was cut off goes on" if self._cut_off(turn.request) else "a turn begins"
         self._deps.log.write("turn_start", message, messages=len(self.store))
         goes_on = turn.resumed or await self._resumed(turn)
-        self._settle(system)
+        self._prepare_view(system)
         if not goes_on:
             await turn.begin(self._news())
 
@@ -541,8 +541,8 @@ class AgentRuntime:
             )
         return prompt.system_blocks(self._frozen.static, self._frozen.chat(facts))
 
-    def _settle(self, system: list[Json]) -> None:
-        self.view_changes.settle(system, self._frozen.surroundings if self._frozen is not None else None)
+    def _prepare_view(self, system: list[Json]) -> None:
+        self.view_changes.prepare(system, self._frozen.surroundings if self._frozen is not None else None)
 
     def _shown_surroundings(self) -> Mapping[str, str] | None:
         """The surroundings in the prompt of this conversation; None where it has none yet."""
@@ -555,7 +555,7 @@ class AgentRuntime:
         """The surroundings that are others than the model knows."""
         if self._frozen is None or not self._surroundings:
             return {}
-        known = prompt.told(self._frozen.surroundings, self.store.view())
+        known = prompt.known_surroundings(self._frozen.surroundings, self.store.view())
         return {name: words for name, words in self._surroundings.items() if known.get(name) != words}
 
 

@@ -133,7 +133,7 @@ class ViewChanges:
         """True if the last turn had this before its messages too."""
         return tools is self.tools and system == self.system
 
-    def settle(self, system: Sequence[Json], surroundings: Mapping[str, str] | None = None) -> None:
+    def prepare(self, system: Sequence[Json], surroundings: Mapping[str, str] | None = None) -> None:
         """A turn is about to ask, with this before its messages: what has changed there since the last one, and what
         costs nothing while the cache is cold, is done now. `surroundings` stand in `system`.
         """
@@ -164,7 +164,7 @@ class ViewChanges:
         before = self._deps.models.estimator.frame(self._deps.models.name, (), self.tools)
         if self._deps.models.estimator.frame(self._deps.models.name, (), self._deps.declared()) >= before:
             return False
-        self.settle(self.system, self.frame.surroundings if self.frame is not None else None)
+        self.prepare(self.system, self.frame.surroundings if self.frame is not None else None)
         return True
 
     def mask_old(self, reason: Reason, *, above: int | None = None, hides: float = 0) -> bool:

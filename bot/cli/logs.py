@@ -72,7 +72,7 @@ def logs(
     start = None if since is None else timestamp(moment(since).timestamp())
     request = None if request is None else request.upper()
     reader = log_of(root, LineFilter(chat, request, _level(level), start))
-    show = _show_json if as_json else _Shown(full)
+    show = _show_json if as_json else _LinePrinter(full)
     if tree:
         if request is None:
             raise typer.BadParameter("--tree shows one turn: name it with --request")
@@ -125,7 +125,7 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-class _Shown:
+class _LinePrinter:
     """Prints lines for a person: on a terminal in its width and in colours, elsewhere whole and without."""
 
     def __init__(self, full: bool) -> None:
@@ -135,14 +135,14 @@ class _Shown:
         self._colours = terminal and not os.environ.get("NO_COLOR")
 
     def __call__(self, _text: str, line: Line, *, before: str = "") -> None:
-        words = printable(before + told(line, full=self._full, place=not before))
+        words = printable(before + rendered(line, full=self._full, place=not before))
         if self._width is not None:
             words = fitted(words, self._width)
         colour = COLOURS.get(str(line.get("level")))
         print(f"\x1b[{colour}m{words}\x1b[0m" if self._colours and colour else words)
 
 
-def told(line: Line, *, full: bool, place: bool = True) -> str:
+def rendered(line: Line, *, full: bool, place: bool = True) -> str:
     """A log line for a person to read, without what was said unless it is `full`."""
     where = [str(line[key]) for key in ("chatKey", "requestId") if place and line.get(key)]
     if line.get("step") is not None:
@@ -192,7 +192,7 @@ def _show_tree(found: Iterable[tuple[str, Line]], full: bool) -> None:
     """The lines of a turn, each behind its offset from the first one; those of steps and tasks stand below them."""
     from datetime import datetime
 
-    show, began, step = _Shown(full), None, None
+    show, began, step = _LinePrinter(full), None, None
     for text, line in found:
         try:
             at = datetime.fromisoformat(str(line.get("timestamp")))

@@ -52,7 +52,7 @@ def trace(
     as_json: AsJson = False,
 ) -> None:
     """The path of one turn: inbound, model calls, tools, delivery, cost. Works beside a running gateway."""
-    from bot.history.usage.trace import told, total_of
+    from bot.history.usage.trace import detail_words, total_of
 
     asked = request_id.upper()
     path, turn, lines = None, asked, _lines(root, asked)
@@ -78,7 +78,7 @@ def trace(
                 | {"details": one.details}
             )
         else:
-            say("  ".join([one.at, f"{one.source:<10}", one.words, *told(one.details)]))
+            say("  ".join([one.at, f"{one.source:<10}", one.words, *detail_words(one.details)]))
     if not as_json:
         say(_total(sums))
 

@@ -271,11 +271,11 @@ def _invalid(
     for item in error.errors(include_url=False):
         if item["loc"] in gone:
             continue
-        known = _known(item["loc"][:-1], manifests)
+        known = _keys_at(item["loc"][:-1], manifests)
         yield from_error(dict(item), known=known, hidden=filled.is_hidden(item["loc"]))
 
 
-def _known(loc: Loc, manifests: Mapping[str, Manifest]) -> list[str]:
+def _keys_at(loc: Loc, manifests: Mapping[str, Manifest]) -> list[str]:
     """The keys that the object at `loc` may have."""
     model: Any = _model(manifests)
     for part in loc:

@@ -86,7 +86,7 @@ class Frozen:
     """Instructions for this chat alone."""
     appended: str = ""
     surroundings: Mapping[str, str] = field(default_factory=dict)
-    """The files that there are, in short; what becomes of them later is told with a turn (`prompt.told`)."""
+    """The files that there are, in short; what becomes of them later is told with a turn (`prompt.known_surroundings`)."""
 
     def chat(self, facts: prompt.ChatFacts) -> str:
         """The part that is constant for one chat."""

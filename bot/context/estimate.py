@@ -144,7 +144,7 @@ class Estimator:
 
     def ratio(self, model: str) -> float:
         """Actual by estimated tokens; 1.0 for a model that never answered."""
-        return self._known(model)[0]
+        return self._ratio(model)[0]
 
     def request(self, request: ModelRequest) -> int:
         """Tokens of a request: system, tools and messages."""
@@ -172,7 +172,7 @@ class Estimator:
         seen = actual / plain
         if not low <= seen <= high:
             return
-        ratio, answers = self._known(request.model)
+        ratio, answers = self._ratio(request.model)
         if answers:
             seen = min(max(seen, ratio / JUMP), ratio * JUMP)
         ratio += (seen - ratio) * max(SLOWEST, 1 / (answers + 1))
@@ -181,7 +181,7 @@ class Estimator:
             self._learned.set(request.model, "tokenRatio", round(ratio, 4))
             self._learned.set(request.model, "answers", min(answers + 1, 1 / SLOWEST))
 
-    def _known(self, model: str) -> tuple[float, float]:
+    def _ratio(self, model: str) -> tuple[float, float]:
         if model not in self._ratios:
             low, high = RATIOS
             ratio = self._learned.get(model, "tokenRatio") if self._learned is not None else None

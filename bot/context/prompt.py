@@ -83,7 +83,7 @@ def chat_text(facts: ChatFacts, surroundings: Mapping[str, str] = NO_NEWS) -> st
     return "# This conversation\n\n" + "\n".join(lines) + (f"\n\n{rules.strip()}" if rules.strip() else "")
 
 
-def told(before: Mapping[str, str], seen: Iterable[Message]) -> dict[str, str]:
+def known_surroundings(before: Mapping[str, str], seen: Iterable[Message]) -> dict[str, str]:
     """The surroundings as the model knows them: from `before`, and from the turns that it has `seen`."""
     known = dict(before)
     for message in seen:

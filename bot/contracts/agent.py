@@ -61,7 +61,7 @@ class Arrivals(Protocol):
         """Return once all that was taken is on file as part of this turn."""
         ...
 
-    def acted(self) -> None:
+    def effect_begins(self) -> None:
         """Hear that something with effects is about to be done for this turn: from then on its question is not put anew."""
         ...
 
@@ -78,7 +78,7 @@ class NoArrivals:
         return []
 
     async def joined(self) -> None: ...
-    def acted(self) -> None: ...
+    def effect_begins(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

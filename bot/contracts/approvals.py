@@ -125,9 +125,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRecord:
-    """A question as it is on file. `settle` is its transition, and returns it as it is afterwards:
+    """A question as it is on file. `resolve` is its transition, and returns it as it is afterwards:
 
-        waiting ──settle──► approved, denied            somebody decided, or a rule that was made meanwhile
+        waiting ──resolve──► approved, denied            somebody decided, or a rule that was made meanwhile
                          ├► expired                     nobody did in time, or it gave way to others
                          └► stopped, steered, nobody    what asked no longer waits
 
@@ -155,7 +155,7 @@ class ApprovalRecord:
         """The time until which it may be decided; whoever wants to be let in waits for as long as it takes."""
         return math.inf if self.asked.admits else self.asked_at + SECONDS
 
-    def settle(self, verdict: Verdict, at: float) -> Self:
+    def resolve(self, verdict: Verdict, at: float) -> Self:
         """It ends so."""
         if self.verdict is not None or verdict.ended == "unattended":
             raise errors.IllegalTransition(f"an approval that is {self.state} cannot become {verdict.ended}")
@@ -202,8 +202,8 @@ class ApprovalStore(Protocol):
         """Write a question under this id; for a call that was asked about before, return the record on file."""
         ...
 
-    async def settle(self, name: str, verdict: Verdict) -> bool:
-        """Write how a question ended (`ApprovalRecord.settle`): False where it has ended before, or is not there."""
+    async def resolve(self, name: str, verdict: Verdict) -> bool:
+        """Write how a question ended (`ApprovalRecord.resolve`): False where it has ended before, or is not there."""
         ...
 
     async def approval(self, name: str) -> ApprovalRecord | None: ...

@@ -78,7 +78,7 @@ class Intake(Protocol):
         """
         ...
 
-    async def overhears(self, chat: ChatKey) -> bool:
+    async def hears_all(self, chat: ChatKey) -> bool:
         """True where all that people say in a chat is for the bot. A channel whose `context` knows what was said before need not
         hand over other words that do not speak to the bot (`Inbound.addressed` is `chat`). Raises `errors.StorageError`.
         """
@@ -88,7 +88,7 @@ class Intake(Protocol):
         """Put an event that cannot be read among the dead letters; what stands behind it goes on."""
         ...
 
-    def lacks(self, channel: str, right: str, words: Sentence) -> None:
+    def report_missing_right(self, channel: str, right: str, words: Sentence) -> None:
         """The platform has refused something for want of a right: operators are told in these `words`, once a day for each
         `right`, over restarts too.
         """
@@ -266,7 +266,7 @@ class Invites(Protocol):
 @dataclass(frozen=True, slots=True)
 class Introduction:
     """The words of a bot that was added to a chat: how it is spoken to, and what it does not see. `hindrance` is for operators: a
-    right that it lacks to do its work there.
+    right that it report_missing_right to do its work there.
     """
 
     words: str = ""

@@ -59,7 +59,7 @@ class TaskEvent:
 class TaskEvents(Protocol):
     """Is told of every task of every chat, in order of time."""
 
-    def told(self, event: TaskEvent) -> None:
+    def record(self, event: TaskEvent) -> None:
         """Takes note; never blocks and never raises."""
         ...
 
@@ -67,5 +67,5 @@ class TaskEvents(Protocol):
 class NullTaskEvents:
     """Drops all events."""
 
-    def told(self, event: TaskEvent) -> None:
+    def record(self, event: TaskEvent) -> None:
         """Drop an event."""

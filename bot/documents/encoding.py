@@ -61,7 +61,7 @@ def is_utf8(head: bytes, *, whole: bool = False) -> bool:
     return True
 
 
-def known(name: str) -> str | None:
+def python_name(name: str) -> str | None:
     """The encoding of text that has this name; None where there is none."""
     with contextlib.suppress(LookupError, ValueError):
         codec = codecs.lookup(name)

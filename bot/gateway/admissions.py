@@ -124,7 +124,7 @@ class AdmissionService:
                 self._waiting[record.id] = record
                 self._unjudged.add(record.id)
             for oldest in waiting[: max(0, len(waiting) + 1 - MOST_OPEN)]:
-                await self.settle(oldest, Verdict("expired"))
+                await self.carry_out(oldest, Verdict("expired"))
             asked = await self._asked(inbound)
         if inbound.chat_type == "group" and not self._ephemeral(inbound.channel):
             return ""  # all of the group would read it
@@ -135,7 +135,7 @@ class AdmissionService:
         chats = list(self._chats.people(inbound.request_id)) if await self._room(inbound) else []
         for operator, to in chats:
             buttons = QuestionButtons(inbound.request_id, ABOUT_A_PERSON)
-            with speaking(*self._locales.known(operator)):
+            with speaking(*self._locales.of_person(operator)):
                 words = _question(
                     inbound, self._memberships.place(inbound), self._manifests[to.channel].command_prefix
                 )
@@ -164,18 +164,18 @@ class AdmissionService:
         """Carry out what an operator has said of a person, or of a group by its id, and end the request of that person where there is one."""
         open_ones = [one for one in await self._journal.open_approvals() if one.asked.admits]
         record = next((one for one in open_ones if one.asked.person == who), None)
-        if record is None or not await self.settle(record, verdict):
+        if record is None or not await self.carry_out(record, verdict):
             await self._carry_out(who, verdict)
 
     async def press(self, record: ApprovalRecord, verdict: Verdict) -> bool:
         """Settle it by a button, which may be older than what was said of the person elsewhere: that they are kept out stays."""
         standing = self._access.standing(_person(record), record.asked.chat_key.chat_id, "direct")
         if standing.reason in {"blocked", "never"}:
-            await self.settle(record, Verdict("denied", scope="always"), done=True)
+            await self.carry_out(record, Verdict("denied", scope="always"), done=True)
             return False
-        return await self.settle(record, verdict)
+        return await self.carry_out(record, verdict)
 
-    async def settle(self, record: ApprovalRecord, verdict: Verdict, *, done: bool = False) -> bool:
+    async def carry_out(self, record: ApprovalRecord, verdict: Verdict, *, done: bool = False) -> bool:
         """Carry out a verdict, unless that is `done`, and then end the request: where a crash comes between, it is carried out
         again. False where it has ended already.
         """
@@ -185,7 +185,7 @@ class AdmissionService:
                 return False
             if not done:
                 await self._carry_out(_person(record), verdict)
-            await self._journal.settle(record.id, verdict)
+            await self._journal.resolve(record.id, verdict)
         await self.announce(record, verdict)
         return True
 
@@ -238,7 +238,7 @@ class AdmissionService:
         if standing.reason == "stranger":
             return
         verdict = Verdict("approved") if standing.allowed else Verdict("denied", scope="always")
-        if not await self.settle(record, verdict, done=True) and self._waiting is not None:
+        if not await self.carry_out(record, verdict, done=True) and self._waiting is not None:
             self._waiting.pop(record.id, None)
 
     async def _carry_out(self, who: UserRef, verdict: Verdict) -> None:
@@ -267,7 +267,7 @@ def examples(inbound: Inbound, manifests: Mapping[str, Manifest]) -> QuestionBut
     return QuestionButtons("", EXAMPLES) if offered else None
 
 
-def told(verdict: Verdict) -> str:
+def answer_text(verdict: Verdict) -> str:
     """The answer to the operator who decided by a button."""
     return say("strangers.admits" if verdict.ended == "approved" else "strangers.stays_out")
 

@@ -167,7 +167,7 @@ class ApprovalService:
 
     async def _end(self, name: str, verdict: Verdict) -> Verdict:
         """Record how it ended, unless somebody was quicker: then that is how."""
-        if await self._journal.settle(name, verdict):
+        if await self._journal.resolve(name, verdict):
             return verdict
         record = await self._journal.approval(name)
         return record.verdict if record is not None and record.verdict is not None else verdict
@@ -307,7 +307,7 @@ class ApprovalService:
         if first.person in self._operators or own:
             return
         for operator, to in self._chats.people(name):
-            yield self._locales.known(operator), to
+            yield self._locales.of_person(operator), to
 
     def waits(self, chat_key: ChatKey) -> bool:
         """True where the turn of a chat waits for a decision."""
@@ -329,7 +329,7 @@ class ApprovalService:
         self._asked.discard(request_id)
         for record in await self._journal.open_approvals():
             if record.asked.request_id == request_id:
-                await self._journal.settle(record.id, Verdict("stopped"))
+                await self._journal.resolve(record.id, Verdict("stopped"))
                 if (waiting := self._waiting.get(record.id)) is not None:
                     waiting.decided(Verdict("stopped"))
                 else:
@@ -356,7 +356,7 @@ class ApprovalService:
         if earlier is not None and earlier.verdict is not None:
             # A kill came before its answer, and perhaps before the question said so.
             await self._end_copies(earlier)
-            return _told(earlier.asked, earlier.verdict)
+            return _answer_text(earlier.asked, earlier.verdict)
         record = await self._named(inbound, name)
         if isinstance(record, str):
             await self._end_late_copies(name)
@@ -368,15 +368,15 @@ class ApprovalService:
             return say("approval.not_always" if asker else "approval.not_yours")
         if record.asked.admits:
             settled = await self._admissions.press(record, verdict)
-            return _told(record.asked, verdict) if settled else say("approval.unknown")
-        if not await self._journal.settle(record.id, verdict):
+            return _answer_text(record.asked, verdict) if settled else say("approval.unknown")
+        if not await self._journal.resolve(record.id, verdict):
             return say("approval.unknown")
         self._note(record, inbound, ended, scope=scope)
         if (waiting := self._waiting.get(record.id)) is not None:
             waiting.decided(verdict)
         else:
             self._close(record)
-        return _told(record.asked, verdict)
+        return _answer_text(record.asked, verdict)
 
     async def _end_late_copies(self, name: str) -> None:
         """End the copies of a question that is decided: one that arrived late, or whose change a kill cut off, still has its
@@ -437,10 +437,10 @@ def _short(record: ApprovalRecord) -> str:
     return record.id[-SHORT:]
 
 
-def _told(asked: Approval, verdict: Verdict) -> str:
+def _answer_text(asked: Approval, verdict: Verdict) -> str:
     """The answer to whoever decided."""
     if asked.admits:
-        return letting_in.told(verdict)
+        return letting_in.answer_text(verdict)
     if verdict.ended == "denied":
         return say("approval.denied")
     return say("approval.approved" if verdict.scope == "once" else f"approval.approved_{verdict.scope}")

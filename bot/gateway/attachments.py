@@ -184,7 +184,7 @@ class FileReader:
         text_at = [at for at, one in enumerate(files) if one.may_be_read and self._heard(one)]
         if not limits.count or not self._manifests[inbound.channel].files:
             text_at = []
-        known = await self._known(inbound.request_id) if text_at else {}
+        known = await self._earlier_outcomes(inbound.request_id) if text_at else {}
         full = self._refused(inbound) if not known else any(one.refused for one in known.values())
         seen = [REFUSED if full else SeenFile() for _ in files]
         deadline = asyncio.get_running_loop().time() + limits.seconds
@@ -365,7 +365,7 @@ class FileReader:
 
     # ------------------------------------------------------------ what is on file
 
-    async def _known(self, request_id: str) -> dict[str, SeenFile]:
+    async def _earlier_outcomes(self, request_id: str) -> dict[str, SeenFile]:
         """The outcome of files of a message from before."""
         try:
             steps = await self._steps.steps(request_id)

@@ -21,12 +21,12 @@ REST = 0.05
 @dataclass(slots=True)
 class InFlight:
     """Inbound that do not wait in a chat. `first` is the first requestId of this process; "" before there is one. `writing` are the requestIds of what is
-    being written down, `beside` those of what is carried out beside the queues.
+    being written down, `at_once` those of what is carried out beside the queues.
     """
 
     first: str = ""
     writing: set[str] = field(default_factory=set)
-    beside: set[str] = field(default_factory=set)
+    at_once: set[str] = field(default_factory=set)
 
     def begin(self, request_id: str) -> None:
         """An inbound has its id."""
@@ -46,10 +46,10 @@ class InFlight:
         if self.burst:
             await asyncio.sleep(REST)
 
-    def known(self) -> Iterator[str]:
+    def request_ids(self) -> Iterator[str]:
         """The requestIds of all of them."""
         yield from self.writing
-        yield from self.beside
+        yield from self.at_once
 
 
 LIMIT = 10_000
@@ -99,7 +99,7 @@ class Backlog:
         self._waiting[who] -= count
         if not self._waiting[who]:
             del self._waiting[who]
-        self._freed(who)
+        self._room_freed(who)
 
     def waiting_of(self, who: UserRef) -> int:
         """The number of inbound of one person that wait in memory, in all chats."""
@@ -119,7 +119,7 @@ class Backlog:
         if opened or inbound.channel in self._opening:
             for behind in (self._behind, self._missed):
                 behind.setdefault(who, set()).add(inbound.chat_key)
-            self._freed(who)
+            self._room_freed(who)
         return False
 
     # ------------------------------------------------------------ stops
@@ -153,7 +153,7 @@ class Backlog:
         finally:
             self._opening.discard(channel)
         for who in list(self._behind):
-            self._freed(who)
+            self._room_freed(who)
 
     @contextmanager
     def being_read(self) -> Iterator[None]:
@@ -222,7 +222,7 @@ class Backlog:
         """The number of further inbound of a person that may wait in memory."""
         return max(0, self._share - self.waiting_of(who))
 
-    def _freed(self, who: UserRef) -> None:
+    def _room_freed(self, who: UserRef) -> None:
         """Something less of this person waits in memory."""
         if self._reading or not (self._behind or self._beyond):
             return

@@ -38,7 +38,7 @@ _MOST_BACK = 6
 """Digits of the number of turns; what is longer is an id."""
 
 
-BESIDE = frozenset(
+AT_ONCE = frozenset(
     {
         "allow",
         "block",
@@ -61,7 +61,7 @@ BESIDE = frozenset(
         "whoami",
     }
 )
-"""Commands that do not touch the conversation, whatever follows them (`beside`)."""
+"""Commands that do not touch the conversation, whatever follows them (`runs_at_once`)."""
 
 OF_CONVERSATION = frozenset(
     {"compact", "forget", "fork", "history", "model", "new", "resume", "stats", "undo"}
@@ -301,7 +301,7 @@ class Commands:
 
     async def _stats(self, inbound: Inbound) -> str:
         details = self._access.is_operator(inbound.person)
-        return told(await self._agent.stats(inbound.chat_key), details=details)
+        return status_text(await self._agent.stats(inbound.chat_key), details=details)
 
     async def _history(self, inbound: Inbound) -> str:
         kept = await self._agent.history(inbound.chat_key)
@@ -511,12 +511,12 @@ def _name(waiting: PendingUser) -> str:
     return f"`{named(waiting.name)}`" if waiting.name else say("commands.nameless")
 
 
-def beside(inbound: Inbound) -> bool:
+def runs_at_once(inbound: Inbound) -> bool:
     """True where a command does not touch the conversation: it is answered at once, whatever runs."""
     command = inbound.command
     if command is None:
         return False
-    return command.name in BESIDE or (command.name == "model" and not inbound.args)
+    return command.name in AT_ONCE or (command.name == "model" and not inbound.args)
 
 
 def _answering(info: ModelInfo) -> str:
@@ -532,7 +532,7 @@ def _answering(info: ModelInfo) -> str:
     return paragraph(say("commands.model_answers", model=info.model), chosen, reads, costs)
 
 
-def told(stats: ChatStats, *, details: bool) -> str:
+def status_text(stats: ChatStats, *, details: bool) -> str:
     """The state of a conversation, for a person; `details` are for operators."""
     cost = f"${stats.cost_usd:.2f}"
     if stats.unpriced:

@@ -438,7 +438,7 @@ class Conversation:
         return waiting.inbound if waiting is not None else None
 
     @property
-    def known(self) -> Iterator[str]:
+    def request_ids(self) -> Iterator[str]:
         """The requestIds of all that waits or runs."""
         for turn in (*self._pending, *filter(None, [self._running])):
             yield from (one.request_id for one in turn.all)

@@ -61,7 +61,7 @@ class _Target:
     ts: int = 0
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def turns_to_forget(self) -> tuple[str, ...]:
         """The turns that have made something which may tell of it."""
         return tuple(dict.fromkeys((*self.turns, *self.quoted)))
 
@@ -385,7 +385,7 @@ class DeletionService:
         if target.message_id not in known:
             await self._archive.append(self._line(inbound, target))
         # A note of a later turn names the message itself, also where that joined another's turn; so do its files.
-        made = tuple(dict.fromkeys((*target.told, *target.of)))
+        made = tuple(dict.fromkeys((*target.turns_to_forget, *target.of)))
         person = UserRef(inbound.channel, target.person) if target.person is not None else None
         jobs_of = target.turns if target.role == "user" else ()
         artifacts, notes = await self._let_go(inbound.chat_key, person, made, jobs_of)
@@ -445,7 +445,7 @@ class DeletionService:
                 "requestId": inbound.request_id,
                 "of": list(target.of),
                 "ofRole": target.role,
-                "turns": list(target.told),
+                "turns": list(target.turns_to_forget),
             }
             | ({"messageIds": list(target.ids)} if set(target.ids) > {target.message_id} else {}),
         )

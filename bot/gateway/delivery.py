@@ -211,7 +211,7 @@ class Delivery:
         batch = submit(parts, replaces=replaces, files=kept)
         begun([row.id for row in batch.rows])
         if missed:
-            await self.outbox.rows.told(batch, missed)
+            await self.outbox.rows.announce(batch, missed)
         return batch
 
     async def _concluded(
@@ -221,7 +221,7 @@ class Delivery:
         missed = self.outbox.rows.missed(to.chat_key)
         batch = self.outbox.conclude(to, await self._parts(to, words, missed), write, buttons)
         if missed:
-            await self.outbox.rows.told(batch, missed)
+            await self.outbox.rows.announce(batch, missed)
         return batch
 
     async def _parts(self, to: Address, words: str, missed: Sequence[OutboxRow]) -> list[str]:
@@ -231,11 +231,11 @@ class Delivery:
         if missed and words.strip():
             words = f"{_missed(missed)}\n\n{words}"
         clean = text.clean(words)
-        return await redaction.beside(len(clean), lambda: self._redact(clean))
+        return await redaction.off_loop(len(clean), lambda: self._redact(clean))
 
     async def _shortened(self, to: Address, said: str) -> Shortened:
         """An answer without what is too long for its channel. Where that must be no file, it stays as it is."""
-        shorter = await _beside(len(said), partial(self._long_blocks.taken_out, to.channel, said))
+        shorter = await _off_loop(len(said), partial(self._long_blocks.taken_out, to.channel, said))
         try:
             for file in shorter.files:
                 await self._check(to, file)
@@ -360,10 +360,10 @@ class Delivery:
 
     async def _split(self, to: Address, words: str) -> list[str]:
         # Seeing whether the parts of a long text fit takes up to a quarter of a second.
-        return await _beside(len(words), partial(self.outbox.split, to, words))
+        return await _off_loop(len(words), partial(self.outbox.split, to, words))
 
 
-async def _beside(length: int, work: Callable[[], T]) -> T:
+async def _off_loop(length: int, work: Callable[[], T]) -> T:
     """Do some work with a text of this length, of a long one on another thread."""
     return work() if length <= SHORT else await asyncio.to_thread(work)
 

@@ -23,7 +23,7 @@ from bot.gateway.admissions import request_of
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog, InFlight
-from bot.gateway.commands import ALIASES, OF_CONVERSATION, Commands, beside
+from bot.gateway.commands import ALIASES, OF_CONVERSATION, Commands, runs_at_once
 from bot.gateway.deletions import DeletionService
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import AppliedEffects, EffectRunner
@@ -42,7 +42,7 @@ STOP_PATIENCE = 0.4
 LOOKED_AT = 50
 """Inbounds of a direct chat that are looked at for its last message, at first: where there is none among them, ever more."""
 _R = TypeVar("_R")
-MOST_BESIDE = 1_000
+MOST_AT_ONCE = 1_000
 """Commands that run beside the queues; more of them wait in those as everything does. A stop never waits."""
 
 
@@ -92,26 +92,26 @@ class InboundRouter:
         """Hand on an inbound whatever waits already. `taken_in` as in `conversation.Message`."""
         if self._passes(inbound):
             command = partial(self._commands.carry_out, inbound)
-            self._start_beside(inbound, partial(self._effects.handle, inbound, command))
+            self._start_at_once(inbound, partial(self._effects.handle, inbound, command))
         elif inbound.kind in {"edit", "delete"}:
             begun = self._effects.change(inbound, records)
-            self._start_beside(inbound, partial(self._changed, inbound, begun))
+            self._start_at_once(inbound, partial(self._changed, inbound, begun))
         else:
             self._effects.queue(inbound, taken_in)
 
     def _passes(self, inbound: Inbound) -> bool:
         """True where an inbound passes every queue."""
-        room = len(self._in_flight.beside) < MOST_BESIDE
-        return inbound.is_stop or inbound.is_signal or (room and beside(inbound))
+        room = len(self._in_flight.at_once) < MOST_AT_ONCE
+        return inbound.is_stop or inbound.is_signal or (room and runs_at_once(inbound))
 
-    def _start_beside(self, inbound: Inbound, work: Callable[[], Awaitable[None]]) -> None:
+    def _start_at_once(self, inbound: Inbound, work: Callable[[], Awaitable[None]]) -> None:
         async def done() -> None:
             try:
                 await work()
             finally:
-                self._in_flight.beside.discard(inbound.request_id)
+                self._in_flight.at_once.discard(inbound.request_id)
 
-        self._in_flight.beside.add(inbound.request_id)
+        self._in_flight.at_once.add(inbound.request_id)
         self._tasks.start(done())
 
     async def current(self, inbound: Inbound, records: Sequence[InboxRecord]) -> Inbound | None:
@@ -346,10 +346,10 @@ class GatewayIntake:
             sentence("operators.dead_letter", channel=channel, reason=reason, key=key),
         )
 
-    async def overhears(self, chat: ChatKey) -> bool:
+    async def hears_all(self, chat: ChatKey) -> bool:
         return await self._participation.listening(chat) == "always"
 
-    def lacks(self, channel: str, right: str, words: Sentence) -> None:
+    def report_missing_right(self, channel: str, right: str, words: Sentence) -> None:
         self._alerts.tell(f"right of {channel}: {right}", words, every=DAY)
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:

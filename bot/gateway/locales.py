@@ -70,7 +70,9 @@ class Locales:
             self._tasks.start(self._remember(inbound.person))
         return self._spoken(now, inbound.chat_type)
 
-    def known(self, person: UserRef, zone: str | None = None, chat_type: ChatType = "direct") -> ReaderLocale:
+    def of_person(
+        self, person: UserRef, zone: str | None = None, chat_type: ChatType = "direct"
+    ) -> ReaderLocale:
         """Return how a person is spoken to who has written before; `zone` stands for one that is not known."""
         return self._spoken(self.locale(person), chat_type, zone)
 

@@ -74,7 +74,7 @@ class LostMessages:
                 "storage", "a message may be lost; its person is told", level="error", chat_key=to.chat_key
             )
             try:
-                with speaking(*self._locales.known(person, chat_type=to.chat_type)):
+                with speaking(*self._locales.of_person(person, chat_type=to.chat_type)):
                     words = say("delivery.lost_records")
                     await self._delivery.send(to, words, kind="notice", must_arrive=True, repeat_of=said)
             except errors.DeliveryFailed as error:

@@ -246,7 +246,7 @@ class OperatorAlerts:
     async def _one(self, operator: UserRef, to: Address, words: Sentence) -> bool:
         try:
             async with asyncio.timeout(TELL_SECONDS):
-                with speaking(*self._locales.known(operator)):
+                with speaking(*self._locales.of_person(operator)):
                     await self._delivery.send(to, str(words), kind="notice")
         except (TimeoutError, errors.DeliveryFailed) as error:
             cause = str(error) or f"no answer within {TELL_SECONDS:g} s"

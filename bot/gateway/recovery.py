@@ -113,10 +113,10 @@ class Recovery:
         fresh: dict[str, Unfinished] = {}
         behind: Behind = {}
         count: Counter[UserRef] = Counter()
-        known, last, whole = set(self._known()), "", False
+        known, last, whole = set(self._seen_ids()), "", False
         while not whole and not self._backlog.enough(count, room, opening=channel is not None):
             rows = await self._journal.unfinished(PAGE, last)
-            known |= set(self._known())
+            known |= set(self._seen_ids())
             whole = len(rows) < PAGE
             for row in rows:
                 last = row.inbound.request_id
@@ -158,7 +158,7 @@ class Recovery:
             stop = self._backlog.stopped_by(inbound)
             if (plan := turns.get(inbound.request_id)) is not None:
                 changes = [change for one in rows if one.inbound in plan.all for change in _deletions(one)]
-                self._go_on(plan, [*map(Delete, changes), *([Stop(stop)] if stop is not None else [])])
+                self._resume_turn(plan, [*map(Delete, changes), *([Stop(stop)] if stop is not None else [])])
             elif stop is not None and not inbound.is_stop and inbound.kind in {"message", "edit"}:
                 self._journal.post.finish(inbound.request_id, STOPPED)
             else:
@@ -166,12 +166,12 @@ class Recovery:
         going_on = [one for _, one in current if one.request_id in turns or one.kind == "message"]
         return sum(self._old(one) and not one.is_stop for one in going_on)
 
-    def _known(self) -> Iterator[str]:
+    def _seen_ids(self) -> Iterator[str]:
         """The requestIds of all that is seen to already."""
-        yield from self._turn_queue.known()
-        yield from self._in_flight.known()
+        yield from self._turn_queue.request_ids()
+        yield from self._in_flight.request_ids()
 
-    def _go_on(self, plan: TurnPlan, since: Sequence[Event]) -> None:
+    def _resume_turn(self, plan: TurnPlan, since: Sequence[Event]) -> None:
         """Let a turn go on that was cut off; `since` is what it heard before that."""
         chat_key = plan.first.chat_key
         effects = [

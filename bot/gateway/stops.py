@@ -153,7 +153,7 @@ class Stops:
         with storage_errors_logged(self._log, "a change could not be recorded"):
             while rows := await self._journal.unfinished(PAGE, after):
                 after = rows[-1].inbound.request_id
-                known = set(self._turn_queue.known())
+                known = set(self._turn_queue.request_ids())
                 reached = [
                     row
                     for row in (one.inbound for one in rows)

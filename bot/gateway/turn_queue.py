@@ -189,10 +189,10 @@ class TurnQueue:
         """The number of further turns that may run; below 0 where some that waited for a person go on besides."""
         return self._slots.free
 
-    def known(self) -> Iterator[str]:
+    def request_ids(self) -> Iterator[str]:
         """The requestIds of all that waits or runs."""
         for chat in self._chats.values():
-            yield from chat.known
+            yield from chat.request_ids
 
     # ------------------------------------------------------------ inside
 

@@ -144,7 +144,7 @@ class TurnArrivals:
         """As in the protocol. What the disk refuses is written once it takes something again."""
         await asyncio.gather(*[asyncio.shield(one) for one in self._joining])
 
-    def acted(self) -> None:
+    def effect_begins(self) -> None:
         if self._turn_queue.running(self._turn.first.chat_key) is self._turn:
             self._turn_queue.apply(self._turn.first.chat_key, OutputStarted())
 
@@ -296,7 +296,11 @@ class TurnRunner:
                 inbound=first if first in turn.left else _blank(first),
                 context=context,
                 reply=ChatReply(
-                    self._delivery, to, turn.below, arrivals.acted, place=None if begun else first.renews
+                    self._delivery,
+                    to,
+                    turn.below,
+                    arrivals.effect_begins,
+                    place=None if begun else first.renews,
                 ),
                 also=tuple(one for one in turn.left if one is not first),
                 arrivals=arrivals,

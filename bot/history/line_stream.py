@@ -144,15 +144,15 @@ class LineStream:
         with self._guard:
             self._files |= files
             self._numbers += [row.number for row in rows if row.file not in failed]
-        await self.settle()
+        await self.flush()
         self._next = rows[-1].number + 1 if rows else 1
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Bring the files to the disk, and let the rows of their lines go. Raises nothing: what fails stays."""
         async with self._one_at_a_time:
-            await self._settle()
+            await self._flush()
 
-    async def _settle(self) -> None:
+    async def _flush(self) -> None:
         self.send()  # what is to be dropped may not be there yet
         with self._guard:
             files, self._files = self._files, set()
@@ -175,7 +175,7 @@ class LineStream:
         if self._settling is not None:
             self._settling.cancel()
         try:
-            await self.settle()
+            await self.flush()
         finally:
             self._closed = True
 
@@ -183,13 +183,13 @@ class LineStream:
         if self._numbers and (self._settling is None or self._settling.done()):
             # In no turn's context, which it would keep and have in the log.
             self._settling = asyncio.get_running_loop().create_task(
-                self._settle_later(), name="lines", context=Context()
+                self._flush_later(), name="lines", context=Context()
             )
 
-    async def _settle_later(self) -> None:
+    async def _flush_later(self) -> None:
         while self._numbers:
             await self._clock.sleep(SETTLE_SECONDS)
-            await asyncio.shield(self.settle())
+            await asyncio.shield(self.flush())
 
     def _sync(self, files: Collection[Path]) -> None:
         for file in sorted(files):

@@ -96,7 +96,7 @@ class Retention:
 
     def _expire_archive(self, name: str, before: int) -> int:
         with jsonl.locked(self._archives.folder):
-            self._archives.settle(name)
+            self._archives.recover(name)
             paths = [self._archives.archive(name, number) for number in self._archives.numbers(name)]
             return sum(self._expire_lines(path, before) for path in [*paths, self._archives.main(name)])
 

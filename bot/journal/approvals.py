@@ -68,9 +68,9 @@ class SqlApprovals(JournalTable):
 
         return _given(self.base.run(work))
 
-    def settle(self, name: str, verdict: Verdict) -> Coroutine[Any, Any, bool]:
+    def resolve(self, name: str, verdict: Verdict) -> Coroutine[Any, Any, bool]:
         now = self._clock.now()
-        moves = ApprovalMoves({name: lambda record: record.settle(verdict, now)}, now)
+        moves = ApprovalMoves({name: lambda record: record.resolve(verdict, now)}, now)
         return held(self._writer.run(lambda db: not moves.make(db)))
 
     async def approval(self, name: str) -> ApprovalRecord | None:

@@ -543,7 +543,7 @@ def _nothing(_: Connection) -> None:
     """Nothing to write: what is pending goes before it."""
 
 
-class Posting:
+class PostingWriter:
     """Posts every write: `run` refuses none. Nothing is taken back either, since it is written again."""
 
     def __init__(self, base: Database) -> None:
@@ -562,7 +562,7 @@ class Posting:
         return self.base.post(work, hurry=hurry, closes=closes)
 
 
-Writer = Database | Posting
+Writer = Database | PostingWriter
 """The writer of the journal's parts."""
 
 

@@ -114,8 +114,8 @@ def copy_aside(path: Path, ts: int) -> Path:
     """Keep a copy of a damaged file; returns its name."""
     target = _unused(path, ts)
     shutil.copy2(path, target)
-    _settle(target)
-    _settle(target.parent)
+    _fsync(target)
+    _fsync(target.parent)
     return target
 
 
@@ -127,7 +127,7 @@ def set_aside(path: Path, ts: int) -> Path:
     """
     target = _unused(path, ts)
     path.replace(target)
-    _settle(path.parent)
+    _fsync(path.parent)
     _follow(path, target)
     return target
 
@@ -151,14 +151,14 @@ def _follow(path: Path, target: Path) -> None:
     for side in SIDES:
         if _side(path, side).exists():
             _side(path, side).replace(_side(target, side))
-    _settle(path.parent)
+    _fsync(path.parent)
 
 
 def _side(path: Path, side: str) -> Path:
     return path.with_name(path.name + side)
 
 
-def _settle(path: Path) -> None:
+def _fsync(path: Path) -> None:
     """Bring a file, or the names in a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

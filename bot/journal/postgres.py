@@ -167,16 +167,16 @@ class PostgresConnection:
 
     def execute(self, statement: str, parameters: Any = (), /) -> Rows:
         if statement in {"BEGIN", "BEGIN IMMEDIATE"}:
-            self._begin()
+            self._begin_pipeline()
         elif statement == "ROLLBACK":
             with contextlib.suppress(sqlite3.Error):  # it was told, or is of no interest any more
-                self._settle()
+                self._end_pipeline()
         elif statement.startswith("SAVEPOINT"):
-            self._settle()
+            self._end_pipeline()
         with _as_sqlite(self._db):
             cursor = self._db.execute(_translated(statement, named=bool(parameters)), _values(parameters))
         if statement == "COMMIT":
-            self._settle()
+            self._end_pipeline()
         return self._counted(cursor)
 
     def executemany(self, statement: str, parameters: Iterable[Any], /) -> Rows:
@@ -188,7 +188,7 @@ class PostgresConnection:
 
     def close(self) -> None:
         with contextlib.suppress(sqlite3.Error):
-            self._settle()
+            self._end_pipeline()
         with _as_sqlite():
             self._db.close()
 
@@ -199,11 +199,11 @@ class PostgresConnection:
                 self._pipeline.sync()
             self._count_sent()
 
-    def _begin(self) -> None:
+    def _begin_pipeline(self) -> None:
         with _as_sqlite(self._db):
             self._pipeline = self._leave.enter_context(self._db.pipeline())
 
-    def _settle(self) -> None:
+    def _end_pipeline(self) -> None:
         """The same, and wait for each statement from now on."""
         self._pipeline = None
         with _as_sqlite(self._db):

@@ -89,7 +89,7 @@ class Copies:
                 return self.compare(db)
             return self._take(db, shared_files.changed_since(db, self._newest))
 
-    def bring(self, db: Connection) -> None:
+    def import_all(self, db: Connection) -> None:
         """Bring all files to a database that has none. In a transaction."""
         at = time.time_ns() // 1000 * 1000
         for path in files(self._home):
@@ -163,20 +163,22 @@ class Copies:
 
     def _take(self, db: Connection, rows: Iterable[SharedFile]) -> bool:
         for some in _together(rows):
-            whole = shared_files.whole(db, [row for row in some if self._is_small(row) and self._lacks(row)])
+            whole = shared_files.whole(
+                db, [row for row in some if self._is_small(row) and self._is_missing(row)]
+            )
             for row in some:
                 path = self._home / row.path
                 if not row.id:
                     self._disk.remove(path)
                     self._had.pop(row.path, None)
-                elif self._lacks(row) and not self._fetched(db, row, path, whole.get(row.id)):
+                elif self._is_missing(row) and not self._fetched(db, row, path, whole.get(row.id)):
                     return False  # it comes again, and so does what is behind it
                 else:
                     self._had[row.path] = (row.id, row.at)
                 self._newest = max(self._newest, row.changed)
         return True
 
-    def _lacks(self, row: SharedFile) -> bool:
+    def _is_missing(self, row: SharedFile) -> bool:
         path = self._home / row.path
         return bool(row.id) and is_shared(self._home, path) and _facts(path) != (row.size, row.at)
 
@@ -305,7 +307,7 @@ class SharedDisk:
         """Bring what is ahead to the database; at once for all files, where `wanted` (None: any) is one of them. Raises OSError."""
         with self._writing:
             if wanted is None or wanted in self._ahead:
-                self._bring()
+                self._upload()
 
     def erase(self) -> None:
         """Have nothing of files that were removed stay in free pages, and no host keep what was made of them. Raises OSError."""
@@ -319,7 +321,7 @@ class SharedDisk:
             if self._db is not None:
                 shared_files.scrub(self._db)
 
-    def _bring(self, *, unsure: bool = False) -> None:
+    def _upload(self, *, unsure: bool = False) -> None:
         """Bring what is ahead to the database; `unsure`: only files of which nobody knows what it has. Raises OSError."""
         with self._guard:
             ahead = {path: anew for path, anew in self._ahead.items() if anew or not unsure}
@@ -346,7 +348,7 @@ class SharedDisk:
             with self._guard:
                 self._ahead.pop(path, None)
             try:
-                self._bring(unsure=True)
+                self._upload(unsure=True)
                 yield
             except OSError:
                 self._mark(path, anew=True)
@@ -404,7 +406,7 @@ class SharedDisk:
             if not copies.catch_up(db):
                 raise errors.StorageError("the files in the database are not whole")
             return
-        copies.bring(db)
+        copies.import_all(db)
 
     def _committed(self, work: Callable[[Connection], _R]) -> _R:
         """Carry work out in one transaction; once more in a new session where the one that was there is gone. Raises OSError."""

@@ -64,7 +64,7 @@ def _let_go(db: sqlite3.Connection) -> None:
     for turn_id, begun_at in _open(db, "id, begun_at", "turns", OPEN_TURN):
         TurnMoves({turn_id: lambda turn: turn.end("stopped")}, begun_at).make(db)
     for name, asked_at in _open(db, "id, asked_at", "approvals", OPEN_APPROVAL):
-        stop = partial(ApprovalRecord.settle, verdict=Verdict("stopped"), at=asked_at)
+        stop = partial(ApprovalRecord.resolve, verdict=Verdict("stopped"), at=asked_at)
         ApprovalMoves({name: stop}, asked_at).make(db)
     # What was to be sent may have been: the platform is asked, or a repeat says that it is one.
     for name, changed_at in _open(db, "id, changed_at", "outbox", OPEN_OUTBOX):

@@ -14,7 +14,7 @@ from bot.contracts.outbound import OUTBOX_FAILURES
 from bot.disk_reserve import DiskReserve
 from bot.journal.approvals import SqlApprovals
 from bot.journal.connection import Connection
-from bot.journal.database import Database, FileDatabase, Posting
+from bot.journal.database import Database, FileDatabase, PostingWriter
 from bot.journal.inbox import InboxWrites, SqlInbox
 from bot.journal.jobs import SqlJobs
 from bot.journal.leases import SqlLeases
@@ -70,7 +70,7 @@ class SqlJournal(SqlInbox, SqlSteps, SqlOutbox, SqlJobs, SqlLeases, SqlLines, Sq
 
     def __init__(self, base: Database, *, clock: Clock, log: Log) -> None:
         super().__init__(base, clock=clock, log=log)
-        self.post = SqlPostedWrites(base, clock=clock, log=log, writer=Posting(base))
+        self.post = SqlPostedWrites(base, clock=clock, log=log, writer=PostingWriter(base))
 
     async def open(self) -> None:
         """Open now rather than at the first call. Raises `errors.StorageError` where that is not possible."""

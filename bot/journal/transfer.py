@@ -42,7 +42,7 @@ def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
         with closing(file.open_to_write(path, 5.0, _refuse)) as source, closing(_target(url)) as target:
             target.execute("BEGIN")
             moved = _copied(source, target)
-            Copies(home, SystemDisk(), _Silent()).bring(target)
+            Copies(home, SystemDisk(), _Silent()).import_all(target)
             moved.append(_same_files(target, home))
             target.execute("COMMIT")
         path.replace(aside)

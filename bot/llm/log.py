@@ -79,7 +79,7 @@ class LoggedModel(ModelWrapper):
             + sum(_SIZES.each(request.messages)),
         }
         if self._messages:
-            details["messages"] = previews(request.messages, self._known(request))
+            details["messages"] = previews(request.messages, self._shared_messages(request))
         if self._payload:
             details["payload"] = {
                 "model": request.model,
@@ -90,7 +90,7 @@ class LoggedModel(ModelWrapper):
             }
         self._log.write("llm_request", f"Asking {request.model}.", **details)
 
-    def _known(self, request: ModelRequest) -> int:
+    def _shared_messages(self, request: ModelRequest) -> int:
         """The number of messages with which the last request of this conversation began too."""
         running = context.current()
         of = (running.chat_key, running.task, request.purpose)

@@ -282,7 +282,7 @@ class Redactor:
         return next_one < len(self._sorted) and self._sorted[next_one].startswith(tail)
 
 
-async def beside(size: int, redact: Callable[[], T]) -> T:
+async def off_loop(size: int, redact: Callable[[], T]) -> T:
     """The result of `redact`, which goes through so many characters: on a thread of its own where they are `LONG`."""
     return redact() if size < LONG else await asyncio.to_thread(redact)
 

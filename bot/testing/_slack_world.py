@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
-from bot.testing.loopback import Tally
+from bot.testing.loopback import ChatCounts
 
 RoomKind = Literal["im", "mpim", "channel", "group"]
 
@@ -88,7 +88,7 @@ class Room:
     members: set[str]
     archived: bool = False
     posts: dict[str, Post] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
+    tally: ChatCounts = field(default_factory=ChatCounts)
 
     def find(self, ts: Any) -> Post | None:
         return self.posts.get(ts) if isinstance(ts, str) else None

@@ -185,7 +185,7 @@ class AnthropicServer(Loopback):
         # A request for a summary may end where the conversation does.
         rules.check(body, replace(leave, prefill=compaction.KIND in body))
         check_breakpoints(body)
-        self._known(body["model"])
+        self._check_model(body["model"])
         if self.bind_thinking:
             self._binding.check(body)
         window = self.windows.get(body["model"], self.window)
@@ -198,7 +198,7 @@ class AnthropicServer(Loopback):
                 "decrease input length or `max_tokens` and try again"
             )
 
-    def _known(self, model: str) -> None:
+    def _check_model(self, model: str) -> None:
         if not model.startswith("claude-") and model not in self.windows:
             raise rules.Refused(f"model: {model}", status=404, kind="not_found_error")
 

@@ -55,7 +55,7 @@ class RecordingIntake:
             if not self._seen.isdisjoint(inbound.keys):
                 return False
             if inbound.addressed == "chat" and not (
-                await self.overhears(inbound.chat_key) or self._has(inbound)
+                await self.hears_all(inbound.chat_key) or self._has(inbound)
             ):
                 return False
             self._seen.update(inbound.keys)
@@ -65,7 +65,7 @@ class RecordingIntake:
         finally:
             await self._changes.tell()
 
-    async def overhears(self, chat: ChatKey) -> bool:
+    async def hears_all(self, chat: ChatKey) -> bool:
         return chat.chat in self.overheard
 
     def _has(self, change: Inbound) -> bool:
@@ -76,7 +76,7 @@ class RecordingIntake:
         self.dead_letters.append(DeadLetter(channel, key, raw, reason))
         await self._changes.tell()
 
-    def lacks(self, _channel: str, right: str, words: Sentence) -> None:
+    def report_missing_right(self, _channel: str, right: str, words: Sentence) -> None:
         self.lacking[right] = str(words)
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:

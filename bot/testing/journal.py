@@ -37,7 +37,7 @@ WRITES = frozenset(
         "update_outbox",
         "once",
         "ask",
-        "settle",
+        "resolve",
         "close_target",
         "open_target",
         "put_job",

@@ -71,7 +71,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class ChatCounts:
     """What the bot did in one conversation; `visible` is how many of its messages stand there."""
 
     posted: int = 0

@@ -476,12 +476,12 @@ class _Tables:
             raise errors.StorageError(f"another approval is called {name}")
         return self._approvals.setdefault(name, ApprovalRecord(name, asked, self._clock.now()))
 
-    def settle(self, name: str, verdict: Verdict) -> bool:
+    def resolve(self, name: str, verdict: Verdict) -> bool:
         row = self._approvals.get(name)
         if row is None:
             return False
         try:
-            self._approvals[name] = row.settle(verdict, self._clock.now())
+            self._approvals[name] = row.resolve(verdict, self._clock.now())
         except errors.IllegalTransition:
             return False
         return True

@@ -33,7 +33,7 @@ from bot.testing._slack_files import FileHosting
 from bot.testing._slack_link import Delivery, Link
 from bot.testing._slack_requests import RequestUrl
 from bot.testing._slack_world import ApiError, Post, Room, RoomKind, World, escape
-from bot.testing.loopback import Tally
+from bot.testing.loopback import ChatCounts
 
 BOT_TOKEN, APP_TOKEN = "xoxb-1-loopback", "xapp-1-loopback"
 _STOPPED = "agent_session_stopped"
@@ -394,7 +394,7 @@ class SlackServer(FileHosting):
         """The status of a thread's agent session: "processing" shows a stop button; "" where there is none."""
         return self.world.sessions.get((channel, thread_ts), "")
 
-    def tally(self, channel: str) -> Tally:
+    def tally(self, channel: str) -> ChatCounts:
         """What the bot did in a conversation: messages that stand there now, and all it ever posted, edited, deleted."""
         room = self.world.rooms[channel]
         return replace(room.tally, visible=len(self.replies(channel)))

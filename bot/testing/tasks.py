@@ -14,7 +14,7 @@ class MemoryTaskEvents:
         self.events: list[TaskEvent] = []
         self.news = asyncio.Event()
 
-    def told(self, event: TaskEvent) -> None:
+    def record(self, event: TaskEvent) -> None:
         self.events.append(event)
         self.news.set()
 

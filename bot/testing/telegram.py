@@ -20,7 +20,7 @@ from typing import Any, Literal
 from bot.contracts.base import Json
 from bot.testing import telegram_rules as rules
 from bot.testing import telegram_world as world
-from bot.testing.loopback import Tally
+from bot.testing.loopback import ChatCounts
 from bot.testing.telegram_service import Service
 from bot.testing.telegram_world import Seen
 
@@ -215,10 +215,10 @@ class TelegramServer(Service):
         for request in list(self.polls.values()):
             self.drop(request)
 
-    def tally(self, chat_id: int = 1001) -> Tally:
+    def tally(self, chat_id: int = 1001) -> ChatCounts:
         """What the bot did in a chat: messages that stand there now, and all it ever posted, edited, deleted."""
         chat = self.chats.get(chat_id)
-        return replace(chat.tally, visible=len(self.visible(chat_id))) if chat is not None else Tally()
+        return replace(chat.tally, visible=len(self.visible(chat_id))) if chat is not None else ChatCounts()
 
     def block(self, chat_id: int, *, why: str = "bot was blocked by the user") -> None:
         """From now on every call for this chat is a 403."""

@@ -11,7 +11,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.testing import telegram_rich
 from bot.testing import telegram_rules as rules
-from bot.testing.loopback import Tally
+from bot.testing.loopback import ChatCounts
 
 Media = Literal["photo", "voice", "audio", "video", "video_note", "document", "sticker", "animation"]
 
@@ -54,7 +54,7 @@ class Chat:
     topics: dict[int, Json] = field(default_factory=dict)
     messages: dict[int, Json] = field(default_factory=dict)
     previews: dict[int, bool] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
+    tally: ChatCounts = field(default_factory=ChatCounts)
     gone: str | None = None
     moved_to: int | None = None
     members: dict[int, str] = field(default_factory=dict)

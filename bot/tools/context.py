@@ -61,7 +61,7 @@ def _nobody(_: Path) -> None:
     """Reports to no one."""
 
 
-async def _settled() -> None:
+async def _flushed() -> None:
     """Waits for nothing."""
 
 
@@ -80,7 +80,7 @@ class ToolExecutionContext:
     private: bool = False
     people: tuple[str, ...] = ()
     view: Callable[[], Sequence[Message]] = tuple
-    settle: Callable[[], Awaitable[object]] = _settled
+    flush: Callable[[], Awaitable[object]] = _flushed
     """Brings what the turn has come to so far to the disk, so that a crash costs nothing of it."""
     touched: Callable[[Path], object] = _nobody
     """Told of each file and folder of the project that a tool has used."""

@@ -217,7 +217,7 @@ class Dispatcher:
 
     async def _clean(self, words: str) -> str:
         """The words without our secrets; others go on while many are gone through."""
-        return await redaction.beside(len(words), lambda: text.clean(self._redact(words)))
+        return await redaction.off_loop(len(words), lambda: text.clean(self._redact(words)))
 
     def _usual(self, call: ToolCall) -> Provenance:
         """Provenance of a result that nothing was reported of: ours for an unknown tool."""

@@ -213,7 +213,7 @@ def _command(error: errors.CommandFailed, tool: str, redact: Redact, operator: s
         head = f"{tool}: the command was stopped: {error.over}. Part of it may be done; do it with less."
     tail = [f"- {hint}" for hint in hints(error.status, streams["stderr"])]
 
-    def told(*, whole: bool) -> str:
+    def rendered(*, whole: bool) -> str:
         parts = [
             f"{name}:\n{_fenced(words if whole else _shortened(words))}"
             for name, words in streams.items()
@@ -222,7 +222,7 @@ def _command(error: errors.CommandFailed, tool: str, redact: Redact, operator: s
         return "\n".join([head, *(parts or ["It printed nothing."]), *tail])
 
     cut = any(words != _shortened(words) for words in streams.values())
-    return Failure(told(whole=False), f"{operator} ({ended})", told(whole=True) if cut else None)
+    return Failure(rendered(whole=False), f"{operator} ({ended})", rendered(whole=True) if cut else None)
 
 
 def hints(status: int, stderr: str) -> list[str]:

@@ -54,13 +54,13 @@ def _of_rules(outcome: Outcome, rules: Sequence[str]) -> Iterator[str]:
     for index, text in enumerate(rules):
         try:
             parsed = parse(text)
-            _known(parsed)
+            _check_tool_name(parsed)
             check(parsed, outcome, paths)
         except RuleMalformed as error:
             yield finding(f"permissions.{outcome}[{index}]", shown(text), error.expected, error.mend)
 
 
-def _known(parsed: ParsedRule) -> None:
+def _check_tool_name(parsed: ParsedRule) -> None:
     """Raises `RuleMalformed` where a rule names no tool: misspelt, it would never hold."""
     name = parsed.tool
     if name.startswith(MCP) or any(map(glob(name), CORE)) or ("*" in name and glob(name)(MCP)):

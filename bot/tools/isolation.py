@@ -217,12 +217,12 @@ class Isolation:
         if program is not None:
             fits = await asyncio.to_thread(found.fitting)
             if fits is not None:
-                notes += fits.told(root)
+                notes += fits.notes(root)
                 masks = _handed(handles, b"".join(os.fsencode(word) + b"\0" for word in fits.words()))
                 wall = wall_of(root, self.limits, network=self.network, parts=self._works[program])
                 told = ["--info-fd", str(handles[0])]
                 return [program, *wall, *told, *_filtered(handles), "--args", str(masks), "--"]
-        notes += found.told(root)
+        notes += found.notes(root)
         return await self._confined(root, found, handles)
 
     def _covered(self, root: Path, instructs: InstructionFileSet) -> PathMasks:
@@ -468,7 +468,7 @@ class PathMasks:
             here = dataclasses.replace(here, masks=masks, whole=here.whole | {folder})
         return here
 
-    def told(self, root: Path) -> Iterator[str]:
+    def notes(self, root: Path) -> Iterator[str]:
         """A line for each folder that is covered as a whole."""
         for path in sorted(self.whole)[:_TOLD]:
             shown = os.path.relpath(path, root)

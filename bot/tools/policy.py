@@ -150,7 +150,7 @@ class Policy:
             own=decision.own,
         )
         # It may take long, and whoever decides must not find the question of a turn that a crash has forgotten.
-        await turn.settle()
+        await turn.flush()
         try:
             verdict = await turn.approvals(self.approvals).decide(approval)
         except errors.StorageError as error:

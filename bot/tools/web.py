@@ -282,5 +282,5 @@ def _decoded(raw: bytes, named: str | None) -> str:
     """Bytes as text: by the mark at their beginning, by what the header or the page says, else as UTF-8."""
     found = _CHARSET.search(raw[:4_096])
     names = (encoding.marked(raw), named, found[1].decode("ascii") if found is not None else None)
-    known = next((name for one in names if one is not None and (name := encoding.known(one))), "utf-8")
+    known = next((name for one in names if one is not None and (name := encoding.python_name(one))), "utf-8")
     return raw.decode(known, "replace")

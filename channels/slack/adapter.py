@@ -133,7 +133,7 @@ class SlackChannel:
             timeout=aiohttp.ClientTimeout(total=self._call_seconds, connect=self._call_seconds / 2),
         )
         self._client = WebClient(
-            lacks=self._lacks,
+            report_missing_right=self._report_missing_right,
             token=self._settings.bot_token,
             base_url=self._settings.base_url,
             session=self._session,
@@ -146,9 +146,9 @@ class SlackChannel:
             self._client.proxy = None
         return self._client
 
-    def _lacks(self, right: str, words: Sentence) -> None:
+    def _report_missing_right(self, right: str, words: Sentence) -> None:
         if self._intake is not None:
-            self._intake.lacks(self.name, right, words)
+            self._intake.report_missing_right(self.name, right, words)
 
     async def _who_am_i(self, client: AsyncWebClient) -> incoming.BotIdentity:
         answer = await client.auth_test()
@@ -249,7 +249,7 @@ class SlackChannel:
         if message is None or self._intake is None or self._client is None:
             return
         client, intake = self._client, self._intake
-        heard = message.addressed != "chat" or await intake.overhears(message.chat_key)
+        heard = message.addressed != "chat" or await intake.hears_all(message.chat_key)
         if not heard and message.kind == "message":
             return
         # In the order in which they came: what is said after a message must not pass it while the name is asked for.
@@ -265,7 +265,7 @@ class SlackChannel:
         known = {"user_name": profile.name, "language": profile.locale, "zone": profile.zone}
         named = message.model_copy(update=known)
         if await self._accepted(named, intake) and message.kind == "stop" and not message.from_bot:
-            self._signs.settle(client, message.target["channel"], message.target["thread_ts"])
+            self._signs.remove_stop(client, message.target["channel"], message.target["thread_ts"])
 
     def _opened(self, body: Json) -> bool:
         """True for the event of somebody who has opened the app's home."""
@@ -410,7 +410,7 @@ class SlackChannel:
         if not markdown.strip():
             raise errors.DeliveryFailed("an empty message cannot be sent")
         if "press" in message.target:
-            return await self._told(message, markdown)
+            return await self._answer_press(message, markdown)
         if ONLY_TO in message.target:
             return await self._shown_alone(client, message, markdown)
         if _is_private(message) and await self._whispered(message, markdown):
@@ -472,7 +472,7 @@ class SlackChannel:
             await self._streams.end(client, place)
             await self._writer.write(client.chat_update, message, markdown, **where)
 
-    async def _told(self, message: Outbound, markdown: str) -> Sent:
+    async def _answer_press(self, message: Outbound, markdown: str) -> Sent:
         """Answer the person who pressed a button; no other person sees it."""
         if self._session is None or not await self._response_urls.answer(
             message.target["press"], markdown, self._session

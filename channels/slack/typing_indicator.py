@@ -65,7 +65,7 @@ class TypingIndicator:
             if failures.error_code(error) != "already_reacted":
                 raise
 
-    def settle(self, client: AsyncWebClient, channel: str, thread_ts: str) -> None:
+    def remove_stop(self, client: AsyncWebClient, channel: str, thread_ts: str) -> None:
         """Take the stop button away beside everything else: pressing it alone does not, and it need not have
         found anything to stop.
         """

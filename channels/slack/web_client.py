@@ -1,4 +1,4 @@
-"""The library's client of the Web API, which says where Slack refuses a call because the app lacks a right."""
+"""The library's client of the Web API, which says where Slack refuses a call because the app report_missing_right a right."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _UNHEARD = f"missing_{STOPPED}_event_subscription"
 
 
 class WebClient(AsyncWebClient):
-    """`lacks` hears of each right that was missing: its name, and words for operators."""
+    """`report_missing_right` hears of each right that was missing: its name, and words for operators."""
 
-    def __init__(self, *, lacks: Callable[[str, Sentence], None], **options: Any) -> None:
+    def __init__(self, *, report_missing_right: Callable[[str, Sentence], None], **options: Any) -> None:
         super().__init__(**options)
-        self._lacks = lacks
+        self._report_missing_right = report_missing_right
 
     async def api_call(self, api_method: str, **options: Any) -> AsyncSlackResponse:
         try:
             answer = await super().api_call(api_method, **options)
         except SlackApiError as error:
             for scope in missing_scopes(error):
-                self._lacks(scope, lacking(scope))
+                self._report_missing_right(scope, lacking(scope))
             raise
         if answer.get("warning") == _UNHEARD:
-            self._lacks(STOPPED, sentence("operators.unstoppable", event=STOPPED))
+            self._report_missing_right(STOPPED, sentence("operators.unstoppable", event=STOPPED))
         return answer
 
 

@@ -234,7 +234,7 @@ class TelegramChannel:
 
     async def _sent(self, bot: bot_api.Bot, message: Outbound) -> Sent:
         if "press" in message.target:
-            return await self._told(bot, message)
+            return await self._answer_press(bot, message)
         shown, place = self._shown(message), self._migrations.place(message.target)
         failure = self._undelivered if message.file is None else self._file_undelivered
         # Three refusals, each of which says surely that nothing was sent, are answered by asking for less, once.
@@ -370,7 +370,7 @@ class TelegramChannel:
         except errors.StorageError as error:
             raise errors.DeliveryThrottled(str(error), retry_after=1.0) from None
 
-    async def _told(self, bot: bot_api.Bot, message: Outbound) -> Sent:
+    async def _answer_press(self, bot: bot_api.Bot, message: Outbound) -> Sent:
         """Answer the person who pressed a button; no other person sees it."""
         if not render.visible(message.text):
             raise errors.DeliveryFailed("an answer to a button needs a text")
@@ -393,7 +393,9 @@ class TelegramChannel:
         failure = bot_api.delivery_error(exc)
         if bot_api.lacks_right(exc) and self._intake is not None:
             chat = target["chat_id"]
-            self._intake.lacks(self.name, f"write in {chat}", sentence("operators.mute_telegram", chat=chat))
+            self._intake.report_missing_right(
+                self.name, f"write in {chat}", sentence("operators.mute_telegram", chat=chat)
+            )
         if isinstance(exc, bot_api.TooManyRequests):
             now = self._around.clock.monotonic()
             self._frozen = {chat: until for chat, until in self._frozen.items() if until > now}
@@ -405,7 +407,7 @@ class TelegramChannel:
         if bot_api.lacks_right(exc):
             if self._intake is not None:
                 chat = target["chat_id"]
-                self._intake.lacks(
+                self._intake.report_missing_right(
                     self.name,
                     f"send files in {chat}",
                     sentence("operators.fileless_telegram", chat=chat),

@@ -44,7 +44,7 @@ class GroupMigrations:
         """
         for update in updates:
             for told in (update.get(key) for key in _KEYS):
-                if isinstance(told, dict) and (move := _told(told)) is not None:
+                if isinstance(told, dict) and (move := _moved_ids(told)) is not None:
                     await self.learn(*move)
 
     async def learn(self, old: int, new: int) -> bool:
@@ -130,7 +130,7 @@ class GroupMigrations:
         self._disk.replace(self._file, words.encode())
 
 
-def _told(message: Json) -> tuple[int, int] | None:
+def _moved_ids(message: Json) -> tuple[int, int] | None:
     """The ids before and after, where a message tells of a move."""
     chat = message.get("chat")
     here = chat.get("id") if isinstance(chat, dict) else None

@@ -50,9 +50,9 @@ class ApprovalsContract(JournalRig):
     async def test_what_was_decided_since_a_time_is_found(self, journal: Journal, clock: FakeClock) -> None:
         for name in ("A1", "A2", "A3"):
             await journal.ask(name, approval(fingerprint=name))
-        await journal.settle("A2", Verdict("denied", UserRef("slack", "U8")))
+        await journal.resolve("A2", Verdict("denied", UserRef("slack", "U8")))
         await clock.advance(60)
-        await journal.settle("A1", Verdict("expired"))
+        await journal.resolve("A1", Verdict("expired"))
         journal = await self.restart(journal)
         since = clock.now()
         assert [one.id for one in await journal.decided_since(since - 60)] == ["A1", "A2"]
@@ -66,10 +66,10 @@ class ApprovalsContract(JournalRig):
             Verdict("denied", UserRef("slack", "U8")),
             Verdict("expired"),
         ]
-        assert await asyncio.gather(*(journal.settle("A1", one) for one in verdicts)) == [True, False, False]
+        assert await asyncio.gather(*(journal.resolve("A1", one) for one in verdicts)) == [True, False, False]
         journal = await self.restart(journal)
-        assert not await journal.settle("A1", Verdict("stopped"))
-        assert not await journal.settle("A9", Verdict("stopped"))
+        assert not await journal.resolve("A1", Verdict("stopped"))
+        assert not await journal.resolve("A9", Verdict("stopped"))
         record = await journal.ask("A2", approval())
         assert (record.id, record.verdict, record.decided_at) == ("A1", verdicts[0], clock.now())
         assert await journal.open_approvals() == []
@@ -81,7 +81,7 @@ class ApprovalsContract(JournalRig):
             ("A3", Verdict("expired")),
         ):
             await journal.ask(name, approval(fingerprint=name))
-            await journal.settle(name, verdict)
+            await journal.resolve(name, verdict)
         await journal.ask("A4", approval(fingerprint="A4"))
         journal = await self.restart(journal)
         found = await journal.decided_by("R7")
@@ -98,7 +98,7 @@ class ApprovalsContract(JournalRig):
             ("f4", "always", "denied"),
         ):
             await journal.ask(name, approval(name, name))
-            await journal.settle(name, Verdict(ended, UserRef("slack", "U7"), scope))  # type: ignore[arg-type]
+            await journal.resolve(name, Verdict(ended, UserRef("slack", "U7"), scope))  # type: ignore[arg-type]
         journal = await self.restart(journal)
         here = [
             await journal.lasting(name, ChatKey.parse("slack:chat:C1"))
@@ -115,7 +115,7 @@ class ApprovalsContract(JournalRig):
         assert there == [None, Verdict("approved", UserRef("slack", "U7"), "always"), None]
         for call, scope, by in (("again", "chat", "U8"), ("once", "once", "U9")):
             await journal.ask(call, approval(call))
-            await journal.settle(call, Verdict("approved", UserRef("slack", by), scope))  # type: ignore[arg-type]
+            await journal.resolve(call, Verdict("approved", UserRef("slack", by), scope))  # type: ignore[arg-type]
         assert await journal.lasting("f1", ChatKey.parse("slack:chat:C1")) == Verdict(
             "approved", UserRef("slack", "U8"), "chat"
         )
@@ -127,7 +127,7 @@ class ApprovalsContract(JournalRig):
         for name in ("once", "chat", "always", "forgotten"):
             await journal.ask(name, approval(name, name))
             if name != "forgotten":
-                await journal.settle(name, Verdict("approved", UserRef("slack", "U7"), name))  # type: ignore[arg-type]
+                await journal.resolve(name, Verdict("approved", UserRef("slack", "U7"), name))  # type: ignore[arg-type]
         await journal.ask("waits", replace(approval("waits"), request_id=inbound(1).request_id))
         await clock.advance(30 * DAY)
         await journal.sweep(clock.now())

@@ -229,9 +229,9 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         self.both(lambda journal: journal.ask(name, approval(call, fingerprint, chat)))
 
     @rule(name=NAMES, verdicts=st.lists(VERDICTS, min_size=1, max_size=2))
-    def settle(self, name: str, verdicts: list[Verdict]) -> None:
+    def resolve(self, name: str, verdicts: list[Verdict]) -> None:
         named = [dataclasses.replace(verdict, request_id=f"by {name}") for verdict in verdicts]
-        self.both(*(_asking("settle", name, verdict) for verdict in named))
+        self.both(*(_asking("resolve", name, verdict) for verdict in named))
 
     @rule(name=NAMES, words=WORDS, gone=st.booleans())
     def target(self, name: str, words: str, gone: bool) -> None:

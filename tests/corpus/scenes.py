@@ -687,7 +687,7 @@ async def approval_given_not_used(stage: Stage) -> None:
     """An operator has allowed a call, which has not run."""
     await stage.start()
     number = await _approval_asked(stage)
-    stage.arm(Fault("journal", "settle", when="after"))
+    stage.arm(Fault("journal", "resolve", when="after"))
     stage.press(OPERATOR, number, OPERATOR)
     await stage.dead()
 
@@ -705,7 +705,7 @@ async def approval_given_not_told(stage: Stage) -> None:
     await stage.start()
     await _approval_asked(stage)
     (name,) = stage.rows("SELECT id FROM approvals")
-    stage.arm(Fault("journal", "settle", when="after"))
+    stage.arm(Fault("journal", "resolve", when="after"))
     stage.telegram.say(f"/approve {name[-6:]}", chat_id=OPERATOR, user_id=OPERATOR)
     await stage.dead()
 

@@ -131,7 +131,7 @@ class CheckedReply:
             view: Sequence[Message] = context.current().view()
         except errors.ToolError:
             return None
-        return None if _forgotten(view) else performed_actions.told(view, self._registry)
+        return None if _forgotten(view) else performed_actions.performed_in(view, self._registry)
 
 
 def unfounded(

@@ -135,7 +135,7 @@ def _looks(call: ToolCall, effects: frozenset[Effect]) -> bool:
     return name == "schedule_list" or effects == {"read"}
 
 
-def told(messages: Iterable[Message], registry: Registry) -> list[PerformedAction]:
+def performed_in(messages: Iterable[Message], registry: Registry) -> list[PerformedAction]:
     """Return the actions that the calls in these messages performed, judged by their results."""
     calls: dict[str, ToolCall] = {}
     found: list[PerformedAction] = []

@@ -191,7 +191,7 @@ class Child:
         async with root.allowance.room(room) as bill:
             began = deps.clock.monotonic()
             reply = await reply_of(self._deps.models.model.stream(request), self._heard)
-            bill.settle(deps.models.prices, request.model, reply)
+            bill.charge(deps.models.prices, request.model, reply)
         deps.models.learn(request, reply)
         root.chat_totals.asked(reply.usage, reply.cost_usd)
         self._report.answered(reply, bill.usd, deps.clock.monotonic() - began)
@@ -314,7 +314,7 @@ class Child:
             view=lambda: [*self._loading.messages, *self._root.context.view(), *self._own[1:]],
             touched=self._touched.append,
             tasks=None,
-            approvals=lambda one: _Asked(one, self),
+            approvals=lambda one: _TaskApprovals(one, self),
         )
 
     @contextlib.contextmanager
@@ -395,7 +395,7 @@ class Child:
             deps.log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))
 
 
-class _Asked:
+class _TaskApprovals:
     """`contracts.approvals.Approvals` as a task asks: the person is told which task it is for."""
 
     def __init__(self, approvals: Approvals, child: Child) -> None:

@@ -57,7 +57,7 @@ class Room:
     tokens: int
     usd: float
 
-    def settle(self, prices: PriceTable, model: str, reply: ModelReply) -> None:
+    def charge(self, prices: PriceTable, model: str, reply: ModelReply) -> None:
         """Make it what an answer of the model did cost."""
         self.tokens, self.usd = tokens(reply.usage), prices.at_most(model, reply.usage, reply.cost_usd)
 

@@ -123,7 +123,7 @@ async def _asked(
     )
     async with allowance.room(room) as bill:
         reply = await _in_time(request, deps)
-        bill.settle(deps.models.prices, request.model, reply)
+        bill.charge(deps.models.prices, request.model, reply)
     deps.models.learn(request, reply)
     chat_totals.asked(reply.usage, reply.cost_usd)
     words = deps.redact(blocks.plain_text(reply.content)).strip()

@@ -125,7 +125,7 @@ class Report:
 
     def _tell(self, kind: TaskEventKind, *, tool: str = "", seconds: float = 0.0, error: str = "") -> None:
         order = self._order
-        self._events.told(
+        self._events.record(
             TaskEvent(
                 kind,
                 order.id,

@@ -104,7 +104,7 @@ class DueJobs:
         self._seen = now
         for job in self._book.all():
             if self._open_channels.opened(job.channel):
-                with speaking(*self._locales.known(job.person, job.plan.zone, job.chat_type)):
+                with speaking(*self._locales.of_person(job.person, job.plan.zone, job.chat_type)):
                     await self._see_to(job, now)
 
     async def _set_back(self, job: ScheduledJob, now: float) -> None:
@@ -150,15 +150,15 @@ class DueJobs:
 
     async def _fire(self, job: ScheduledJob, due: float, now: float) -> None:
         if job.has_served(due):
-            await self._settle(job)
+            await self._finish_occurrence(job)
         elif now - due > self._limits.grace:
             self._note(job, "skipped: it is too late for it", due, level="warn", missed=job.missed)
-            await self._settle(job, self._skipped(job, due))
+            await self._finish_occurrence(job, self._skipped(job, due))
         elif (why := await self._barred(job)) is None:
             return  # nobody knows yet: at the next look
         elif why:
             self._note(job, f"not run: {why}", due, level="warn", user_id=job.user_id)
-            await self._settle(job)
+            await self._finish_occurrence(job)
         else:
             fresh = await self._intake.accept(_inbound(job, due, now))
             await self._book.put(
@@ -166,7 +166,7 @@ class DueJobs:
             )
             self._note(job, "due" if fresh else "was due, and is taken in already", due, missed=job.missed)
 
-    async def _settle(self, job: ScheduledJob, tell: str = "") -> None:
+    async def _finish_occurrence(self, job: ScheduledJob, tell: str = "") -> None:
         """A time is over without a turn."""
         self._unsure.pop(job.id, None)
         if job.next is None and not tell:
@@ -296,7 +296,7 @@ def _inbound(job: ScheduledJob, due: float, now: float) -> Inbound:
         due=Due(
             job=job.id,
             at=due,
-            plan=job.plan.told(),
+            plan=job.plan.describe(),
             late=max(0.0, now - due),
             missed=job.missed,
             words_of=job.words_of,

@@ -185,7 +185,7 @@ class Plan(Frozen):
                 return found
         return known
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The plan in words."""
         if self.kind == "once":
             return "once"

@@ -118,7 +118,7 @@ class JobService:
             times.append(plans.written(moment, where))
             moment = job.plan.following(moment)
         return (
-            f"Scheduled as job {job.id} ({job.plan.told()}): {', then '.join(times)}. Time zone: {job.plan.zone} "
+            f"Scheduled as job {job.id} ({job.plan.describe()}): {', then '.join(times)}. Time zone: {job.plan.zone} "
             f"({source}).{plans.remark(job.plan)} It runs here as a turn of its own with the rights of the person; what "
             f"needs an approval is refused in it. If I cannot run it in time it runs late, up to "
             f"{self._limits.grace / 60:g} minutes, else it is skipped and said. Tell the person when it is due."
@@ -259,7 +259,7 @@ class JobService:
             chat_key=job.chat_key,
             job=job.id,
             by=str(inbound.person),
-            plan=job.plan.told(),
+            plan=job.plan.describe(),
         )
 
 
@@ -289,7 +289,7 @@ def _line(job: ScheduledJob, when: Callable[[ScheduledJob, float], str]) -> str:
     return say(
         "jobs.line",
         id=job.id,
-        plan=job.plan.told() if when is _exact else plans.in_words(job.plan),
+        plan=job.plan.describe() if when is _exact else plans.in_words(job.plan),
         zone=job.plan.zone,
         state=state,
         who=text.preview(who, 60),

@@ -81,7 +81,7 @@ class _Showing:
         if self.task is not None and not self.busy:
             self.task.cancel()
 
-    async def halt(self) -> None:
+    async def stop_and_wait(self) -> None:
         """The same; what is on its way is waited for, so that it does not come after what follows."""
         self.stop()
         if self.task is not None:
@@ -178,7 +178,7 @@ class Previews(_ByTurn[_Preview]):
         preview = self._open.pop(to.request_id, None)
         if preview is None:
             return []
-        await preview.halt()
+        await preview.stop_and_wait()
         places: list[str] = []
         for message in preview.messages[:parts]:
             if (place := await message.place()) is None:
@@ -193,7 +193,7 @@ class Previews(_ByTurn[_Preview]):
         preview = self._open.pop(to.request_id, None)
         if preview is None:
             return
-        await preview.halt()
+        await preview.stop_and_wait()
         for message in preview.messages:
             if preview.superseded:
                 await message.last(say("turn.superseded"))
@@ -342,7 +342,7 @@ class Progress(_ByTurn[_Watched]):
         watched = self._open.pop(to.request_id, None)
         if watched is None:
             return
-        await watched.halt()
+        await watched.stop_and_wait()
         now = self._deps.clock.now()
         watched.board.close(now)
         if watched.message.words:
@@ -356,10 +356,10 @@ class Progress(_ByTurn[_Watched]):
 
     # ------------------------------------------------------------ what happens
 
-    def told(self, event: TaskEvent) -> None:
+    def record(self, event: TaskEvent) -> None:
         watched = self._open.get(event.request_id)
         if watched is not None:
-            watched.board.told(event)
+            watched.board.record(event)
             self._news(watched)
 
     def began(self, request_id: str, call_id: str, tool: str) -> None:
@@ -386,7 +386,7 @@ class Progress(_ByTurn[_Watched]):
     async def _show(self, watched: _Watched, every: float) -> None:
         """Show a board until nothing on it is at work any more."""
         clock, board, message = self._deps.clock, watched.board, watched.message
-        while not (message.words or board.worth(clock.now())):
+        while not (message.words or board.is_visible(clock.now())):
             if not board.busy:
                 return
             await clock.sleep(LOOK_SECONDS)

@@ -57,7 +57,7 @@ class WorkItem:
 
 
 @dataclass(slots=True)
-class Tally:
+class ToolTotals:
     calls: int = 0
     seconds: float = 0.0
 
@@ -94,11 +94,11 @@ class ProgressState:
     """Takes events in any number; what it shows is always the newest of each thing, and the figures count all."""
 
     _works: dict[str, WorkItem] = field(default_factory=dict)
-    _tools: dict[str, Tally] = field(default_factory=dict)
+    _tools: dict[str, ToolTotals] = field(default_factory=dict)
 
     # ------------------------------------------------------------ what happens
 
-    def told(self, event: TaskEvent) -> None:
+    def record(self, event: TaskEvent) -> None:
         """Something happened to a task."""
         work = self._works.setdefault(event.task_id, WorkItem(event.task_id, event.label, event.at))
         if not work.open:
@@ -138,7 +138,7 @@ class ProgressState:
         work.state, work.over, work.note = state, at, note
 
     def _count(self, tool: str, seconds: float) -> None:
-        tally = self._tools.setdefault(tool, Tally())
+        tally = self._tools.setdefault(tool, ToolTotals())
         tally.calls += 1
         tally.seconds += seconds
 
@@ -153,7 +153,7 @@ class ProgressState:
         """True where anything is still to come."""
         return any(work.open for work in self._works.values())
 
-    def worth(self, now: float) -> bool:
+    def is_visible(self, now: float) -> bool:
         """True where people should see it: several things at work, or one for long."""
         works = [work for work in self._works.values() if work.open]
         waited = now - min((work.since for work in works), default=now)

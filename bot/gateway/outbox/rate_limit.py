@@ -90,10 +90,10 @@ class Pacer:
         with near.awaited(), far.awaited():
             async with near.turn:
                 while True:
-                    if wait := await self._freed(near, longest):
+                    if wait := await self._wait_for_slot(near, longest):
                         return wait
                     async with far.turn:
-                        if wait := await self._freed(far, longest):
+                        if wait := await self._wait_for_slot(far, longest):
                             return wait
                         now = self._clock.monotonic()
                         # A chat that was frozen meanwhile waits where it holds up nobody else.
@@ -123,7 +123,7 @@ class Pacer:
         until = max((one.frozen_until for one in known), default=NEVER)
         return max(0.0, until - self._clock.monotonic())
 
-    async def _freed(self, bucket: _Bucket, longest: float) -> float:
+    async def _wait_for_slot(self, bucket: _Bucket, longest: float) -> float:
         """Wait until a budget has a slot; its freeze, where that is longer than `longest`, else 0."""
         while (now := self._clock.monotonic()) < (free := bucket.free_at()) - _DUE:
             if bucket.frozen_until - now > longest:

@@ -243,7 +243,7 @@ class OutboxRows:
         """The rows that will not arrive in a chat, until it is told so."""
         return list(self._untold.get(chat_key, {}).values())
 
-    async def told(self, batch: Batch, rows: Iterable[OutboxRow]) -> None:
+    async def announce(self, batch: Batch, rows: Iterable[OutboxRow]) -> None:
         """A batch tells its chat that `rows` will not arrive. It is on file before they count as told."""
         await self.write(batch)
         for row in rows:

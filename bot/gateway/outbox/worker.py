@@ -285,7 +285,7 @@ class OutboxWorker:
             wait = max(wait, self.limits.frozen(batch.to))
             self.limits.hold(batch.to, wait)
             batch.put_off(self._clock.now() + wait)
-            self._beside(self._batch_sender.defer([batch], BEHIND if behind else LONG, wait))
+            self._start(self._batch_sender.defer([batch], BEHIND if behind else LONG, wait))
         self._queue(batch)
 
     def _queue(self, batch: Batch) -> None:
@@ -318,7 +318,7 @@ class OutboxWorker:
         task.cancel()
         await asyncio.wait([task])
         if batch.begun is not None:
-            self._beside(self._see_off(batch, batch.begun))
+            self._start(self._see_off(batch, batch.begun))
         elif not batch.must_arrive:
             await self._withdraw(batch)
 
@@ -338,7 +338,7 @@ class OutboxWorker:
         self._batches.discard(batch)
         batch.gone.set()
 
-    def _beside(self, work: Coroutine[None, None, None]) -> None:
+    def _start(self, work: Coroutine[None, None, None]) -> None:
         saving = asyncio.create_task(work)
         self._saving.add(saving)
         saving.add_done_callback(self._saving.discard)

@@ -80,7 +80,7 @@ class ArchiveFiles:
         self._disk.replace(self.main(name), data[cut:])
         self._disk.remove(self.marker(name))
 
-    def settle(self, name: str) -> None:
+    def recover(self, name: str) -> None:
         """Finish or take back a rotation that was cut off. Needs no free space."""
         if not self._disk.size(self.marker(name)):
             return

@@ -278,7 +278,7 @@ class ChatStore:
         main = self._archives.main(name)
         with jsonl.locked(self._folder):
             self._tidy_once()
-            self._archives.settle(name)
+            self._archives.recover(name)
             self._files.tail(main)  # repaired
             older = [self._archives.archive(name, number) for number in self._archives.numbers(name)]
             left = missing(lines, map(self._disk.open, [main, *reversed(older)]))
@@ -315,7 +315,7 @@ class ChatStore:
     def _write_some(self, name: str, raws: list[bytes]) -> int:
         """Write as many lines as go into the file before it has to be rotated, and rotate it then."""
         main = self._archives.main(name)
-        self._archives.settle(name)
+        self._archives.recover(name)
         tail = self._files.tail(main)
         some = raws[: max(1, self._limit + 1 - tail.lines)]
         tail = self._files.append(main, some, sync=self._stream is None, tail=tail)

@@ -120,7 +120,7 @@ class Index:
         rows = self.db.execute("SELECT name, last_ts FROM chats WHERE last_ts IS NOT NULL")
         return dict(rows.fetchall())
 
-    def told(self) -> dict[str, tuple[int, int | None]]:
+    def newest_lines(self) -> dict[str, tuple[int, int | None]]:
         """Return each chat's number of indexed lines, and the time (ms) of its last readable one."""
         rows = self.db.execute("SELECT name, count, newest FROM chats")
         return {name: (count, newest) for name, count, newest in rows}

@@ -72,7 +72,7 @@ class QueryExecution:
         self._budget = BUDGET + chat.lines // BUDGET_SHARE
         self._most_shared = max(_SHARED, chat.lines // _SHARED_BY)
         self._anchors: list[str] = []
-        self._beside: set[int] = set()  # rows of all anchors
+        self._anchor_rows: set[int] = set()  # rows of all anchors
         self.named: tuple[str, ...] = ()
         """Tokens of the speakers whom the question names."""
 
@@ -80,7 +80,7 @@ class QueryExecution:
         if not terms:
             return self._of_time()
         terms = self._with_speakers(terms)
-        tally = ranking.Tally(self._stats, self._weights)
+        tally = ranking.LineScores(self._stats, self._weights)
         self._add(tally, terms)
         tally.prefer(self._of_speakers())
         tally.consider(self._rows_of_time())
@@ -141,7 +141,7 @@ class QueryExecution:
                 found += self._rows(one, BUDGET)
         return found
 
-    def _add(self, tally: ranking.Tally, terms: Sequence[analysis.Term]) -> None:
+    def _add(self, tally: ranking.LineScores, terms: Sequence[analysis.Term]) -> None:
         for posting in self._postings(terms):
             tally.add(posting)
 
@@ -189,7 +189,7 @@ class QueryExecution:
                 self._budget -= count
                 self._anchors.append(term.token)
                 rows = self._match(term.token)
-                self._beside.update(rows)
+                self._anchor_rows.update(rows)
                 found.append(Postings(term.weight, count, rows))
         if common:
             found += self.common(common[:_MOST_COMMON] if self._anchors else common, counts)
@@ -211,7 +211,7 @@ class QueryExecution:
         for term in common:
             one = self._quoted(term.token)
             if narrow and counts[term.token] <= FETCHED:
-                rows = set(sorted(self._beside.intersection(self._match(term.token)))[-each:])
+                rows = set(sorted(self._anchor_rows.intersection(self._match(term.token)))[-each:])
             elif narrow:
                 rows = set(sorted(self._matching(f"({narrow}) AND {one}"))[-each:])
             else:

@@ -107,7 +107,7 @@ def rarity(count: int, total: int) -> float:
     return math.log(1 + (max(total, count) - count + 0.5) / (count + 0.5))
 
 
-class Tally:
+class LineScores:
     """The scores of the lines of one chat, a term at a time. What it says depends on what was added alone."""
 
     def __init__(self, stats: CorpusStats, weights: Weights = DEFAULT) -> None:

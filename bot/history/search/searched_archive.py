@@ -298,7 +298,7 @@ class SearchedArchive:
     def _counted(self, named: Sequence[str] | None) -> dict[str, tuple[int, int | None]]:
         """Of the chats that are indexed to their ends, how many lines they have, and the time of the last one."""
         index = self._opened().index
-        told = index.told()
+        told = index.newest_lines()
         return {name: told[name] for name in named or told if name in told and not index.behind(name)}
 
     def _times(self) -> dict[str, int]:

@@ -129,7 +129,7 @@ class Streams:
     def _entered(self, name: str, until: ExitStack) -> Stream:
         main, numbers = self._opened(name)
         until.enter_context(closing(main))
-        return until.enter_context(closing(Stream(self._disk, self._known(name, numbers), main)))
+        return until.enter_context(closing(Stream(self._disk, self._unchanged_parts(name, numbers), main)))
 
     def _opened(self, name: str) -> tuple[OpenFile, list[int]]:
         """The main file and the archives that belong to it. A writer is stood in the way of only where one rotates."""
@@ -143,7 +143,7 @@ class Streams:
         with jsonl.locked(self.folder, shared=True):
             return self._disk.open(self._archives.main(name)), list(self._archives.numbers(name))
 
-    def _known(self, name: str, numbers: list[int]) -> list[_Part]:
+    def _unchanged_parts(self, name: str, numbers: list[int]) -> list[_Part]:
         known = self._parts.get(name)
         if known is None or known[0] != numbers[: len(known[0])]:
             known = ([], [])

@@ -50,7 +50,7 @@ class TraceStep:
 
 
 def steps_of(lines: Sequence[Line]) -> list[TraceStep]:
-    """The steps in the order of the lines. Requests and calls are told of by their ends."""
+    """The steps in the order of the lines. Requests and calls are detail_words of by their ends."""
     began = min((str(line.get("timestamp")) for line in lines), default="")
     found = []
     for line in lines:
@@ -58,7 +58,7 @@ def steps_of(lines: Sequence[Line]) -> list[TraceStep]:
             continue
         usage = UsageTotals()
         usage.take(line)
-        words = " ".join([str(line.get("message")), *told(details_of(line))])
+        words = " ".join([str(line.get("message")), *detail_words(details_of(line))])
         found.append(
             TraceStep(
                 offset=_seconds(began, line),
@@ -82,7 +82,7 @@ def total_of(lines: Sequence[Line]) -> UsageTotals:
     return sums
 
 
-def told(details: Mapping[str, Any]) -> list[str]:
+def detail_words(details: Mapping[str, Any]) -> list[str]:
     return [f"{key}={details[key]}" for key in TOLD if details.get(key) not in {None, ""}]
 
 

@@ -106,7 +106,9 @@ class ChatLoadHistory:
                 "This turn has loaded as much history as it may. Answer with what you have."
             )
         belonging = (
-            await self._others(turn) if args.scope == "mine" else MembershipAnswer(await self._beside(turn))
+            await self._others(turn)
+            if args.scope == "mine"
+            else MembershipAnswer(await self._sibling_chats(turn))
         )
         chats = [turn.chat_key, *belonging.chats[:MOST_CHATS]]
         left_out = _left_out(belonging)
@@ -124,7 +126,7 @@ class ChatLoadHistory:
         read = " What stands under `artifacts` can be read with `read_artifact`." if kept else ""
         return told + read + left_out
 
-    async def _beside(self, turn: ToolExecutionContext) -> list[ChatKey]:
+    async def _sibling_chats(self, turn: ToolExecutionContext) -> list[ChatKey]:
         """The other conversations of a direct chat whose threads are conversations. Topics are kept apart."""
         chat = turn.chat_key.chat
         if not turn.private or turn.chat_key.thread is None or turn.chat_key.kind != THREAD:

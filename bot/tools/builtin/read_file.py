@@ -88,7 +88,7 @@ class ReadFile:
                 raise errors.ToolError(f"{place} is a {kind} of {size} bytes. Only text can be read.")
             name = encoding.marked(head) or "utf-8"
             if args.encoding is not None:
-                known = encoding.known(args.encoding)
+                known = encoding.python_name(args.encoding)
                 if known is None:
                     raise errors.ToolError(f"There is no encoding {text.preview(args.encoding, 40)!r}.")
                 name = known

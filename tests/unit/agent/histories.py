@@ -31,7 +31,7 @@ class History(Chat):
             and self.view_changes.frame is not None
             and self.view_changes.frame.model == self.model
         ):
-            self.view_changes.settle(self.system)
+            self.view_changes.prepare(self.system)
             try:
                 body = self.request(None, summarize="Shorter.")
             except rules.Refused:

@@ -185,7 +185,7 @@ class Chat:
 
     def turn(self) -> None:
         """A turn of a few steps, or what is left of one that was cut off; it may crash anywhere."""
-        self.view_changes.settle(self.system)
+        self.view_changes.prepare(self.system)
         turn = Running(self)
         self.view_changes.begin_turn(f"R{next(self.ids):09}")
         turn.note(**self.says.person())
@@ -198,7 +198,7 @@ class Chat:
             return
         turn = Running(self)
         self.view_changes.resume_turn()
-        self.view_changes.settle(self.system)
+        self.view_changes.prepare(self.system)
         last = turn.entries[-1].message
         if calls := blocks.tool_calls(last["content"]):
             turn.note({"role": "user", "content": [self.says.result(call) for call in calls]})

@@ -27,7 +27,7 @@ class Adding(NoArrivals):
         self.recorded.set()
         self.acts = 0
 
-    def acted(self) -> None:
+    def effect_begins(self) -> None:
         self.acts += 1
 
     async def joined(self) -> None:

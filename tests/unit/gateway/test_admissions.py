@@ -510,7 +510,7 @@ async def test_a_press_that_a_kill_cut_off_is_done_and_says_who_decided(tmp_path
     await first.journal.receive(press.model_copy(update={"request_id": request_id}))
     first.lists.allow("tele", "666")
     if died == "behind it":
-        assert await first.journal.settle(
+        assert await first.journal.resolve(
             name, Verdict("approved", UserRef("tele", "1"), request_id=request_id)
         )
     second = await again(tmp_path, first)
@@ -547,7 +547,7 @@ async def test_who_was_let_in_before_a_kill_hears_it_after_it_and_once(tmp_path:
     await first.idle()
     if died == "before it was told":
         first.lists.allow("tele", "666")
-        assert await first.journal.settle(name, Verdict("approved", UserRef("tele", "1")))
+        assert await first.journal.resolve(name, Verdict("approved", UserRef("tele", "1")))
     else:
         first.tele.failures = [errors.DeliveryThrottled("wait", retry_after=900.0) for _ in range(9)]
         await first.press("approve", f"{name} once")

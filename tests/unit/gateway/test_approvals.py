@@ -347,7 +347,7 @@ async def test_of_several_the_name_is_asked_for(desk: Desk) -> None:
     await desk.press("deny")
     await desk.idle()
     assert desk.tele.texts[-1] == say("approval.nothing")
-    await desk.journal.settle(f"{name[:-3]}YYY", Verdict("stopped"))
+    await desk.journal.resolve(f"{name[:-3]}YYY", Verdict("stopped"))
     assert [verdict.ended for verdict in desk.ran] == ["denied"]
     assert await desk.journal.open_approvals() == []
 

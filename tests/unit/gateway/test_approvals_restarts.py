@@ -30,7 +30,7 @@ async def test_a_restart_finds_what_waits_and_asks_only_once(tmp_path: Path, pre
     again = Desk(tmp_path)
     again.numbers = itertools.count(100)
     if pressed == "before":
-        assert await again.journal.settle(name, Verdict("approved", UserRef("tele", "1")))
+        assert await again.journal.resolve(name, Verdict("approved", UserRef("tele", "1")))
     await again.open()
     if pressed == "after":
         await until(lambda: again.approvals.waits(ChatKey.parse("tele:chat:-100")))
@@ -122,7 +122,7 @@ async def test_a_second_press_that_a_kill_cut_off_has_decided_nothing(tmp_path: 
     for press in presses:
         assert await desk.journal.receive(press)
     verdict = Verdict("approved", UserRef("tele", "1"), request_id=presses[0].request_id)
-    assert await desk.journal.settle(name, verdict)
+    assert await desk.journal.resolve(name, verdict)
     await killed(desk)
     again = Desk(tmp_path)
     await again.open()

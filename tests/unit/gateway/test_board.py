@@ -28,7 +28,7 @@ def event(kind: str, task: str = "one", at: float = 0.0, **more: object) -> Task
 def board(*events: TaskEvent) -> ProgressState:
     made = ProgressState()
     for one in events:
-        made.told(one)
+        made.record(one)
     return made
 
 
@@ -68,7 +68,7 @@ def test_a_board_says_how_things_stand() -> None:
 
 def test_a_summary_counts_what_was_stopped_and_stands_still() -> None:
     made = board(event("queued", "alpha"), event("started", "alpha", 1), event("ended", "alpha", 61))
-    made.told(event("queued", "beta"))
+    made.record(event("queued", "beta"))
     made.close(START + 100)
     assert not made.busy
     for later in (100, 1_000):
@@ -79,15 +79,15 @@ def test_a_summary_counts_what_was_stopped_and_stands_still() -> None:
 
 def test_only_what_takes_long_or_stands_beside_something_else_is_worth_showing() -> None:
     made = board(event("queued"), event("started"))
-    assert not made.worth(START + ALONE_SECONDS - 0.1)
-    assert made.worth(START + ALONE_SECONDS)
-    made.told(event("queued", "two", 1))
-    assert not made.worth(START + TOGETHER_SECONDS - 0.1)
-    assert made.worth(START + TOGETHER_SECONDS)
-    made.told(event("ended", "one", 2))
-    made.told(event("ended", "two", 2))
-    assert not made.worth(START + 100)
-    assert not ProgressState().worth(START)
+    assert not made.is_visible(START + ALONE_SECONDS - 0.1)
+    assert made.is_visible(START + ALONE_SECONDS)
+    made.record(event("queued", "two", 1))
+    assert not made.is_visible(START + TOGETHER_SECONDS - 0.1)
+    assert made.is_visible(START + TOGETHER_SECONDS)
+    made.record(event("ended", "one", 2))
+    made.record(event("ended", "two", 2))
+    assert not made.is_visible(START + 100)
+    assert not ProgressState().is_visible(START)
 
 
 def test_tool_calls_of_the_turn_itself_count_too() -> None:
@@ -105,10 +105,10 @@ def test_tool_calls_of_the_turn_itself_count_too() -> None:
 def test_of_many_those_that_run_or_failed_are_named_before_those_that_are_done() -> None:
     made = ProgressState()
     for number in range(40):
-        made.told(event("queued", f"n{number:02}"))
-        made.told(event("started", f"n{number:02}"))
+        made.record(event("queued", f"n{number:02}"))
+        made.record(event("started", f"n{number:02}"))
         if number not in {3, 17}:
-            made.told(event("failed" if number == 5 else "ended", f"n{number:02}", 1))
+            made.record(event("failed" if number == 5 else "ended", f"n{number:02}", 1))
     shown = made.shown(START + 2)
     assert len(shown.cards) == MOST
     assert "and 28 more" in shown.words

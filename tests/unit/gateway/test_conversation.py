@@ -1255,9 +1255,9 @@ def test_how_many_wait_of_each_person_is_told_once() -> None:
     for line in ("a says 1", "a says 2", "b says 3", "c goes on with 4, 5"):
         script.run(line)
     assert {who.user_id: count for who, count in script.chat.changes().items()} == {"a": 2, "b": 1, "c": 2}
-    assert (script.chat.waiting, sorted(script.chat.known)) == (4, ["1", "2", "3", "4", "5"])
+    assert (script.chat.waiting, sorted(script.chat.request_ids)) == (4, ["1", "2", "3", "4", "5"])
     for line in ("begin", "turn ends", "begin", "a stops"):
         script.run(line)
     assert {who.user_id: count for who, count in script.chat.changes().items()} == {"a": -2, "c": -2}
     assert script.chat.changes() == {}
-    assert (script.chat.waiting, sorted(script.chat.known)) == (1, ["1", "3"])
+    assert (script.chat.waiting, sorted(script.chat.request_ids)) == (1, ["1", "3"])

@@ -224,7 +224,7 @@ class Conversing(RuleBasedStateMachine):
         ]
         assert turn is None or turn.stopped == self.plain.stopped
         waiting = {one.name for one in self.plain.waiting()}
-        assert set(self.chat.known) == waiting | {one.name for one in self.plain.turn}
+        assert set(self.chat.request_ids) == waiting | {one.name for one in self.plain.turn}
         assert self.chat.waiting == len(waiting)
         assert [who.user_id for who in self.chat.ready(self.now)] == self.plain.ready(self.now)
 

@@ -81,7 +81,7 @@ async def test_what_counts_is_what_somebody_has_chosen_over_restarts(
     assert [one.inbound.text for one in second.agent.requests if one.inbound is not None] == HEARD[
         mode or "thread"
     ]
-    assert await second.intake.overhears(ChatKey.parse(GROUP["chat_key"])) is (mode == "always")
+    assert await second.intake.hears_all(ChatKey.parse(GROUP["chat_key"])) is (mode == "always")
     await second.close()
 
 
@@ -91,7 +91,7 @@ async def test_only_operators_change_it_and_everybody_may_ask(bench: Bench) -> N
     assert "/listen mention, thread, always, never" in told
     assert await listen(bench, "always", user="77") == "Only operators say what I listen to."
     assert (await listen(bench, "loud")).startswith("I can listen to: mention, thread, always, never.")
-    assert not await bench.intake.overhears(ROOM)
+    assert not await bench.intake.hears_all(ROOM)
     assert await listen(bench, "always") == "I read everything said here, and answer where I can help."
     assert (await listen(bench, "")).startswith("I read everything said here")
     direct: dict[str, Any] = {

@@ -107,11 +107,11 @@ async def test_once_something_was_seen_or_done_the_question_stays_as_it_is(tmp_p
     bench = await made(tmp_path)
     bench.agent.takes = True
     await busy(bench)
-    bench.agent.requests[0].arrivals.acted()
+    bench.agent.requests[0].arrivals.effect_begins()
     await bench.say("two")
     await freed(bench)
     assert (bench.agent.restarts, bench.tele.texts) == ([], ["re: one", "re: two"])
-    bench.agent.requests[0].arrivals.acted()  # its turn is over
+    bench.agent.requests[0].arrivals.effect_begins()  # its turn is over
     bench.agent.began.clear()
     await busy(bench)
     reply = bench.agent.requests[-1].reply

@@ -259,10 +259,10 @@ async def work(desk: Desk) -> None:
     """A turn that has two things at work before it answers."""
     desk.delivery.progress.begin(TO)
     for name in ("alpha", "beta"):
-        desk.delivery.progress.told(event("queued", name, desk.clock.now() - 1_800_000_000.0))
+        desk.delivery.progress.record(event("queued", name, desk.clock.now() - 1_800_000_000.0))
     await desk.clock.sleep(240)
     for name in ("alpha", "beta"):
-        desk.delivery.progress.told(event("ended", name, desk.clock.now() - 1_800_000_000.0))
+        desk.delivery.progress.record(event("ended", name, desk.clock.now() - 1_800_000_000.0))
     await desk.clock.sleep(240)
     await desk.delivery.send(TO, ANSWER)
     await desk.delivery.ended(TO)

@@ -26,7 +26,7 @@ async def made(tmp_path: Path) -> Any:
 
 
 def tell(made: Desk, kind: str, task: str, **more: Any) -> None:
-    made.delivery.progress.told(event(kind, task, made.clock.now() - 1_800_000_000.0, **more))
+    made.delivery.progress.record(event(kind, task, made.clock.now() - 1_800_000_000.0, **more))
 
 
 def begin(made: Desk, *tasks: str) -> Screen:

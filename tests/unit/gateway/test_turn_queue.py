@@ -229,7 +229,7 @@ async def test_everything_is_done_once_in_each_persons_order_and_never_two_at_on
             assert mine == sorted(mine)
     assert hall.turn_queue.total == 0
     assert not hall.turn_queue.ready
-    assert list(hall.turn_queue.known()) == []
+    assert list(hall.turn_queue.request_ids()) == []
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(60))
@@ -470,7 +470,10 @@ async def test_a_turn_that_had_begun_goes_on_alone_and_before_what_waits() -> No
     hall.put(inbound("a", "x", 3), 1.0)
     hall.go_on(inbound("a", "x", 1), inbound("a", "x", 2))
     hall.put(inbound("a", "x", 4), 1.0)
-    assert (hall.turn_queue.total, sorted(hall.turn_queue.known())) == (5, [f"{n:026}" for n in range(5)])
+    assert (hall.turn_queue.total, sorted(hall.turn_queue.request_ids())) == (
+        5,
+        [f"{n:026}" for n in range(5)],
+    )
     await hall.finish()
     assert [[one.ts for one in plan.all] for plan in hall.begun] == [[1, 2], [0], [3, 4]]
     assert [plan.begun for plan in hall.begun] == [True, False, False]

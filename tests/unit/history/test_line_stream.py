@@ -135,7 +135,7 @@ async def test_what_a_power_failure_takes_of_the_files_is_there_after_the_next_s
     async with started(tmp_path) as home:
         await home.chats.append(said("settled"))
         await home.transcript.append(HERE, turn(0))
-        await home.stream.settle()
+        await home.stream.flush()
         safe = {name: len(held) for name, held in files(tmp_path).items()}
         for number in range(1, 8):
             await home.chats.append(said(f"{number // 2}"))  # the same words twice
@@ -216,7 +216,7 @@ async def refused_twice(home: Home, disk: FaultyDisk, said: Say) -> None:
         await home.transcript.append(HERE, turn(2))
     with pytest.raises(errors.StorageError):
         await home.chats.append(said("two"))
-    await home.stream.settle()
+    await home.stream.flush()
     assert len(await home.journal.kept_lines()) == 2
 
 
@@ -236,7 +236,7 @@ async def test_lines_that_their_file_refuses_stay_in_the_journal_until_their_cal
         await home.transcript.append(HERE, [*turn(2), *turn(3)])
         await home.chats.append(said("three"))
         assert await told(home) == (["1a", "1b", "2a", "2b", "3a", "3b"], ["one", "two", "three"])
-        await home.stream.settle()
+        await home.stream.flush()
         assert await home.journal.kept_lines() == []
 
 
@@ -256,7 +256,7 @@ async def test_lines_that_are_given_up_leave_the_journal(tmp_path: Path, said: S
     async with started(tmp_path, disk) as home:
         await refused_twice(home, disk, said)
         home.transcript.give_up([*turn(2), *turn(3)])
-        await home.stream.settle()
+        await home.stream.flush()
         assert [row.file.partition("/")[0] for row in await home.journal.kept_lines()] == ["chats"]
 
 
@@ -338,9 +338,9 @@ async def test_files_that_cannot_be_flushed_keep_their_lines_in_the_journal_for_
     async with started(tmp_path, disk) as home:
         disk.fail(Failure("sync"))
         await home.chats.append(said("one"))
-        await home.stream.settle()
+        await home.stream.flush()
         await home.chats.append(said("two"))
-        await home.stream.settle()
+        await home.stream.flush()
         assert len(await home.journal.kept_lines()) == 1
         assert "lines stay in the journal" in home.log.at("error")[-1].message
         whole = files(tmp_path)
@@ -353,7 +353,7 @@ async def test_rows_that_the_journal_does_not_drop_are_dropped_later(tmp_path: P
     async with started(tmp_path) as home:
         home.journal.fail(JournalFailure("drop_lines"))
         await home.chats.append(said("one"))
-        await home.stream.settle()
+        await home.stream.flush()
         assert len(await home.journal.kept_lines()) == 1
         assert await home.journal.flush()
         assert await home.journal.kept_lines() == []

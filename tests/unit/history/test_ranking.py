@@ -16,8 +16,8 @@ from bot.history.search.ranking import (
     PLACE_BITS,
     ROW_BITS,
     CorpusStats,
+    LineScores,
     Postings,
-    Tally,
     Weights,
     feedback,
     length_class,
@@ -40,7 +40,7 @@ def row(session: int, place: int, tokens: int = 8) -> int:
 def rank(
     postings: Sequence[Postings], stats: CorpusStats, weights: Weights, most: int = 1_000
 ) -> list[tuple[int, float]]:
-    tally = Tally(stats, weights)
+    tally = LineScores(stats, weights)
     for posting in postings:
         tally.add(posting)
     return tally.best(most)
@@ -121,7 +121,7 @@ def test_classes_of_length_cover_every_length() -> None:
 
 
 class Plain:
-    """What `Tally` says, as it is written in its documents: every line by itself."""
+    """What `LineScores` says, as it is written in its documents: every line by itself."""
 
     def __init__(self, stats: CorpusStats, weights: Weights) -> None:
         self.stats, self.weights = stats, weights
@@ -202,7 +202,7 @@ def test_a_tally_says_what_every_line_says_by_itself(seed: int) -> None:
         for session in range(1, sessions)
         for place in range(256)
     ]
-    tally, plain = Tally(stats, weights), Plain(stats, weights)
+    tally, plain = LineScores(stats, weights), Plain(stats, weights)
     for number in range(rnd.randrange(1, 6)):
         rows = sorted(rnd.sample(all_rows, min(len(all_rows), rnd.choice([3, 60, 500]))))
         posting = Postings(rnd.choice([1.0, 0.5]), len(rows), rows)

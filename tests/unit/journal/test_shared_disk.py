@@ -357,7 +357,7 @@ async def test_lines_leave_the_journal_once_another_host_would_have_them(
     }
     await chats.append(ArchiveLine.model_validate(said))
     (row,) = await journal.kept_lines()
-    await stream.settle()
+    await stream.flush()
     assert await journal.kept_lines() == []
     await chats.close()
     await journal.close()

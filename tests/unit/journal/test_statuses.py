@@ -103,17 +103,17 @@ ENDINGS = tuple(ended for ended in get_args(Ended) if ended != "unattended")
 
 @pytest.mark.parametrize("ended", ENDINGS)
 def test_an_approval_that_waits_ends_once(ended: Ended) -> None:
-    settled = WAITING.settle(Verdict(ended, UserRef("slack", "U7")), 7.0)
+    settled = WAITING.resolve(Verdict(ended, UserRef("slack", "U7")), 7.0)
     assert settled == ApprovalRecord("A1", approval(), 5.0, Verdict(ended, UserRef("slack", "U7")), 7.0)
     assert (WAITING.open, settled.open) == (True, False)
     for again in get_args(Ended):
         with pytest.raises(errors.IllegalTransition, match=f"that is {ended} cannot become {again}"):
-            settled.settle(Verdict(again), 8.0)
+            settled.resolve(Verdict(again), 8.0)
 
 
 def test_a_wait_that_never_took_place_ends_no_approval() -> None:
     with pytest.raises(errors.IllegalTransition, match="that is waiting cannot become unattended"):
-        WAITING.settle(Verdict("unattended"), 7.0)
+        WAITING.resolve(Verdict("unattended"), 7.0)
 
 
 def test_an_approval_waits_for_half_an_hour_and_one_that_lets_somebody_in_for_as_long_as_it_takes() -> None:
@@ -146,5 +146,5 @@ NEWER = Verdict("approved", UserRef("slack", "U8"), "chat")
 def test_an_approval_covers_the_chat_that_it_was_given_for_or_all_of_them(
     verdicts: list[Verdict], here: Verdict | None, elsewhere: Verdict | None
 ) -> None:
-    records = [WAITING, *(WAITING.settle(verdict, 7.0) for verdict in verdicts)]
+    records = [WAITING, *(WAITING.resolve(verdict, 7.0) for verdict in verdicts)]
     assert (lasting(records, HERE), lasting(records, ELSEWHERE)) == (here, elsewhere)

@@ -196,12 +196,12 @@ async def test_an_approved_call_runs_once_and_the_person_saw_all_of_it(tmp_path:
 async def test_the_turn_is_on_disk_before_anybody_is_asked(tmp_path: Path) -> None:
     order: list[str] = []
 
-    async def settle() -> None:
+    async def flush() -> None:
         order.append("on disk")
 
     bench = Bench(tmp_path, Asks(meanwhile=lambda: order.append("asked")))
-    await bench.run(tool_use("run_shell", command="make"), settle=settle)
-    await bench.run(tool_use("read_file", path="a"), settle=settle)
+    await bench.run(tool_use("run_shell", command="make"), flush=flush)
+    await bench.run(tool_use("read_file", path="a"), flush=flush)
     assert order == ["on disk", "asked"]
 
 

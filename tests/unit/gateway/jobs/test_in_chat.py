@@ -177,7 +177,7 @@ async def test_what_needs_an_approval_is_refused_at_once_but_not_what_was_allowe
         lasting=True,
     )
     record = await desk.journal.ask("A1", approval)
-    await desk.journal.settle(record.id, Verdict("approved", UserRef("tele", "1"), "always"))
+    await desk.journal.resolve(record.id, Verdict("approved", UserRef("tele", "1"), "always"))
     desk.clock.jump(3_600)
     await look(desk)
     assert desk.ran[1] == Verdict("approved", UserRef("tele", "1"), "always")
