@@ -163,8 +163,8 @@ def _results(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult
     calls = {call.id: call for message in messages for call in blocks.tool_calls(message["content"])}
     for message in messages:
         for block in message["content"]:
-            if block.get("type") != "tool_result":
+            if block.get("type") != "tool_result" or not isinstance(block.get("content"), str):
                 continue
             result = ToolResult.of(block)
-            if not result.failed and isinstance(result.content, str):
+            if not result.failed:
                 yield calls.get(result.call_id, ToolCall(result.call_id, "")), result

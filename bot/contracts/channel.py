@@ -266,7 +266,7 @@ class Invites(Protocol):
 @dataclass(frozen=True, slots=True)
 class Introduction:
     """The words of a bot that was added to a chat: how it is spoken to, and what it does not see. `hindrance` is for operators: a
-    right that it report_missing_right to do its work there.
+    right that it lacks to do its work there.
     """
 
     words: str = ""

@@ -123,7 +123,7 @@ class ToolResult:
             bool(block.get("is_error")),
             unpacked(block[ORIGIN]) if ORIGIN in block else None,
             omission(block),
-            block.get(INSTRUCTIONS, {}),
+            said if isinstance(said := block.get(INSTRUCTIONS), dict) else {},
         )
 
     @property

@@ -138,7 +138,9 @@ class Access:
     def standing(self, person: UserRef, chat_id: str, chat_type: ChatType) -> Verdict:
         """The standing of a person in a chat; the `user_id` of one whom nobody knows is ""."""
         channel, user_id = person.channel, person.user_id
-        manifest = self._manifests[channel]
+        manifest = self._manifests.get(channel)
+        if manifest is None:  # somebody asked on a channel that has gone since
+            return STRANGER
         ids = {user_id} if user_id else set()
         if chat_type == "group":
             # With all ids of a chat, admission and blocking stay where a platform gives another one.

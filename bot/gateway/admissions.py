@@ -286,7 +286,7 @@ def ended(verdict: Verdict, at: float) -> str:
 
 
 def _person(record: ApprovalRecord) -> UserRef:
-    return record.asked.person or UserRef("", "")
+    return UserRef(record.asked.channel or "", record.asked.user_id or "")
 
 
 def _approval(inbound: Inbound) -> Approval:

@@ -451,7 +451,7 @@ def _ended(asked: Approval, verdict: Verdict, now: float) -> str:
     at = times.hour(now)
     if verdict.ended in {"approved", "denied"}:
         how = verdict.scope if verdict.ended == "approved" else verdict.ended
-        own = verdict.by == asked.person
+        own = verdict.by is not None and verdict.by == asked.person
         by = who_decided(verdict, "approval.the_asker" if own else "approval.an_operator")
         return say(f"approval.ended_{how}", by=by, time=at)
     why = verdict.ended if verdict.ended in {"expired", "stopped"} else "other"

@@ -122,13 +122,20 @@ def _record(row: _Row) -> ApprovalRecord | None:
     try:
         known = {key: facts[key] for key in _NAMES if key in facts}
         approval = Approval(**known | {"chat_key": ChatKey.parse(known["chat_key"]), "subject": subject})
-        decided_by = UserRef.parse(by) if by else None
     except (TypeError, KeyError, errors.IdentityInvalid):
         return None
     verdict = None
     if state != "waiting":
-        verdict = Verdict(state, decided_by, scope or "once", called or "", request_id or "")
+        verdict = Verdict(state, _person(by), scope or "once", called or "", request_id or "")
     return ApprovalRecord(name, approval, asked_at, verdict, decided_at)
+
+
+def _person(kept: str | None) -> UserRef | None:
+    """None too where the disk has damaged it: what was decided holds, whoever decided it."""
+    try:
+        return UserRef.parse(kept) if kept else None
+    except errors.IdentityInvalid:
+        return None
 
 
 async def _given(change: Awaitable[_Row]) -> ApprovalRecord:

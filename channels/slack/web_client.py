@@ -1,4 +1,4 @@
-"""The library's client of the Web API, which says where Slack refuses a call because the app report_missing_right a right."""
+"""The library's client of the Web API, which says where Slack refuses a call because the app lacks a right."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ class LiveMessage:
     ) -> None:
         self.words = row.text if row is not None else ""
         self.over = row is not None and row.message_id is None
-        self._mark: str | None = None  # of what an earlier process has shown it is not known
+        # Of words that an earlier process has shown it is not known; progress has none.
+        self._mark = "" if row is None or kind == "progress" else None
         self._to = to
         self._kind = kind
         self._sender = sender

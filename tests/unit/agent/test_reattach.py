@@ -151,3 +151,8 @@ def test_what_servers_say_comes_back_as_far_as_it_fits_the_newest_first_and_only
     assert reattach.instructions(gone, bench.deps, 200) == {"one": "新しい", "last": "y"}
     kept = [*finding("mcp__gone__a"), saying(last="in view still")]
     assert reattach.instructions(DroppedMessages(dropped, kept), bench.deps, 200) == {"gone": "x"}
+
+
+def test_a_kept_result_without_a_text_is_not_attached(bench: Bench) -> None:
+    dropped = used("read_file", {}, path="a.py")
+    assert reattach.attached(DroppedMessages(dropped, []), bench.deps) == []

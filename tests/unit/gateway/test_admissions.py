@@ -581,3 +581,20 @@ async def test_in_the_list_too_a_name_is_no_formatting_and_no_command(door: Door
     await door.idle()
     line = door.told("1")[-1].splitlines()[1]
     assert line.startswith("`\\u0060/allow telegram:1\\u0060\\u202e [x](y)`: ")
+
+
+@pytest.mark.parametrize(
+    "lost", [{"user_id": None}, {"channel": "gone", "chat_key": ChatKey.parse("gone:chat:5")}]
+)
+async def test_a_request_of_nobody_known_does_not_hide_the_others(door: Door, lost: dict[str, Any]) -> None:
+    """As the disk has damaged it, or of a channel that the gateway has no more."""
+    await door.asked()
+    (eves,) = await door.journal.open_approvals()
+    await door.journal.ask("0LOST", replace(eves.asked, call_id="0LOST", **lost))
+    for _ in range(2):  # at a start, and whenever the rules change
+        door.lists.block("tele", "7")
+        await door.clock.advance(2)
+    door.lists.allow("tele", "666")
+    await door.clock.advance(2)
+    await until(lambda: len(door.edits) == 2)
+    assert [one.id for one in await door.journal.open_approvals()] == ["0LOST"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bot import errors, text
 from bot.contracts.channel import EditPace, Pace
-from bot.contracts.outbound import Outbound, Sent
+from bot.contracts.outbound import Outbound, OutboxRow, Sent
 from bot.gateway.live.message import GOES_ON, SENTENCE_SECONDS, Previewing
 from bot.telemetry import Redactor
 from bot.testing.journal import FaultyJournal, JournalFailure
@@ -605,3 +605,18 @@ async def test_a_turn_that_a_crash_cut_off_and_a_stop_ends_then_leaves_a_mark(tm
     await again.delivery.ended(TO)
     assert len(screen.shown) == 2, "once"
     await again.close()
+
+
+async def test_what_stands_there_is_not_shown_again(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    await made.asked()
+    assert isinstance(made.tele, Screen)
+    outbox, row = (
+        made.delivery.outbox,
+        OutboxRow("P", TO.request_id, TO.chat_key, TO.target, "甲", "progress", "sending", "m9"),
+    )
+    await made.file.put_outbox([row])
+    await outbox.live_message(TO, "preview").show("")
+    await outbox.live_message(TO, "progress", row).show("甲")
+    assert made.tele.asked == 0
+    await made.close()

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from bot import errors
+from bot.contracts.approvals import Verdict
+from bot.contracts.identity import UserRef
 from bot.contracts.journal import ANSWERED, DataLoss
 from bot.journal import file
 from bot.testing.log import MemoryLog
@@ -395,3 +397,15 @@ async def test_what_a_newer_shipmate_has_added_is_passed_over(make: Make, path: 
             db.execute(f"UPDATE {table} SET {column} = json_insert({column}, '$.later', 1)")
     assert await journal.open_approvals() == [asked]
     assert await still_open(journal) == [received]
+
+
+@pytest.mark.parametrize("damaged", ["operator", "telegram:", ":5"])
+async def test_what_was_decided_holds_though_nobody_can_tell_by_whom(make: Make, damaged: str) -> None:
+    journal = make()
+    await journal.ask("A1", approval())
+    await journal.resolve("A1", Verdict("approved", UserRef("slack", "U7"), "always"))
+    connection(journal).execute("UPDATE approvals SET decided_by = ?", (damaged,))
+    held = Verdict("approved", None, "always")
+    assert await journal.lasting(approval().fingerprint, approval().chat_key) == held
+    asked_again = await journal.ask("A2", approval())
+    assert (asked_again.id, asked_again.verdict) == ("A1", held)

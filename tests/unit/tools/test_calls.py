@@ -62,6 +62,7 @@ def test_a_result_says_no_more_than_it_has() -> None:
         ({"content": "x", "is_error": None}, ToolResult("t", "x")),
         ({"content": "x", "origin": "nonsense"}, ToolResult("t", "x", origin=ANYBODYS)),
         ({"content": "x", "omission": {"artifact": 7}}, ToolResult("t", "x")),
+        ({"content": "x", "instructions": ["x"]}, ToolResult("t", "x")),
         ({"content": "x", "written": ["o1"], "made": [{}]}, ToolResult("t", "x")),
     ],
 )
