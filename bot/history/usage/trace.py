@@ -50,7 +50,7 @@ class TraceStep:
 
 
 def steps_of(lines: Sequence[Line]) -> list[TraceStep]:
-    """The steps in the order of the lines. Requests and calls are detail_words of by their ends."""
+    """The steps in the order of the lines. Requests and calls are told of by their ends."""
     began = min((str(line.get("timestamp")) for line in lines), default="")
     found = []
     for line in lines:
