@@ -195,7 +195,7 @@ class AdmissionService:
             self._waiting.pop(record.id, None)
         self._copies.close(record.id, ended)
         asked = await self._journal.inbound(record.id)
-        if asked is None:
+        if asked is None or asked.inbound.channel not in self._manifests:
             return
         to = Address.of(asked.inbound)
         with speaking(*self._locales.of(asked.inbound)):

@@ -598,3 +598,17 @@ async def test_a_request_of_nobody_known_does_not_hide_the_others(door: Door, lo
     await door.clock.advance(2)
     await until(lambda: len(door.edits) == 2)
     assert [one.id for one in await door.journal.open_approvals()] == ["0LOST"]
+
+
+async def test_a_request_of_a_channel_that_has_gone_can_be_decided(door: Door) -> None:
+    await door.asked()
+    (eves,) = await door.journal.open_approvals()
+    gone = ChatKey.parse("gone:chat:5")
+    name = door.ids.ulid()
+    await door.journal.receive(door.inbound(channel="gone", chat_key=str(gone), user_id="5", request_id=name))
+    await door.journal.ask(
+        name, replace(eves.asked, call_id=name, channel="gone", chat_key=gone, user_id="5")
+    )
+    await door.press("approve", f"{name} once")
+    await until(lambda: door.told("1")[-1:] == ["✅ Let in."])
+    assert [one.id for one in await door.journal.open_approvals()] == [eves.id]
