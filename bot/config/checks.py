@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from bot.config.findings import Loc, dotted, finding, shown
 from bot.config.placeholders import FilledDocument
-from bot.config.ship_file import PROVIDERS_NOT_BUILT, Dashboard, Llm, Prompt, ShipFile
+from bot.config.ship_file import POSTGRESQL_BEFORE, PROVIDERS_NOT_BUILT, Dashboard, Llm, Prompt, ShipFile
 from bot.contracts.channel import ChannelSettings, Manifest, is_loopback
 from bot.words.times import zone
 
@@ -263,6 +263,8 @@ def warnings(
         mode = 0
     if mode & stat.S_IROTH:
         yield ".env: others on this machine can read it; run `chmod 600 .env`"
+    if filled.document.get("engine", {}).get("kind") == POSTGRESQL_BEFORE:
+        yield f'engine.kind: "{POSTGRESQL_BEFORE}" is read as "postgresql", its name by now; write that'
     for loc in filled.literal:
         yield f"{dotted(loc)}: the secret itself stands in ship.json; put it into .env and write ${{NAME}} here"
     for name in on:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic.alias_generators import to_camel
 
 from bot import errors
@@ -389,10 +389,18 @@ class Memory(StrictModel):
     """Megabytes of memory the process should stay under: close to it caches go, above it files are refused."""
 
 
+POSTGRESQL_BEFORE = "dbos"
+"""The older name of `postgresql` as an engine: ship.json files of then are read."""
+
+
+def _engine(value: object) -> object:
+    return "postgresql" if value == POSTGRESQL_BEFORE else value
+
+
 class Engine(StrictModel):
     """The place of the journal."""
 
-    kind: Literal["embedded", "postgresql"] = "embedded"
+    kind: Annotated[Literal["embedded", "postgresql"], BeforeValidator(_engine)] = "embedded"
     """`embedded` is a file in `.ship`; `postgresql` is a database, which needs `pip install 'shipmate[cluster]'`."""
     database_url: str | None = None
     """The address of the database, such as `postgresql://user:password@host/shipmate`. Take it from a variable."""

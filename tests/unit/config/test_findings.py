@@ -101,8 +101,8 @@ BAD: list[tuple[str, Any, str]] = [
     ("odd port in an address", {"llm": {"baseUrl": "https://a:b/"}}, "llm.baseUrl: .*expected an address"),
     (
         "no such engine",
-        {"engine": {"kind": "dbos"}},
-        'engine.kind: found "dbos" (text); expected one of "embedded" or "postgresql"; ',
+        {"engine": {"kind": "mongodb"}},
+        'engine.kind: found "mongodb" (text); expected one of "embedded" or "postgresql"; ',
     ),
     (
         "no database",
@@ -342,6 +342,15 @@ def test_tokens_of_another_form_are_a_finding_at_the_platforms_own_address(load:
     assert "12345678" not in wing + beak
 
 
+def test_the_older_name_of_an_engine_is_read_with_a_warning(load: Load) -> None:
+    engine = {"kind": "dbos", "databaseUrl": "postgresql://shipmate@localhost/shipmate"}
+    settings = load({"engine": engine}, {})
+    assert settings.engine.kind == "postgresql"
+    assert [one for one in settings.warnings if one.startswith("engine.kind: ")]
+    with pytest.raises(errors.ConfigError, match=r"engine\.databaseUrl: found nothing"):
+        load({"engine": {"kind": "dbos"}}, {})
+
+
 def test_at_another_address_tokens_of_another_form_are_a_warning(load: Load) -> None:
     elsewhere = {"channels": {"pigeon": {"baseUrl": "https://loft.example/"}}}
     tokens = {"PIGEON_WING_TOKEN": "anything-1", "PIGEON_BEAK_TOKEN": "beak-12345678"}
@@ -426,7 +435,7 @@ def test_everything_that_is_wrong_is_told_at_once(load: Load) -> None:
             "other": {},
         },
         "operators": ["bob"],
-        "engine": {"kind": "dbos"},
+        "engine": {"kind": "mongodb"},
     }
     with pytest.raises(errors.ConfigError) as caught:
         load(document, {"SMA_LOG_LLM_MESSAGES": "maybe"})
