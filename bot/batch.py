@@ -15,23 +15,38 @@ R = TypeVar("R")
 LARGEST = 1_000  # items in one batch
 LINGER = 0.005
 """Seconds for which an item that is in no hurry waits for others."""
+PATIENCE = 0.25
+"""The same where many come: each hop to a thread takes the interpreter from what people wait for."""
+MANY = 20
+"""Items within a second."""
 
 
 class Batcher(Generic[T, R]):
     """Hands items to `work` on a thread of its own, in the order of `put`, many at a time.
 
     `work` gets a batch and answers with one result for each item; an error among them is raised to the caller of
-    that item alone. A caller that is cancelled takes nothing back: its item is worked on all the same.
+    that item alone. A caller that is cancelled takes nothing back: its item is worked on all the same. One that is `patient`
+    lets items that are in no hurry wait longer where many come.
     """
 
-    def __init__(self, name: str, work: Callable[[list[T]], Sequence[R | errors.ShipmateError]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[list[T]], Sequence[R | errors.ShipmateError]],
+        *,
+        patient: bool = False,
+    ) -> None:
         self._name = name
         self._work = work
+        self._patient = patient
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._task: asyncio.Task[None] | None = None
         self._pool: ThreadPoolExecutor | None = None
         # The loop on which a timer runs: one for all that wait.
         self._lingers: asyncio.AbstractEventLoop | None = None
+        self._newest: asyncio.Future[R] | None = None
+        # Items of the second that began then, and of the one before it.
+        self._second, self._count, self._before = 0.0, 0, 0
 
     def put(self, item: T, *, hurry: bool = True) -> asyncio.Future[R]:
         """Have one item worked on; the future gives its result, and need not be awaited. One that is in no hurry
@@ -40,12 +55,33 @@ class Batcher(Generic[T, R]):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         self._waiting.append((item, future))
+        self._newest = future
+        self._counted(loop.time())
         if hurry:
             self._begin(loop)
         elif self._lingers is not loop:
             self._lingers = loop
-            loop.call_later(LINGER, self._lingered, loop)
+            many = self._patient and max(self._count, self._before) >= MANY
+            loop.call_later(PATIENCE if many else LINGER, self._lingered, loop)
         return future
+
+    async def flush(self) -> None:
+        """Return once all that was put before this is worked on; none of it waits any longer."""
+        newest, loop = self._newest, asyncio.get_running_loop()
+        if newest is None or newest.get_loop() is not loop:
+            return
+        self._begin(loop)
+        if not newest.done():
+            await asyncio.wait([newest])
+        elif newest.cancelled() and self._task is not None:  # its item is worked on all the same
+            await asyncio.wait([self._task])
+
+    def _counted(self, now: float) -> None:
+        """One item more."""
+        if now - self._second >= 1:
+            self._before = self._count if now - self._second < 2 else 0
+            self._second, self._count = now, 0
+        self._count += 1
 
     def _lingered(self, loop: asyncio.AbstractEventLoop) -> None:
         self._lingers = None

@@ -153,7 +153,7 @@ class ActiveTurn:
         content = await redaction.off_loop(size, lambda: blocks.redacted(reply.content, self._deps.redact))
         self._must_run()
         if reply.stop_reason == "refusal":
-            self.steps.answered(reply, None, self._ledger.flush)
+            self.steps.answered(reply, None, self._ledger.durable)
             return []
         # An answer that goes on behind a line of ours is no paused one: that line is not sent back.
         content = blocks.sayable(content, paused=reply.stop_reason == "pause_turn" and not continued)
@@ -176,7 +176,7 @@ class ActiveTurn:
                 )
             )
         self._partial = PartialReply()
-        self.steps.answered(reply, uuid, self._ledger.flush)
+        self.steps.answered(reply, uuid, self._ledger.durable)
         return blocks.tool_calls(content)
 
     def continued(self) -> int:
@@ -294,7 +294,7 @@ class ActiveTurn:
         if wait:
             self.request.arrivals.effect_begins()
         begun = self.steps.begin(call.id, "tool", call.name)
-        if wait and not all(await asyncio.shield(asyncio.gather(begun, self._ledger.flush()))):
+        if wait and not all(await asyncio.shield(asyncio.gather(begun, self._ledger.durable()))):
             raise errors.StorageError("a tool call cannot be recorded")
 
     def finished(self, call: ToolCall, result: ToolResult, made: Sequence[Json]) -> None:
@@ -333,7 +333,7 @@ class ActiveTurn:
         self.view_changes.end_turn(ended)
         if status != "withdrawn":
             self.view_changes.within_cap(self.compactor.cut)
-        await self._ledger.flush()
+        await self._ledger.durable()
 
     def _keep_partial(self) -> str:
         """Keep what the model had said when it was stopped, with a mark. Where nobody has seen anything of this turn
@@ -354,7 +354,7 @@ class ActiveTurn:
     async def strip_thinking(self, reason: Reason) -> None:
         """Declare an epoch in which all thinking goes."""
         self.view_changes.apply(reason, Boundary())
-        await self._ledger.flush()
+        await self._ledger.durable()
 
     def shown(self) -> list[Message]:
         return [*self.injected, *self.view]
@@ -414,7 +414,7 @@ class ActiveTurn:
             keys=tuple(keys),
         )
         self.view_changes.apply("injection", injection)
-        await self._ledger.flush()
+        await self._ledger.durable()
         return taken
 
     # ------------------------------------------------------------ inside

@@ -74,7 +74,8 @@ class ParentChain:
 
 class Ledger:
     """The transcript of one chat. What is added counts at once and is on its way to the disk, in order; who must know
-    that it arrived awaits `flush`. So a turn that is stopped in the middle of a write leaves memory and disk alike.
+    that it arrived awaits `durable`, or `flush` where it must be in its file. So a turn that is stopped in the middle of a write leaves
+    memory and disk alike.
 
     A disk that refuses lines does not stop the conversation: they are owed, written before the next ones, and the
     operator is told.
@@ -92,6 +93,8 @@ class Ledger:
         self.begins_at: str | None = None
         self._owed: list[TranscriptLine] = []
         self._writing: asyncio.Task[None] | None = None
+        self._flushing = 0
+        """How many wait for the file."""
 
     @property
     def has_unwritten_lines(self) -> bool:
@@ -168,7 +171,7 @@ class Ledger:
         return await self._transcript.fork(self._chat_key, point, self._line(event, None))
 
     async def settled(self) -> None:
-        """Wait until every line is on disk. Raises `errors.StorageError` if the disk refuses."""
+        """Wait until every line is in its file. Raises `errors.StorageError` if the disk refuses."""
         if not await self.flush():
             raise errors.StorageError("the transcript cannot be written")
 
@@ -186,11 +189,27 @@ class Ledger:
         """Go on from an earlier message: what came after it becomes a dead branch."""
         self.chain.rewind(parent)
 
-    async def flush(self) -> bool:
-        """Wait until every line is on disk; False where the disk refuses."""
+    async def durable(self) -> bool:
+        """Wait until every line is on disk, which may be in the journal alone: the next start would bring it to its file. False
+        where the disk refuses.
+        """
         self._begin_writing()
-        if self._writing is not None:
-            await asyncio.shield(self._writing)
+        owed = list(self._owed)
+        if self._transcript.ahead(self._chat_key, owed) and await self._transcript.kept(owed):
+            return True
+        return await self.flush()
+
+    async def flush(self) -> bool:
+        """Wait until every line is in its file; False where the disk refuses."""
+        self._begin_writing()
+        writing = self._writing
+        self._flushing += 1
+        try:
+            if writing is not None:
+                await self._transcript.flush()
+                await asyncio.shield(writing)
+        finally:
+            self._flushing -= 1
         return not self._owed
 
     async def queued(self) -> None:
@@ -213,7 +232,7 @@ class Ledger:
         while self._owed:
             lines = list(self._owed)
             try:
-                await self._transcript.append(self._chat_key, lines)
+                await self._transcript.append(self._chat_key, lines, hurry=self._flushing > 0)
             except errors.StorageError as error:
                 self._log.write(
                     "error",

@@ -154,7 +154,7 @@ def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
         private=inbound is not None and inbound.chat_type == "direct",
         people=tuple(dict.fromkeys(one.user_id for one in (inbound, *turn.request.also) if one is not None)),
         view=turn.in_sight,
-        flush=turn.view_changes.ledger.flush,
+        flush=turn.view_changes.ledger.durable,
         touched=turn.touched.append,
         undeclared=turn.undeclared,
         inbound=inbound,

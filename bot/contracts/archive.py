@@ -107,8 +107,12 @@ class Archive(Protocol):
     async def append(self, line: ArchiveLine, *, hurry: bool = True) -> None:
         """Write one line; returns once it is on disk. Raises `errors.StorageError`; the line is then kept
         in memory and written before the next one. Without `hurry` it keeps its place, and what is more urgent
-        elsewhere goes first.
+        elsewhere goes first; what reads the archive sees it all the same.
         """
+        ...
+
+    async def flush(self) -> None:
+        """Return once that was tried with every line that was to be appended before; none of them waits any longer."""
         ...
 
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage: ...

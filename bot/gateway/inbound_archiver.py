@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from bot.context import prompt, quotes
 from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
@@ -33,13 +33,19 @@ class InboundArchiver:
     async def archived(self, inbound: Inbound) -> None:
         """Wait until a message is in the archive: before that its row in the journal must not be closed."""
         if (writing := self._writing.get((inbound.chat_key, inbound.request_id))) is not None:
-            await asyncio.wait([writing])
+            await self._tried([writing])
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         """The last lines of a chat, with all that was taken in before."""
         if writing := [task for (chat, _), task in self._writing.items() if chat == chat_key]:
-            await asyncio.wait(writing)
+            await self._tried(writing)
         return (await self._archive.search(chat_key, HistoryQuery(limit=limit, counted=False))).lines
+
+    async def _tried(self, writing: Collection[asyncio.Task[None]]) -> None:
+        """Wait for lines on their way, which then wait for no others."""
+        await asyncio.sleep(0)  # one that has just begun has its line in the queue then
+        await self._archive.flush()
+        await asyncio.wait(writing)
 
     async def add_missing(self, chat_key: ChatKey, inbounds: Sequence[Inbound]) -> None:
         """Archive those of one chat that did not get there before a crash. Raises `errors.StorageError`."""
@@ -82,7 +88,7 @@ class InboundArchiver:
             chat_key=inbound.chat_key,
             request_id=inbound.request_id,
         ):
-            await self._archive.append(line, hurry=False)
+            await self._archive.append(line, hurry=inbound.kind != "message")
 
     async def _of_album(self, inbound: Inbound) -> Inbound:
         """An edit of one item of an album as what all of it says now."""

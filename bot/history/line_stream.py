@@ -127,11 +127,15 @@ class LineStream:
         one. Raises `errors.StorageError`.
         """
         self._begin()
-        self.send()
-        if all([ticket is not None and await _is_kept(ticket) for ticket in tickets]):
+        if await self.kept(tickets):
             return
         with errors.as_storage_error("lines cannot be brought to the disk"):
             await asyncio.to_thread(self._sync, files)
+
+    async def kept(self, tickets: Iterable[Ticket | None]) -> bool:
+        """Return once the rows of these tickets are on disk, in the journal; False where the disk has refused one, or there is none."""
+        self.send()
+        return all([ticket is not None and await _is_kept(ticket) for ticket in tickets])
 
     async def replay(self, stores: Mapping[str, Replays]) -> None:
         """Append what the files lack of the rows that another process left, then let lines go ahead. `stores` are named by the

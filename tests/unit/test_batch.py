@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from bot import errors
-from bot.batch import Batcher
+from bot.batch import LINGER, PATIENCE, Batcher
 
 
 async def test_what_waits_goes_out_in_order_in_one_hop() -> None:
@@ -149,3 +150,48 @@ async def test_closing_finishes_what_waits_and_is_safe_twice() -> None:
     await batcher.close()
     await task
     assert done == [1]
+
+
+async def test_where_many_come_those_in_no_hurry_wait_longer_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bot.batch.MANY", 4)
+    loop, waits = asyncio.get_running_loop(), list[float]()
+
+    def later(delay: float, call: Callable[..., object], *given: object) -> asyncio.Handle:
+        waits.append(delay)
+        return loop.call_soon(call, *given)
+
+    monkeypatch.setattr(loop, "call_later", later)
+    batches: list[list[int]] = []
+
+    def work(batch: list[int]) -> list[int]:
+        batches.append(batch)
+        return batch
+
+    for patient in (True, False):
+        batcher = Batcher("test", work, patient=patient)
+        for number in (1, 2):
+            await batcher.put(number)
+        await batcher.put(3, hurry=False)
+        await asyncio.gather(batcher.put(4, hurry=False), batcher.put(5, hurry=False))
+        await batcher.close()
+    assert waits == [LINGER, PATIENCE, LINGER, LINGER]
+    assert batches == [[1], [2], [3], [4, 5]] * 2
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_flush_waits_for_all_that_was_put_and_for_no_more(
+    monkeypatch: pytest.MonkeyPatch, *, cancelled: bool
+) -> None:
+    monkeypatch.setattr("bot.batch.LINGER", 3_600)
+    done: list[int] = []
+    batcher: Batcher[int, None] = Batcher("test", lambda batch: [done.append(item) for item in batch])  # type: ignore[func-returns-value]
+    await batcher.flush()
+    batcher.put(1, hurry=False)
+    newest = batcher.put(2, hurry=False)
+    if cancelled:
+        newest.cancel()
+    await batcher.flush()
+    assert done == [1, 2]
+    await batcher.close()

@@ -76,7 +76,7 @@ class ChatStore:
         self._limit = max(1, archive_after_lines)
         self._files = jsonl.Files(disk, log=log, clock=clock or system.SystemClock())
         self._archives = rotation.ArchiveFiles(folder, disk)
-        self._writer: Batcher[_Entry | None, None] = Batcher("archive", self._write)
+        self._writer: Batcher[_Entry | None, None] = Batcher("archive", self._write, patient=True)
         # Lines that the disk refused, by chat; touched by the writer's thread alone.
         self.kept: dict[ChatKey, list[_Entry]] = {}
         self._tidy = False
@@ -98,6 +98,10 @@ class ChatStore:
         await self._writer.put(_Entry(line.chat_key, raw, ticket), hurry=hurry)
         await self._stream.lasting([self._archives.main(name)], [ticket])
 
+    async def flush(self) -> None:
+        """As `contracts.archive.Archive.flush`."""
+        await self._writer.flush()
+
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
         """The window that `query` asks for, and the exact number of all matches.
 
@@ -105,6 +109,7 @@ class ChatStore:
         time asked for. A `query` that is not `counted` is free of it. `query.skip` is called on other threads.
         """
         name = file_names.encode(chat_key)
+        await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
             revised = None if query.everything else await asyncio.to_thread(self._revisions, name)
             window = Window(query, revised)
@@ -127,6 +132,7 @@ class ChatStore:
 
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
         """As `contracts.archive.Archive.removals`."""
+        await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
             found = await asyncio.to_thread(self._revisions, file_names.encode(chat_key))
         return list(found.removed.values())
@@ -139,6 +145,7 @@ class ChatStore:
         """Every chat that has an archive, or those `named` by the names of their files, the one last spoken in first. Reads every
         file, but of chats of which is `known`, by name too, how many lines they have and the time of the newest.
         """
+        await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
             return await asyncio.to_thread(self._chats, known or {}, named)
 

@@ -81,9 +81,13 @@ class SearchedArchive:
         await self._store.append(line, hurry=hurry)
         self._touch(file_names.encode(line.chat_key))
 
+    async def flush(self) -> None:
+        await self._store.flush()
+
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
         """As `contracts.archive.Archive.search`: literal text by the index, where that narrows it down."""
         if query.keyword and not query.everything:
+            await self.flush()
             try:
                 page = await self._on_thread(lambda: self._matching(file_names.encode(chat_key), query))
             except (sqlite3.Error, OSError) as error:
@@ -143,6 +147,7 @@ class SearchedArchive:
         """As `contracts.recall.Recalls.recall`."""
         if not any(_says_something(phrasing, query.now) for phrasing in query.queries):
             return await self._literally(chat_keys, query)
+        await self.flush()
         try:
             return await self._on_thread(lambda: self._recalled(chat_keys, query))
         except (sqlite3.Error, OSError) as error:

@@ -163,7 +163,7 @@ class RequestLog:
         self._held = 0
         self._waiting = 0
         self._refused = False
-        self._writer: Batcher[_Item, int] = Batcher("requests", self._work)
+        self._writer: Batcher[_Item, int] = Batcher("requests", self._work, patient=True)
 
     def record(self, asked: SentRequest) -> None:
         """Record a request that is about to be sent."""

@@ -102,7 +102,7 @@ class Transcript:
         self._ids = ids
         self._log = log
         self._files = jsonl.Files(disk, log=log, clock=clock, index=reading.uuid_of)
-        self._writer: Batcher[_Item, str] = Batcher("transcript", self._work)
+        self._writer: Batcher[_Item, str] = Batcher("transcript", self._work, patient=True)
         # Current sessions of the chats that were used last, or names of those that will begin.
         self._current_of: OrderedDict[ChatKey, str] = OrderedDict()
         self._path = functools.lru_cache(_CHATS)(self._named_path)
@@ -135,7 +135,19 @@ class Transcript:
             self._ahead.update(dict.fromkeys((line.uuid for line in some), (ticket, row)))
         return True
 
-    async def append(self, chat_key: ChatKey, lines: Sequence[TranscriptLine]) -> str:
+    async def kept(self, lines: Sequence[TranscriptLine]) -> bool:
+        """Return once lines that were put `ahead` are on disk, in the journal; False where they are only once `append` has returned."""
+        rows = [self._ahead.get(line.uuid) for line in lines]
+        tickets = [row[0] if row is not None else None for row in rows]
+        return self._stream is not None and await self._stream.kept(tickets)
+
+    async def flush(self) -> None:
+        """Return once that was tried with every line that was to be written before; none of them waits any longer."""
+        if self._stream is not None:
+            self._stream.send()  # first: of a write that a kill cuts off the journal has the whole
+        await self._writer.flush()
+
+    async def append(self, chat_key: ChatKey, lines: Sequence[TranscriptLine], *, hurry: bool = False) -> str:
         """Write lines, in order, to their session, or to the current one (begun where there is none); returns
         the current session once they are on disk.
 
@@ -143,13 +155,15 @@ class Transcript:
         a file then, and the caller appends them again, or gives them up: the journal may have them meanwhile.
         """
         self._put(chat_key, lines)
-        return await self._append_all(chat_key, lines)
+        if hurry and self._stream is not None:
+            self._stream.send()
+        return await self._append_all(chat_key, lines, hurry=hurry)
 
     async def write(self, chat_key: ChatKey, line: TranscriptLine) -> None:
         """Write one line to the current session. Raises `errors.StorageError`; it is nowhere then."""
-        await self._append_all(chat_key, [line])
+        await self._append_all(chat_key, [line], hurry=True)
 
-    async def _append_all(self, chat_key: ChatKey, lines: Sequence[TranscriptLine]) -> str:
+    async def _append_all(self, chat_key: ChatKey, lines: Sequence[TranscriptLine], *, hurry: bool) -> str:
         ahead = [self._ahead.get(line.uuid) for line in lines]
         tickets = [one[0] if one is not None else None for one in ahead]
         item = _Append(
@@ -159,7 +173,7 @@ class Transcript:
             tuple(tickets),
             frozenset(one[1] for one in ahead if one is not None),
         )
-        current = await self._writer.put(item, hurry=self._stream is None)
+        current = await self._writer.put(item, hurry=hurry or self._stream is None)
         self._note(chat_key, current)
         try:
             if self._stream is not None:
@@ -280,6 +294,7 @@ class Transcript:
         await self._writer.close()
 
     async def _asked(self, question: Callable[..., _Answer], *about: object) -> _Answer:
+        await self.flush()
         with errors.as_storage_error("the transcript cannot be read"):
             return await asyncio.to_thread(question, *about)
 

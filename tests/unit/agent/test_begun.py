@@ -199,10 +199,10 @@ async def test_what_the_transcript_never_got_does_not_stand_for_what_the_model_s
     hold = asyncio.Event()
     append, sent = bench.transcript.append, asyncio.Event()
 
-    async def full(chat_key: ChatKey, lines: Any) -> str:
+    async def full(chat_key: ChatKey, lines: Any, **how: Any) -> str:
         if any("chat_send" in str(line.message) for line in lines):
             raise errors.StorageError("no space left")
-        return await append(chat_key, lines)
+        return await append(chat_key, lines, **how)
 
     class Sending(Chat):
         async def send(self, text: str, step_id: str | None = None, files: object = ()) -> list[Sent]:

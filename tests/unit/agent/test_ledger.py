@@ -19,10 +19,10 @@ async def test_a_line_that_comes_while_others_are_written_is_on_file_after_a_flu
     ledger = Ledger(KEY, deps.history.transcript, ids=deps.ids, clock=deps.clock, log=deps.log)
     writing, gate, append = asyncio.Event(), asyncio.Event(), deps.history.transcript.append
 
-    async def slow(*given: Any) -> str:
+    async def slow(*given: Any, **how: Any) -> str:
         writing.set()
         await gate.wait()
-        return await append(*given)
+        return await append(*given, **how)
 
     monkeypatch.setattr(deps.history.transcript, "append", slow)
     ledger.add(TurnStart(), "R1")

@@ -276,10 +276,10 @@ async def test_a_turn_stopped_while_it_takes_up_the_archive_leaves_it_taken_up_o
     await bench.store(2, "assistant", "answer")
     writing, gate, append = asyncio.Event(), asyncio.Event(), bench.transcript.append
 
-    async def slow(chat_key: ChatKey, lines: Sequence[TranscriptLine]) -> None:
+    async def slow(chat_key: ChatKey, lines: Sequence[TranscriptLine], **how: Any) -> None:
         writing.set()
         await gate.wait()
-        await append(chat_key, lines)
+        await append(chat_key, lines, **how)
 
     monkeypatch.setattr(bench.transcript, "append", slow)
     stopped = asyncio.create_task(bench.say("wait"))

@@ -58,8 +58,8 @@ async def killed_at_its_end(bench: Bench, request: TurnRequest) -> None:
     """Let the process die when all is on file but the line that ends the turn."""
     append, reached = bench.transcript.append, asyncio.Event()
 
-    async def append_all_but_that(chat_key: ChatKey, lines: Sequence[TranscriptLine]) -> str:
-        session = await append(chat_key, [line for line in lines if line.type != "turn_end"])
+    async def append_all_but_that(chat_key: ChatKey, lines: Sequence[TranscriptLine], **how: Any) -> str:
+        session = await append(chat_key, [line for line in lines if line.type != "turn_end"], **how)
         if any(line.type == "turn_end" for line in lines):
             reached.set()
             await asyncio.Event().wait()

@@ -164,7 +164,7 @@ class TestAJournalThatCannotWrite:
 async def test_a_tool_is_not_run_either_where_the_transcript_cannot_be_written(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refused(_: str, __: Sequence[Any]) -> str:
+    async def refused(_: str, __: Sequence[Any], **how: Any) -> str:
         raise errors.StorageError("no space left")
 
     monkeypatch.setattr(bench.transcript, "append", refused)
@@ -189,9 +189,9 @@ async def test_between_the_models_answer_and_the_outbox_stands_one_write(
         waiting.put_nowait((name, done))
         await done.wait()
 
-    async def slow_append(chat_key: ChatKey, lines: Sequence[Any]) -> str:
+    async def slow_append(chat_key: ChatKey, lines: Sequence[Any], **how: Any) -> str:
         await gate("transcript")
-        return await append(chat_key, lines)
+        return await append(chat_key, lines, **how)
 
     async def slow_begin(step: StepRecord) -> None:
         await gate("journal")

@@ -37,11 +37,11 @@ class StopsAtWrite:
         self._bench, self._left, self._after = bench, at, after
         self._append = bench.transcript.append
 
-    async def __call__(self, chat_key: ChatKey, lines: Sequence[Any]) -> str:
+    async def __call__(self, chat_key: ChatKey, lines: Sequence[Any], **how: Any) -> str:
         self._left -= 1
         if self._left == 0 and not self._after:
             await self._bench.pool.stop(chat_key)
-        session = await self._append(chat_key, lines)
+        session = await self._append(chat_key, lines, **how)
         if self._left == 0 and self._after:
             await self._bench.pool.stop(chat_key)
         return session
@@ -79,10 +79,10 @@ async def test_a_second_stop_lets_the_first_one_close_the_turn(
     await bench.model.asked.wait()
     append, ending, go_on = bench.transcript.append, asyncio.Event(), asyncio.Event()
 
-    async def slow(chat_key: ChatKey, lines: Sequence[Any]) -> str:
+    async def slow(chat_key: ChatKey, lines: Sequence[Any], **how: Any) -> str:
         ending.set()
         await go_on.wait()
-        return await append(chat_key, lines)
+        return await append(chat_key, lines, **how)
 
     monkeypatch.setattr(bench.transcript, "append", slow)
 
@@ -105,11 +105,11 @@ async def test_a_stop_while_the_answer_is_written_down_just_before_it_is_sent_do
     bench.model.answers.append(reply(said))
     append, writing, go_on = bench.transcript.append, asyncio.Event(), asyncio.Event()
 
-    async def slow(chat_key: ChatKey, lines: Sequence[Any]) -> str:
+    async def slow(chat_key: ChatKey, lines: Sequence[Any], **how: Any) -> str:
         if "the whole answer" in str(lines) and not go_on.is_set():
             writing.set()
             await go_on.wait()
-        return await append(chat_key, lines)
+        return await append(chat_key, lines, **how)
 
     monkeypatch.setattr(bench.transcript, "append", slow)
     running = asyncio.create_task(bench.say("work"))
@@ -188,9 +188,9 @@ async def test_an_adoption_is_one_write_so_that_a_crash_leaves_all_of_it_or_noth
         await bench.store(number, "assistant", f"answer {number}")
     append, batches = bench.transcript.append, list[list[str]]()
 
-    async def seen(chat_key: ChatKey, lines: Sequence[Any]) -> str:
+    async def seen(chat_key: ChatKey, lines: Sequence[Any], **how: Any) -> str:
         batches.append([line.type for line in lines])
-        return await append(chat_key, lines)
+        return await append(chat_key, lines, **how)
 
     monkeypatch.setattr(bench.transcript, "append", seen)
     await bench.say("hello")
@@ -204,10 +204,10 @@ class TestARefusingDisk:
         self.full = False
         append, new_session = bench.transcript.append, bench.transcript.new_session
 
-        async def refused(chat_key: ChatKey, lines: Sequence[Any]) -> str:
+        async def refused(chat_key: ChatKey, lines: Sequence[Any], **how: Any) -> str:
             if self.full:
                 raise errors.StorageError("no space left")
-            return await append(chat_key, lines)
+            return await append(chat_key, lines, **how)
 
         async def no_session(chat_key: ChatKey, line: TranscriptLine | None = None) -> str:
             if self.full:

@@ -18,7 +18,7 @@ from bot.contracts.inbound import Attachment, Command, Quoted
 from bot.journal import database
 from bot.system import SystemDisk
 from tests.contracts.journal_rig import still_open
-from tests.unit.gateway.conftest import SECRET, Bench
+from tests.unit.gateway.conftest import HERE, SECRET, Bench
 
 
 async def test_an_inbound_is_in_the_journal_and_can_be_read_again_when_accept_returns(bench: Bench) -> None:
@@ -90,6 +90,24 @@ async def test_a_full_archive_delays_the_line_but_not_the_answer(tmp_path: Path)
     assert await bench.tele.until(1) == ["re: hello"]
     assert any("archive cannot be written" in entry.message for entry in bench.log.at("error"))
     await bench.idle()
+    await bench.close()
+
+
+async def test_nobody_waits_for_a_line_of_the_archive_that_waits_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.batch.MANY", 0)
+    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
+    bench = Bench(tmp_path)
+    await bench.open()
+    bench.agent.hold = asyncio.Event()
+    async with asyncio.timeout(90):
+        assert await bench.say("hello", message_id="1")
+        assert [line.text for line in await bench.intake.recent(HERE, 5)] == ["hello"]
+        assert await bench.say("hello, all", message_id="1", kind="edit")
+        bench.agent.hold.set()
+        await bench.idle()
+    assert ("user", "hello, all") in await bench.lines()
     await bench.close()
 
 

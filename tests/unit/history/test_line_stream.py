@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from bot import errors
+from bot.agent.ledger import Ledger
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import OutboxRow
-from bot.contracts.transcript import MessageEvent, Meta, TranscriptLine, TurnStart
+from bot.contracts.transcript import MessageEvent, Meta, TranscriptLine, TurnEnd, TurnStart
 from bot.history.archive import store as archive
 from bot.history.archive.store import ChatStore
 from bot.history.line_stream import SETTLE_SECONDS, LineStream
@@ -126,6 +127,47 @@ async def test_lines_are_in_their_files_at_once_which_are_flushed_together_later
         await home.clock.advance(SETTLE_SECONDS)
         await until_dropped(home)
         assert len([name for name in disk.synced if name.endswith(".jsonl")]) == 2
+
+
+async def test_whoever_reads_finds_lines_that_wait_for_others(
+    tmp_path: Path, said: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.batch.MANY", 0)
+    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
+    async with started(tmp_path) as home:
+        writing = [
+            asyncio.ensure_future(home.chats.append(said("你好"), hurry=False)),
+            asyncio.ensure_future(home.transcript.append(HERE, turn(1))),
+        ]
+        await asyncio.sleep(0)
+        assert not any(files(tmp_path).values())
+        assert (await home.chats.search(HERE, HistoryQuery())).total == 1
+        assert len(await home.transcript.load(HERE)) == 2
+        await asyncio.gather(*writing)
+
+
+async def test_lines_are_kept_before_their_file_has_them_and_a_hurried_write_comes_behind_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.batch.MANY", 0)
+    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
+    ids = UlidSource()
+    async with started(tmp_path) as home:
+        ledger = Ledger(HERE, home.transcript, ids=ids, clock=home.clock, log=home.log)
+        ledger.add(TurnStart(), "R1")
+        assert await ledger.durable()
+        assert not any(files(tmp_path).values())
+        assert ledger.has_unwritten_lines
+        assert len(await home.journal.kept_lines()) == 1
+    async with started(tmp_path) as home:  # a kill
+        assert [line.type for line in await home.transcript.load(HERE)] == ["turn_start"]
+        ledger = Ledger(HERE, home.transcript, ids=ids, clock=home.clock, log=home.log)
+        ledger.add(TurnEnd(status="done"), "R1")
+        assert await ledger.flush()
+        assert not ledger.has_unwritten_lines
+        assert b"turn_end" in b"".join(files(tmp_path).values())
+        calls = [name for name in home.journal.done if name.endswith("put_lines")]
+        assert calls
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 0.97, 1.0])
