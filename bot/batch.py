@@ -44,7 +44,9 @@ class Batcher(Generic[T, R]):
         self._pool: ThreadPoolExecutor | None = None
         # The loop on which a timer runs: one for all that wait.
         self._lingers: asyncio.AbstractEventLoop | None = None
-        self._newest: asyncio.Future[R] | None = None
+        # Items that were put, and worked on; what is done once the batch of now is over.
+        self._put, self._done = 0, 0
+        self._over: asyncio.Future[None] | None = None
         # Items of the second that began then, and of the one before it.
         self._second, self._count, self._before = 0.0, 0, 0
 
@@ -55,8 +57,8 @@ class Batcher(Generic[T, R]):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         self._waiting.append((item, future))
-        self._newest = future
-        self._counted(loop.time())
+        self._put += 1
+        self._count_item(loop.time())
         if hurry:
             self._begin(loop)
         elif self._lingers is not loop:
@@ -67,16 +69,12 @@ class Batcher(Generic[T, R]):
 
     async def flush(self) -> None:
         """Return once all that was put before this is worked on; none of it waits any longer."""
-        newest, loop = self._newest, asyncio.get_running_loop()
-        if newest is None or newest.get_loop() is not loop:
-            return
+        wanted, loop = self._put, asyncio.get_running_loop()
         self._begin(loop)
-        if not newest.done():
-            await asyncio.wait([newest])
-        elif newest.cancelled() and self._task is not None:  # its item is worked on all the same
-            await asyncio.wait([self._task])
+        while self._done < wanted and self._over is not None and self._over.get_loop() is loop:
+            await asyncio.wait([self._over])
 
-    def _counted(self, now: float) -> None:
+    def _count_item(self, now: float) -> None:
         """One item more."""
         if now - self._second >= 1:
             self._before = self._count if now - self._second < 2 else 0
@@ -89,6 +87,8 @@ class Batcher(Generic[T, R]):
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._waiting and (self._task is None or self._task.done() or self._task.get_loop() is not loop):
+            if self._over is None or self._over.get_loop() is not loop:
+                self._over = loop.create_future()
             self._task = loop.create_task(self._drain(), name=self._name)
 
     async def close(self) -> None:
@@ -113,6 +113,10 @@ class Batcher(Generic[T, R]):
                 # Only where `work` itself broke: nobody may wait for ever.
                 for _, future in batch:
                     _resolve(future, errors.StorageError(f"{self._name}: the batch broke off"))
+                self._done += len(batch)
+                over, self._over = self._over, loop.create_future() if self._waiting else None
+                if over is not None and not over.get_loop().is_closed():
+                    over.set_result(None)
 
 
 def _resolve(future: asyncio.Future[R], result: R | errors.ShipmateError) -> None:

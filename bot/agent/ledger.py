@@ -95,6 +95,10 @@ class Ledger:
         self._writing: asyncio.Task[None] | None = None
         self._flushing = 0
         """How many wait for the file."""
+        self._refused = False
+        """True where the disk has refused the last lines for their file. What has to wait there too long is given up, by the
+        journal too, so that nothing may rest on it.
+        """
 
     @property
     def has_unwritten_lines(self) -> bool:
@@ -195,7 +199,8 @@ class Ledger:
         """
         self._begin_writing()
         owed = list(self._owed)
-        if self._transcript.ahead(self._chat_key, owed) and await self._transcript.kept(owed):
+        ahead = not self._refused and self._transcript.ahead(self._chat_key, owed)
+        if ahead and await self._transcript.kept(owed):
             return True
         return await self.flush()
 
@@ -241,9 +246,11 @@ class Ledger:
                     cause=str(error),
                     waiting=len(self._owed),
                 )
+                self._refused = True
                 self._transcript.give_up(self._owed[:-BACKLOG_LIMIT])
                 del self._owed[:-BACKLOG_LIMIT]
                 return
+            self._refused = False
             del self._owed[: len(lines)]
 
     def _line(self, event: Event, request_id: str | None) -> TranscriptLine:

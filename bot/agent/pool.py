@@ -72,7 +72,9 @@ class AgentPool:
     async def _renew(self, key: ChatKey) -> None:
         """Put away a conversation that was made with other deps, unless a turn runs in it."""
         if key in self._stale and key not in self._lent:
-            await self.runtimes[key].stop_background()
+            runtime = self.runtimes[key]
+            await runtime.stop_background()
+            await runtime.flush()
             if key in self._stale and self._may_go(key, self.runtimes[key]):
                 self._forget(key)
 
@@ -132,6 +134,8 @@ class AgentPool:
             told.add(line.request_id)
             return line.message is not None and message_id in quotes.ids(line.message)
 
+        if (runtime := self.runtimes.get(chat_key)) is not None:
+            await runtime.flush()
         lines = await self._deps.history.transcript.telling(chat_key, turns, quotes_it)
         found = {line.request_id for line in lines if quotes_it(line)}
         return [turn for turn in turns if turn in found or turn not in told]

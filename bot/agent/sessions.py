@@ -34,6 +34,7 @@ class Sessions:
     async def listed(self) -> list[SessionInfo]:
         """As `contracts.agent.Agent.sessions`."""
         await self._runtime.fill()
+        await self._runtime.flush()
         known = await self._transcript.sessions(self._chat_key)
         outlines = await self._transcript.outlines(self._chat_key, LISTED)
         gone = deletions.read_deletions(await self._deps.history.archive.removals(self._chat_key))

@@ -60,10 +60,10 @@ class InboundArchiver:
         for inbound in missing.values():
             # A message that comes with its new words needs no second line for them.
             if not any(one.kind == "message" and has(one, inbound) for one in missing.values()):
-                await self.add(inbound)
+                await self.add(inbound, hurry=True)
 
-    async def add(self, inbound: Inbound) -> None:
-        """Write what a person said."""
+    async def add(self, inbound: Inbound, *, hurry: bool = False) -> None:
+        """Write what a person said; new words for something have always to `hurry`."""
         if inbound.kind not in {"message", "edit"} or inbound.command is not None:
             return
         inbound = await self._of_album(inbound)
@@ -88,7 +88,7 @@ class InboundArchiver:
             chat_key=inbound.chat_key,
             request_id=inbound.request_id,
         ):
-            await self._archive.append(line, hurry=inbound.kind != "message")
+            await self._archive.append(line, hurry=hurry or inbound.kind == "edit")
 
     async def _of_album(self, inbound: Inbound) -> Inbound:
         """An edit of one item of an album as what all of it says now."""

@@ -195,3 +195,21 @@ async def test_a_flush_waits_for_all_that_was_put_and_for_no_more(
     await batcher.flush()
     assert done == [1, 2]
     await batcher.close()
+
+
+async def test_a_flush_ends_although_more_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.batch.LINGER", 3_600)
+    done: list[int] = []
+
+    def work(batch: list[int]) -> list[int]:
+        done.extend(batch)
+        loop.call_soon_threadsafe(batcher.put, done[-1] + 1)
+        return batch
+
+    loop, batcher = asyncio.get_running_loop(), Batcher("test", work)
+    batcher.put(1, hurry=False).cancel()
+    async with asyncio.timeout(90):
+        await batcher.flush()
+    assert done[0] == 1
+    monkeypatch.setattr(batcher, "put", lambda _: None)
+    await batcher.close()

@@ -106,6 +106,7 @@ class SearchedArchive:
 
     async def chats(self, named: Sequence[str] | None = None) -> list[ChatInfo]:
         """As `ChatStore.chats`; what the index tells of a chat is not counted again."""
+        await self.flush()
         try:
             known = await self._on_thread(lambda: self._counted(named))
         except (sqlite3.Error, OSError) as error:
@@ -164,6 +165,7 @@ class SearchedArchive:
 
     async def _newest_first(self) -> list[str]:
         """The names of all chats, the ones last spoken in first as far as that is known."""
+        await self.flush()
         found = await asyncio.to_thread(self._names)
         try:
             times = await self._on_thread(self._times)

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -357,3 +357,23 @@ async def test_at_any_step_in_the_journal(
             return
         await check(world, undisturbed)
         await world.close()
+
+
+async def test_what_waits_for_its_file_is_neither_missed_nor_in_the_way_of_another_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await prepared(tmp_path)
+    await world.pool.run(await request(world))
+    whole = (await world.pool.sessions(KEY))[0].messages
+    monkeypatch.setattr("bot.batch.MANY", 0)
+    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
+    async with asyncio.timeout(90):
+        await world.pool.run(TurnRequest(NEXT.request_id, KEY, NEXT, reply=world.chat))
+        assert world.pool.runtime(KEY).has_unwritten_lines
+        assert (await world.pool.sessions(KEY))[0].messages > whole
+        again = inbound(9, "noch einmal")
+        await world.pool.run(TurnRequest(again.request_id, KEY, again, reply=world.chat))
+        assert world.pool.runtime(KEY).has_unwritten_lines
+        await world.pool.use(replace(world.deps))
+        assert not world.pool.holds(KEY)
+    await world.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from bot.contracts.transcript import MessageEvent, Meta, TranscriptLine, TurnEnd
 from bot.history.archive import store as archive
 from bot.history.archive.store import ChatStore
 from bot.history.line_stream import SETTLE_SECONDS, LineStream
+from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript import store as transcript
 from bot.history.transcript.store import Transcript
 from bot.journal import SqliteJournal
@@ -144,6 +145,42 @@ async def test_whoever_reads_finds_lines_that_wait_for_others(
         assert (await home.chats.search(HERE, HistoryQuery())).total == 1
         assert len(await home.transcript.load(HERE)) == 2
         await asyncio.gather(*writing)
+
+
+@pytest.mark.parametrize("look", ["chats", "recent", "kept"])
+async def test_a_chat_is_listed_whose_first_line_waits_for_others(
+    tmp_path: Path, said: Say, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    monkeypatch.setattr("bot.batch.MANY", 0)
+    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
+    async with started(tmp_path) as home:
+        searched = SearchedArchive(
+            home.chats, tmp_path / "index.db", folder=tmp_path / "chats", disk=SystemDisk(), log=home.log
+        )
+        writing = asyncio.ensure_future(searched.append(said("你好"), hurry=False))
+        await asyncio.sleep(0)
+        looks: dict[str, Callable[[], Awaitable[object]]] = {
+            "chats": searched.chats,
+            "recent": lambda: searched.recent(0, 5),
+            "kept": lambda: searched.kept(HERE.channel),
+        }
+        found = str(await looks[look]())
+        assert str(HERE) in found or repr(HERE) in found
+        await writing
+        await searched.close()
+
+
+async def test_nothing_rests_on_the_journal_alone_once_the_file_refuses_lines(tmp_path: Path) -> None:
+    disk = FaultyDisk(SystemDisk())
+    async with started(tmp_path, disk) as home:
+        ledger = Ledger(HERE, home.transcript, ids=UlidSource(), clock=home.clock, log=home.log)
+        disk.fail(Failure(kind="write", times=None, named=".jsonl"))
+        ledger.add(TurnStart(), "R1")
+        assert not await ledger.flush()
+        assert not await ledger.durable()
+        disk.mend()
+        assert await ledger.durable()
+        assert not ledger.has_unwritten_lines
 
 
 async def test_lines_are_kept_before_their_file_has_them_and_a_hurried_write_comes_behind_that(
