@@ -32,6 +32,7 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.disk_reserve import DiskReserve
 from bot.gateway.builder import GatewayDeps, GatewaySettings, build_agent_services, build_gateway
 from bot.gateway.conversation import Turn
+from bot.gateway.outbox import batch_sender
 from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
@@ -471,4 +472,6 @@ async def killed(bench: Bench) -> None:
     """The process is gone: nothing that it would still write is written."""
     bench.journal.post.update_outbox = unwritten  # type: ignore[method-assign]
     leave_open(bench.journal)
-    await bench.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_sender, "GRACE_SECONDS", 0)  # the dead wait for nothing
+        await bench.close()
