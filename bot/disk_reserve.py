@@ -151,6 +151,7 @@ class ReservedDisk:
         self.remove = inner.remove
         self.size = inner.size
         self.names = inner.names
+        self.exists = inner.exists
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
         before = self._inner.size(path)

@@ -200,6 +200,13 @@ class SystemDisk:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
+    def exists(self, path: Path) -> bool:
+        try:
+            path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
     @staticmethod
     def _made(path: Path, *, sync: bool = True) -> Path:
         if not path.parent.is_dir():

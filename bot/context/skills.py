@@ -72,7 +72,10 @@ class SkillFolder:
             return await self._scan()
 
     async def _scan(self) -> dict[str, _Found]:
-        files = await asyncio.to_thread(_skill_files, self._places, self._changes())
+        # No thread is asked where there is no folder of skills, as in most projects.
+        files = (
+            await asyncio.to_thread(_skill_files, self._places, self._changes()) if self._has_places() else {}
+        )
         known = {path: self._known.get(path) for path in files}
         self._known = {
             path: seen
@@ -89,6 +92,9 @@ class SkillFolder:
                 continue
             skills[found.skill.name] = found
         return skills
+
+    def _has_places(self) -> bool:
+        return any(os.path.lexists(place) for place, _ in self._places)
 
     async def _raw(self, file: Path) -> bytes:
         while True:

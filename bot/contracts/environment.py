@@ -134,6 +134,12 @@ class Disk(Protocol):
         """File names in a folder, sorted; [] where there is none."""
         ...
 
+    def exists(self, path: Path) -> bool:
+        """True of a file, a folder and a link. The one look that the event loop may take: it needs microseconds, the way to a
+        thread and back a hundred times that.
+        """
+        ...
+
 
 class Ids(Protocol):
     def ulid(self) -> str:

@@ -153,11 +153,12 @@ class Recovery:
                 current.append((row, row.inbound))
             elif (fresh := await self._router.current(row.inbound, row.about)) is not None:
                 current.append((row, fresh))
+        by_id = {row.inbound.request_id: row for row in rows}
         # Nothing is awaited from here on: what comes in meanwhile stands behind.
         for row, inbound in current:
             stop = self._backlog.stopped_by(inbound)
             if (plan := turns.get(inbound.request_id)) is not None:
-                changes = [change for one in rows if one.inbound in plan.all for change in _deletions(one)]
+                changes = [change for one in plan.all for change in _deletions(by_id[one.request_id])]
                 self._resume_turn(plan, [*map(Delete, changes), *([Stop(stop)] if stop is not None else [])])
             elif stop is not None and not inbound.is_stop and inbound.kind in {"message", "edit"}:
                 self._journal.post.finish(inbound.request_id, STOPPED)
@@ -204,7 +205,8 @@ class Recovery:
         for chat_key, group in chats.items():
             plan = _plan(group, await self._cut_off(chat_key))
             if plan is not None:
-                stopped = any(row.turn == "stopping" for row in group if row.inbound in plan.all)
+                ids = {one.request_id for one in plan.all}
+                stopped = any(row.turn == "stopping" for row in group if row.inbound.request_id in ids)
                 plans[plan.first.request_id] = replace(plan, stopped=stopped)
         return plans
 
@@ -234,7 +236,7 @@ def _plan(rows: Sequence[Unfinished], sources: Sequence[str]) -> TurnPlan | None
     if head is None:
         return None
     rest = [found[source] for source in sources[1:] if source in found and found[source] is not head]
-    rest += [row for row in rows if row is not head and row not in rest and _together(row, head)]
+    rest += [row for row in rows if row is not head and _together(row, head) and row not in rest]
     return TurnPlan(head.inbound, tuple(row.inbound for row in rest), begun=True)
 
 

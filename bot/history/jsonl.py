@@ -10,6 +10,7 @@ import codecs
 import collections
 import errno
 import fcntl
+import functools
 import itertools
 import json
 import os
@@ -32,6 +33,7 @@ _LOCK_SECONDS, _LOCK_TRIES, _LOCK_PAUSE = 10.0, 5_000, 0.002
 _SCRATCH = re.compile(r"\.[^.]+\.tmp")
 _FILES = 4_000  # files whose end is remembered
 _KEYS = 20_000  # keys of lines that are remembered over all files
+_FOLDERS = 256  # whose real names are remembered
 RECENT = 2_000  # keys of the newest lines that are remembered of one file
 
 
@@ -49,7 +51,7 @@ def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
     time, as when the process that holds it is frozen.
     """
     with _GUARD:
-        queue = _QUEUES.setdefault(os.path.realpath(folder), _Queue())
+        queue = _QUEUES.setdefault(_real(folder), _Queue())
     with queue.turn(shared=shared):
         handle = _lock_file(folder, shared=shared)
         try:
@@ -59,6 +61,12 @@ def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
         finally:
             if handle is not None:
                 os.close(handle)
+
+
+@functools.lru_cache(_FOLDERS)
+def _real(folder: Path) -> str:
+    """The folder's name without links. Where a link changes later, two queues are in use: the lock of the file holds all the same."""
+    return os.path.realpath(folder)
 
 
 class _Queue:
@@ -109,14 +117,16 @@ def _lock(handle: int, kind: int) -> None:
 
 
 def _lock_file(folder: Path, *, shared: bool) -> int | None:
+    how = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
-        if not shared:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(folder / LOCK, how, 0o600)
     except OSError as error:
         if shared and error.errno in {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS}:
             return None
-        raise
+        if not isinstance(error, FileNotFoundError):
+            raise
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(folder / LOCK, how, 0o600)
 
 
 def dumps(value: Json) -> bytes:

@@ -224,6 +224,7 @@ class SharedDisk:
         self.open = inner.open
         self.size = inner.size
         self.names = inner.names
+        self.exists = inner.exists
 
     def begin(self, copies: Copies) -> None:
         """Have the files as the database has them; where it has none yet, it gets those that are here. Raises

@@ -14,7 +14,18 @@ from typing import Literal, NoReturn, Protocol, TypeVar
 from bot.contracts.environment import Disk, OpenFile
 
 Kind = Literal[
-    "append", "sync", "read", "replace", "rename", "truncate", "remove", "size", "names", "write", "*"
+    "append",
+    "sync",
+    "read",
+    "replace",
+    "rename",
+    "truncate",
+    "remove",
+    "size",
+    "names",
+    "exists",
+    "write",
+    "*",
 ]
 When = Literal["before", "torn", "after"]
 Then = Literal["error", "exit", "kill"]
@@ -148,6 +159,9 @@ class FaultyDisk:
 
     def names(self, folder: Path) -> list[str]:
         return self._operate("names", folder, lambda: self._inner.names(folder))
+
+    def exists(self, path: Path) -> bool:
+        return self._operate("exists", path, lambda: self._inner.exists(path))
 
     def _operate(self, kind: str, path: Path, operate: Callable[[], R]) -> R:
         failure = self._due(kind, path)

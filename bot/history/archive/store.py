@@ -111,9 +111,7 @@ class ChatStore:
         name = file_names.encode(chat_key)
         await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
-            revised = None if query.everything else await asyncio.to_thread(self._revisions, name)
-            window = Window(query, revised)
-            numbers = await asyncio.to_thread(self._scan_main, name, window)
+            window, numbers = await asyncio.to_thread(self._scan_main, name, query)
             for number in reversed(numbers):
                 if window.full:
                     window.stop()
@@ -161,14 +159,21 @@ class ChatStore:
 
     # Reading, on any thread.
 
-    def _scan_main(self, name: str, window: Window) -> list[int]:
+    def _scan_main(self, name: str, query: HistoryQuery) -> tuple[Window, list[int]]:
+        """Begin a window with the chat's newest file; also the numbers of its archives."""
+        main, numbers = self._opened(name)
+        with closing(main):
+            revised = None if query.everything else self._revisions_in_all(main, name, numbers)
+            window = Window(query, revised)
+            window.scan(jsonl.lines_backwards(main))
+        return window, numbers
+
+    def _opened(self, name: str) -> tuple[OpenFile, list[int]]:
+        """A chat's newest file and the numbers of its archives, as they are at one moment: a rotation puts another file in the
+        place of the one that is open.
+        """
         with jsonl.locked(self._folder, shared=True):
-            # Opened, it stays as it is now: a rotation puts another file in its place.
-            file = self._disk.open(self._archives.main(name))
-            numbers = self._archives.numbers(name)
-        with closing(file):
-            window.scan(jsonl.lines_backwards(file))
-        return numbers
+            return self._disk.open(self._archives.main(name)), self._archives.numbers(name)
 
     def _scan_archive(self, path: Path, window: Window) -> None:
         span = self.spans.get(path)
@@ -186,11 +191,12 @@ class ChatStore:
             self.spans.popitem(last=False)
 
     def _revisions(self, name: str) -> Revisions:
+        main, numbers = self._opened(name)
+        with closing(main):
+            return self._revisions_in_all(main, name, numbers)
+
+    def _revisions_in_all(self, main: OpenFile, name: str, numbers: list[int]) -> Revisions:
         """Return what a chat's lines say of others of them. An archive file does not change: it is looked at once."""
-        with jsonl.locked(self._folder, shared=True):
-            # Opened, it stays as it is now: a rotation puts another file in its place.
-            main = self._disk.open(self._archives.main(name))
-            numbers = self._archives.numbers(name)
         found = _revisions_in(main)
         found.join(self._archives_revised(name, numbers))
         return found
@@ -203,8 +209,8 @@ class ChatStore:
             # Made anew rather than changed: others may be reading what was known.
             sizes, said = dict(sizes), Revisions(dict(said.removed), dict(said.edits))
             for number in numbers[len(seen) :]:
-                file = self._disk.open(self._archives.archive(name, number))
-                more = _revisions_in(file)
+                with closing(self._disk.open(self._archives.archive(name, number))) as file:
+                    more = _revisions_in(file)
                 if more.removed or more.edits:
                     sizes[self._archives.archive(name, number)] = file.size
                     said.join(more)
@@ -223,9 +229,7 @@ class ChatStore:
 
     def _info(self, name: str, known: tuple[int, int | None] | None) -> ChatInfo | None:
         """Of a chat without a line: None."""
-        with jsonl.locked(self._folder, shared=True):
-            newest = self._disk.open(self._archives.main(name))
-            numbers = self._archives.numbers(name)
+        newest, numbers = self._opened(name)
         older = [self._archives.archive(name, number) for number in numbers]
         if known is not None:
             newest.close()
@@ -380,12 +384,11 @@ class ChatStore:
             self._tidy = True
 
 
-def _revisions_in(opened: OpenFile) -> Revisions:
-    """Those of a whole file, which is closed then. Most files are small and have none: that is seen at once."""
-    with closing(opened) as file:
-        if file.size <= _AT_ONCE and not may_revise(file.read(0, file.size)):
-            return Revisions()
-        return revisions(read_line(raw) for raw in jsonl.lines(file) if may_revise(raw))
+def _revisions_in(file: OpenFile) -> Revisions:
+    """Those of a whole file. Most files are small and have none: that is seen at once."""
+    if file.size <= _AT_ONCE and not may_revise(file.read(0, file.size)):
+        return Revisions()
+    return revisions(read_line(raw) for raw in jsonl.lines(file) if may_revise(raw))
 
 
 async def people_of(archive: Archive, chat_keys: Iterable[str]) -> dict[str, str]:

@@ -54,6 +54,8 @@ class Memories:
     async def load(self, chat_key: ChatKey) -> SavedMemory | None:
         """The memory of a chat; None where there is none. Raises `errors.StorageError`."""
         with errors.as_storage_error("the memory cannot be read"):
+            if not self._disk.exists(self._paths(chat_key)[0]):
+                return None
             return await asyncio.to_thread(self._load, chat_key)
 
     async def save(self, chat_key: ChatKey, kept: SavedMemory) -> None:

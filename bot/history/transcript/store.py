@@ -45,6 +45,11 @@ class _Row:
             self._raws = {line.uuid: dumped(line, self._session) for line in self._lines}
         return self._raws
 
+    @property
+    def whole(self) -> bool:
+        """True once all of them were found."""
+        return self._raws is not None
+
     def blob(self) -> bytes:
         """For the journal, which is not told what cannot be written."""
         try:
@@ -139,7 +144,9 @@ class Transcript:
         """Return once lines that were put `ahead` are on disk, in the journal; False where they are only once `append` has returned."""
         rows = [self._ahead.get(line.uuid) for line in lines]
         tickets = [row[0] if row is not None else None for row in rows]
-        return self._stream is not None and await self._stream.kept(tickets)
+        if self._stream is None or not await self._stream.kept(tickets):
+            return False
+        return all(row is not None and row[1].whole for row in rows)
 
     async def flush(self) -> None:
         """Return once that was tried with every line that was to be written before; none of them waits any longer."""
@@ -221,7 +228,7 @@ class Transcript:
 
     async def outlines(self, chat_key: ChatKey, most: int) -> list[SessionOutline]:
         """The sessions of a chat that have messages, the one last written to first; `most` of them."""
-        return await self._asked(self._outlines, chat_key, most)
+        return await self._asked(self._outlines, chat_key, most) or []
 
     async def points(self, chat_key: ChatKey) -> list[Point]:
         """The turns of the current session, oldest first, without those that were taken back. Reads all of it."""
@@ -283,7 +290,7 @@ class Transcript:
 
     async def sessions(self, chat_key: ChatKey) -> list[str]:
         """The sessions of a chat, oldest first."""
-        return await self._asked(self._sessions, chat_key)
+        return await self._asked(self._sessions, chat_key) or []
 
     async def has(self, chat_key: ChatKey) -> bool:
         """True if this chat has a transcript, be its current session empty."""
@@ -293,10 +300,15 @@ class Transcript:
         """Write what waits."""
         await self._writer.close()
 
-    async def _asked(self, question: Callable[..., _Answer], *about: object) -> _Answer:
+    async def _asked(
+        self, question: Callable[..., _Answer], chat_key: ChatKey, *about: object
+    ) -> _Answer | None:
+        """The answer of a thread; None of a chat that has nothing on file."""
         await self.flush()
         with errors.as_storage_error("the transcript cannot be read"):
-            return await asyncio.to_thread(question, *about)
+            if not self._disk.exists(self._home(chat_key)):
+                return None
+            return await asyncio.to_thread(question, chat_key, *about)
 
     # Reading, on any thread.
 

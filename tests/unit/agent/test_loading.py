@@ -74,6 +74,27 @@ async def test_what_is_read_does_not_grow_with_the_session(tmp_path: Path) -> No
     await bench.close()
 
 
+async def test_a_new_chat_asks_threads_for_no_files_that_are_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    bench.model.answers += [reply(text("hello")), reply(text("hello again"))]
+    asked: list[int] = []
+    to_thread = asyncio.to_thread
+
+    async def counted(work: Any, /, *given: Any, **named: Any) -> Any:
+        asked[-1] += 1
+        return await to_thread(work, *given, **named)
+
+    monkeypatch.setattr(asyncio, "to_thread", counted)
+    for words in ("hi", "and again"):
+        asked.append(0)
+        await bench.say(words)
+    # What the archive holds, and what was removed of it; then nothing.
+    assert asked == [2, 0]
+    await bench.close()
+
+
 async def test_where_a_kept_message_is_gone_all_is_read(bench: Bench) -> None:
     bench.configure(max_messages=8)
     await talk(bench, 7)

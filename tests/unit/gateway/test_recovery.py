@@ -13,7 +13,7 @@ import pytest
 
 from bot.contracts.agent import TurnOutcome
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Command
+from bot.contracts.inbound import Command, Inbound
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.journal import schema
 from bot.testing.model import reply, text, tool_use
@@ -59,6 +59,39 @@ async def test_rest_of_turn_whose_first_row_is_gone_is_answered(tmp_path: Path) 
     await second.idle()
     assert second.tele.texts == ["re: two"]
     assert await second.journal.unfinished() == []
+    await second.close()
+
+
+async def test_what_it_costs_grows_with_the_turns_and_not_with_their_square(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = 20
+    first = Bench(tmp_path, max_concurrent=many)
+    first.agent.hold = asyncio.Event()
+    await first.open()
+    for number in range(many):
+        of_a_chat = {"chat_id": f"{number}", "chat_key": f"local:chat:{number}", "user_id": f"{number}"}
+        await first.say(channel="local", **of_a_chat)
+    async with asyncio.timeout(90):
+        while len(first.agent.requests) < many:  # noqa: ASYNC110 - the agent tells nobody
+            await asyncio.sleep(0)
+    await killed(first)
+    compared = 0
+    equal = Inbound.__eq__
+
+    def counted(one: Inbound, other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return equal(one, other)
+
+    second = Bench(tmp_path, max_concurrent=many)
+    second.agent.hold = asyncio.Event()
+    monkeypatch.setattr(Inbound, "__eq__", counted)
+    await second.open()
+    assert compared <= 5 * many
+    second.agent.hold.set()
+    await second.idle()
+    assert len(second.channels["local"].texts) == many
     await second.close()
 
 
