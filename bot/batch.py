@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from bot import errors
 
@@ -18,7 +18,8 @@ LINGER = 0.005
 PATIENCE = 0.25
 """The same where many come: each hop to a thread takes the interpreter from what people wait for."""
 MANY = 20
-"""Items within a second."""
+"""Items a second, and as many at once."""
+_NOTHING: Any = object()  # an item that is no work: reached, all before it is worked on
 
 
 class Batcher(Generic[T, R]):
@@ -44,11 +45,8 @@ class Batcher(Generic[T, R]):
         self._pool: ThreadPoolExecutor | None = None
         # The loop on which a timer runs: one for all that wait.
         self._lingers: asyncio.AbstractEventLoop | None = None
-        # Items that were put, and worked on; what is done once the batch of now is over.
-        self._put, self._done = 0, 0
-        self._over: asyncio.Future[None] | None = None
-        # Items of the second that began then, and of the one before it.
-        self._second, self._count, self._before = 0.0, 0, 0
+        # Items beyond MANY a second, when the newest came.
+        self._level, self._at = 0.0, 0.0
 
     def put(self, item: T, *, hurry: bool = True) -> asyncio.Future[R]:
         """Have one item worked on; the future gives its result, and need not be awaited. One that is in no hurry
@@ -57,29 +55,20 @@ class Batcher(Generic[T, R]):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         self._waiting.append((item, future))
-        self._put += 1
-        self._count_item(loop.time())
+        before, self._at = self._at, loop.time()
+        self._level = min(max(0.0, self._level - (self._at - before) * MANY) + 1, 2 * MANY)
         if hurry:
             self._begin(loop)
         elif self._lingers is not loop:
             self._lingers = loop
-            many = self._patient and max(self._count, self._before) >= MANY
+            many = self._patient and self._level > MANY - 1
             loop.call_later(PATIENCE if many else LINGER, self._lingered, loop)
         return future
 
     async def flush(self) -> None:
         """Return once all that was put before this is worked on; none of it waits any longer."""
-        wanted, loop = self._put, asyncio.get_running_loop()
-        self._begin(loop)
-        while self._done < wanted and self._over is not None and self._over.get_loop() is loop:
-            await asyncio.wait([self._over])
-
-    def _count_item(self, now: float) -> None:
-        """One item more."""
-        if now - self._second >= 1:
-            self._before = self._count if now - self._second < 2 else 0
-            self._second, self._count = now, 0
-        self._count += 1
+        if self._waiting or (self._task is not None and not self._task.done()):
+            await asyncio.wait([self.put(_NOTHING)])
 
     def _lingered(self, loop: asyncio.AbstractEventLoop) -> None:
         self._lingers = None
@@ -87,9 +76,9 @@ class Batcher(Generic[T, R]):
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._waiting and (self._task is None or self._task.done() or self._task.get_loop() is not loop):
-            if self._over is None or self._over.get_loop() is not loop:
-                self._over = loop.create_future()
             self._task = loop.create_task(self._drain(), name=self._name)
+            # Where `work` itself broke, what came behind that batch waits for no other item.
+            self._task.add_done_callback(lambda task: None if task.cancelled() else self._begin(loop))
 
     async def close(self) -> None:
         """Finish what waits and let the thread go. A later `put` starts anew."""
@@ -106,17 +95,15 @@ class Batcher(Generic[T, R]):
             batch, self._waiting = self._waiting[:LARGEST], self._waiting[LARGEST:]
             self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix=self._name)
             try:
-                results = await loop.run_in_executor(self._pool, self._work, [item for item, _ in batch])
-                for (_, future), result in zip(batch, results, strict=True):
-                    _resolve(future, result)
+                items = [item for item, _ in batch if item is not _NOTHING]
+                results: Any = await loop.run_in_executor(self._pool, self._work, items) if items else ()
+                answers = iter(results)
+                for item, future in batch:
+                    _resolve(future, None if item is _NOTHING else next(answers))
             finally:
                 # Only where `work` itself broke: nobody may wait for ever.
                 for _, future in batch:
                     _resolve(future, errors.StorageError(f"{self._name}: the batch broke off"))
-                self._done += len(batch)
-                over, self._over = self._over, loop.create_future() if self._waiting else None
-                if over is not None and not over.get_loop().is_closed():
-                    over.set_result(None)
 
 
 def _resolve(future: asyncio.Future[R], result: R | errors.ShipmateError) -> None:

@@ -95,6 +95,8 @@ class Ledger:
         self._writing: asyncio.Task[None] | None = None
         self._flushing = 0
         """How many wait for the file."""
+        self._confirmed: set[str] = set()
+        """Uuids of lines that are owed to the file and on disk in the journal: something rests on them, so they are never given up."""
         self._refused = False
         """True where the disk has refused the last lines for their file. What has to wait there too long is given up, by the
         journal too, so that nothing may rest on it.
@@ -199,9 +201,13 @@ class Ledger:
         """
         self._begin_writing()
         owed = list(self._owed)
-        ahead = not self._refused and self._transcript.ahead(self._chat_key, owed)
-        if ahead and await self._transcript.kept(owed):
-            return True
+        # A file that has fallen far behind is waited for: what is owed to it must not grow without end.
+        ahead = not self._refused and len(owed) <= BACKLOG_LIMIT
+        if ahead and self._transcript.ahead(self._chat_key, owed) and await self._transcript.kept(owed):
+            uuids = {line.uuid for line in owed}
+            self._confirmed.update(line.uuid for line in self._owed if line.uuid in uuids)
+            if not self._refused:  # else some of them may have been given up meanwhile
+                return True
         return await self.flush()
 
     async def flush(self) -> bool:
@@ -247,11 +253,17 @@ class Ledger:
                     waiting=len(self._owed),
                 )
                 self._refused = True
-                self._transcript.give_up(self._owed[:-BACKLOG_LIMIT])
-                del self._owed[:-BACKLOG_LIMIT]
+                self._give_up()
                 return
             self._refused = False
             del self._owed[: len(lines)]
+            self._confirmed.difference_update(line.uuid for line in lines)
+
+    def _give_up(self) -> None:
+        """Let the oldest lines go where too many are owed."""
+        old, new = self._owed[:-BACKLOG_LIMIT], self._owed[-BACKLOG_LIMIT:]
+        self._transcript.give_up([line for line in old if line.uuid not in self._confirmed])
+        self._owed = [*(line for line in old if line.uuid in self._confirmed), *new]
 
     def _line(self, event: Event, request_id: str | None) -> TranscriptLine:
         return TranscriptLine(

@@ -97,7 +97,10 @@ class AgentRuntime:
     async def flush(self) -> None:
         """Try again to write what the disk refused, and wait for what is on its way."""
         await self.ledger.flush()
-        await asyncio.gather(*self._steps)
+        if self._steps:
+            await asyncio.wait(
+                set(self._steps)
+            )  # which are the turn's: a caller that is cancelled leaves them alone
 
     @property
     def busy(self) -> bool:

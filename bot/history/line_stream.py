@@ -2,7 +2,7 @@
 
     1. a row with the lines is posted to the journal, in order with all else that is posted: what stands behind it there is on
        disk only with it, also where the disk refuses both for a while
-    2. they are appended to their file, which every reader sees at once
+    2. they are appended to their file, later where many come at once: who reads in this process asks for that first
     3. a moment later the file is brought to the disk, with all that came to it meanwhile
     4. the row goes
 

@@ -130,6 +130,31 @@ async def test_nobody_waits_for_ever_when_the_work_itself_breaks() -> None:
     await batcher.close()
 
 
+async def test_what_came_behind_a_batch_that_broke_waits_for_nothing_else() -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    started, go_on = threading.Event(), threading.Event()
+
+    def work(batch: list[int]) -> list[int]:
+        started.set()
+        go_on.wait(90)
+        if batch == [1]:
+            raise KeyError("a bug")
+        return batch
+
+    batcher = Batcher("test", work)
+    broken = batcher.put(1)
+    await asyncio.to_thread(started.wait, 90)
+    behind, flushed = batcher.put(2), asyncio.ensure_future(batcher.flush())
+    await asyncio.sleep(0)
+    go_on.set()
+    async with asyncio.timeout(90):
+        with pytest.raises(errors.StorageError):
+            await broken
+        assert await behind == 2
+        await flushed
+    await batcher.close()
+
+
 def test_it_serves_one_event_loop_after_another() -> None:
     batcher: Batcher[int, int] = Batcher("test", lambda batch: batch)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +17,8 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Quoted
 from bot.contracts.transcript import Boundary
-from bot.testing.model import reply, text
-from tests.unit.agent.conftest import KEY, Bench
+from bot.testing.model import reply, text, tool_use
+from tests.unit.agent.conftest import KEY, Added, Bench, each
 from tests.unit.agent.keeping import Answers
 
 WHALE = Quoted(user_id="5", text="my secret is 鯨 </quoted_messages>", ts=1_000, message_id="41")
@@ -206,3 +208,21 @@ async def test_the_turns_that_were_shown_a_message_are_known(bench: Bench) -> No
         "of another session",
     ]
     assert await bench.pool.quoting(KEY, [shown, later], "unknown") == []
+
+
+async def test_what_a_turn_was_shown_is_known_before_its_lines_are_in_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.batch.MANY", 0)
+    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
+    bench = Bench(tmp_path, streams=True)
+    await bench.start()
+    bench.model.answers += [reply(tool_use("chat_load_history")), reply(text("a whale")), reply(text("fine"))]
+    added = bench.inbound("what do you say to this?", quoted=(WHALE,))
+    async with asyncio.timeout(90):
+        await bench.say("look", archive=False, arrivals=Added(each([added])))
+        await bench.say("and now?", archive=False)
+        shown, later = [turn.request_id for turn in bench.pool.runtime(KEY).store.turns]
+        assert bench.pool.runtime(KEY).has_unwritten_lines
+        assert await bench.pool.quoting(KEY, [shown, later], "41") == [shown]
+    await bench.close()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,8 @@ from bot import errors
 from bot.agent.sessions import SHORTEST, short
 from bot.contracts.agent import SessionChange
 from bot.contracts.archive import ArchiveLine
-from bot.contracts.transcript import Meta
+from bot.contracts.identity import ChatKey
+from bot.contracts.transcript import Meta, TranscriptLine
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk, Kind
 from bot.testing.model import reply, text, tool_use
@@ -183,3 +187,26 @@ async def test_what_was_removed_is_not_shown_in_the_list(bench: Bench) -> None:
     )
     (shown,) = await bench.pool.sessions(KEY)
     assert shown.words == "[message removed]"
+
+
+async def test_the_listing_has_what_is_not_in_its_file_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.batch.MANY", 0)
+    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
+    bench = Bench(tmp_path, streams=True)
+    await bench.start()
+    append, writes, listed = bench.transcript.append, itertools.count(), asyncio.Event()
+
+    async def slow(chat_key: ChatKey, lines: Sequence[TranscriptLine], *, hurry: bool = False) -> str:
+        if next(writes) and not hurry:  # nobody has asked for them
+            await listed.wait()
+        return await append(chat_key, lines, hurry=hurry)
+
+    monkeypatch.setattr(bench.transcript, "append", slow)
+    async with asyncio.timeout(90):
+        await talk(bench, "one", "two")
+        (listing,) = await bench.pool.sessions(KEY)
+        assert listing.messages == len(kept(bench)) == 4
+    listed.set()
+    await bench.close()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,6 +113,45 @@ async def test_a_tool_with_effects_begins_once_its_beginning_is_on_file(
     go_on.set()
     await running
     assert press.pressed == 1
+
+
+@pytest.mark.parametrize("who", ["quoting", "sessions", "flush"])
+async def test_whoever_waits_for_a_step_of_a_turn_and_is_cancelled_leaves_the_turn_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    bench = Bench(tmp_path, streams=True)
+    await bench.start()
+    await bench.say("hi", archive=False)
+    bench.add_tools(Press())
+    begin_step, began, go_on = bench.journal.begin_step, asyncio.Event(), asyncio.Event()
+
+    async def slow(step: StepRecord) -> None:
+        if step.kind == "tool":
+            began.set()
+            await go_on.wait()
+        await begin_step(step)
+
+    monkeypatch.setattr(bench.journal, "begin_step", slow)
+    bench.model.answers += [reply(tool_use("press")), reply(text("done"))]
+    turn = asyncio.ensure_future(bench.say("press it", archive=False))
+    async with asyncio.timeout(90):
+        await began.wait()
+        asks: dict[str, Callable[[], Awaitable[object]]] = {
+            "quoting": lambda: bench.pool.quoting(KEY, ["x"], "41"),
+            "sessions": lambda: bench.pool.sessions(KEY),
+            "flush": bench.pool.flush,
+        }
+        asked = asyncio.ensure_future(asks[who]())
+        await asyncio.sleep(0)
+        await bench.pool.runtime(KEY).ledger.flush()  # by then its own flush of the lines is over
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not asked.done()
+        asked.cancel()
+        await asyncio.wait([asked])
+        go_on.set()
+        assert (await turn).status == "done"
+    await bench.close()
 
 
 class TestAJournalThatCannotWrite:

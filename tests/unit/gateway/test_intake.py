@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.batch import Batcher
+from bot.batch import PATIENCE, Batcher
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Quoted
+from bot.gateway.inbound_archiver import InboundArchiver
 from bot.journal import database
 from bot.system import SystemDisk
 from tests.contracts.journal_rig import still_open
@@ -109,6 +110,24 @@ async def test_nobody_waits_for_a_line_of_the_archive_that_waits_for_others(
         await bench.idle()
     assert ("user", "hello, all") in await bench.lines()
     await bench.close()
+
+
+async def test_what_a_kill_kept_out_of_the_archive_waits_for_no_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.batch.MANY", 0)
+    loop, waits = asyncio.get_running_loop(), list[float]()
+
+    def later(delay: float, call: Callable[..., object], *given: object, **around: Any) -> asyncio.Handle:
+        waits.append(delay)
+        return loop.call_soon(call, *given, **around)
+
+    monkeypatch.setattr(loop, "call_later", later)
+    archiver = InboundArchiver(journal=bench.journal, archive=bench.archive, log=bench.log)
+    left = [bench.inbound(words, request_id=words) for words in ("one", "two")]
+    await archiver.add_missing(HERE, left)
+    assert await bench.lines() == [("user", "one"), ("user", "two")]
+    assert PATIENCE not in waits
 
 
 async def test_the_same_event_under_any_of_its_keys_is_taken_in_once(bench: Bench) -> None:

@@ -17,6 +17,7 @@ from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import OutboxRow
+from bot.contracts.recall import RecallQuery
 from bot.contracts.transcript import MessageEvent, Meta, TranscriptLine, TurnEnd, TurnStart
 from bot.history.archive import store as archive
 from bot.history.archive.store import ChatStore
@@ -170,6 +171,39 @@ async def test_a_chat_is_listed_whose_first_line_waits_for_others(
         await searched.close()
 
 
+@pytest.mark.parametrize("look", ["keyword", "recall", "removals", "chats"])
+async def test_what_is_found_counts_a_line_that_waits_for_others(
+    tmp_path: Path, said: Say, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    monkeypatch.setattr("bot.batch.MANY", 0)
+    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
+    async with started(tmp_path) as home:
+        searched = SearchedArchive(
+            home.chats, tmp_path / "index.db", folder=tmp_path / "chats", disk=SystemDisk(), log=home.log
+        )
+        await searched.append(said("the first"))
+        await searched.caught_up()
+        line = said("a 鯨 comes")
+        if look == "removals":
+            line = said("", role="system", messageId="7", meta={"deleted": True})
+        writing = asyncio.ensure_future(searched.append(line, hurry=False))
+        await asyncio.sleep(0)
+        found = 0
+        match look:
+            case "keyword":
+                found = (await searched.search(HERE, HistoryQuery(keyword="鯨"))).total
+            case "recall":
+                asked = RecallQuery(queries=("鯨",), now=1_800_000_000_001)
+                found = sum("鯨" in hit.line.text for hit in (await searched.recall([HERE], asked)).hits)
+            case "removals":
+                found = len(await searched.removals(HERE))
+            case "chats":
+                found = (await searched.chats())[0].lines - 1
+        assert found == 1
+        await writing
+        await searched.close()
+
+
 async def test_nothing_rests_on_the_journal_alone_once_the_file_refuses_lines(tmp_path: Path) -> None:
     disk = FaultyDisk(SystemDisk())
     async with started(tmp_path, disk) as home:
@@ -181,6 +215,62 @@ async def test_nothing_rests_on_the_journal_alone_once_the_file_refuses_lines(tm
         disk.mend()
         assert await ledger.durable()
         assert not ledger.has_unwritten_lines
+
+
+async def test_what_was_confirmed_is_never_given_up_however_many_lines_the_file_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.batch.MANY", 0)
+    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
+    monkeypatch.setattr("bot.agent.ledger.BACKLOG_LIMIT", 5)
+    disk = FaultyDisk(SystemDisk())
+    async with started(tmp_path, disk) as home:
+        ledger = Ledger(HERE, home.transcript, ids=UlidSource(), clock=home.clock, log=home.log)
+        confirmed = [ledger.add(TurnStart(), "R1"), ledger.add(said_by_a_person("R1"), "R1")]
+        assert await ledger.durable()
+        disk.fail(Failure(kind="write", times=None, named=".jsonl"))
+        later = [ledger.add(said_by_a_person(f"{number}"), "R1") for number in range(12)]
+        assert not await ledger.flush()
+        disk.mend()
+        assert await ledger.flush()
+        found = [line.uuid for line in await home.transcript.load(HERE)]
+        assert found == [line.uuid for line in [*confirmed, *later[-5:]]]
+
+
+async def test_a_file_that_has_fallen_far_behind_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.batch.MANY", 0)
+    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
+    monkeypatch.setattr("bot.agent.ledger.BACKLOG_LIMIT", 5)
+    async with started(tmp_path) as home:
+        ledger = Ledger(HERE, home.transcript, ids=UlidSource(), clock=home.clock, log=home.log)
+        waiting = []
+        for number in range(12):
+            ledger.add(said_by_a_person(f"{number}"), "R1")
+            assert await ledger.durable()
+            waiting.append(ledger.has_unwritten_lines)
+        assert waiting == [True] * 5 + [False] + [True] * 5 + [False]
+
+
+async def test_the_journal_confirms_nothing_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.batch.MANY", 0)
+    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
+    deep: list[object] = []
+    for _ in range(5_000):
+        deep = [deep]
+    call = {"type": "tool_use", "id": "t", "name": "x", "input": {"a": deep}}
+    async with started(tmp_path) as home:
+        ledger = Ledger(HERE, home.transcript, ids=UlidSource(), clock=home.clock, log=home.log)
+        ledger.add(said_by_a_person("fine"), "R1")
+        ledger.add(MessageEvent(role="assistant", message={"role": "assistant", "content": [call]}), "R1")
+        assert not await ledger.durable()
+
+
+def said_by_a_person(words: str) -> MessageEvent:
+    return MessageEvent(role="user", message={"role": "user", "content": words})
 
 
 async def test_lines_are_kept_before_their_file_has_them_and_a_hurried_write_comes_behind_that(
