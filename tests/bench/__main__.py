@@ -16,6 +16,7 @@ import platform
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,8 +108,20 @@ QUICK = Scale(
 )
 
 
-async def bench(folder: Path, scale: Scale) -> dict[str, Any]:
-    """Everything, printed as it is found; returns the figures."""
+async def bench(folder: Path, scale: Scale, only: Collection[str] = ()) -> dict[str, Any]:
+    """All parts, or those named, printed as they are found; returns the figures."""
+    found: dict[str, Any] = {}
+    for name, part in PARTS.items():
+        if not only or name in only:
+            found |= await part(folder, scale)
+            say()
+    say("aims")
+    for line in aims.told(found, measured_alone=bool(only)):
+        say(line)
+    return found
+
+
+async def _beside_the_script(folder: Path, scale: Scale) -> dict[str, Any]:
     found: dict[str, Any] = {}
     board = Board()
     model = TimedModel(board)
@@ -132,22 +145,11 @@ async def bench(folder: Path, scale: Scale) -> dict[str, Any]:
         for program in both:
             await program.stop()
         await model.stop()
-    found |= _told_bursts(await burst.bursts(folder, scale.burst), scale.burst)
-    found |= await _told_process(folder, scale)
-    found |= await _told_past(folder, scale.with_past)
-    found |= await _told_watch(folder, scale.large)
-    lines = await rooms.measured(folder)
-    found |= _told_rooms("rooms", lines)
-    say()
-    found["context"] = await context_report.measured(folder / "context", scale.context, say)
-    say()
-    found["recall"] = recall_report.measured(scale.recall, say)
-    found["recallSpeed"] = await _told_speed(folder, scale.speed)
-    found |= _told_rooms("starts", [*await starts.starts(), *await starts.past(folder / "past", scale.past)])
-    say("\naims")
-    for line in aims.told(found):
-        say(line)
     return found
+
+
+async def _bursts(folder: Path, scale: Scale) -> dict[str, Any]:
+    return _told_bursts(await burst.bursts(folder, scale.burst), scale.burst)
 
 
 def _told_log(before: tuple[int, int], after: tuple[int, int], messages: int) -> dict[str, Any]:
@@ -164,49 +166,55 @@ def _told_streaming(times: list[float]) -> dict[str, Any]:
     return {"streaming": {"cpuUs": spread.p50}}
 
 
-async def _told_process(folder: Path, scale: Scale) -> dict[str, Any]:
+async def _memory(folder: Path, scale: Scale) -> dict[str, Any]:
     memory = await process.memory(folder, scale.many)
-    say()
     say(
         f"memory with both platforms: {memory.idle:.0f} MB idle, {memory.first:.0f} after the first message, "
         f"{memory.many:.0f} after {scale.many:,} chats; {memory.per_chat:.1f} kB for each of the later half; "
         f"an evicted chat is back after {memory.back:.1f} ms"
     )
-    say()
-    say(figures.heading("first reply after a start"))
-    ours, theirs = await process.first_replies(folder)
-    rows = {"wholeMs": ("from the start of the process, ms", ours.whole, theirs.whole)}
-    if ours.cpu and theirs.cpu:
-        rows["cpuMs"] = ("processor time until then, ms", ours.cpu, theirs.cpu)
-        rows["residentMb"] = ("memory after it, MB", ours.resident, theirs.resident)
     figure = {
         "idleMb": memory.idle,
         "manyMb": memory.many,
         "kbPerChat": memory.per_chat,
         "backMs": memory.back,
     }
-    return {"memory": figure, "firstReply": _rows(rows)}
+    return {"memory": figure}
 
 
-async def _told_past(folder: Path, size: growth.Size) -> dict[str, Any]:
+async def _first_reply(folder: Path, _: Scale) -> dict[str, Any]:
+    say(figures.heading("first reply after a start"))
+    ours, theirs = await process.first_replies(folder)
+    rows = {"wholeMs": ("from the start of the process, ms", ours.whole, theirs.whole)}
+    if ours.cpu and theirs.cpu:
+        rows["cpuMs"] = ("processor time until then, ms", ours.cpu, theirs.cpu)
+        rows["residentMb"] = ("memory after it, MB", ours.resident, theirs.resident)
+    return {"firstReply": _rows(rows)}
+
+
+async def _restart(folder: Path, scale: Scale) -> dict[str, Any]:
+    size = scale.with_past
     again = await growth.restart(folder, size)
-    say()
     say(
         f"killed with {size.unfinished:,} unfinished turns, {size.chats:,} chats and {size.lines:,} lines: ready after "
         f"{again.ready:.1f} s, all answered once {again.answered:.1f} s later"
     )
+    return {"restart": {"readyS": again.ready, "answeredS": again.answered}}
+
+
+async def _growth(folder: Path, scale: Scale) -> dict[str, Any]:
+    size = scale.with_past
     found = {}
     for name, title, (much, little) in (
         ("turns", f"a chat of {size.turns:,} turns", await growth.by_turns(folder, size)),
         ("chats", f"{size.on_disk:,} chats on disk", await growth.by_chats(folder, size)),
     ):
-        say()
         say(figures.heading("cost of a message, ms", title, f"{growth.FEW}"))
         rows = {"overheadMs": ("inbound and outbound", much.times, little.times)}
         if much.cpu and little.cpu:
             rows["cpuMs"] = ("processor time", much.cpu, little.cpu)
         found[name] = _rows(rows)
-    return {"restart": {"readyS": again.ready, "answeredS": again.answered}, "growth": found}
+    return {"growth": found}
 
 
 def _told_one(times: list[gateway.Times]) -> dict[str, Any]:
@@ -273,7 +281,6 @@ def _told_load(loads: list[load.Load], size: load.Size) -> dict[str, Any]:
 
 
 def _told_bursts(found: tuple[burst.Burst, burst.Burst], events: int) -> dict[str, Any]:
-    say()
     say(f"bursts of {events:,} events, {burst.A_SECOND} a second, all confirmed and answered once")
     told = {}
     for name, one in zip(("slack", "telegram"), found, strict=True):
@@ -288,21 +295,25 @@ def _told_bursts(found: tuple[burst.Burst, burst.Burst], events: int) -> dict[st
     return {"bursts": told}
 
 
-async def _told_speed(folder: Path, sizes: tuple[int, ...]) -> dict[str, Any]:
-    say()
-    say("one long chat")
-    found: dict[str, Any] = {}
-    for lines in sizes:
+async def _context(folder: Path, scale: Scale) -> dict[str, Any]:
+    return {"context": await context_report.measured(folder / "context", scale.context, say)}
+
+
+async def _recall(folder: Path, scale: Scale) -> dict[str, Any]:
+    found = {"recall": recall_report.measured(scale.recall, say)}
+    say("\none long chat")
+    speeds: dict[str, Any] = {}
+    for lines in scale.speed:
         speed = await recall_speed.measured(folder / f"chat-{lines}", lines)
         say(f"  {recall_speed.told(speed)}")
-        found[f"{lines}"] = {
+        speeds[f"{lines}"] = {
             "rebuildS": speed.rebuild,
             "searchMs": speed.search,
             "searchCpuMs": speed.computing,
             "windowMs": speed.window,
             "appendMs": speed.append,
         }
-    return found
+    return found | {"recallSpeed": speeds}
 
 
 def _rows(rows: dict[str, tuple[str, list[float], list[float]]]) -> dict[str, Any]:
@@ -327,17 +338,16 @@ def _told_tool(times: gateway.Times) -> None:
         )
 
 
-async def _told_watch(folder: Path, large: int) -> dict[str, Any]:
-    answers = [rooms.long_markdown(30_000), *rooms.markdown_bombs(), rooms.long_markdown(large)]
+async def _loop(folder: Path, scale: Scale) -> dict[str, Any]:
+    answers = [rooms.long_markdown(30_000), *rooms.markdown_bombs(), rooms.long_markdown(scale.large)]
     found = await gateway.watched(folder / "watched", answers)
     # What neither computed nor waited for anything was put aside by the machine, for somebody else.
     blocks = [block for block in found if block["waits"] or block["cpu"] > block["wall"] / 2]
-    say()
     longest = max(blocks, key=lambda block: float(block["wall"]), default=None)
     words = f"{longest['wall']:.0f} ms" if longest else "under 20 ms"
     say(
         f"event loop of shipmate, {2 * gateway.CROWD} messages, {len(answers) - 1} hard answers and one of "
-        f"{large:,} characters: longest block {words}"
+        f"{scale.large:,} characters: longest block {words}"
     )
     over = [block for block in blocks if block["wall"] > BLOCKED]
     for block in over:
@@ -354,13 +364,36 @@ async def _told_watch(folder: Path, large: int) -> dict[str, Any]:
     }
 
 
+async def _rooms(folder: Path, _: Scale) -> dict[str, Any]:
+    return _told_rooms("rooms", await rooms.measured(folder))
+
+
+async def _starts(folder: Path, scale: Scale) -> dict[str, Any]:
+    return _told_rooms("starts", [*await starts.starts(), *await starts.past(folder / "past", scale.past)])
+
+
 def _told_rooms(title: str, lines: list[rooms.Line]) -> dict[str, Any]:
-    say()
     say(f"{title:<44}{'shipmate':>10}{'reference':>11}{'ratio':>8}")
     for line in lines:
         cells = f"{figures.number(line.shipmate):>10}{figures.number(line.reference):>11}{line.ratio:>8.2f}"
         say(f"  {line.what:<42}{cells}  {line.unit}, {line.beside}")
     return {title: {line.what.strip(): {"shipmate": line.shipmate, "ratio": line.ratio} for line in lines}}
+
+
+PARTS: dict[str, Callable[[Path, Scale], Awaitable[dict[str, Any]]]] = {
+    "script": _beside_the_script,
+    "bursts": _bursts,
+    "memory": _memory,
+    "first": _first_reply,
+    "restart": _restart,
+    "growth": _growth,
+    "loop": _loop,
+    "rooms": _rooms,
+    "context": _context,
+    "recall": _recall,
+    "starts": _starts,
+}
+"""What `--only` names, in the order in which it is measured."""
 
 
 def say(line: str = "") -> None:
@@ -380,6 +413,9 @@ def main() -> int:
     how_much = parser.add_mutually_exclusive_group()
     how_much.add_argument("--quick", action="store_true", help="few rounds: does it run at all?")
     how_much.add_argument("--full", action="store_true", help="everything at full size: half an hour")
+    parser.add_argument(
+        "--only", nargs="+", choices=PARTS, default=[], metavar="PART", help=f"of {', '.join(PARTS)}"
+    )
     wanted = parser.parse_args()
     load = os.getloadavg()[0]
     say(f"Python {platform.python_version()}, {os.cpu_count()} processors, load {load:.1f}")
@@ -393,9 +429,8 @@ def main() -> int:
     # Beside the project and not in the system's temporary folder, which may be memory only.
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd()) as folder:
         try:
-            found = asyncio.run(
-                bench(Path(folder), QUICK if wanted.quick else FULL if wanted.full else ORDINARY)
-            )
+            scale = QUICK if wanted.quick else FULL if wanted.full else ORDINARY
+            found = asyncio.run(bench(Path(folder), scale, wanted.only))
         except Unanswered as error:
             sys.stderr.write(f"bench failed: {error}\n")
             return 1
@@ -405,7 +440,7 @@ def main() -> int:
         say(json.dumps(found))
     ratios = limits.ratios(found)
     if wanted.store:
-        limits.store(ratios)
+        limits.store(limits.stored() | ratios)
     worse = [] if wanted.quick else limits.regressions(ratios, limits.stored())
     for line in worse:
         say(f"worse than before: {line}")

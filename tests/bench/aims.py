@@ -44,12 +44,13 @@ AIMS = (
 )
 
 
-def told(found: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each aim: reached, missed, or not measured."""
+def told(found: Mapping[str, Any], *, measured_alone: bool = False) -> Iterator[str]:
+    """A line for each aim, or for those that were measured: reached, missed, or not measured."""
     for aim in AIMS:
         value = at(found, aim.path)
         if value is None:
-            yield f"  {aim.point:>2}  not measured  {aim.what}"
+            if not measured_alone:
+                yield f"  {aim.point:>2}  not measured  {aim.what}"
             continue
         word = "reached" if value <= aim.most else "MISSED"
         measured = f"{figures.number(value)} {aim.unit}, aim {figures.number(aim.most)}"

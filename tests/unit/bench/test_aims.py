@@ -22,6 +22,11 @@ def test_a_miss_is_told_as_one_and_what_was_not_measured_too(monkeypatch: pytest
     ]
 
 
+def test_where_parts_alone_were_measured_the_others_are_not_told() -> None:
+    (line,) = aims.told({"restart": {"readyS": 1.5}}, measured_alone=True)
+    assert line.split() == ["8", "reached", "ready", "after", "a", "kill:", "1.50", "s,", "aim", "2.00"]
+
+
 def test_every_point_has_an_aim() -> None:
     assert {aim.point for aim in aims.AIMS} == set(range(1, 11))
     assert len({aim.path for aim in aims.AIMS}) == len(aims.AIMS)
