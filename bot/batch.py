@@ -18,8 +18,8 @@ LINGER = 0.005
 PATIENCE = 0.25
 """The same where many come: each hop to a thread takes the interpreter from what people wait for."""
 MANY = 20
-"""Items a second, and as many at once."""
-_NOTHING: Any = object()  # an item that is no work: reached, all before it is worked on
+"""Items at once, or over some seconds more than that a second."""
+_MARK: Any = object()  # an item that is no work: once it is reached, all before it is worked on
 
 
 class Batcher(Generic[T, R]):
@@ -53,8 +53,7 @@ class Batcher(Generic[T, R]):
         keeps its place, and may wait a moment for one that is: the thread would be in the way of what is more urgent.
         """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[R] = loop.create_future()
-        self._waiting.append((item, future))
+        future = self._queued(item, loop)
         before, self._at = self._at, loop.time()
         self._level = min(max(0.0, self._level - (self._at - before) * MANY) + 1, 2 * MANY)
         if hurry:
@@ -68,7 +67,15 @@ class Batcher(Generic[T, R]):
     async def flush(self) -> None:
         """Return once all that was put before this is worked on; none of it waits any longer."""
         if self._waiting or (self._task is not None and not self._task.done()):
-            await asyncio.wait([self.put(_NOTHING)])
+            loop = asyncio.get_running_loop()
+            reached = self._queued(_MARK, loop)
+            self._begin(loop)
+            await asyncio.wait([reached])
+
+    def _queued(self, item: T, loop: asyncio.AbstractEventLoop) -> asyncio.Future[R]:
+        future: asyncio.Future[R] = loop.create_future()
+        self._waiting.append((item, future))
+        return future
 
     def _lingered(self, loop: asyncio.AbstractEventLoop) -> None:
         self._lingers = None
@@ -78,7 +85,7 @@ class Batcher(Generic[T, R]):
         if self._waiting and (self._task is None or self._task.done() or self._task.get_loop() is not loop):
             self._task = loop.create_task(self._drain(), name=self._name)
             # Where `work` itself broke, what came behind that batch waits for no other item.
-            self._task.add_done_callback(lambda task: None if task.cancelled() else self._begin(loop))
+            self._task.add_done_callback(lambda _: self._begin(loop))
 
     async def close(self) -> None:
         """Finish what waits and let the thread go. A later `put` starts anew."""
@@ -94,14 +101,15 @@ class Batcher(Generic[T, R]):
         while self._waiting:
             batch, self._waiting = self._waiting[:LARGEST], self._waiting[LARGEST:]
             self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix=self._name)
+            work = [one for one in batch if one[0] is not _MARK]
+            results: Sequence[R | errors.ShipmateError] = ()
             try:
-                items = [item for item, _ in batch if item is not _NOTHING]
-                results: Any = await loop.run_in_executor(self._pool, self._work, items) if items else ()
-                answers = iter(results)
-                for item, future in batch:
-                    _resolve(future, None if item is _NOTHING else next(answers))
+                if work:
+                    results = await loop.run_in_executor(self._pool, self._work, [item for item, _ in work])
+                for (_, future), result in zip(work, results, strict=True):
+                    _resolve(future, result)
             finally:
-                # Only where `work` itself broke: nobody may wait for ever.
+                # Marks; and where `work` itself broke, all: nobody may wait for ever.
                 for _, future in batch:
                     _resolve(future, errors.StorageError(f"{self._name}: the batch broke off"))
 

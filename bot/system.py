@@ -203,7 +203,7 @@ class SystemDisk:
     def exists(self, path: Path) -> bool:
         try:
             path.lstat()
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return False
         return True
 

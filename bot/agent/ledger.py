@@ -203,11 +203,13 @@ class Ledger:
         owed = list(self._owed)
         # A file that has fallen far behind is waited for: what is owed to it must not grow without end.
         ahead = not self._refused and len(owed) <= BACKLOG_LIMIT
-        if ahead and self._transcript.ahead(self._chat_key, owed) and await self._transcript.kept(owed):
-            uuids = {line.uuid for line in owed}
-            self._confirmed.update(line.uuid for line in self._owed if line.uuid in uuids)
-            if not self._refused:  # else some of them may have been given up meanwhile
+        if ahead and self._transcript.ahead(self._chat_key, owed):
+            # Before the journal answers: what is given up while it writes would be missing behind its yes.
+            fresh = {line.uuid for line in owed} - self._confirmed
+            self._confirmed |= fresh
+            if await self._transcript.kept(owed):
                 return True
+            self._confirmed -= fresh
         return await self.flush()
 
     async def flush(self) -> bool:

@@ -98,9 +98,8 @@ class AgentRuntime:
         """Try again to write what the disk refused, and wait for what is on its way."""
         await self.ledger.flush()
         if self._steps:
-            await asyncio.wait(
-                set(self._steps)
-            )  # which are the turn's: a caller that is cancelled leaves them alone
+            # They are the turn's: a caller that is cancelled leaves them alone.
+            await asyncio.wait(set(self._steps))
 
     @property
     def busy(self) -> bool:

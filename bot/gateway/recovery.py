@@ -235,8 +235,8 @@ def _plan(rows: Sequence[Unfinished], sources: Sequence[str]) -> TurnPlan | None
     head = head or next((row for row in rows if row.record.turn_id is not None), None)
     if head is None:
         return None
-    rest = [found[source] for source in sources[1:] if source in found and found[source] is not head]
-    rest += [row for row in rows if row is not head and _together(row, head) and row not in rest]
+    ids = dict.fromkeys([*sources, *(name for name, row in found.items() if _together(row, head))])
+    rest = [found[name] for name in ids if name in found and found[name] is not head]
     return TurnPlan(head.inbound, tuple(row.inbound for row in rest), begun=True)
 
 

@@ -155,6 +155,29 @@ async def test_what_came_behind_a_batch_that_broke_waits_for_nothing_else() -> N
     await batcher.close()
 
 
+async def test_a_flush_does_not_wait_for_a_writer_that_was_cancelled() -> None:
+    started, go_on = threading.Event(), threading.Event()
+
+    def work(batch: list[int]) -> list[int]:
+        started.set()
+        go_on.wait(90)
+        return batch
+
+    batcher = Batcher("its name", work)
+    cut_off = batcher.put(1)
+    await asyncio.to_thread(started.wait, 90)
+    flushed = asyncio.ensure_future(batcher.flush())
+    await asyncio.sleep(0)
+    (writer,) = (task for task in asyncio.all_tasks() if task.get_name() == "its name")
+    writer.cancel()
+    async with asyncio.timeout(90):
+        await flushed
+        with pytest.raises(errors.StorageError):
+            await cut_off
+    go_on.set()
+    await batcher.close()
+
+
 def test_it_serves_one_event_loop_after_another() -> None:
     batcher: Batcher[int, int] = Batcher("test", lambda batch: batch)
 

@@ -17,7 +17,7 @@ from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 
-from bot.contracts.environment import Disk
+from bot.contracts.environment import Disk, OpenFile
 from bot.history import file_names, jsonl
 
 MAIN = ".jsonl"
@@ -66,6 +66,17 @@ class ArchiveFiles:
                 self._numbers[name] = found
             begun = self._begun(name) if found else None
             return [number for number in found if number != begun]
+
+    def opened(self, name: str) -> tuple[OpenFile, list[int]]:
+        """The main file and the numbers of its archives; under the lock both are of one moment. The file comes first: behind a
+        rotation without the lock a reader has the older half twice, and not never.
+        """
+        main = self._disk.open(self.main(name))
+        try:
+            return main, self.numbers(name)
+        except OSError:
+            main.close()
+            raise
 
     def rotate(self, name: str) -> None:
         """Move the older half (rounded down) of the main file into the next archive."""

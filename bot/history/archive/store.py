@@ -173,7 +173,7 @@ class ChatStore:
         place of the one that is open.
         """
         with jsonl.locked(self._folder, shared=True):
-            return self._disk.open(self._archives.main(name)), self._archives.numbers(name)
+            return self._archives.opened(name)
 
     def _scan_archive(self, path: Path, window: Window) -> None:
         span = self.spans.get(path)

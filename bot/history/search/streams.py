@@ -135,13 +135,13 @@ class Streams:
         """The main file and the archives that belong to it. A writer is stood in the way of only where one rotates."""
         marker = self._archives.marker(name)
         if not self._disk.size(marker):
-            before = list(self._archives.numbers(name))
-            file = self._disk.open(self._archives.main(name))
-            if not self._disk.size(marker) and self._archives.numbers(name) == before:
-                return file, before
+            before = self._archives.numbers(name)
+            file, numbers = self._archives.opened(name)
+            if not self._disk.size(marker) and numbers == before:
+                return file, numbers
             file.close()
         with jsonl.locked(self.folder, shared=True):
-            return self._disk.open(self._archives.main(name)), list(self._archives.numbers(name))
+            return self._archives.opened(name)
 
     def _unchanged_parts(self, name: str, numbers: list[int]) -> list[_Part]:
         known = self._parts.get(name)

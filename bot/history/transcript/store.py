@@ -38,6 +38,8 @@ class _Row:
         self._lines = lines
         self._session = session
         self._raws: dict[str, bytes] | None = None
+        self.whole = False
+        """True once the journal has been given all of it."""
 
     def raws(self) -> Mapping[str, bytes]:
         """By uuid. Raises TypeError, ValueError or RecursionError."""
@@ -45,17 +47,14 @@ class _Row:
             self._raws = {line.uuid: dumped(line, self._session) for line in self._lines}
         return self._raws
 
-    @property
-    def whole(self) -> bool:
-        """True once all of them were found."""
-        return self._raws is not None
-
     def blob(self) -> bytes:
-        """For the journal, which is not told what cannot be written."""
+        """For the journal, which is not told what cannot be written: then the row is not `whole`."""
         try:
-            return b"".join(self.raws().values())
+            made = b"".join(self.raws().values())
         except (TypeError, ValueError, RecursionError):
             return b""
+        self.whole = True
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +312,7 @@ class Transcript:
     # Reading, on any thread.
 
     def _sessions(self, chat_key: ChatKey) -> list[str]:
-        found = self._disk.names(self._folder / file_names.encode(chat_key))
+        found = self._disk.names(self._home(chat_key))
         stems = (file.removesuffix(".jsonl") for file in found if file.endswith(".jsonl"))
         return sorted(stem for stem in stems if ulids.FORM.fullmatch(stem))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from bot.contracts.agent import TurnOutcome
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
+from bot.contracts.journal import Unfinished
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.journal import schema
 from bot.testing.model import reply, text, tool_use
@@ -62,36 +64,44 @@ async def test_rest_of_turn_whose_first_row_is_gone_is_answered(tmp_path: Path) 
     await second.close()
 
 
-async def test_what_it_costs_grows_with_the_turns_and_not_with_their_square(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("turns", [20, 1])
+async def test_what_it_costs_grows_with_the_messages_and_not_with_their_square(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int
 ) -> None:
     many = 20
-    first = Bench(tmp_path, max_concurrent=many)
+    how: dict[str, Any] = {"mode": "collect", "max_concurrent": many}
+    first = Bench(tmp_path, **how)
     first.agent.hold = asyncio.Event()
-    await first.open()
     for number in range(many):
-        of_a_chat = {"chat_id": f"{number}", "chat_key": f"local:chat:{number}", "user_id": f"{number}"}
-        await first.say(channel="local", **of_a_chat)
+        chat = f"{number % turns}"
+        await first.say(channel="local", chat_id=chat, chat_key=f"local:chat:{chat}", user_id=chat)
+    await first.open()
     async with asyncio.timeout(90):
-        while len(first.agent.requests) < many:  # noqa: ASYNC110 - the agent tells nobody
+        while len(first.agent.requests) < turns:  # noqa: ASYNC110 - the agent tells nobody
             await asyncio.sleep(0)
+    assert sum(1 + len(one.also) for one in first.agent.requests) == many
     await killed(first)
     compared = 0
-    equal = Inbound.__eq__
 
-    def counted(one: Inbound, other: object) -> bool:
-        nonlocal compared
-        compared += 1
-        return equal(one, other)
+    def counted(equal: Callable[[Any, object], bool]) -> Callable[[Any, object], bool]:
+        def compare(one: Any, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return equal(one, other)
 
-    second = Bench(tmp_path, max_concurrent=many)
+        return compare
+
+    second = Bench(tmp_path, **how)
     second.agent.hold = asyncio.Event()
-    monkeypatch.setattr(Inbound, "__eq__", counted)
+    if turns == 1:  # as the transcript of that chat tells
+        second.agent.sources = tuple(one.request_id for one in await still_open(second.journal))
+    for kind in (Inbound, Unfinished):
+        monkeypatch.setattr(kind, "__eq__", counted(kind.__eq__))
     await second.open()
     assert compared <= 5 * many
     second.agent.hold.set()
     await second.idle()
-    assert len(second.channels["local"].texts) == many
+    assert len(second.channels["local"].texts) == turns
     await second.close()
 
 

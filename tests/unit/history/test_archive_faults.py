@@ -313,6 +313,22 @@ def test_threads_get_a_folder_in_the_order_in_which_they_asked(folder: Path, tmp
     assert had == list(range(8))
 
 
+async def test_a_search_that_fails_leaves_no_file_open(store: Make, said: Said) -> None:
+    disk = FaultyDisk(SystemDisk())
+    chats = store(disk=disk)
+    line = said("t0")
+    await chats.append(line)
+    await chats.search(line.chat_key, HistoryQuery())  # with a thread, and what that opens
+    before = sum(1 for _ in Path("/dev/fd").iterdir())
+    disk.fail(Failure("size", times=None, error=errno.EIO))
+    for _ in range(3):
+        with pytest.raises(errors.StorageError):
+            await chats.search(line.chat_key, HistoryQuery())
+    assert sum(1 for _ in Path("/dev/fd").iterdir()) == before
+    disk.mend()
+    await chats.close()
+
+
 async def test_every_line_is_synced_before_it_is_acknowledged(store: Make, said: Said) -> None:
     class Watching(SystemDisk):
         synced: ClassVar[list[bool]] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -235,6 +235,37 @@ async def test_what_was_confirmed_is_never_given_up_however_many_lines_the_file_
         assert await ledger.flush()
         found = [line.uuid for line in await home.transcript.load(HERE)]
         assert found == [line.uuid for line in [*confirmed, *later[-5:]]]
+
+
+async def test_what_is_given_up_while_the_journal_writes_it_was_not_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.agent.ledger.BACKLOG_LIMIT", 5)
+    disk = FaultyDisk(SystemDisk())
+    async with started(tmp_path, disk) as home:
+        kept, asked, answer = home.transcript.kept, asyncio.Event(), asyncio.Event()
+
+        async def slow(lines: Sequence[TranscriptLine]) -> bool:
+            asked.set()
+            await answer.wait()
+            return await kept(lines)
+
+        monkeypatch.setattr(home.transcript, "kept", slow)
+        ledger = Ledger(HERE, home.transcript, ids=UlidSource(), clock=home.clock, log=home.log)
+        disk.fail(Failure(kind="write", times=None, named=".jsonl"))
+        line = ledger.add(said_by_a_person("first"), "R1")
+        confirming = asyncio.ensure_future(ledger.durable())
+        async with asyncio.timeout(90):
+            await asked.wait()
+            for number in range(12):
+                ledger.add(said_by_a_person(f"{number}"), "R1")
+            assert not await ledger.flush()
+            disk.mend()
+            assert await ledger.flush()
+            answer.set()
+            confirmed = await confirming
+        there = line.uuid in [one.uuid for one in await home.transcript.load(HERE)]
+        assert confirmed == there
 
 
 async def test_a_file_that_has_fallen_far_behind_is_waited_for(
