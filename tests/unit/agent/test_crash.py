@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import json
 import re
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -59,6 +60,10 @@ class Names:
     def after(self, ulid: str) -> None: ...
 
 
+_LIFE: ContextVar[int] = ContextVar("_LIFE", default=0)
+"""The process that the running task belongs to."""
+
+
 class World(Bench):
     """A bench that can die: from then on nothing reaches its disk, its journal, its chat or its model."""
 
@@ -67,6 +72,7 @@ class World(Bench):
         super().__init__(root, self.disk)
         self.rows = MemoryJournal(self.clock)
         self.dead = False
+        self.life = 0
         self.died = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self.press = Press("gedrückt")
@@ -81,6 +87,8 @@ class World(Bench):
 
     async def process(self, number: int) -> None:
         """A new process on the same files."""
+        self.life = number
+        _LIFE.set(number)
         self.dead = False
         self.died.clear()
         self.disk.mend()
@@ -101,7 +109,8 @@ class World(Bench):
         self._loop.call_soon_threadsafe(self.died.set)
 
     async def alive(self) -> None:
-        if self.dead:
+        # What a thread still does for a process that has died goes no further, though another one lives by then.
+        if self.dead or _LIFE.get() != self.life:
             await asyncio.Event().wait()
 
     async def _pressed(self, _: Any) -> str:

@@ -44,7 +44,9 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
     leads = SharedDisk(SystemDisk(), tmp_path, postgres.shared().journal(), log=MemoryLog())
     leads.begin(Copies(tmp_path, SystemDisk(), MemoryLog()))
-    methods = {one: staticmethod(getattr(leads, one)) for one in (*WRITES, "read", "open", "size", "names")}
+    methods = {
+        one: staticmethod(getattr(leads, one)) for one in (*WRITES, "read", "open", "size", "names", "exists")
+    }
     front = type("LeadersDisk", (), methods)
     for module in (request.module, sys.modules[__name__]):
         if hasattr(module, "SystemDisk"):
