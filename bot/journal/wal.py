@@ -23,25 +23,30 @@ def damage(path: Path, good: int | None) -> str:
 
     Reads the header and the frames behind the last good one.
     """
-    if not path.exists():
+    try:
+        with path.open("rb") as log:
+            return _damage(log, good)
+    except FileNotFoundError:
+        return ""  # whoever closes the journal last takes it away, at any moment
+
+
+def _damage(log: BinaryIO, good: int | None) -> str:
+    header = log.read(HEADER)
+    if len(header) < HEADER:
         return ""
-    with path.open("rb") as log:
-        header = log.read(HEADER)
-        if len(header) < HEADER:
-            return ""
-        magic, _, size, _, _, _, sum_1, sum_2 = struct.unpack(">8I", header)
-        if magic & ~1 != _MAGIC:
-            return "its beginning cannot be read"
-        order = ">" if magic & 1 else "<"
-        if _checksum(header[:24], order, 0, 0) != (sum_1, sum_2):
-            return "its beginning does not fit its checksum"
-        if good is None:
-            return ""
-        frames = _Frames(log, 65_536 if size == 1 else size)
-        sums = frames.head(good - 1)[16:] if good else header[24:]
-        last = frames.last_commit(good, header[16:24])
-        wrong = frames.first_wrong(good, last, header[16:24], struct.unpack(">2I", sums), order)
-        return "" if wrong is None else f"frame {wrong + 1} does not fit its checksum"
+    magic, _, size, _, _, _, sum_1, sum_2 = struct.unpack(">8I", header)
+    if magic & ~1 != _MAGIC:
+        return "its beginning cannot be read"
+    order = ">" if magic & 1 else "<"
+    if _checksum(header[:24], order, 0, 0) != (sum_1, sum_2):
+        return "its beginning does not fit its checksum"
+    if good is None:
+        return ""
+    frames = _Frames(log, 65_536 if size == 1 else size)
+    sums = frames.head(good - 1)[16:] if good else header[24:]
+    last = frames.last_commit(good, header[16:24])
+    wrong = frames.first_wrong(good, last, header[16:24], struct.unpack(">2I", sums), order)
+    return "" if wrong is None else f"frame {wrong + 1} does not fit its checksum"
 
 
 class _Frames:

@@ -5,17 +5,28 @@ from __future__ import annotations
 import random
 import sqlite3
 from contextlib import closing
-from pathlib import Path
+from pathlib import Path, PosixPath
 
 import pytest
 
-from bot.journal import file, schema
+from bot.journal import file, schema, wal
 from tests.unit.journal.damage import CHECKPOINTED, Left, boot, killed
 
 pytestmark = pytest.mark.together
 
 FRAME = 24 + 4096
 SEED = 3
+
+
+class Leaving(PosixPath):
+    """A file that another process takes away right after it was seen."""
+
+    def exists(self) -> bool:
+        return True
+
+
+def test_a_log_that_whoever_closed_the_journal_last_takes_away_is_no_damage(tmp_path: Path) -> None:
+    assert wal.damage(Leaving(tmp_path / "journal.db-wal"), None) == ""
 
 
 @pytest.fixture(scope="module")
