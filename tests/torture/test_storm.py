@@ -186,7 +186,7 @@ async def storm(
             f"{len(world.asked)} messages, {open_then} of them without an answer at its end; {took:.0f} s later "
             f"{silent} told that there is none, all others answered; by number of marked repeats {dict(repeats)}"
         )
-        assert open_then > len(world.asked) // 10, "the storm was not that bad"
+        assert open_then > len(world.asked) // 20, "the storm was not that bad"
         await life.end()
 
 
