@@ -210,11 +210,8 @@ async def test_the_turns_that_were_shown_a_message_are_known(bench: Bench) -> No
     assert await bench.pool.quoting(KEY, [shown, later], "unknown") == []
 
 
-async def test_what_a_turn_was_shown_is_known_before_its_lines_are_in_their_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bot.batch.MANY", 0)
-    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
+@pytest.mark.usefixtures("files_wait")
+async def test_what_a_turn_was_shown_is_known_before_its_lines_are_in_their_file(tmp_path: Path) -> None:
     bench = Bench(tmp_path, streams=True)
     await bench.start()
     bench.model.answers += [reply(tool_use("chat_load_history")), reply(text("a whale")), reply(text("fine"))]

@@ -189,11 +189,10 @@ async def test_what_was_removed_is_not_shown_in_the_list(bench: Bench) -> None:
     assert shown.words == "[message removed]"
 
 
+@pytest.mark.usefixtures("files_wait")
 async def test_the_listing_has_what_is_not_in_its_file_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.batch.MANY", 0)
-    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
     bench = Bench(tmp_path, streams=True)
     await bench.start()
     append, writes, listed = bench.transcript.append, itertools.count(), asyncio.Event()

@@ -94,11 +94,8 @@ async def test_a_full_archive_delays_the_line_but_not_the_answer(tmp_path: Path)
     await bench.close()
 
 
-async def test_nobody_waits_for_a_line_of_the_archive_that_waits_for_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bot.batch.MANY", 0)
-    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
+@pytest.mark.usefixtures("files_wait")
+async def test_nobody_waits_for_a_line_of_the_archive_that_waits_for_others(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     await bench.open()
     bench.agent.hold = asyncio.Event()

@@ -131,11 +131,8 @@ async def test_lines_are_in_their_files_at_once_which_are_flushed_together_later
         assert len([name for name in disk.synced if name.endswith(".jsonl")]) == 2
 
 
-async def test_whoever_reads_finds_lines_that_wait_for_others(
-    tmp_path: Path, said: Say, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bot.batch.MANY", 0)
-    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
+@pytest.mark.usefixtures("files_wait")
+async def test_whoever_reads_finds_lines_that_wait_for_others(tmp_path: Path, said: Say) -> None:
     async with started(tmp_path) as home:
         writing = [
             asyncio.ensure_future(home.chats.append(said("你好"), hurry=False)),
@@ -148,12 +145,11 @@ async def test_whoever_reads_finds_lines_that_wait_for_others(
         await asyncio.gather(*writing)
 
 
+@pytest.mark.usefixtures("files_wait")
 @pytest.mark.parametrize("look", ["chats", "recent", "kept"])
 async def test_a_chat_is_listed_whose_first_line_waits_for_others(
-    tmp_path: Path, said: Say, monkeypatch: pytest.MonkeyPatch, look: str
+    tmp_path: Path, said: Say, look: str
 ) -> None:
-    monkeypatch.setattr("bot.batch.MANY", 0)
-    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
     async with started(tmp_path) as home:
         searched = SearchedArchive(
             home.chats, tmp_path / "index.db", folder=tmp_path / "chats", disk=SystemDisk(), log=home.log
@@ -171,12 +167,11 @@ async def test_a_chat_is_listed_whose_first_line_waits_for_others(
         await searched.close()
 
 
+@pytest.mark.usefixtures("files_wait")
 @pytest.mark.parametrize("look", ["keyword", "recall", "removals", "chats"])
 async def test_what_is_found_counts_a_line_that_waits_for_others(
-    tmp_path: Path, said: Say, monkeypatch: pytest.MonkeyPatch, look: str
+    tmp_path: Path, said: Say, look: str
 ) -> None:
-    monkeypatch.setattr("bot.batch.MANY", 0)
-    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
     async with started(tmp_path) as home:
         searched = SearchedArchive(
             home.chats, tmp_path / "index.db", folder=tmp_path / "chats", disk=SystemDisk(), log=home.log
@@ -217,11 +212,10 @@ async def test_nothing_rests_on_the_journal_alone_once_the_file_refuses_lines(tm
         assert not ledger.has_unwritten_lines
 
 
+@pytest.mark.usefixtures("files_wait")
 async def test_what_was_confirmed_is_never_given_up_however_many_lines_the_file_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.batch.MANY", 0)
-    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
     monkeypatch.setattr("bot.agent.ledger.BACKLOG_LIMIT", 5)
     disk = FaultyDisk(SystemDisk())
     async with started(tmp_path, disk) as home:
@@ -268,11 +262,10 @@ async def test_what_is_given_up_while_the_journal_writes_it_was_not_confirmed(
         assert confirmed == there
 
 
+@pytest.mark.usefixtures("files_wait")
 async def test_a_file_that_has_fallen_far_behind_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.batch.MANY", 0)
-    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
     monkeypatch.setattr("bot.agent.ledger.BACKLOG_LIMIT", 5)
     async with started(tmp_path) as home:
         ledger = Ledger(HERE, home.transcript, ids=UlidSource(), clock=home.clock, log=home.log)
@@ -284,11 +277,8 @@ async def test_a_file_that_has_fallen_far_behind_is_waited_for(
         assert waiting == [True] * 5 + [False] + [True] * 5 + [False]
 
 
-async def test_the_journal_confirms_nothing_that_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bot.batch.MANY", 0)
-    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
+@pytest.mark.usefixtures("files_wait")
+async def test_the_journal_confirms_nothing_that_cannot_be_written(tmp_path: Path) -> None:
     deep: list[object] = []
     for _ in range(5_000):
         deep = [deep]
@@ -304,11 +294,10 @@ def said_by_a_person(words: str) -> MessageEvent:
     return MessageEvent(role="user", message={"role": "user", "content": words})
 
 
+@pytest.mark.usefixtures("files_wait")
 async def test_lines_are_kept_before_their_file_has_them_and_a_hurried_write_comes_behind_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("bot.batch.MANY", 0)
-    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
     ids = UlidSource()
     async with started(tmp_path) as home:
         ledger = Ledger(HERE, home.transcript, ids=ids, clock=home.clock, log=home.log)
