@@ -136,10 +136,12 @@ class Streams:
         marker = self._archives.marker(name)
         if not self._disk.size(marker):
             before = self._archives.numbers(name)
-            file, numbers = self._archives.opened(name)
-            if not self._disk.size(marker) and numbers == before:
-                return file, numbers
-            file.close()
+            with ExitStack() as otherwise:
+                file, numbers = self._archives.opened(name)
+                otherwise.enter_context(closing(file))
+                if not self._disk.size(marker) and numbers == before:
+                    otherwise.pop_all()
+                    return file, numbers
         with jsonl.locked(self.folder, shared=True):
             return self._archives.opened(name)
 

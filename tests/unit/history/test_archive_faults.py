@@ -22,6 +22,7 @@ from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.history import jsonl
 from bot.history.archive.store import ChatStore
+from bot.history.search.streams import Streams
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk, When
@@ -327,6 +328,18 @@ async def test_a_search_that_fails_leaves_no_file_open(store: Make, said: Said) 
     assert sum(1 for _ in Path("/dev/fd").iterdir()) == before
     disk.mend()
     await chats.close()
+
+
+@pytest.mark.parametrize("look", [1, 2, 3, 4])
+def test_a_conversation_that_cannot_be_opened_leaves_no_file_open(folder: Path, look: int) -> None:
+    disk = FaultyDisk(SystemDisk())
+    streams = Streams(folder, disk)
+    disk.append(folder / f"{NAME}.jsonl", b"{}\n")
+    before = sum(1 for _ in Path("/dev/fd").iterdir())
+    disk.fail(Failure("size", at=look, error=errno.EIO))
+    with pytest.raises(OSError, match="error"), streams.open(NAME):
+        pass
+    assert sum(1 for _ in Path("/dev/fd").iterdir()) == before
 
 
 async def test_every_line_is_synced_before_it_is_acknowledged(store: Make, said: Said) -> None:
