@@ -236,6 +236,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         await gateway.journal.open()
         # Before anything of them is read.
         await gateway.stream.replay({ARCHIVE_FILES: gateway.archive, TRANSCRIPT_FILES: gateway.transcript})
+        await gateway.losses.begin()
         # requestIds tell the order of messages, even where the clock was set back while nobody ran.
         gateway.environment.ids.after(await gateway.journal.newest())
         if gateway.dashboard is not None:

@@ -507,8 +507,12 @@ class Journal(Inbox, Steps, Outbox, JobRows, LocaleRows, Leases, ApprovalStore, 
 
     def lost(self) -> DataLoss | None:
         """The last loss that this journal knows of, found by this process or by an earlier one. A journal that was never
-        there before counts as one that is gone.
+        there before counts as one that is gone, until `forget_loss`.
         """
+        ...
+
+    async def forget_loss(self) -> None:
+        """Nothing was lost: `lost` gives None from now on, after a restart too. Raises `errors.StorageError`."""
         ...
 
     async def kept_lines(self) -> list[LineRow]:

@@ -9,7 +9,7 @@ from bot import errors, ulids
 from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.base import ChatType
 from bot.contracts.channel import Manifest
-from bot.contracts.environment import Clock, Log
+from bot.contracts.environment import Clock, Log, storage_errors_logged
 from bot.contracts.identity import UserRef
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address
@@ -54,6 +54,19 @@ class LostMessages:
         self._reports = reports
         self._clock = clock
         self._log = log
+
+    async def begin(self) -> None:
+        """Before anything is taken in: a new journal beside an empty archive has lost nothing, which no later start has to find
+        out by a look at every chat. Raises nothing.
+        """
+        lost = self._journal.lost()
+        if lost is None or lost.what != "gone":
+            return
+        with storage_errors_logged(self._log, "whether messages were lost is not known"):
+            for channel in self._manifests:
+                if await self._recall.kept(channel):
+                    return
+            await self._journal.forget_loss()
 
     async def tell(self, channel: str) -> None:
         """Tell the people of a channel that is connected, and operators. Raises nothing."""

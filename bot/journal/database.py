@@ -116,6 +116,15 @@ class Database(abc.ABC):
         """The inbound whose end was posted a moment ago, and may be on disk by now."""
         return frozenset(self._closing)
 
+    async def forget_loss(self) -> None:
+        """As `contracts.journal.Journal.forget_loss`."""
+
+        def forget(db: Connection) -> None:
+            db.execute("DELETE FROM lost")
+
+        await self.run(forget)
+        self.lost = None
+
     async def flush(self) -> bool:
         """Write what is pending; False where the disk still refuses it."""
         if self._pending:

@@ -83,6 +83,9 @@ class SqlJournal(SqlInbox, SqlSteps, SqlOutbox, SqlJobs, SqlLeases, SqlLines, Sq
     def lost(self) -> DataLoss | None:
         return self.base.lost
 
+    async def forget_loss(self) -> None:
+        await self.base.forget_loss()
+
     @property
     def pending_writes(self) -> int:
         return self.base.pending_writes

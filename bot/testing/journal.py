@@ -48,6 +48,7 @@ WRITES = frozenset(
         "release",
         "put_lines",
         "drop_lines",
+        "forget_loss",
         "sweep",
     }
 )

@@ -75,6 +75,8 @@ class MemoryJournal(Delegating):  # type: ignore[misc]
     def lost(self) -> DataLoss | None:
         return None
 
+    async def forget_loss(self) -> None: ...
+
     def __getattr__(self, name: str) -> Any:
         return at_once(getattr(self._tables, name))
 

@@ -161,6 +161,8 @@ async def test_a_first_start_has_lost_nothing(alone: World) -> None:
     await alone.start()
     await eventually(lambda: alone.texts(3001) == ["The answer."])
     await alone.sent()  # or it is said again, marked, as nobody knows whether it arrived
+    with closing(sqlite3.connect(alone.root / ".ship" / "journal.db", timeout=5)) as file:
+        assert file.execute("SELECT what FROM lost").fetchall() == []  # no later start has to look for it
     await alone.process.kill()
     await alone.start()
     alone.telegram.say("again", chat_id=3001)

@@ -18,6 +18,14 @@ def job(number: int = 1, **spec: object) -> Job:
 
 
 class SharedContract(JournalRig):
+    async def test_a_loss_that_was_none_is_forgotten_for_good(self, journal: Journal) -> None:
+        await journal.open()
+        await journal.forget_loss()
+        assert journal.lost() is None
+        journal = await self.restart(journal)
+        await journal.open()
+        assert journal.lost() is None
+
     async def test_jobs_come_back_as_they_were_put_until_they_are_removed(self, journal: Journal) -> None:
         await journal.put_job(job(2))
         await journal.put_job(job(1))
