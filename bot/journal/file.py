@@ -149,7 +149,8 @@ def finish_aside(path: Path, ts: int) -> Path | None:
 
 def _follow(path: Path, target: Path) -> None:
     for side in SIDES:
-        if _side(path, side).exists():
+        # Whoever closes the journal last takes it away, at any moment.
+        with contextlib.suppress(FileNotFoundError):
             _side(path, side).replace(_side(target, side))
     _fsync(path.parent)
 
