@@ -226,7 +226,9 @@ class Ledger:
         return not self._owed
 
     async def queued(self) -> None:
-        """Return once every line is on its way to the disk before whatever the journal is told from now on."""
+        """Return once every line is on its way to the disk before whatever the journal is told from now on. Where their file
+        refuses them they may be given up once `BACKLOG_LIMIT` others have come, which are more than a turn has of its own.
+        """
         if not self._transcript.ahead(self._chat_key, self._owed):
             await self.flush()
 

@@ -81,8 +81,9 @@ class StepLog:
         self._put(self._recorded(self._steps.begin_step(step)))
 
     def answered(self, reply: ModelReply, uuid: str | None, on_file: Callable[[], Awaitable[object]]) -> None:
-        """The model call that runs has ended with an answer, which stands in the transcript under `uuid`: told once
-        it really does, so that an answer that is recorded is never asked for again.
+        """The model call that runs has ended with an answer, which stands in the transcript under `uuid`: told once it really
+        does, so that an answer that is recorded is never asked for again; or, where its file refuses it, behind the
+        journal's row of it.
         """
         for step_id in [one for one, kind in self._running.items() if kind == "model"]:
             self.end(step_id, _facts(reply, uuid), after=on_file)
