@@ -23,6 +23,7 @@ from bot.context.store import Entry, RunningTurn
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Json, Message
+from bot.contracts.environment import off_loop
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import FinalTurnState, StepRecord
 from bot.contracts.model import ModelReply, ModelRequest
@@ -150,7 +151,9 @@ class ActiveTurn:
         takes the place of what there was.
         """
         size = sum(map(len, text.strings(reply.content)))
-        content = await redaction.off_loop(size, lambda: blocks.redacted(reply.content, self._deps.redact))
+        content = await off_loop(
+            size, redaction.LONG, lambda: blocks.redacted(reply.content, self._deps.redact)
+        )
         self._must_run()
         if reply.stop_reason == "refusal":
             self.steps.answered(reply, None, self._ledger.durable)

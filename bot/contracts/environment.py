@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -78,6 +78,11 @@ async def uninterrupted(work: Awaitable[_R]) -> _R:
             with contextlib.suppress(asyncio.CancelledError):  # the first one is raised
                 await asyncio.wait([going_on])
         raise
+
+
+async def off_loop(size: int, most: int, work: Callable[[], _R]) -> _R:
+    """The result of work on something of this size: where it is more than `most`, done on another thread, so that nothing waits."""
+    return work() if size <= most else await asyncio.to_thread(work)
 
 
 class OpenFile(Protocol):

@@ -8,13 +8,13 @@ import contextlib
 from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from bot import errors, text
 from bot.contracts.agent import PriorReply
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.channel import Channel, Reacts, SendsFiles, Suspends, Titles
-from bot.contracts.environment import Log, Redact
+from bot.contracts.environment import Log, Redact, off_loop
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow, OutgoingFile, Sent
 from bot.gateway.live.message import Previews, Progress, unseen
@@ -25,7 +25,6 @@ from bot.gateway.outbox.worker import OutboxWorker
 from bot.telemetry import redaction
 from bot.words import say
 
-T = TypeVar("T")
 Kind = Literal["reply", "notice"]
 SIGN_SECONDS = 5.0
 SHORT = 2_000
@@ -231,11 +230,11 @@ class Delivery:
         if missed and words.strip():
             words = f"{_missed(missed)}\n\n{words}"
         clean = text.clean(words)
-        return await redaction.off_loop(len(clean), lambda: self._redact(clean))
+        return await off_loop(len(clean), redaction.LONG, lambda: self._redact(clean))
 
     async def _shortened(self, to: Address, said: str) -> Shortened:
         """An answer without what is too long for its channel. Where that must be no file, it stays as it is."""
-        shorter = await _off_loop(len(said), partial(self._long_blocks.taken_out, to.channel, said))
+        shorter = await off_loop(len(said), SHORT, partial(self._long_blocks.taken_out, to.channel, said))
         try:
             for file in shorter.files:
                 await self._check(to, file)
@@ -360,12 +359,7 @@ class Delivery:
 
     async def _split(self, to: Address, words: str) -> list[str]:
         # Seeing whether the parts of a long text fit takes up to a quarter of a second.
-        return await _off_loop(len(words), partial(self.outbox.split, to, words))
-
-
-async def _off_loop(length: int, work: Callable[[], T]) -> T:
-    """Do some work with a text of this length, of a long one on another thread."""
-    return work() if length <= SHORT else await asyncio.to_thread(work)
+        return await off_loop(len(words), SHORT, partial(self.outbox.split, to, words))
 
 
 def _missed(lost: Iterable[OutboxRow]) -> str:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import bisect
 import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
 from urllib.parse import unquote
 
 from bot import text
 
-T = TypeVar("T")
-
 MARK = "[redacted]"
 SHORTEST = 8  # characters; anything shorter would hit ordinary words
 LONG = 16_000
-"""Characters that are not gone through where all else runs: a command prints a million, and in a hundred thousand of odd ones a
-secret is looked for for a tenth of a second.
+"""Characters beyond which a text is not gone through where all else runs: a command prints a million, and in a hundred
+thousand of odd ones a secret is looked for for a tenth of a second.
 """
 AT_ONCE = 256 * 1024
 """Characters of a text that are searched at once, where it has lines."""
@@ -280,11 +276,6 @@ class Redactor:
         """True if a longer secret begins with these characters."""
         next_one = bisect.bisect_right(self._sorted, tail)
         return next_one < len(self._sorted) and self._sorted[next_one].startswith(tail)
-
-
-async def off_loop(size: int, redact: Callable[[], T]) -> T:
-    """The result of `redact`, which goes through so many characters: on a thread of its own where they are `LONG`."""
-    return redact() if size < LONG else await asyncio.to_thread(redact)
 
 
 class LogRedactor(Redactor):

@@ -20,7 +20,7 @@ import pydantic
 from bot import errors, text
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Json
-from bot.contracts.environment import Clock, Log, Redact
+from bot.contracts.environment import Clock, Log, Redact, off_loop
 from bot.contracts.provenance import NOBODYS, Provenance
 from bot.contracts.tools import READS, Effect, FoundTools, Tool, ToolCall, ToolResult, ToolWatch
 from bot.telemetry import redaction
@@ -217,7 +217,7 @@ class Dispatcher:
 
     async def _clean(self, words: str) -> str:
         """The words without our secrets; others go on while many are gone through."""
-        return await redaction.off_loop(len(words), lambda: text.clean(self._redact(words)))
+        return await off_loop(len(words), redaction.LONG, lambda: text.clean(self._redact(words)))
 
     def _usual(self, call: ToolCall) -> Provenance:
         """Provenance of a result that nothing was reported of: ours for an unknown tool."""

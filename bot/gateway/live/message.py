@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from bot import text
 from bot.contracts.channel import ChannelSettings, Manifest, Streaming
-from bot.contracts.environment import Clock, Log, Redact
+from bot.contracts.environment import Clock, Log, Redact, off_loop
 from bot.contracts.outbound import Address, LiveForm, OutboundKind, OutboxRow
 from bot.contracts.tasks import TaskEvent
 from bot.gateway.live.partial_markdown import RenderablePrefix, beginning, has_begun
@@ -36,7 +36,7 @@ SENTENCE_SECONDS = 5.0
 DRAFT_SECONDS = 20.0
 """Until a draft that stays as it is is shown again: it goes by itself after 30 s."""
 LONG = 2_000
-"""Characters from which on the parts of a text are counted where nothing else waits for it."""
+"""Characters beyond which the parts of a text are counted where nothing else waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +260,7 @@ class Previews(_ByTurn[_Preview]):
         # What a reader sees as one character may be half of one.
         words = words[: text.border(words, len(words) - 1)]
         anything = anything or bool(preview.drafted) or any(message.words for message in preview.messages)
-        if len(words) <= LONG:
-            return self._parts(preview.to, words, anything=anything)
-        return await asyncio.to_thread(self._parts, preview.to, words, anything=anything)
+        return await off_loop(len(words), LONG, lambda: self._parts(preview.to, words, anything=anything))
 
     def _parts(self, to: Address, words: str, *, anything: bool) -> list[tuple[str, LiveForm]]:
         shown = beginning(words)
