@@ -380,9 +380,11 @@ class Transcript:
     def replay(self, name: str, lines: Sequence[bytes]) -> Path:
         """As `line_stream.Replays.replay`."""
         path = self._folder / name
+        # A line that was written again is in two rows, where the journal has taken both.
+        own = {reading.uuid_of(line): line for line in lines}
         with jsonl.locked(self._folder):
             self._files.tail(path)  # repaired
-            if left := missing(lines, [self._disk.open(path)], reading.uuid_of):
+            if left := missing([*own.values()], [self._disk.open(path)], reading.uuid_of):
                 self._files.append(path, left, map(reading.uuid_of, left), sync=self._stream is None)
         return path
 

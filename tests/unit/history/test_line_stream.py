@@ -23,6 +23,7 @@ from bot.history.archive import store as archive
 from bot.history.archive.store import ChatStore
 from bot.history.line_stream import SETTLE_SECONDS, LineStream
 from bot.history.search.searched_archive import SearchedArchive
+from bot.history.transcript import reading
 from bot.history.transcript import store as transcript
 from bot.history.transcript.store import Transcript
 from bot.journal import SqliteJournal
@@ -438,6 +439,25 @@ async def test_lines_that_their_file_refuses_are_there_after_the_next_start(
     async with started(tmp_path) as home:
         assert await told(home) == (["1a", "1b", "2a", "2b"], ["one", "two"])
         assert await home.journal.kept_lines() == []
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_line_that_the_journal_has_twice_is_in_its_file_once(tmp_path: Path, *, lost: bool) -> None:
+    """Refused by the journal for a moment, and by the disk as its file is flushed; then written again."""
+    disk = FaultyDisk(SystemDisk())
+    async with started(tmp_path, disk) as home:
+        home.journal.fail(JournalFailure("put_lines"))
+        disk.fail(Failure("sync", named=".jsonl"))
+        with pytest.raises(errors.StorageError):
+            await home.transcript.append(HERE, turn(1))
+        await home.transcript.append(HERE, turn(1))
+        assert len(await home.journal.kept_lines()) == 2
+    if lost:
+        for name in files(tmp_path):
+            (tmp_path / name).write_bytes(b"")
+    async with started(tmp_path):
+        (file,) = files(tmp_path).values()
+        assert [reading.uuid_of(raw) for raw in file.splitlines()] == ["1a", "1b"]
 
 
 async def test_lines_that_are_given_up_leave_the_journal(tmp_path: Path, said: Say) -> None:
