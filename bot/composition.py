@@ -587,6 +587,7 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spe
             skills=services.skills,
             prompts=Prompts(
                 settings.root,
+                name=settings.name,
                 skills=services.skills,
                 instructions=InstructionFiles(
                     settings.root,

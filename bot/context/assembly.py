@@ -95,7 +95,7 @@ class Frozen:
 
 
 class Prompts:
-    """Puts prompts together. `custom` replaces the built-in rules and what is told of the surroundings, which are
+    """Puts prompts together. `name` is the bot's; `custom` replaces the built-in rules and what is told of the surroundings, which are
     then not looked at; `append` goes last; each is a text, or the file that holds it. `has_files` says that the model has
     tools for the project's files; `others` gives the paths that are not named (`top_level`).
     """
@@ -104,6 +104,7 @@ class Prompts:
         self,
         root: Path,
         *,
+        name: str,
         skills: Skills,
         instructions: InstructionFiles,
         log: Log,
@@ -115,6 +116,7 @@ class Prompts:
         vetting: Vetting | None = None,
     ) -> None:
         self._root = root
+        self._name = name
         self._skills = skills
         self._instructions = instructions
         self._log = log
@@ -192,7 +194,8 @@ class Prompts:
         )
 
     def _rules(self, found: Instructions) -> str:
-        return prompt.RULES.strip() if found.shared else f"{prompt.DEFAULT_ROLE}\n\n{prompt.RULES.strip()}"
+        role = prompt.NAME if found.shared else prompt.DEFAULT_ROLE
+        return f"{role.format(name=self._name)}\n\n{prompt.RULES.strip()}"
 
     async def _text(self, key: str, source: str | Path) -> str:
         if isinstance(source, str):

@@ -26,7 +26,9 @@ from bot.words import times
 NO_NEWS: Mapping[str, str] = MappingProxyType({})
 NAMED = 20
 """Files of a message that the model is told of one by one."""
-DEFAULT_ROLE = "You are a helpful assistant in a team chat."
+DEFAULT_ROLE = "You are {name}, a helpful assistant in a team chat."
+NAME = "You are {name}."
+"""The same where instructions say the rest."""
 
 RULES = """\
 # How you work here

@@ -73,6 +73,8 @@ class Memberships:
 
 
 EVERYONE = "*"
+_ANYBODY = "\0nobody"
+"""The id of somebody whom no list has."""
 
 
 class Lists(Protocol):
@@ -127,7 +129,7 @@ class Access:
         if self._manifests[channel].access == "local" or EVERYONE in listed:
             return
         kinds: tuple[ChatType, ...] = ("direct", "group")
-        for nobody in ("", "\0nobody"):
+        for nobody in ("", _ANYBODY):
             for kind in kinds:
                 if self.standing(UserRef(channel, nobody), "\0nowhere", kind).allowed:
                     raise errors.ConfigError(
@@ -156,6 +158,10 @@ class Access:
             (EVERYONE in listed and bool(user_id), Verdict(allowed=True, reason="everyone")),
         )
         return next((verdict for holds, verdict in checks if holds), STRANGER)
+
+    def is_open(self, channel: str, chat_id: str) -> bool:
+        """True of a group in which whoever is there may talk."""
+        return self.standing(UserRef(channel, _ANYBODY), chat_id, "group").allowed
 
     def rules(self, channel: str) -> tuple[frozenset[str] | frozenset[UserRef], ...]:
         """All that may change while it runs and that the standing of people in direct chats follows from."""

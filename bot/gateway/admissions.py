@@ -128,7 +128,8 @@ class AdmissionService:
             asked = await self._asked(inbound)
         if inbound.chat_type == "group" and not self._ephemeral(inbound.channel):
             return ""  # all of the group would read it
-        return paragraph(say("strangers.hello"), *([say("strangers.asked")] if asked else []))
+        key = "strangers.asked" if asked else "strangers.tell_them"
+        return paragraph(say("strangers.hello"), say(key, who=inbound.person))
 
     async def _asked(self, inbound: Inbound) -> bool:
         """Write to operators where they have not had too many requests; True if there is one to write to."""

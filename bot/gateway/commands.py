@@ -15,7 +15,7 @@ from bot.contracts.agent import Agent, ChatStats, ModelInfo, SessionChange, Sess
 from bot.contracts.approvals import Verdict
 from bot.contracts.channel import Channel, HomeSection, Introduces, Manifest
 from bot.contracts.environment import Clock, Log, OperatorNotices
-from bot.contracts.identity import UserRef
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import LISTENING, Inbound
 from bot.contracts.journal import Journal
 from bot.gateway.access import Access
@@ -81,6 +81,8 @@ MOST_JOBS = 10
 """Jobs that a person's page shows; `/jobs` shows the others in their chats."""
 HELP = names("help")
 """The commands that `/help` lists, with a sentence each in the catalogues."""
+LOOKED_AT = 50
+"""Inbounds of a direct chat that are looked at for its last message, at first: where there is none among them, ever more."""
 AUTO = "auto"
 """The word after `/language` and `/timezone` for that of the person's app."""
 
@@ -166,6 +168,32 @@ class Commands:
             "whoami": self._whoami,
         }
 
+    async def of_conversation(self, inbound: Inbound) -> Inbound:
+        """An inbound as it is; a command about a conversation as one about that which `_conversation` finds."""
+        command = inbound.command
+        about = command is not None and ALIASES.get(command.name, command.name) in OF_CONVERSATION
+        return (
+            inbound.model_copy(update={"chat_key": await self._conversation(inbound)}) if about else inbound
+        )
+
+    async def _conversation(self, inbound: Inbound) -> ChatKey:
+        """Where it was sent; from a direct chat outside of its threads, the conversation there in which something was said last."""
+        chat = inbound.chat_key
+        if inbound.chat_type != "direct" or chat.thread is not None:
+            return chat
+        last = await self._last_said(chat) or chat
+        return last if last.kind == chat.kind else chat
+
+    async def _last_said(self, chat: ChatKey) -> ChatKey | None:
+        limit = LOOKED_AT
+        while True:
+            records = await self._journal.said_in(chat, limit=limit)
+            said = (one.inbound for one in records)
+            words = (one.chat_key for one in said if one.command is None and one.kind == "message")
+            if (last := next(words, None)) is not None or len(records) < limit:
+                return last
+            limit *= 10
+
     async def carry_out(self, inbound: Inbound) -> InboundOutcome:
         """Do what a command, or a signal such as the stop button of a platform, says; returns what to tell its person."""
         if inbound.kind == "stop":
@@ -230,7 +258,19 @@ class Commands:
                     hindrance=introduction.hindrance,
                 ),
             )
-        return introduction.words
+        if self._access.is_open(inbound.channel, inbound.chat_id):
+            return introduction.words
+        self._alerts.tell(
+            f"members of {inbound.chat_key}",
+            sentence(
+                "operators.added_closed",
+                by=inbound.person,
+                chat=inbound.chat_key,
+                channel=inbound.channel,
+                id=inbound.chat_id,
+            ),
+        )
+        return paragraph(introduction.words, say("strangers.group"))
 
     def _prefix(self, inbound: Inbound) -> str:
         return self._manifests[inbound.channel].command_prefix
@@ -317,7 +357,8 @@ class Commands:
         return say("commands.undone", said=said)
 
     async def _status(self, inbound: Inbound) -> str:
-        info = await self._agent.describe(inbound.chat_key)
+        # What runs, in all that is before the person; the memory, of the conversation that they mean.
+        info = await self._agent.describe(await self._conversation(inbound))
         chats = [chat for key, chat in self._turn_queue.chats() if inbound.chat_key.shows(key)]
         waiting = sum(chat.waiting for chat in chats)
         if running := sum(chat.running is not None for chat in chats):
@@ -387,6 +428,9 @@ class Commands:
         if not user_id or manifest is None or not manifest.valid_id(user_id):
             return say("commands.no_id", asked=text.preview(asked, 60), prefix=self._prefix(inbound))
         who = UserRef(channel, user_id)
+        if decision == "denied" and self._access.is_operator(who):
+            # Of the last one nobody could be let in again by a message.
+            return say("commands.operator_stays", who=who)
         verdict = Verdict(decision, inbound.person, "always", inbound.user_name or "", inbound.request_id)
         await self._admissions.decide(who, verdict)
         key = "commands.admitted" if decision == "approved" else "commands.kept_out"

@@ -23,7 +23,7 @@ from bot.gateway.admissions import request_of
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog, InFlight
-from bot.gateway.commands import ALIASES, OF_CONVERSATION, Commands, runs_at_once
+from bot.gateway.commands import Commands, runs_at_once
 from bot.gateway.deletions import DeletionService
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import AppliedEffects, EffectRunner
@@ -39,8 +39,6 @@ AT_ONCE = 1_000
 """Events that are taken in side by side; a channel that brings more waits with them."""
 STOP_PATIENCE = 0.4
 """Seconds for which a stop waits for the disk before it does its work all the same."""
-LOOKED_AT = 50
-"""Inbounds of a direct chat that are looked at for its last message, at first: where there is none among them, ever more."""
 _R = TypeVar("_R")
 MOST_AT_ONCE = 1_000
 """Commands that run beside the queues; more of them wait in those as everything does. A stop never waits."""
@@ -211,7 +209,9 @@ class GatewayIntake:
                 self._heard.keep(inbound)
             if not counts:
                 return False
-            inbound = await self._of_conversation(inbound.model_copy(update={"request_id": self._ids.ulid()}))
+            inbound = await self._commands.of_conversation(
+                inbound.model_copy(update={"request_id": self._ids.ulid()})
+            )
             return await self._handed_over(self._stops.meant(inbound))
 
     async def _handed_over(self, inbound: Inbound) -> bool:
@@ -223,28 +223,6 @@ class GatewayIntake:
         self._tasks.add(task)
         task.add_done_callback(self._taken_in)
         return await asyncio.shield(task)
-
-    async def _of_conversation(self, inbound: Inbound) -> Inbound:
-        """A command about a conversation, given in a direct chat outside of its threads, as one about the conversation there
-        in which something was said last.
-        """
-        chat, command = inbound.chat_key, inbound.command
-        about = command is not None and ALIASES.get(command.name, command.name) in OF_CONVERSATION
-        if not about or inbound.chat_type != "direct" or chat.thread is not None:
-            return inbound
-        last = await self._last_said(chat) or chat
-        return inbound.model_copy(update={"chat_key": last}) if last.kind == chat.kind else inbound
-
-    async def _last_said(self, chat: ChatKey) -> ChatKey | None:
-        """The conversation of a chat in which something was said last."""
-        limit = LOOKED_AT
-        while True:
-            records = await self._journal.said_in(chat, limit=limit)
-            said = (one.inbound for one in records)
-            words = (one.chat_key for one in said if one.command is None and one.kind == "message")
-            if (last := next(words, None)) is not None or len(records) < limit:
-                return last
-            limit *= 10
 
     def _taken_in(self, task: asyncio.Task[bool]) -> None:
         self._tasks.discard(task)

@@ -241,7 +241,12 @@ class Chat:
             dispatcher=Dispatcher(registry, clock=clock, log=log, artifacts=artifacts),
             skills=skills,
             prompts=Prompts(
-                self.root, skills=skills, instructions=instructions, log=log, has_files=self.works
+                self.root,
+                name="Shipmate",
+                skills=skills,
+                instructions=instructions,
+                log=log,
+                has_files=self.works,
             ),
             root=self.root,
             clock=clock,

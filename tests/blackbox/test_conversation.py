@@ -32,7 +32,7 @@ async def test_a_stranger_is_let_in_while_it_runs_and_nothing_they_wrote_before_
     world.telegram.say("canary-again", chat_id=2002)
     await world.telegram.until(lambda: len(world.texts(2002)) == 1)
     assert world.texts(2002) == [
-        "Hi! I can't talk with you yet: the people who run me have to let you in first."
+        "Hi! I can't talk with you yet: the people who run me have to let you in first. Tell them your id: telegram:2002."
     ]
     assert re.search(
         r"shipmate allow telegram 2002 --dir \S+   # Person 2002", await shipmate(world, "pending")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bot.testing.slack import Seen
+from bot.words import say
 from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, START_SECONDS, World, eventually
 
 CARL = "U0CARL"
@@ -175,13 +176,16 @@ async def test_added_to_a_chat_it_says_once_how_it_is_spoken_to_over_a_kill_too(
     added = world.telegram.add_bot(GROUP, by=PERSON)
     await world.telegram.until(lambda: len(world.texts(GROUP)) == 1, START_SECONDS)
     await world.slack.until(lambda: len(world.slack.replies(ROOM)) == 1, START_SECONDS)
-    await world.slack.until(lambda: bool(world.slack.replies(f"D{ANN[1:]}")), START_SECONDS)
+    await world.slack.until(lambda: len(world.slack.replies(f"D{ANN[1:]}")) == 2, START_SECONDS)
     assert "privacy mode" in world.texts(GROUP)[0]
+    assert world.texts(GROUP)[0].endswith(say("strangers.group"))
     assert world.slack.replies(ROOM)[0].text.endswith("I lack some rights here.")
-    (told,) = world.slack.replies(f"D{ANN[1:]}")
-    assert told.text.startswith(
+    closed, deaf = sorted(one.text for one in world.slack.replies(f"D{ANN[1:]}"))[::-1]
+    assert deaf.startswith(
         f"slack:{ANN} has added me to slack:chat:{ROOM}, but I can't read what is said there"
     )
+    assert closed.startswith(f"telegram:{PERSON} has added me to telegram:chat:{GROUP}. There I answer only")
+    assert closed.endswith(f"`shipmate allow telegram {GROUP}` lets in everybody there.")
     await world.sent()
     await world.process.kill()
     world.telegram.repeat(added)

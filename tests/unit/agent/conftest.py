@@ -158,6 +158,7 @@ class Bench:
             skills=skills,
             prompts=Prompts(
                 root,
+                name="Shipmate",
                 skills=skills,
                 instructions=InstructionFiles(root, encode=encode, log=self.log),
                 log=self.log,

@@ -57,5 +57,5 @@ class ShortBench(Bench):
         tools = [tool for name in TOOLS if (tool := self.registry.get(name)) is not None]
         registry = Registry(tools)
         nowhere = NoFiles(root, encode=encode, log=self.log)
-        prompts = Prompts(root, skills=self.deps.skills, instructions=nowhere, log=self.log)
+        prompts = Prompts(root, name="Shipmate", skills=self.deps.skills, instructions=nowhere, log=self.log)
         self.configure(registry=registry, dispatcher=self.dispatcher(registry), prompts=prompts)

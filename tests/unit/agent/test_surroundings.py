@@ -21,6 +21,7 @@ def works(bench: Bench) -> Bench:
     bench.configure(
         prompts=Prompts(
             bench.root / "project",
+            name="Shipmate",
             skills=bench.deps.skills,
             instructions=files,
             log=bench.log,

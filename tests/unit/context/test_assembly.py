@@ -53,7 +53,9 @@ class Desk:
 
     def prompts(self, **how: Any) -> Prompts:
         files = InstructionFiles(self.root, encode=encode, log=self.log, everywhere=self.everywhere)
-        return Prompts(self.root, skills=self.skills, instructions=files, log=self.log, **how)
+        return Prompts(
+            self.root, name="Robby {x}", skills=self.skills, instructions=files, log=self.log, **how
+        )
 
     async def freeze(self, *, budget: int = 60_000, chat: ChatKey = KEY, **how: Any) -> Frozen:
         prompts = self.prompts(**how)
@@ -85,7 +87,8 @@ def said_by(user_id: str, channel: str = "telegram") -> Inbound:
 
 async def test_without_any_file_it_is_the_default_role_and_the_rules(desk: Desk) -> None:
     frozen = await desk.freeze()
-    assert frozen.static == f"{prompt.DEFAULT_ROLE}\n\n{prompt.RULES.strip()}"
+    role = "You are Robby {x}, a helpful assistant in a team chat."
+    assert frozen.static == f"{role}\n\n{prompt.RULES.strip()}"
     assert frozen == await desk.freeze()
     assert desk.warnings == []
 
@@ -106,7 +109,7 @@ async def test_the_parts_stand_in_their_order(desk: Desk) -> None:
         )
     ]
     assert places == sorted(places)
-    assert prompt.DEFAULT_ROLE not in frozen.static
+    assert frozen.static.startswith("You are Robby {x}.\n\n# How you work here")
 
 
 async def test_channel_and_chat_have_their_own_part_behind_the_one_that_all_chats_share(desk: Desk) -> None:

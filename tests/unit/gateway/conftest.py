@@ -197,6 +197,7 @@ class FakeAgent:
         """Whether it takes up what is added where it is asked anew; `questions` are what it is asked then."""
         self.questions: list[TurnRequest] = []
         self.last_turns: dict[ChatKey, LastTurn] = {}
+        self.described: list[ChatKey] = []
         self.messages = 0
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
@@ -298,6 +299,7 @@ class FakeAgent:
         self.forgot.append(chat_key)
 
     async def describe(self, chat_key: ChatKey) -> ModelInfo:
+        self.described.append(chat_key)
         return ModelInfo(
             self.chosen or "fake",
             chosen=self.chosen is not None,

@@ -131,7 +131,7 @@ async def test_a_stranger_is_told_once_that_they_have_to_be_let_in(bench: Bench)
     for _ in range(3):
         await bench.say(**stranger)
     await bench.idle()
-    assert bench.tele.texts == [say("strangers.hello")]
+    assert bench.tele.texts == [f"{say('strangers.hello')} {say('strangers.tell_them', who='tele:666')}"]
     assert [asked.user_id for asked in bench.lists.pending()] == ["666"]
     bench.clock.jump(24 * 3600)
     await bench.say(**stranger)

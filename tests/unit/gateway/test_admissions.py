@@ -298,7 +298,7 @@ async def test_the_oldest_request_gives_way_and_says_so(door: Door, monkeypatch:
     assert door.decisions() == [("expired", "")]
     await door.idle()
     assert door.told("900") == [
-        f"{say('strangers.hello')} {say('strangers.asked')}",
+        f"{say('strangers.hello')} {say('strangers.asked', who='tele:900')}",
         say("strangers.gave_way"),
     ]
     assert say("strangers.gave_way") not in door.told("901")
@@ -334,7 +334,7 @@ async def test_no_other_command_takes_a_request_for_a_call(door: Door) -> None:
 async def test_a_stranger_learns_only_that_they_have_to_be_let_in(door: Door) -> None:
     await door.asked()
     await door.idle()
-    assert door.told("666") == [f"{say('strangers.hello')} {say('strangers.asked')}"]
+    assert door.told("666") == [f"{say('strangers.hello')} {say('strangers.asked', who='tele:666')}"]
 
 
 def welcomes(door: Door) -> list[Outbound]:

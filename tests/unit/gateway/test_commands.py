@@ -214,6 +214,16 @@ async def test_an_operator_lets_in_who_waits_and_keeps_them_out_again(bench: Ben
     assert bench.agent.requests == []
 
 
+@pytest.mark.parametrize("who", ["1", "tele:1"])
+async def test_no_message_keeps_an_operator_out(bench: Bench, who: str) -> None:
+    assert (
+        await told(bench, f"/block {who}", "1")
+        == "tele:1 is an operator; a message keeps no operator out. On the machine, “shipmate block” does."
+    )
+    assert bench.lists.blocked("tele") == frozenset()
+    assert (await told(bench, "/whoami", "1")).startswith("You're tele:1, an operator.")
+
+
 @pytest.mark.parametrize("words", ["/allow", "/allow 99", "/block 1"])
 async def test_a_member_lets_nobody_in_and_sees_nobody_who_waits(bench: Bench, words: str) -> None:
     bench.lists.note("tele", "99", "Zoë")

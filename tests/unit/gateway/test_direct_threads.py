@@ -13,7 +13,7 @@ from bot.contracts.archive import HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Quoted
 from bot.contracts.provenance import ANYBODYS, Provenance
-from bot.gateway import intake
+from bot.gateway import commands
 from bot.gateway.turn_inputs import RECENT_SECONDS
 from bot.words import say
 from tests.unit.gateway.conftest import Bench
@@ -171,7 +171,7 @@ async def test_a_command_outside_of_threads_is_about_the_conversation_last_spoke
 async def test_the_last_conversation_is_found_behind_any_number_of_commands(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "LOOKED_AT", 2)
+    monkeypatch.setattr(commands, "LOOKED_AT", 2)
     await answered(bench, "one", "1")
     for number in range(5):
         await command(bench, "help", message_id=f"h{number}")
@@ -193,6 +193,14 @@ async def test_status_outside_of_threads_tells_of_what_runs_in_them(bench: Bench
     assert topic.startswith("Ready.")
     bench.agent.hold.set()
     await bench.idle()
+
+
+async def test_status_outside_of_threads_tells_of_the_memory_of_the_conversation_last_spoken_in(
+    bench: Bench,
+) -> None:
+    await answered(bench, "one", "1")
+    await command(bench, "status", user_id="1")
+    assert set(bench.agent.described) == {thread("1")}
 
 
 async def test_a_topic_keeps_its_commands_to_itself(bench: Bench) -> None:

@@ -177,6 +177,7 @@ async def test_the_first_request_in_a_code_repository_is_at_most_12000_character
     log, key = MemoryLog(), ChatKey.parse("slack:chat:C01234567:thread:1700000000.000100")
     prompts = Prompts(
         tmp_path,
+        name="Shipmate",
         skills=SkillFolder(tmp_path, [], log),
         instructions=InstructionFiles(tmp_path, encode=str, log=log),
         log=log,
