@@ -26,6 +26,8 @@ DIRECTORY = 1_000_000
 PART = 16_000_000
 PARTS = 32_000_000
 ELEMENTS = 500_000
+EMPTY = 100
+"""Elements that a part counts for, however short it is: to begin with one takes as long."""
 LONGEST = 262_144
 GAP = 64
 """Empty cells of a table that are shown in a row, at the most."""
@@ -70,6 +72,11 @@ class _Words:
         self.parts: list[str] = []
         self._left = most
 
+    @property
+    def left(self) -> int:
+        """Characters that are still wanted."""
+        return self._left
+
     def add(self, words: str) -> None:
         self.parts.append(words[: self._left])
         self._left -= len(words)
@@ -81,7 +88,10 @@ class _Package:
     """A packed file whose parts are read by name, within bounds."""
 
     def __init__(self, data: bytes) -> None:
-        end = data.rfind(_END, -65_536 - _END_SIZE)
+        # As `zipfile` finds it: an end without a comment is the last of all bytes, whatever stands within it.
+        end = len(data) - _END_SIZE
+        if not (data.startswith(_END, max(0, end)) and data.endswith(b"\0\0")):
+            end = data.rfind(_END, -65_536 - _END_SIZE)
         directory = int.from_bytes(data[end + 12 : end + 16], "little") if end >= 0 else 0
         if not 0 < directory <= DIRECTORY or data[max(0, end - 20) : end].startswith(_END_64):
             raise NoReadableText
@@ -121,6 +131,7 @@ class _Package:
         def refused(*_: object) -> None:
             raise NoReadableText  # no office program writes a document type: without one there are no entities
 
+        self._elements -= EMPTY
         parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
         parser.StartElementHandler = begun
@@ -293,7 +304,8 @@ def _open_document(package: _Package, words: _Words) -> None:
 # ------------------------------------------------------------ tables of numbers
 
 _BUILT_IN_DATES = frozenset((*range(14, 23), *range(45, 48)))
-_LITERAL = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]')
+_LITERAL = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]?')
+"""What a format says beside its signs. A bracket that nothing closes goes to the end: each sign is looked at once, however many open."""
 _CELL = re.compile(r"([A-Z]{1,3})([0-9]+)")
 _LAST_DAY = 2_958_465
 """31 December 9999."""
@@ -301,7 +313,8 @@ _LAST_DAY = 2_958_465
 
 def _book(package: _Package, words: _Words) -> None:
     kinds = dict(package.targets(_BOOK).values())
-    strings = _strings(package, kinds["sharedStrings"]) if kinds.get("sharedStrings") in package.names else []
+    shared = kinds.get("sharedStrings", "")
+    strings = _strings(package, shared, words.left) if shared in package.names else []
     dates = _date_styles(package, kinds["styles"]) if kinds.get("styles") in package.names else frozenset()
     since = [datetime(1899, 12, 30, tzinfo=UTC)]
 
@@ -322,7 +335,7 @@ class _Sheet:
     def __init__(self, words: _Words, strings: list[str], dates: frozenset[int], since: datetime) -> None:
         self._words, self._strings, self._dates, self._since = words, strings, dates, since
         self._row: list[str] = []
-        self._column = 0
+        self._size = self._column = 0
         self._kind = self._style = ""
         self._value: list[str] = []
         self._in_value = 0
@@ -343,17 +356,24 @@ class _Sheet:
     def end(self, tag: str) -> None:
         self._in_value -= tag in {"v", "t"}
         if tag == "c":
-            self._row.append(self._shown("".join(self._value)))
+            shown = self._shown("".join(self._value))
+            self._row.append(shown)
+            self._size += len(shown)
+            if self._size > self._words.left:
+                self._tell()  # which has enough: a thousand cells may name one long text
         elif tag == "row":
-            if any(self._row):
-                self._words.add("\t".join(self._row).rstrip("\t") + "\n")
-            self._row, self._column = [], 0
+            self._tell()
+
+    def _tell(self) -> None:
+        if any(self._row):
+            self._words.add("\t".join(self._row).rstrip("\t") + "\n")
+        self._row, self._size, self._column = [], 0, 0
 
     def _shown(self, value: str) -> str:
         if self._kind == "s":
             at = int(value) if value.isdecimal() and len(value) < 9 else -1
-            value = self._strings[at] if 0 <= at < len(self._strings) else ""
-        elif self._kind == "b":
+            return self._strings[at] if 0 <= at < len(self._strings) else ""
+        if self._kind == "b":
             value = {"1": "TRUE", "0": "FALSE"}.get(value, value)
         elif self._kind == "n" and self._style.isdecimal() and int(self._style[:9]) in self._dates:
             value = self._date(value)
@@ -380,8 +400,8 @@ def _column(letters: str) -> int:
     return number
 
 
-def _strings(package: _Package, name: str) -> list[str]:
-    """The texts that cells name by their number, without how they are pronounced."""
+def _strings(package: _Package, name: str, most: int) -> list[str]:
+    """The texts that cells name by their number, each in one line of `most` characters, without how they are pronounced."""
     found: list[str] = []
     state = {"t": 0, "rPh": 0}
     parts: list[str] = []
@@ -394,7 +414,7 @@ def _strings(package: _Package, name: str) -> list[str]:
         if tag in state:
             state[tag] -= 1
         elif tag == "si":
-            found.append("".join(parts))
+            found.append(" ".join("".join(parts)[:most].split()))
             parts.clear()
 
     def words(said: str) -> None:
@@ -407,13 +427,13 @@ def _strings(package: _Package, name: str) -> list[str]:
 
 def _date_styles(package: _Package, name: str) -> frozenset[int]:
     """The styles of cells that show a number as a date or a time."""
-    own: dict[str, str] = {}
+    own: dict[str, bool] = {}
     used: list[str] = []
     inside = [0]
 
     def start(tag: str, told: _Attributes) -> None:
         if tag == "numFmt":
-            own[told.get("numFmtId", "")] = told.get("formatCode", "")
+            own[told.get("numFmtId", "")] = _tells_dates(told.get("formatCode", ""))
         inside[0] += tag == "cellXfs"
         if tag == "xf" and inside[0]:
             used.append(told.get("numFmtId", ""))
@@ -425,8 +445,13 @@ def _date_styles(package: _Package, name: str) -> frozenset[int]:
     return frozenset(_dated(used, own))
 
 
-def _dated(used: Iterable[str], own: Mapping[str, str]) -> Iterator[int]:
+def _dated(used: Iterable[str], own: Mapping[str, bool]) -> Iterator[int]:
     for at, one in enumerate(used):
         built_in = one.isdecimal() and int(one[:9]) in _BUILT_IN_DATES
-        if built_in or re.search("[ydhms]", _LITERAL.sub("", own.get(one, "")), re.IGNORECASE):
+        if built_in or own.get(one, False):
             yield at
+
+
+def _tells_dates(form: str) -> bool:
+    """True of the format of a date or a time."""
+    return re.search("[ydhms]", _LITERAL.sub("", form), re.IGNORECASE) is not None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import random
+import time
+import tracemalloc
 import zipfile
 
 import pytest
@@ -146,6 +149,51 @@ def test_a_directory_of_very_many_parts_is_not_read() -> None:
     names = {f"{number:020}": "" for number in range(office.DIRECTORY // 60)}
     data = packed({"word/document.xml": "<a/>", **names})
     assert why(data) == ""
+
+
+def test_the_size_of_a_directory_is_read_where_zipfile_reads_it() -> None:
+    """An end of the directory within the end of the directory says another size of it."""
+    names = {f"{number:020}": "" for number in range(office.DIRECTORY // 60)}
+    data = bytearray(packed({"word/document.xml": "<a/>", **names}))
+    end = len(data) - 22
+    data[end + 4 : end + 8] = b"PK\x05\x06"
+    data[end + 16 : end + 20] = (1_000).to_bytes(4, "little")
+    assert zipfile.ZipFile(io.BytesIO(data)).namelist(), "zipfile takes it"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(zipfile, "ZipFile", lambda _: pytest.fail("its directory was read"))
+        assert why(bytes(data)) == ""
+
+
+def test_a_format_of_many_brackets_takes_no_time_however_many_cells_have_it() -> None:
+    formats = f'<numFmt numFmtId="170" formatCode="{"[" * 200_000}d"/><numFmt numFmtId="171" formatCode="[$-409]d/m"/>'
+    styles = '<xf numFmtId="170"/>' * 2_000 + '<xf numFmtId="171"/>'
+    data = xlsx(
+        '<row><c s="2000"><v>45321</v></c><c s="0"><v>7</v></c></row>', formats=formats, styles=styles
+    )
+    began = time.process_time()
+    assert text(data).splitlines()[1] == "2024-01-30\t7"
+    assert time.process_time() - began < 2
+
+
+def test_a_long_text_that_many_cells_of_a_row_name_is_not_held_for_each() -> None:
+    cells = '<c t="s"><v>0</v></c>' * 2_000
+    data = xlsx(f"<row>{cells}</row>", strings=f"<si><t>{'a ' * 100_000}</t></si>")
+    tracemalloc.start()
+    try:
+        assert text(data, 500_000).endswith(CUT)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_one_part_that_is_named_very_often_is_not_read_each_time() -> None:
+    sheet = '<sheet name="" xmlns:r="x/relationships" r:id="a"/>'
+    parts = {
+        "xl/workbook.xml": f"<a>{sheet * (office.ELEMENTS // office.EMPTY)}</a>",
+        "xl/_rels/workbook.xml.rels": relationships({"a": ("worksheet", "sheet.xml")}),
+        "xl/sheet.xml": "<a/>",
+    }
+    assert why(packed(parts)) == TOO_MUCH
 
 
 def test_a_protected_file_is_told_as_such() -> None:
