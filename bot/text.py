@@ -73,12 +73,14 @@ INVISIBLE = (
 default ignorable, marks of direction, line separators and annotation marks.
 """
 _BIDI = regex.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-ESCAPES = regex.compile(
-    r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"  # control sequences
-    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"  # strings for the terminal
-    r"|\x1b[ -/]{0,4}[0-~]"
+_STRINGS = regex.compile(
+    r"(?r)(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"
 )
-"""Sequences that a terminal obeys and does not show."""
+"""Strings for the terminal, looked for from their ends: of beginnings there may be any number that nothing ends, and each would be
+followed as far as a string may reach.
+"""
+ESCAPES = regex.compile(r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b[ -/]{0,4}[0-~]")
+"""Other sequences that a terminal obeys and does not show."""
 _CONTROLS = regex.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BREAKS = {"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"}
 
@@ -99,6 +101,12 @@ def _refuse(constant: str) -> Any:
     raise ValueError(constant)
 
 
+def without_escapes(words: str) -> str:
+    """Words without the sequences that a terminal obeys and does not show."""
+    # A sign that ends any sequence in their place, so that what stood around one does not become another.
+    return ESCAPES.sub("", _STRINGS.sub("\x18", words)).replace("\x18", "")
+
+
 def for_terminal(words: str) -> str:
     """Words of others, safe to print: sequences that a terminal obeys and marks that turn the order of a line around are
     left out, other control characters replaced; tabs and line breaks stay.
@@ -107,7 +115,7 @@ def for_terminal(words: str) -> str:
         return words
     if not words.isascii():
         words = _BIDI.sub("", words).replace("\u2028", "\n").replace("\u2029", "\n")
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", ESCAPES.sub("", words))
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", without_escapes(words))
 
 
 def one_line(dumped: str) -> str:

@@ -30,13 +30,22 @@ _TOKENS = re.compile(
     | gh[pousr]_[A-Za-z0-9]{20,}                          # GitHub
     | github_pat_[A-Za-z0-9_]{20,}
     | (?:AKIA|ASIA)[A-Z0-9]{16}                           # AWS
-    | eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}   # JWT
+    | (?P<head>eyJ[A-Za-z0-9_-]{8,}+)(?P<rest>\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{4,}+)?   # JWT
     | -----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY-----
       (?:(?!-----END)[\s\S]){0,20000}
       (?:-----END\ [A-Z ]{0,40}PRIVATE\ KEY-----)?        # PEM
     """,
     re.VERBOSE,
 )
+
+
+def _marked(found: re.Match[str]) -> str:
+    """A mark in the place of a token. What begins as a JWT and does not go on as one stays; it is matched too, or each further
+    beginning within it would be looked through to the end again.
+    """
+    return MARK if found["head"] is None or found["rest"] is not None else found[0]
+
+
 _IN_TOKENS = (
     *(
         "xox",
@@ -77,7 +86,8 @@ _TARGET = re.compile(
 )
 """Targets of links, their titles, and comments: rendered, a link's words stand next to what follows it."""
 _RENDERED = re.compile(
-    f"{text.ESCAPES.pattern}|{_TARGET.pattern}"
+    r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\x9d\x90\x98\x9e\x9f]{0,4096}+(?:\x07|\x1b\\|\x9c)"
+    f"|{text.ESCAPES.pattern}|{_TARGET.pattern}"
     r"|(?:%[0-9A-Fa-f]{2})+|&(?:#[0-9]{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?"
     f"|[{re.escape(_SIGNS + _CONTROLS)}{text.INVISIBLE}\x80-\x9f]"
 )
@@ -185,7 +195,7 @@ def _as_rendered(value: str) -> bytes | None:
         if shown is packed or shown == packed:
             break
     if any(sign in shown for sign in _ESCAPING):
-        shown = text.ESCAPES.sub("", shown)
+        shown = text.without_escapes(shown)
     if "](" in shown or "][" in shown or "|" in shown or "<!--" in shown:
         shown = _TARGET.sub("", shown)
     if not shown.isascii():
@@ -285,7 +295,7 @@ class LogRedactor(Redactor):
         value = super().__call__(value)
         # Looking for these first is many times faster, and a hit is rare.
         if any(sign in value for sign in _IN_TOKENS) or _TELEGRAM.search(value):
-            value = _TOKENS.sub(MARK, value)
+            value = _TOKENS.sub(_marked, value)
         return value
 
     def finds(self, strings: Sequence[str]) -> bool:

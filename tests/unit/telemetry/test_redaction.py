@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import string
+import time
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from bot import text
 from bot.telemetry import LogRedactor, Redactor, redaction
-from bot.telemetry.redaction import forms
+from bot.telemetry.redaction import MARK, forms
 from tests.shares import examples
 
 # What real tokens are made of, and some of what people put into passwords.
@@ -237,6 +238,31 @@ DISGUISED = {
 def test_what_is_a_secret_once_rendered_is_one(how: str) -> None:
     shown = Redactor([HIDDEN, "another-secret"])(f"before {DISGUISED[how]} after")
     assert shown.replace("*", "") == "before [redacted] after"
+
+
+@pytest.mark.parametrize("begun", ["\x9d", "\x90a", "\x1b]", "eyJ", "eyJ-"])
+def test_what_begins_very_often_and_never_ends_takes_no_time(begun: str) -> None:
+    """Strings for a terminal, and tokens: what anybody sends goes through here before anything else is known of it."""
+    words = begun * (60_000 // len(begun))
+    began = time.process_time()
+    assert LogRedactor([HIDDEN])(words).startswith(begun[:3])
+    assert LogRedactor([HIDDEN])(f"{words}{HIDDEN}").endswith(MARK)
+    assert time.process_time() - began < 2
+
+
+def test_what_stands_around_a_string_for_a_terminal_does_not_become_a_sequence() -> None:
+    """It would be left out with a letter of the secret."""
+    disguised = HIDDEN.replace("correct", "co\x9b\x9d\x07rrect")
+    assert Redactor([HIDDEN])(disguised) == MARK
+    assert text.for_terminal("a\x9b\x9d\x07b") == "a\N{REPLACEMENT CHARACTER}b"
+
+
+def test_a_token_that_begins_within_another_word_is_one() -> None:
+    token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl"
+    assert (
+        LogRedactor()(f"a_{token} eyJ{token} eyJaaaaaaaaa.b {token}")
+        == f"a_{MARK} {MARK} eyJaaaaaaaaa.b {MARK}"
+    )
 
 
 def test_a_secret_that_json_escaped_twice_is_found() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import unicodedata
 from pathlib import Path
 
@@ -134,3 +135,10 @@ async def test_commands_cannot_change_it(root: Path) -> None:
         assert {path: Path(path).read_bytes() for path in before} == before, command
     await Isolation(root).run("echo x > free.md", 20)
     assert (root / "free.md").read_text() == "x\n"
+
+
+def test_a_file_of_tags_that_never_end_takes_no_time(root: Path) -> None:
+    (root / "Agent.md").write_text(f"{'<a' * 15_000}>\n\n<a title='x' href='docs/x.md'>x</a>\n")
+    began = time.process_time()
+    assert find_instruction_files(root).holds(root / "docs" / "x.md")
+    assert time.process_time() - began < 3
