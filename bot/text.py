@@ -178,6 +178,16 @@ _NO_TOP = frozenset(
 """Endings of file names that no host has."""
 _ALIKE = regex.compile(r"[\p{Cyrillic}\p{Greek}\p{Armenian}\p{Cherokee}]")
 _UNSEEN = regex.compile(f"[{INVISIBLE}]")
+_MARKS = r"[\p{M}\uff9e\uff9f]"
+_CROWDED = regex.compile(f"({_MARKS}{{32}}){_MARKS}+")
+"""More marks over one letter than any script has."""
+
+
+def normalized(words: str) -> str:
+    """Words in the plain form of their characters (NFKC), of the marks over one letter the first 32: to put marks in order takes the
+    square of their number.
+    """
+    return words if words.isascii() else unicodedata.normalize("NFKC", _CROWDED.sub(r"\1", words))
 
 
 def real_host(label: str, url: str) -> str | None:
@@ -197,7 +207,7 @@ def real_host(label: str, url: str) -> str | None:
             shown = host.encode("idna").decode("ascii")
     if "@" in parts.netloc or _looks_alike(host):
         return shown
-    seen = _UNSEEN.sub("", unicodedata.normalize("NFKC", label)).casefold()
+    seen = _UNSEEN.sub("", normalized(label)).casefold()
     named = [found[0].replace("\u3002", ".") for found in _HOST.finditer(seen) if found["top"] not in _NO_TOP]
     # Of an address the host alone counts, not what stands in its path.
     if seen.strip() in {url.casefold(), url.casefold().rstrip("/")}:

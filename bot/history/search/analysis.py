@@ -398,8 +398,7 @@ def terms(query: str, *, single: float = 0.75) -> list[Term]:
 
 def _cut(text: str, longest: int) -> str:
     """The beginning of a text, in its plain form: one character may stand for eighteen."""
-    text = texts.clean(text[:longest])
-    return text if text.isascii() else unicodedata.normalize("NFKC", text)[:longest]
+    return texts.normalized(texts.clean(text[:longest]))[:longest]
 
 
 def _terms(text: str, single: float, *, asking: bool) -> Iterator[Term]:

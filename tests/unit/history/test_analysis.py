@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bot import text
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.history import jsonl
@@ -130,6 +132,14 @@ def test_no_question_keeps_anybody_waiting(recall: Recall, query: str) -> None:
     assert len(analysis.terms(query)) <= analysis.MOST_TERMS
     recall.search([KEY], query, NOW)
     assert len(analysis.tokens(query * 20)) <= 2 * analysis.LONGEST_TEXT
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0316", "\uff9e\u0301"])
+def test_any_number_of_marks_over_a_letter_takes_no_time(marks: str) -> None:
+    began = time.process_time()
+    assert {*analysis.tokens(f"caf\u0065{marks * 30_000} after")} >= {"cafe", "after"}
+    assert text.real_host(f"good.example{marks * 30_000}", "https://evil.example/") == "evil.example"
+    assert time.process_time() - began < 1
 
 
 @RELAXED
