@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import html
 import json
+import re
 import unicodedata
 from collections.abc import Callable
 from typing import Any
@@ -105,6 +107,16 @@ def without_escapes(words: str) -> str:
     """Words without the sequences that a terminal obeys and does not show."""
     # A sign that ends any sequence in their place, so that what stood around one does not become another.
     return ESCAPES.sub("", _STRINGS.sub("\x18", words)).replace("\x18", "")
+
+
+_NUMBERED = re.compile("&#0*([0-9]+)")
+
+
+def unescaped(words: str) -> str:
+    """Words with the entities of HTML as the characters that they stand for. Of a number as many digits are read as a character may
+    have: the interpreter refuses to read thousands.
+    """
+    return html.unescape(_NUMBERED.sub(lambda found: f"&#{found[1][:8]}", words))
 
 
 def for_terminal(words: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -191,7 +190,7 @@ def _as_rendered(value: str) -> bytes | None:
             for name, plain in _USUAL:
                 shown = shown.replace(name, plain)
             if _ENTITY.search(shown):
-                shown = html.unescape(shown)
+                shown = text.unescaped(shown)
         if shown is packed or shown == packed:
             break
     if any(sign in shown for sign in _ESCAPING):
@@ -232,7 +231,7 @@ def _read(unit: str) -> str:
     if unit.startswith("%"):
         return unquote(unit, errors="replace").translate(_UNFORMED)
     if unit.startswith("&"):
-        return html.unescape(unit).translate(_UNFORMED)
+        return text.unescaped(unit).translate(_UNFORMED)
     return ""
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from html import unescape
 from urllib.parse import urljoin
+
+from bot.text import unescaped
 
 _DROPPED = frozenset(
     {"script", "style", "noscript", "template", "svg", "iframe", "object", "textarea", "select"}
@@ -88,7 +89,7 @@ class _Reading:
 
     def _say(self, words: str) -> None:
         if words:
-            self._out.append(unescape(words.replace("\n", " ").replace("\r", " ")))
+            self._out.append(unescaped(words.replace("\n", " ").replace("\r", " ")))
 
     def _tag(self, begin: int) -> int:
         """Take a tag; where the page goes on behind it, -1 where it does not."""
@@ -126,7 +127,7 @@ class _Reading:
 
     def _target(self, tag: str) -> str | None:
         found = _HREF.search(tag)
-        named = unescape((found[1] or found[2] or found[3] or "").strip()) if found is not None else ""
+        named = unescaped((found[1] or found[2] or found[3] or "").strip()) if found is not None else ""
         if not named or named.startswith("#") or self._links >= LINKS:
             return None
         try:

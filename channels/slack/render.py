@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 
 from bot import text
@@ -75,7 +74,7 @@ def _with_hosts(markdown: str) -> str:
 
 def _words(label: str) -> str:
     """The words of a link as they are shown: without marks, escapes and entities."""
-    return html.unescape(_ESCAPED.sub(r"\1", label.translate(_MARKS)))
+    return text.unescaped(_ESCAPED.sub(r"\1", label.translate(_MARKS)))
 
 
 def _without_images(markdown: str) -> str:

@@ -4,7 +4,6 @@ is for would see it grow, so messages are edited there.
 
 from __future__ import annotations
 
-import html
 import re
 from collections import deque
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot import text
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log
 from bot.contracts.outbound import Card, Outbound
@@ -167,7 +167,7 @@ def begun_as(message: Outbound, post: Json) -> bool:
     """True if a message of the bot's is a stream that was begun for `message`: a stream has no metadata while it is open, so its first
     words tell.
     """
-    shown, words = _words(html.unescape(str(post.get("text") or ""))), _words(message.text)
+    shown, words = _words(text.unescaped(str(post.get("text") or ""))), _words(message.text)
     return "metadata" not in post and bool(shown) and (words.startswith(shown) or shown.startswith(words))
 
 

@@ -147,6 +147,14 @@ async def test_our_secrets_and_what_utf8_cannot_carry_are_replaced_and_nothing_e
     assert SECRET not in "".join(bench.tele.texts)
 
 
+async def test_a_number_that_the_interpreter_does_not_read_is_taken_in(bench: Bench) -> None:
+    said = f"&#{'9' * 5_000};"
+    assert await bench.say(said) is True
+    await bench.idle()
+    assert bench.agent.requests[0].inbound is not None
+    assert bench.agent.requests[0].inbound.text == said
+
+
 async def test_a_thread_counts_only_where_the_bot_takes_part(bench: Bench) -> None:
     thread = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
     assert await bench.say("chatter canary", addressed="thread", **thread) is False

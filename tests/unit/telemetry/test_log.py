@@ -108,6 +108,15 @@ def test_secrets_and_token_like_text_reach_no_line(make: Make, tmp_path: Path) -
     assert "A" * 30 not in whole
 
 
+def test_no_number_in_a_line_ends_the_log(make: Make, tmp_path: Path) -> None:
+    log = make(redact=LogRedactor(["s3cret-of-the-operator"]))
+    log.write("error", f"&#{'9' * 5_000};")
+    assert log.flush()
+    log.write("error", "and on")
+    assert log.flush()
+    assert [line["message"][:6] for line in lines(tmp_path)] == ["&#9999", "and on"]
+
+
 def test_a_line_is_searched_for_secrets_once(make: Make, tmp_path: Path) -> None:
     class Counting(telemetry.LogRedactor):
         looks = 0

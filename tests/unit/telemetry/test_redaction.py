@@ -265,6 +265,15 @@ def test_a_token_that_begins_within_another_word_is_one() -> None:
     )
 
 
+@pytest.mark.parametrize("zeros", [0, 5, 5_000])
+def test_a_number_of_any_length_is_one_character(zeros: int) -> None:
+    """Thousands of digits are more than the interpreter reads."""
+    numbered = HIDDEN.replace("correct", f"&#{'0' * zeros}99;orrect")
+    assert HIDDEN not in Redactor([HIDDEN])(numbered)
+    assert "orrect" not in Redactor([HIDDEN])(numbered)
+    assert text.unescaped(f"&#{'9' * 5_000};&#x41;&#{'0' * 5_000}65;&amp;") == "\ufffdAA&"
+
+
 def test_a_secret_that_json_escaped_twice_is_found() -> None:
     """Rendered as Markdown, which takes one of two backslashes, it would stand there as JSON writes it once."""
     secret = 'pass"wörd\\of{a}server'

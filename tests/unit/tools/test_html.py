@@ -53,6 +53,11 @@ def test_no_page_takes_long(piece: str) -> None:
     text_of(piece * (100_000 // len(piece)), "https://example.org/")
 
 
+def test_a_number_that_the_interpreter_does_not_read_is_no_error() -> None:
+    number = f"&#{'9' * 5_000};"
+    assert text_of(f"<p>a{number}<a href='/{number}'>b</a>", "https://example.org/").startswith("a\ufffd")
+
+
 @given(before=st.text(max_size=40), words=st.text(alphabet="abc字 😀", max_size=40))
 @settings(derandomize=True, deadline=None, max_examples=examples(100))
 def test_what_stands_in_a_paragraph_is_never_lost(before: str, words: str) -> None:
