@@ -341,7 +341,9 @@ def _unpack(source: Path, folder: Path) -> Backup:
     about: Json = {}
     with (
         errors.as_storage_error(
-            f"{source} is no whole backup", tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile
+            f"{source} is no whole backup",
+            *(tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile),
+            ValueError,  # of facts in the head of a file that are none, and of a name that no file can have
         ),
         gzip.open(source) as zipped,
     ):

@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import stat
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -292,13 +292,18 @@ async def test_a_backup_that_was_cut_short_leaves_the_folder_empty(home: Path, t
     assert await read(there) == [str(one) for one in range(50)]
 
 
-def packed(path: Path, *members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> Path:
+def packed(
+    path: Path,
+    *members: tuple[str, bytes],
+    kind: bytes = tarfile.REGTYPE,
+    facts: Mapping[str, str] | None = None,
+) -> Path:
     with gzip.open(path, "wb") as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
         for name, data in members:
             info = tarfile.TarInfo(name)
             info.size = len(data)
             if name != backup.ABOUT:
-                info.type, info.linkname = kind, "/etc/passwd"
+                info.type, info.linkname, info.pax_headers = kind, "/etc/passwd", dict(facts or {})
             tar.addfile(info, io.BytesIO(data))
     return path
 
@@ -327,12 +332,16 @@ def test_nothing_is_written_outside_of_the_folder(tmp_path: Path, name: str) -> 
         lambda path: packed(path, (backup.ABOUT, b"no json")),
         packed,
         lambda path: path.write_bytes(b"PK\x03\x04 something else") and path,
+        lambda path: packed(path, ABOUT, ("chats/a", b"x"), facts={"path": "chats/a\0b"}),
+        lambda path: packed(path, ABOUT, ("chats/a", b"x"), facts={"GNU.sparse.map": "x,y"}),
     ],
-    ids=["link", "pipe", "late", "newer", "garbled", "empty", "other"],
+    ids=["link", "pipe", "late", "newer", "garbled", "empty", "other", "zero", "sparse"],
 )
 def test_what_is_no_backup_of_this_version_is_refused(tmp_path: Path, make: Callable[[Path], Path]) -> None:
     with pytest.raises(errors.StorageError):
         backup.restore(make(tmp_path / "file"), tmp_path / "there" / ".ship", disk=DISK, moved=False)
+    with instance.held(tmp_path / "there" / ".ship"):
+        pass  # nothing is left that keeps a gateway from its start
     assert {one.name for one in (tmp_path / "there" / ".ship").iterdir()} <= {".gitignore", "lock"}
 
 
