@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import regex
 
-_GRAPHEME = regex.compile(r"\X")
+_GRAPHEME = regex.compile(r"[\U0001F1E6-\U0001F1FF]{2}(?![\p{GCB=Extend}\p{GCB=ZWJ}\p{GCB=SpacingMark}])|\X")
+"""A flag by itself: for one of many, the library would count all that stand before it."""
 _APART = regex.compile(r"(?![\p{M}\p{Cf}\p{Grapheme_Extend}])\X\X")
 """Two characters between which there is a border whatever stands before them. It depends on that only where the first one is a mark
 or a sign for formatting.

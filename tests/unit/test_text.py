@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,3 +94,19 @@ def test_the_beginning_of_a_text_costs_the_same_however_long_it_is() -> None:
     assert text.head(Counted("名" * 500_000 + "👩‍👩‍👧"), 500_001) == "名" * 500_000
     assert seen < 500_000 + 2_000
     assert text.head("👩‍👩‍👧 and more", 3) == "👩‍👩‍👧"[:3], "one grapheme that is longer than all"
+
+
+def test_any_number_of_flags_takes_no_time() -> None:
+    began = time.process_time()
+    assert text.width("\U0001f1e9\U0001f1ea" * 30_000) == 2 * text.width("\U0001f1e9\U0001f1ea" * 15_000)
+    assert time.process_time() - began < 2
+
+
+@given(
+    st.text(
+        alphabet="a\u0301\u200d\u0903\u094d\u0915\r\n\U0001f1e9\U0001f1ea\U0001f468\U0001f3fb", max_size=20
+    )
+)
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
+def test_characters_are_those_that_unicode_says(words: str) -> None:
+    assert text.graphemes(words) == regex.findall(r"\X", words)
