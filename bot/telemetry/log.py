@@ -179,7 +179,7 @@ class JsonlLog:
                 closing = self._closed
             if dropped:
                 batch.append(self._line("log", f"dropped {dropped} lines", "warn", {"dropped": dropped}))
-            lost = self._writer.append([(_day(line), render(line, self._redact)) for line in batch])
+            lost = self._writer.append([(_day(line), self._rendered(line)) for line in batch])
             with self._wake:
                 if lost:
                     # The line that told of those dropped before was the last one of this batch.
@@ -189,6 +189,15 @@ class JsonlLog:
                 self._wake.notify_all()
             if closing:
                 return
+
+    def _rendered(self, line: Line) -> bytes:
+        """A line as bytes. Nothing in it ends the log: one that cannot be written leaves its kind, and why."""
+        try:
+            return render(line, self._redact)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the lines behind it are still to be written
+            told = {"kind": "log", "message": f"a line of the kind {line['kind']} could not be written"}
+            kept = {key: line[key] for key in ("id", "timestamp", "type", "level")}
+            return _dump(kept | told | {"details": {"cause": type(error).__name__}})
 
     def _gather(self) -> None:
         """Wait for a line, then a moment for more, unless a flush is waiting."""

@@ -24,6 +24,8 @@ STREAM = 1_000 * excerpt.TOKEN
 """Weight of each output stream of a command at the most; its end is always shown."""
 MESSAGE = 300
 """Characters of the message of an unexpected error."""
+LOOKED_AT = 2_000
+"""Characters of it that are looked at: some errors bring all of what they failed of."""
 GOT = 100
 """Characters of a value that does not fit."""
 PROBLEMS = 20
@@ -79,7 +81,8 @@ _TOKENS = LogRedactor()
 
 def presentable(words: str) -> str:
     """One line of an error's message without tracebacks, absolute paths and what looks like a token."""
-    hidden = _PLACES.sub(lambda found: found["address"] or "[path]", _TOKENS(_TRACE.sub("", words)))
+    plain = _TOKENS(_TRACE.sub("", words[:LOOKED_AT]))
+    hidden = _PLACES.sub(lambda found: found["address"] or "[path]", plain)
     return text.preview(hidden, MESSAGE).rstrip(".")
 
 

@@ -117,6 +117,24 @@ def test_no_number_in_a_line_ends_the_log(make: Make, tmp_path: Path) -> None:
     assert [line["message"][:6] for line in lines(tmp_path)] == ["&#9999", "and on"]
 
 
+def test_a_line_that_cannot_be_written_does_not_end_the_log(make: Make, tmp_path: Path) -> None:
+    class Failing(telemetry.LogRedactor):
+        def __call__(self, value: str) -> str:
+            return value if "odd" not in value else str(int("no number"))
+
+    log = make(redact=Failing(["s3cret-of-the-operator"]))
+    for words in ("one", "an odd one", "two"):
+        log.write("error", words, level="error")
+        assert log.flush()
+    found = lines(tmp_path)
+    assert [line["message"] for line in found] == [
+        "one",
+        "a line of the kind error could not be written",
+        "two",
+    ]
+    assert (found[1]["kind"], found[1]["details"]) == ("log", {"cause": "ValueError"})
+
+
 def test_a_line_is_searched_for_secrets_once(make: Make, tmp_path: Path) -> None:
     class Counting(telemetry.LogRedactor):
         looks = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -253,3 +254,9 @@ async def test_an_unforeseen_error_reaches_the_model_without_its_places(
     result: Json = await tools.look(RuntimeError(f"lost {tmp_path}/x"))
     assert result["content"] == "look failed: RuntimeError: lost [path]. Try another way."
     assert str(tmp_path) in tools.log.text
+
+
+def test_an_error_that_brings_a_long_text_is_told_at_once() -> None:
+    began = time.process_time()
+    assert presentable(".a" * 20_000).startswith(".a")
+    assert time.process_time() - began < 1
