@@ -80,6 +80,8 @@ PARSED = 16_384
 """Characters that are parsed at the most. Longer text is shown as it is."""
 BRACKETS = 800
 """`[` that are parsed at the most: the parser's work grows with their square."""
+CELLS = 20_000
+"""Cells that tables may come to: the parser fills up each row to the width of its table."""
 DEEPEST = 60
 """Levels of nesting. Below its own limit the parser drops text, so a text that comes near it stays plain."""
 
@@ -112,7 +114,7 @@ _WITHOUT_REFERENCES = _parser(references=False)
 
 def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
     """The tokens of a text; None where parsing would take too long or lose something, so that it is to be shown as it is."""
-    if len(said) > most or said.count("[") > BRACKETS:
+    if len(said) > most or said.count("[") > BRACKETS or _most_cells(said) > CELLS:
         return None
     references = _References()
     env: dict[str, Any] = {"references": references}
@@ -121,3 +123,9 @@ def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
         # A definition that nothing refers to would vanish.
         tokens = _WITHOUT_REFERENCES.parse(said)
     return None if any(token.level > DEEPEST - 4 for token in tokens) else tokens
+
+
+def _most_cells(said: str) -> int:
+    """How many cells there may be, where each line is a row of the widest table."""
+    widths = (line.count("|") + 1 for line in said.split("\n") if "-" in line and not line.strip(" \t\r>|:-"))
+    return max(widths, default=0) * (said.count("\n") + 1)

@@ -65,6 +65,8 @@ _ENDINGS: Mapping[str, str] = dict(
 _OWN_ENDING = re.compile(r"[a-z][a-z0-9]{0,5}")
 LONGEST_NAMED = 200
 """Characters of a line that may name a file."""
+MOST_CELLS = 100_000
+"""Cells of a table that becomes a file, with those that its rows do not have."""
 LONGEST_CELL = 500
 """Characters of a cell whose Markdown is read; of a longer one it stays."""
 
@@ -184,7 +186,8 @@ def _blocks(words: str) -> Iterator[_Block]:
                 and not _FENCE.fullmatch(lines[last + 1])
             ):
                 last += 1
-            yield _table(words, lines, (here, last), starts)
+            if len(_cells(lines[here])) * (last - here) <= MOST_CELLS:
+                yield _table(words, lines, (here, last), starts)
             here = last + 1
         else:
             here += 1

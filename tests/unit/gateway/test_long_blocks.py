@@ -180,6 +180,7 @@ def test_of_an_answer_that_goes_on_open_code_is_taken_out_too() -> None:
         ("~~~ " + "a." * 100 + "\n") * 500,
         " |-\n" * 30_000,
         "- - - - " * 20_000,
+        "|a" * 5_000 + "|\n" + "|-" * 5_000 + "|\n" + "|b\n" * 10_000,
     ],
 )
 def test_a_bomb_is_looked_through_in_no_time(bomb: str) -> None:

@@ -87,8 +87,10 @@ def test_a_table_has_sides() -> None:
         "https://a.b/ " * 2_400,
         "https://a" + "!" * 30_000,
         "long\n" * 20_000,
+        f"{'|a' * 2_000}|\n{'|-' * 2_000}|\n" + "|b\n" * 2_500,
+        "> " + "|a" * 600 + "|\n> " + "|-" * 600 + "|\n" + "> b\n" * 3_000,
     ],
-    ids=range(14),
+    ids=range(16),
 )
 def test_what_is_made_to_take_long_does_not_and_loses_no_letter(bomb: str) -> None:
     nodes.cache_clear()
@@ -110,4 +112,6 @@ def test_the_parser_says_when_it_would_lose_something() -> None:
     assert markdown.parse("> " * 70 + "deep") is None
     assert markdown.parse("[" * (markdown.BRACKETS + 1)) is None
     assert markdown.parse("x" * (markdown.PARSED + 1)) is None
+    assert markdown.parse("|a|b|\n|-|-|\n" + "|c|\n" * (markdown.CELLS // 2)) is None
+    assert markdown.parse("|a|b|\n|-|-|\n" + "a | b\n" * 1_000) is not None
     assert markdown.parse("[a]\n\n[a]: https://a.example/") is not None
