@@ -194,7 +194,7 @@ class JsonlLog:
         """A line as bytes. Nothing in it ends the log: one that cannot be written leaves its kind, and why."""
         try:
             return render(line, self._redact)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the lines behind it are still to be written
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
             told = {"kind": "log", "message": f"a line of the kind {line['kind']} could not be written"}
             kept = {key: line[key] for key in ("id", "timestamp", "type", "level")}
             return _dump(kept | told | {"details": {"cause": type(error).__name__}})
