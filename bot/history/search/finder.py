@@ -17,7 +17,7 @@ from bot.history.search.chat_indexer import ROLES, IndexedChat
 from bot.history.search.index import chat_named
 from bot.history.search.line_features import AnswerScorer, speaker_meant
 from bot.history.search.query_execution import Counts, QueryExecution
-from bot.history.search.ranking import PLACE_BITS, Reranker, Weights
+from bot.history.search.ranking import PLACE_BITS, Weights
 from bot.history.search.streams import Stream, Streams
 from bot.history.search.time_ranges import TimeRanges, time_ranges
 
@@ -64,14 +64,10 @@ class Finder:
         streams: Streams,
         *,
         weights: Weights = ranking.DEFAULT,
-        reranker: Reranker | None = None,
-        reranked: int = 50,
     ) -> None:
         self._db = db
         self._streams = streams
         self._weights = weights
-        self._reranker = reranker
-        self._reranked = reranked
         self._known = Counts(db)
 
     def find(self, names: Iterable[str], query: SearchQuery) -> list[FoundLine]:
@@ -107,8 +103,6 @@ class Finder:
             said_by = None if execution.named else speaker_meant(phrasing) or "user"
             scorer = AnswerScorer(phrasing, said_by, self._weights)
             kept = self._looked_at(kept, read, scorer)
-            if self._reranker is not None and kept:
-                kept = self._fused(self._reranker, kept, execution, phrasing)
         return [FoundLine(name, line, score, read.get(line)) for line, score in kept]
 
     def _sessions(self, chat: IndexedChat, ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
@@ -144,20 +138,6 @@ class Finder:
             found.append((line, score + kept[0][1] * scorer.score(said.text, said.role)))
         found.sort(key=lambda one: (one[1], one[0]), reverse=True)
         return found + [(line, found[-1][1]) for line in again]
-
-    def _fused(
-        self, reranker: Reranker, kept: list[tuple[int, float]], execution: QueryExecution, query: str
-    ) -> list[tuple[int, float]]:
-        top, rest = kept[: self._reranked], kept[self._reranked :]
-        texts = [execution.text(line) for line, _ in top]
-        lines = [line for line, _ in top]
-        opinion = dict(zip(lines, reranker.scores(query, texts), strict=True))
-        other = sorted(lines, key=lambda line: opinion[line], reverse=True)
-        scores = ranking.fused([lines, other], self._weights)
-        best = top[0][1]
-        scale = best / max(scores.values())
-        front = sorted(((line, score * scale) for line, score in scores.items()), key=lambda one: -one[1])
-        return [*front, *((line, min(score, front[-1][1])) for line, score in rest)]
 
     def _there(self, lines: Sequence[int], query: SearchQuery) -> set[int]:
         """Those of the lines that are there, and of the role and time that were asked for."""

@@ -146,9 +146,9 @@ class QueryExecution:
             tally.add(posting)
 
     def _words(self, line: int) -> list[str]:
-        return [token for token in analysis.tokens(self.text(line)) if not analysis.is_paired(token)]
+        return [token for token in analysis.tokens(self._text(line)) if not analysis.is_paired(token)]
 
-    def text(self, line: int) -> str:
+    def _text(self, line: int) -> str:
         row = self._db.execute("SELECT at, size FROM lines WHERE line = ?", (line,)).fetchone()
         said = read_line(self._stream.read(*row)) if row else None
         return said.text if said is not None else ""

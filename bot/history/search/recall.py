@@ -13,7 +13,7 @@ from bot.history import file_names
 from bot.history.search import index_file, ranking
 from bot.history.search.finder import Finder, FoundLine, SearchQuery
 from bot.history.search.index import Index
-from bot.history.search.ranking import Reranker, Weights
+from bot.history.search.ranking import Weights
 
 _AT_ONCE = 40  # lines that are read together
 
@@ -21,24 +21,16 @@ _AT_ONCE = 40  # lines that are read together
 class Recall:
     """An index and what is found by it, for one thread. Raises `sqlite3.Error` and `OSError`."""
 
-    def __init__(
-        self, index: Index, *, weights: Weights = ranking.DEFAULT, reranker: Reranker | None = None
-    ) -> None:
+    def __init__(self, index: Index, *, weights: Weights = ranking.DEFAULT) -> None:
         self.index = index
-        self._finder = Finder(index.db, index.streams, weights=weights, reranker=reranker)
+        self._finder = Finder(index.db, index.streams, weights=weights)
 
     @classmethod
     def opened(
-        cls,
-        path: Path | None,
-        folder: Path,
-        disk: Disk,
-        *,
-        weights: Weights = ranking.DEFAULT,
-        reranker: Reranker | None = None,
+        cls, path: Path | None, folder: Path, disk: Disk, *, weights: Weights = ranking.DEFAULT
     ) -> Recall:
         """Over the JSONL files of a folder; with None for `path` the index is in memory."""
-        return cls(Index.opened(path, folder, disk), weights=weights, reranker=reranker)
+        return cls(Index.opened(path, folder, disk), weights=weights)
 
     def close(self) -> None:
         self.index.close()

@@ -24,7 +24,6 @@ from bot.history.archive.store import ChatInfo, ChatStore
 from bot.history.search import index_file, matching
 from bot.history.search.finder import SearchQuery, parse_query
 from bot.history.search.index import Index
-from bot.history.search.ranking import Reranker
 from bot.history.search.recall import Recall
 
 LINGER = 1.0
@@ -55,7 +54,6 @@ class SearchedArchive:
         folder: Path,
         disk: Disk,
         log: Log,
-        reranker: Reranker | None = None,
         wait_bytes: int = WAIT_BYTES,
     ) -> None:
         self._store = store
@@ -63,7 +61,6 @@ class SearchedArchive:
         self._folder = folder
         self._disk = disk
         self._log = log
-        self._reranker = reranker
         self._wait_bytes = wait_bytes
         self._recall: Recall | None = None
         self._pool: ThreadPoolExecutor | None = None
@@ -296,7 +293,7 @@ class SearchedArchive:
 
     def _opened(self) -> Recall:
         if self._recall is None:
-            self._recall = Recall.opened(self._path, self._folder, self._disk, reranker=self._reranker)
+            self._recall = Recall.opened(self._path, self._folder, self._disk)
         return self._recall
 
     def _take_in(self, names: Sequence[str]) -> Sequence[str]:

@@ -20,6 +20,7 @@ from bot.history.search.ranking import (
     Postings,
     Weights,
     feedback,
+    fused,
     length_class,
     rarity,
 )
@@ -220,3 +221,10 @@ def test_a_tally_says_what_every_line_says_by_itself(seed: int) -> None:
             found, expected = tally.best(most), plain.best(most)
             assert [one for one, _ in found] == [one for one, _ in expected]
             assert [score for _, score in found] == pytest.approx([score for _, score in expected])
+
+
+def test_fusion_puts_first_what_both_rankings_like() -> None:
+    scores = fused([[1, 2, 3, 4], [2, 4, 1, 3]])
+    assert sorted(scores, key=scores.__getitem__, reverse=True) == [2, 1, 4, 3]
+    assert fused([]) == {}
+    assert scores[2] == pytest.approx(1 / 11 + 1 / 12)
