@@ -471,8 +471,6 @@ class Leases(Protocol):
         """
         ...
 
-    async def release(self, name: str, holder: str) -> None: ...
-
 
 class Journal(Inbox, Steps, Outbox, JobRows, LocaleRows, Leases, ApprovalStore, Protocol):
     """All of it, in one store. Every call returns once the change is on disk, or raises `StorageError`; changes

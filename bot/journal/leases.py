@@ -8,14 +8,12 @@ from typing import Any
 
 from bot import text
 from bot.journal.connection import Connection
-from bot.journal.table import JournalTable, done
+from bot.journal.table import JournalTable
 
 _HELD = "SELECT holder, number, taken_at, until FROM leases WHERE name = ?"
 _WRITE = """INSERT INTO leases (name, holder, number, taken_at, until) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, number = excluded.number,
         taken_at = excluded.taken_at, until = excluded.until"""
-# The row stays, so that the next holder's number is greater.
-_RELEASE = "UPDATE leases SET holder = NULL WHERE name = ? AND holder = ?"
 
 
 class SqlLeases(JournalTable):
@@ -39,9 +37,6 @@ class SqlLeases(JournalTable):
             return int(number) + 1
 
         return _number(self.base.run(work))
-
-    def release(self, name: str, holder: str) -> Coroutine[Any, Any, None]:
-        return done(self._change(_RELEASE, (name, holder)))
 
 
 async def _number(change: Future[int | None]) -> int | None:

@@ -45,7 +45,6 @@ WRITES = frozenset(
         "listen",
         "remove_job",
         "lease",
-        "release",
         "put_lines",
         "drop_lines",
         "forget_loss",

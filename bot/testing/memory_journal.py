@@ -442,11 +442,6 @@ class _Tables:
         self._leases[key] = _Lease(who, number, now, now + seconds)
         return number
 
-    def release(self, name: str, holder: str) -> None:
-        row = self._leases.get(text.clean(name))
-        if row is not None and row.holder == text.clean(holder):
-            self._leases[text.clean(name)] = dataclasses.replace(row, holder=None)
-
     # Lines.
 
     def put_lines(self, rows: Sequence[tuple[int, str, Callable[[], bytes]]]) -> bool:

@@ -89,20 +89,6 @@ class SharedContract(JournalRig):
         assert await journal.lease("lead", "b", 10) == 2
         assert await journal.lease("lead", "a", 10) is None
 
-    async def test_a_lease_that_is_given_back_is_free_and_its_number_is_never_used_again(
-        self, journal: Journal
-    ) -> None:
-        assert await journal.lease("lead", "a", 1000) == 1
-        await journal.release("lead", "b")
-        assert await journal.lease("lead", "b", 1000) is None
-        await journal.release("lead", "a")
-        await journal.release("lead", "a")
-        await journal.release("unknown", "a")
-        journal = await self.restart(journal)
-        assert await journal.lease("lead", "b", 1000) == 2
-        await journal.release("lead", "b")
-        assert await journal.lease("lead", "b", 1000) == 3
-
     async def test_of_many_that_want_a_lease_at_once_one_gets_it(self, journal: Journal) -> None:
         numbers = await asyncio.gather(*(journal.lease("lead", f"h{number}", 10) for number in range(20)))
         assert [number for number in numbers if number is not None] == [1]

@@ -262,10 +262,6 @@ class JournalAgainstMemory(RuleBasedStateMachine):
     def lease(self, name: str, holders: list[str], seconds: float) -> None:
         self.both(*(_leasing(name, holder, seconds) for holder in holders))
 
-    @rule(name=NAMES, holder=NAMES)
-    def release(self, name: str, holder: str) -> None:
-        self.both(lambda journal: journal.release(name, holder))
-
     @rule(name=NAMES)
     def once(self, name: str) -> None:
         self.both(*[lambda journal: journal.once(name, self.clock.now(), 30)] * 2)
