@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import jiter
@@ -22,33 +21,21 @@ _ESCAPE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The value received so far. `complete`: a strict parse of all of it gives this value. `was_repaired`: strings, lists or objects
-    were closed to get it, so it is for display only and must never be executed. Neither is true where nothing can be
-    read of what came last; then `value` is what could be read before.
-    """
-
-    value: Any = None
-    complete: bool = False
-    was_repaired: bool = False
-
-
 class PartialJSON:
     """Takes pieces as they come, which costs nothing; reads them when it is asked what they are."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._read = 0
-        self._last = Snapshot()
+        self._last: Any = None
 
     def feed(self, piece: str) -> None:
         """One piece more."""
         self._pieces.append(piece)
 
-    def snapshot(self) -> Snapshot:
-        """Parse the pieces so far. A string that has not ended is given as far as it goes, without an escape that is
-        not complete.
+    def value(self) -> Any:
+        """The value of the pieces so far; what could be read before where nothing can be read of what came last. Strings, lists and
+        objects that have not ended are closed, so it is for display only. A string goes as far as its last whole escape.
         """
         if self._read < len(self._pieces):
             self._pieces = ["".join(self._pieces)]
@@ -57,17 +44,17 @@ class PartialJSON:
         return self._last
 
 
-def _parsed(raw: str, last: Snapshot) -> Snapshot:
+def _parsed(raw: str, last: Any) -> Any:
     try:
-        return Snapshot(text.strict_json(raw), complete=True)
+        return text.strict_json(raw)
     except (ValueError, RecursionError):
         pass
     for words in (raw, _ESCAPE.sub(_whole, raw)):
         try:
-            return Snapshot(_repaired(words), was_repaired=True)
+            return _repaired(words)
         except ValueError:
             continue
-    return Snapshot(last.value)
+    return last
 
 
 def _repaired(raw: str) -> Any:
@@ -120,7 +107,7 @@ class PartialReply:
 
 
 def _said(call: PartialJSON) -> str:
-    value = call.snapshot().value
+    value = call.value()
     words = value.get("text") if isinstance(value, dict) else None
     return _aloud(text.clean(words)) if isinstance(words, str) else ""
 

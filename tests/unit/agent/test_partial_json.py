@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import text
-from bot.agent.partial_reply import PartialJSON, PartialReply, Snapshot
+from bot.agent.partial_reply import PartialJSON, PartialReply
 from bot.contracts.model import TextDelta, ToolInputDelta
 from tests.shares import examples
 
@@ -33,12 +33,9 @@ def test_a_text_grows_into_what_it_will_be(words: str, escaped: bool, sizes: lis
         size = sizes[number % len(sizes)]
         whole.feed(raw[at : at + size])
         at, number = at + size, number + 1
-        snapshot = whole.snapshot()
-        assert snapshot.complete == (at >= len(raw))
-        assert not (snapshot.complete and snapshot.was_repaired)
-        so_far = (snapshot.value or {}).get("text", "")
+        so_far = (whole.value() or {}).get("text", "")
         assert final.startswith(text.clean(so_far))
-    assert whole.snapshot() == Snapshot(json.loads(raw), complete=True)
+    assert whole.value() == json.loads(raw)
 
 
 @pytest.mark.parametrize(
@@ -52,22 +49,22 @@ def test_a_text_grows_into_what_it_will_be(words: str, escaped: bool, sizes: lis
         ('{"te', {}),
     ],
 )
-def test_what_had_to_be_closed_says_so(raw: str, value: object) -> None:
-    assert fed(raw).snapshot() == Snapshot(value, was_repaired=True)
+def test_what_has_not_ended_is_closed(raw: str, value: object) -> None:
+    assert fed(raw).value() == value
 
 
 @pytest.mark.parametrize(
     "raw", ["", " ", "{'a'", '{"a": NaN', '{"a": 1, "a": 2}', '{"a": 1, "a": 2', "[" * 100_000, '{"a": "\t']
 )
 def test_what_cannot_be_read_is_no_value(raw: str) -> None:
-    assert fed(raw).snapshot() == Snapshot()
+    assert fed(raw).value() is None
 
 
 def test_what_was_read_before_stays_where_nothing_can_be_read_any_more() -> None:
     made = fed('{"text": "so f')
-    assert made.snapshot().value == {"text": "so f"}
+    assert made.value() == {"text": "so f"}
     made.feed("ar\t")
-    assert made.snapshot() == Snapshot({"text": "so f"})
+    assert made.value() == {"text": "so f"}
 
 
 def call(*pieces: str, name: str = "chat_send", call_id: str = "toolu_1") -> list[ToolInputDelta]:
