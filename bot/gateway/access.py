@@ -31,7 +31,7 @@ class Memberships:
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> MembershipAnswer:
-        knows = self._channels.get(channel)
+        knows: object = self._channels.get(channel)
         asked = [key for key in chat_keys if key.channel == channel]
         if not asked or not isinstance(knows, KnowsMembers):
             return MembershipAnswer([])

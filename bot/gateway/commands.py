@@ -244,7 +244,7 @@ class Commands:
 
     async def _introduce(self, inbound: Inbound) -> str:
         """The first words in a chat that the bot was added to; operators hear what it lacks there."""
-        channel = self._channels.get(inbound.channel)
+        channel: object = self._channels.get(inbound.channel)
         if not isinstance(channel, Introduces):
             return ""
         introduction = await channel.introduce(inbound)

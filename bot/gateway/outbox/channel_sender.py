@@ -255,7 +255,7 @@ class ChannelSender:
         """Give a message that was sent the words and buttons that its row has now, where its channel can do that; a second
         time where its platform asks to wait. Where it cannot be changed it stays. Its row then has the words that people see.
         """
-        channel = self._channels.get(row.chat_key.channel)
+        channel: object = self._channels.get(row.chat_key.channel)
         if row.file is not None or row.message_id is None or row.target is None:
             return
         if not isinstance(channel, Edits):
