@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from bot.contracts.identity import ChatKey
 from bot.contracts.model import Usage
 
 TaskEventKind = Literal["queued", "started", "model", "tool", "ended", "failed"]
@@ -35,10 +34,7 @@ class TaskEvent:
     kind: TaskEventKind
     task_id: str
     """A ULID, which names its transcript too."""
-    call_id: str
-    """The tool call that asked for it."""
     request_id: str
-    chat_key: ChatKey
     at: float
     """Epoch seconds."""
     label: str

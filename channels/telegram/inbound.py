@@ -40,7 +40,6 @@ class Unreadable(ValueError):
 class ReadUpdate:
     """One update that may be for the bot. `album` names the album that it is an item of."""
 
-    update_id: int
     inbound: Inbound
     album: str | None = None
 
@@ -149,7 +148,7 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> ReadU
         changes=_key(me, message) if edit else None,
     )
     album = None if edit or not message.media_group_id else f"{chat.id}:{message.media_group_id}"
-    return ReadUpdate(update_id, inbound, album)
+    return ReadUpdate(inbound, album)
 
 
 def _stop(update_id: Any, stopped: Any, me: User, now: float) -> ReadUpdate | None:
@@ -174,7 +173,7 @@ def _stop(update_id: Any, stopped: Any, me: User, now: float) -> ReadUpdate | No
         target=where,
         kind="stop",
     )
-    return ReadUpdate(update_id, inbound)
+    return ReadUpdate(inbound)
 
 
 def _press(update_id: Any, pressed: Any, me: User, now: float) -> ReadUpdate | None:
@@ -251,7 +250,7 @@ def _signal(
         from_bot=user.is_bot is not False,
         **known,
     )
-    return ReadUpdate(update_id, inbound)
+    return ReadUpdate(inbound)
 
 
 def _thumb(reactions: Any) -> Literal["good", "bad"] | None:

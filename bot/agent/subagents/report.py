@@ -129,9 +129,7 @@ class Report:
             TaskEvent(
                 kind,
                 order.id,
-                order.call_id,
                 order.request_id,
-                order.chat_key,
                 self._clock.now(),
                 order.label,
                 self.totals,

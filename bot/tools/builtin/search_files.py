@@ -52,7 +52,6 @@ class SearchFilesInput(ToolInput):
 class _Matches:
     rows: list[str] = field(default_factory=list)
     paths: set[str] = field(default_factory=set)
-    files: int = 0
     skipped: int = 0
     more: bool = False
     late: bool = False

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.contracts.identity import ChatKey
 from bot.contracts.tasks import TaskEvent, TaskTotals
 from bot.gateway.live.progress_view import ALONE_SECONDS, BAR, MOST, TOGETHER_SECONDS, ProgressState
 from channels.telegram import render
@@ -19,9 +18,7 @@ START = 1_800_000_000.0
 
 
 def event(kind: str, task: str = "one", at: float = 0.0, **more: object) -> TaskEvent:
-    first = TaskEvent(
-        "queued", task, f"call-{task}", "01REQ", ChatKey.parse("tele:chat:77"), START + at, f"Look at {task}"
-    )
+    first = TaskEvent("queued", task, "01REQ", START + at, f"Look at {task}")
     return dataclasses.replace(first, kind=kind, **more)  # type: ignore[arg-type]
 
 
