@@ -9,7 +9,6 @@ import os
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -30,7 +29,7 @@ from bot.context.estimate import Estimator
 from bot.context.instructions import InstructionFiles, operator_files
 from bot.context.skills import SkillFolder
 from bot.contracts.approvals import Approvals
-from bot.contracts.channel import Channel, ChannelDeps, Manifest
+from bot.contracts.channel import Channel, ChannelDeps
 from bot.contracts.environment import Log
 from bot.contracts.identity import UserRef
 from bot.contracts.journal import Journal
@@ -66,7 +65,7 @@ from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import Transcript
 from bot.history.usage.sums import UsageSums
 from bot.journal.sqlite import SqliteJournal
-from bot.lifecycle import Environment, Gateway, GatewayFigures, Readiness, active_chats
+from bot.lifecycle import Environment, Gateway, GatewayFigures, Readiness, Services, active_chats
 from bot.llm import factory
 from bot.llm.budgets import BudgetedModel, Spending, day_of
 from bot.llm.learned import LearnedFile
@@ -83,7 +82,6 @@ from bot.tools.command_limits import CommandLimits
 from bot.tools.dispatch import CallWatcher, Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
-from bot.tools.made_files import FileWriters
 from bot.tools.mcp.servers import McpServers
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.protected_code import protected_code
@@ -129,47 +127,24 @@ def assemble(
     parts = build_gateway(deps, shared, agent, rss_monitor=memory, servers=mcp)
     delivery, reports = shared.delivery, shared.alerts
     watch = ChannelWatchdog(channels, services.manifests, reports, clock=clock, log=log)
-    readiness = Readiness(
-        channels,
-        services.journal,
-        services.model,
-        memory=memory,
-        reserve=services.reserve,
-        mcp=mcp,
-        watch=watch,
-        leadership=environment.leadership,
-        clock=clock,
-    )
+    readiness = Readiness(services, channels, memory=memory, mcp=mcp, watch=watch)
     figures = GatewayFigures(
         turns=settings.queue.max_concurrent_turns,
         turn_queue=parts.turn_queue,
         agent=agent,
         memory=memory,
-        reserve=services.reserve,
-        log=log,
         readiness=readiness,
     )
     return Gateway(
-        settings=settings,
-        environment=environment,
-        log=log,
-        model=services.model,
+        services,
         channels=channels,
-        journal=services.journal,
-        stream=services.stream,
-        archive=services.archive,
-        transcript=services.transcript,
-        requests=services.requests,
         agent=agent,
         delivery=delivery,
         parts=parts,
         memory=memory,
         reports=reports,
-        learned=services.learned,
-        windows=services.windows,
         model_name=model_name(settings),
         mcp=mcp,
-        reserve=services.reserve,
         reload=reload,
         losses=LostMessages(
             services.manifests,
@@ -277,34 +252,6 @@ def build_dashboard(
         holder=ports.port_owner,
         user_of=ports.user_of,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """The parts that the agent and the gateway share."""
-
-    settings: config.Settings
-    environment: Environment
-    log: JsonlLog
-    redact: Redactor
-    manifests: Mapping[str, Manifest]
-    journal: Journal
-    stream: LineStream
-    archive: SearchedArchive
-    transcript: Transcript
-    requests: RequestLog
-    artifacts: ArtifactStore
-    memory_files: NoteStore
-    model: WatchedModel
-    learned: LearnedFile
-    windows: ContextWindows
-    lists: AccessList
-    operators: Operators
-    reserve: DiskReserve
-    connections: Connections
-    vetting: Vetting
-    skills: SkillFolder
-    made: FileWriters = field(default_factory=FileWriters)
 
 
 def build_services(settings: config.Settings, environment: Environment, log: JsonlLog) -> Services:

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot import config, errors
+from bot.access_list import AccessList, Operators
 from bot.agent.pool import AgentPool
-from bot.contracts.channel import Channel
+from bot.connections import Connections
+from bot.context.skills import SkillFolder
+from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Disk, Ids
 from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership, SoleLeader
@@ -27,7 +30,9 @@ from bot.gateway.operators import OperatorAlerts
 from bot.gateway.turn_queue import TurnQueue
 from bot.gateway.watchdog import ChannelWatchdog
 from bot.history.archive.store import FILES as ARCHIVE_FILES
+from bot.history.artifacts import ArtifactStore
 from bot.history.line_stream import LineStream
+from bot.history.memory.files import NoteStore
 from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import FILES as TRANSCRIPT_FILES
@@ -40,8 +45,10 @@ from bot.periodic_jobs import PeriodicJob, PeriodicJobs
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
 from bot.system import SystemClock, SystemDisk, UlidSource
-from bot.telemetry import JsonlLog
+from bot.telemetry import JsonlLog, Redactor
+from bot.tools.made_files import FileWriters
 from bot.tools.mcp.servers import McpServers
+from bot.vetting import Vetting
 
 PAUSE_SECONDS = 1.0
 DRAIN_SECONDS = 4.5
@@ -85,37 +92,60 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
+class Services:
+    """The parts that the agent and the gateway share."""
+
+    settings: config.Settings
+    environment: Environment
+    log: JsonlLog
+    redact: Redactor
+    manifests: Mapping[str, Manifest]
+    journal: Journal
+    stream: LineStream
+    archive: SearchedArchive
+    transcript: Transcript
+    requests: RequestLog
+    artifacts: ArtifactStore
+    memory_files: NoteStore
+    model: WatchedModel
+    learned: LearnedFile
+    windows: ContextWindows
+    lists: AccessList
+    operators: Operators
+    reserve: DiskReserve
+    connections: Connections
+    vetting: Vetting
+    skills: SkillFolder
+    made: FileWriters = field(default_factory=FileWriters)
+
+
+@dataclass(frozen=True, slots=True)
 class Readiness:
     """The health of each part, for `/readyz`."""
 
+    services: Services
     channels: Mapping[str, Channel]
-    journal: Journal
-    model: WatchedModel
     memory: RssMonitor
-    reserve: DiskReserve
     mcp: McpServers
     watch: ChannelWatchdog
-    leadership: Leadership
-    clock: Clock
 
     def parts(self) -> dict[str, PartHealth]:
         """The health of each part, for `/readyz`."""
-        now = self.clock.now()
+        services = self.services
+        now = services.environment.clock.now()
 
         def ago(then: float | None) -> float | None:
             return None if then is None else max(0.0, round(now - then, 1))
 
-        model, memory = self.model, self.memory
+        journal, reserve, model, memory = services.journal, services.reserve, services.model, self.memory
         used = (
             "not known"
             if memory.used is None
             else f"{memory.used / 2**20:.0f} of {memory.limit / 2**20:.0f} MB"
         )
         found = {
-            "journal": PartHealth(ok=not self.journal.health(), detail=self.journal.health()),
-            "disk": PartHealth(
-                ok=not self.reserve.trouble, detail=self.reserve.trouble or str(self.reserve.space or "")
-            ),
+            "journal": PartHealth(ok=not journal.health(), detail=journal.health()),
+            "disk": PartHealth(ok=not reserve.trouble, detail=reserve.trouble or str(reserve.space or "")),
             "model": PartHealth(
                 ok=not model.trouble,
                 detail=model.trouble or ("" if model.asked else "not asked yet"),
@@ -123,7 +153,7 @@ class Readiness:
             ),
             "memory": PartHealth(ok=not memory.full, detail=used),
         }
-        if role := self.leadership.role():
+        if role := services.environment.leadership.role():
             found["cluster"] = PartHealth(ok=True, detail=role)
         for name, trouble in self.mcp.troubles().items():
             found[f"mcp {name}"] = PartHealth(ok=not trouble, detail=trouble, needed=False)
@@ -147,12 +177,11 @@ class GatewayFigures:
     turn_queue: TurnQueue
     agent: AgentPool
     memory: RssMonitor
-    reserve: DiskReserve
-    log: JsonlLog
     readiness: Readiness
 
     def read(self) -> Figures:
-        space = self.reserve.space
+        services = self.readiness.services
+        space = services.reserve.space
         return {
             "shipmate_turns_running": self.turns - self.turn_queue.free,
             "shipmate_queue_messages": self.turn_queue.total,
@@ -162,7 +191,7 @@ class GatewayFigures:
             "shipmate_disk_free_bytes": None if space is None else space.free,
             "shipmate_disk_bytes": None if space is None else space.total,
             "shipmate_part_ok": {name: part.ok for name, part in self.readiness.parts().items()},
-            "shipmate_log_dropped_lines_total": self.log.lost,
+            "shipmate_log_dropped_lines_total": services.log.lost,
         }
 
 
@@ -182,16 +211,8 @@ def active_chats(turn_queue: TurnQueue) -> list[ActiveChat]:
 class Gateway:
     """Everything that runs, put together and not yet started."""
 
-    settings: config.Settings
-    environment: Environment
-    log: JsonlLog
-    model: WatchedModel
+    services: Services
     channels: dict[str, Channel]
-    journal: Journal
-    stream: LineStream
-    archive: SearchedArchive
-    transcript: Transcript
-    requests: RequestLog
     agent: AgentPool
     delivery: Delivery
     parts: GatewayParts
@@ -199,11 +220,8 @@ class Gateway:
     reports: OperatorAlerts
     watch: ChannelWatchdog
     chores: MaintenanceJobs
-    learned: LearnedFile
-    windows: ContextWindows
     model_name: str
     mcp: McpServers
-    reserve: DiskReserve
     reload: ConfigurationReload
     losses: LostMessages
     readiness: Readiness
@@ -217,28 +235,29 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     Raises `errors.ShipmateError` where it cannot start. Where `stop` is set before everything is connected,
     the block runs all the same and should end at once.
     """
+    services = gateway.services
     chores = [
-        PeriodicJob("keep what was learnt of models", KEEP_LEARNED_SECONDS, gateway.learned.save),
+        PeriodicJob("keep what was learnt of models", KEEP_LEARNED_SECONDS, services.learned.save),
         PeriodicJob("keep descriptors back", KEEP_DESCRIPTORS_SECONDS, lambda: _keep_descriptors(gateway)),
-        PeriodicJob("keep the search index", KEEP_INDEX_SECONDS, gateway.archive.tend),
+        PeriodicJob("keep the search index", KEEP_INDEX_SECONDS, services.archive.tend),
         PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, lambda: _ask_limits(gateway, say)),
     ]
-    housekeeping = PeriodicJobs([*gateway.chores.all(), *chores], gateway.log)
+    housekeeping = PeriodicJobs([*gateway.chores.all(), *chores], services.log)
     # By itself: nothing of housekeeping may hold it up.
     planned = PeriodicJobs(
-        [PeriodicJob("look at what is due", JOB_SECONDS, gateway.parts.due_jobs.look)], gateway.log
+        [PeriodicJob("look at what is due", JOB_SECONDS, gateway.parts.due_jobs.look)], services.log
     )
     checking: asyncio.Task[None] | None = None
     watching: asyncio.Task[None] | None = None
     gateway.memory.start()
     try:
-        await asyncio.to_thread(gateway.reserve.look)
-        await gateway.journal.open()
+        await asyncio.to_thread(services.reserve.look)
+        await services.journal.open()
         # Before anything of them is read.
-        await gateway.stream.replay({ARCHIVE_FILES: gateway.archive, TRANSCRIPT_FILES: gateway.transcript})
+        await services.stream.replay({ARCHIVE_FILES: services.archive, TRANSCRIPT_FILES: services.transcript})
         await gateway.losses.begin()
         # requestIds tell the order of messages, even where the clock was set back while nobody ran.
-        gateway.environment.ids.after(await gateway.journal.newest())
+        services.environment.ids.after(await services.journal.newest())
         if gateway.dashboard is not None:
             await gateway.dashboard.start()
         await gateway.delivery.open()
@@ -274,7 +293,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
 async def _check_model(gateway: Gateway, say: Say) -> None:
     """A key that is refused ends the start; a provider that cannot be reached does not."""
     try:
-        await gateway.model.check()
+        await gateway.services.model.check()
     except errors.ModelRefused as error:
         raise errors.ConfigError(
             f"llm.apiKey: the provider refuses it ({error}); expected a valid key; get a new one, or remove it "
@@ -289,21 +308,23 @@ async def _check_model(gateway: Gateway, say: Say) -> None:
 async def _ask_limits(gateway: Gateway, say: Say) -> None:
     """Ask the provider how much the model takes in and gives out, unless it has said so. Raises nothing."""
     try:
-        warning = await gateway.windows.ask(gateway.model, gateway.model_name)
+        warning = await gateway.services.windows.ask(gateway.services.model, gateway.model_name)
     except errors.ModelUnknown as error:
         warning = f"llm.model: found {gateway.model_name}; the provider does not have it ({error}); name one that it has"
     except errors.ModelError as error:
-        gateway.log.write("model", "the provider does not say what the model takes in", cause=str(error))
+        gateway.services.log.write(
+            "model", "the provider does not say what the model takes in", cause=str(error)
+        )
         return
     if warning is not None:
         say(f"warning: {warning}")
-        gateway.log.write("model", warning, level="warn")
+        gateway.services.log.write("model", warning, level="warn")
 
 
 async def _keep_descriptors(gateway: Gateway) -> None:
     """Fill up what journal, archive and log can have where the process has no descriptor left. Raises nothing."""
     if given := await asyncio.to_thread(RESERVE.fill):
-        gateway.log.write(
+        gateway.services.log.write(
             "connections",
             "there were no descriptors left; some that were kept back have been used",
             level="warn",
@@ -345,13 +366,13 @@ async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> N
             if str(error) != told:
                 told = str(error)
                 say(f"{name}: cannot be reached ({told}); I keep trying")
-                gateway.log.write("channel", f"{name} cannot be reached", level="warn", cause=told)
-            await gateway.environment.clock.sleep(wait)
+                gateway.services.log.write("channel", f"{name} cannot be reached", level="warn", cause=told)
+            await gateway.services.environment.clock.sleep(wait)
             wait = min(wait * 2, LONGEST_RETRY)
         else:
             if told:
                 say(f"{name}: connected")
-            gateway.log.write("channel", f"{name} connected")
+            gateway.services.log.write("channel", f"{name} connected")
             gateway.watch.opened(name)
             if again := await gateway.parts.recovery.open(name):
                 say(f"{name}: {again} unfinished messages go on")
@@ -364,35 +385,36 @@ async def _close(gateway: Gateway, beside: list[asyncio.Task[None]]) -> None:
     """Take in nothing more, let turns end, then close every room, whatever becomes of the others. What is not done
     in time is in the journal and goes on at the next start.
     """
+    services = gateway.services
     channels = gateway.channels.items()
     await _together(
-        gateway.log, {f"pause {name}": channel.pause() for name, channel in channels}, PAUSE_SECONDS
+        services.log, {f"pause {name}": channel.pause() for name, channel in channels}, PAUSE_SECONDS
     )
-    beside_turns = _bounded(gateway.log, "put off what waits", gateway.delivery.close(), DRAIN_SECONDS)
+    beside_turns = _bounded(services.log, "put off what waits", gateway.delivery.close(), DRAIN_SECONDS)
     ended, _ = await asyncio.gather(gateway.parts.turns.drain(DRAIN_SECONDS), beside_turns)
     if not ended:
-        gateway.log.write("stop", "turns were cut short; they go on at the next start", level="warn")
+        services.log.write("stop", "turns were cut short; they go on at the next start", level="warn")
     owed: dict[str, Awaitable[Any]] = {
         "write what the transcripts owe": gateway.agent.close(),
-        "write what the journal has pending": gateway.journal.flush(),
+        "write what the journal has pending": services.journal.flush(),
     }
-    await _together(gateway.log, owed, FLUSH_SECONDS)
+    await _together(services.log, owed, FLUSH_SECONDS)
     closings: dict[str, Awaitable[Any]] = {f"stop {name}": channel.stop() for name, channel in channels}
     if gateway.dashboard is not None:
         closings["stop the dashboard"] = gateway.dashboard.stop()
     closings |= {
         "end what runs beside": asyncio.gather(*beside, return_exceptions=True),
         "give up reports": gateway.reports.close(),
-        "close the model": gateway.model.close(),
+        "close the model": services.model.close(),
         "end the MCP servers": gateway.mcp.close(),
-        "keep what was learnt of models": gateway.learned.save(),
-        "close the archive": gateway.archive.close(),
-        "close the transcript": gateway.transcript.close(),
-        "close the records of requests": gateway.requests.close(),
+        "keep what was learnt of models": services.learned.save(),
+        "close the archive": services.archive.close(),
+        "close the transcript": services.transcript.close(),
+        "close the records of requests": services.requests.close(),
     }
-    await _together(gateway.log, closings, CLOSE_SECONDS)
-    await _bounded(gateway.log, "bring the lines to the disk", gateway.stream.close(), FLUSH_SECONDS)
-    await _bounded(gateway.log, "close the journal", gateway.journal.close(), JOURNAL_SECONDS)
+    await _together(services.log, closings, CLOSE_SECONDS)
+    await _bounded(services.log, "bring the lines to the disk", services.stream.close(), FLUSH_SECONDS)
+    await _bounded(services.log, "close the journal", services.journal.close(), JOURNAL_SECONDS)
 
 
 async def _together(log: JsonlLog, steps: Mapping[str, Awaitable[Any]], seconds: float) -> None:

@@ -50,7 +50,7 @@ def gateway(tmp_path: Path, disk: FaultyDisk) -> Gateway:
 async def test_request_ids_go_on_after_those_of_the_last_process_though_the_clock_was_set_back(
     gateway: Gateway,
 ) -> None:
-    await gateway.journal.receive(
+    await gateway.services.journal.receive(
         Inbound(
             channel="web",
             chat_id="1",
@@ -64,8 +64,8 @@ async def test_request_ids_go_on_after_those_of_the_last_process_though_the_cloc
         )
     )
     async with serving(gateway, lambda _: None, asyncio.Event()):
-        assert gateway.environment.ids.ulid() > LATE
-    gateway.log.close()
+        assert gateway.services.environment.ids.ulid() > LATE
+    gateway.services.log.close()
 
 
 async def test_what_a_full_disk_refused_is_written_at_the_end_where_it_works_again(
@@ -77,12 +77,12 @@ async def test_what_a_full_disk_refused_is_written_at_the_end_where_it_works_aga
             TurnRequest("01J0000000000000000000000A", ChatKey.parse("test:chat:1"), prompt="hello")
         )
         assert outcome.status == "done"
-        assert await gateway.transcript.load(ChatKey.parse("test:chat:1")) == []
+        assert await gateway.services.transcript.load(ChatKey.parse("test:chat:1")) == []
         disk.mend()
-    lines = await gateway.transcript.load(ChatKey.parse("test:chat:1"))
+    lines = await gateway.services.transcript.load(ChatKey.parse("test:chat:1"))
     assert [lines[0].type, lines[-1].type] == ["turn_start", "turn_end"]
-    await gateway.transcript.close()
-    gateway.log.close()
+    await gateway.services.transcript.close()
+    gateway.services.log.close()
 
 
 class Hanging:
@@ -129,8 +129,8 @@ def house(tmp_path: Path) -> Gateway:
 
 
 def logged(gateway: Gateway) -> list[str]:
-    gateway.log.close()
-    files = (gateway.settings.home / "logs").glob("*.jsonl")
+    gateway.services.log.close()
+    files = (gateway.services.settings.home / "logs").glob("*.jsonl")
     return [json.loads(line)["message"] for file in files for line in file.read_text().splitlines()]
 
 
@@ -141,7 +141,7 @@ async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.Monk
         assert all(part.ok for part in parts.values())
         await house.memory.look()
         assert "of 1024 MB" in house.readiness.parts()["memory"].detail
-        house.model.trouble = "ModelUnreachable: no route to host"
+        house.services.model.trouble = "ModelUnreachable: no route to host"
         house.memory.full = True
         monkeypatch.setattr(house.watch, "silent", lambda _: 95.0)
         parts = house.readiness.parts()
@@ -154,7 +154,7 @@ async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.Monk
 async def test_a_model_that_nobody_asked_yet_is_no_trouble(house: Gateway) -> None:
     part = house.readiness.parts()["model"]
     assert (part.ok, part.detail, part.heard) == (True, "not asked yet", None)
-    house.log.close()
+    house.services.log.close()
 
 
 async def test_a_channel_that_hangs_at_the_end_holds_nothing_up(
@@ -204,7 +204,7 @@ async def test_an_end_that_is_cancelled_closes_everything_all_the_same(
         await asyncio.wait([life])
     assert life.cancelled()
     assert stopped.is_set()
-    house.log.close()
+    house.services.log.close()
 
 
 async def test_what_runs_is_looked_after_while_a_channel_cannot_be_reached(
@@ -235,7 +235,7 @@ async def test_what_runs_is_looked_after_while_a_channel_cannot_be_reached(
     finally:
         stop.set()
         await life
-        house.log.close()
+        house.services.log.close()
 
 
 def test_all_that_an_end_may_take_is_less_than_ten_seconds() -> None:
@@ -258,14 +258,19 @@ async def test_what_was_learnt_of_the_model_is_kept_over_a_restart_and_a_larger_
         assert model == "demo"
         return ModelFacts(32_000, 4_000)
 
-    monkeypatch.setattr(gateway.model, "facts", facts)
+    monkeypatch.setattr(gateway.services.model, "facts", facts)
     said: list[str] = []
     async with serving(gateway, said.append, asyncio.Event()):
-        assert gateway.windows.max_tokens("demo") == 4_000
+        assert gateway.services.windows.max_tokens("demo") == 4_000
     assert any("llm.maxTokens: found 8192; demo gives at most 4000" in line for line in said)
-    again = composition.assemble(gateway.settings, gateway.environment, gateway.log, [], dashboard=False)
-    assert (again.windows.window("demo"), again.windows.max_tokens("demo")) == (32_000, 4_000)
-    gateway.log.close()
+    again = composition.assemble(
+        gateway.services.settings, gateway.services.environment, gateway.services.log, [], dashboard=False
+    )
+    assert (again.services.windows.window("demo"), again.services.windows.max_tokens("demo")) == (
+        32_000,
+        4_000,
+    )
+    gateway.services.log.close()
 
 
 async def test_a_provider_that_does_not_say_what_its_model_takes_in_is_no_trouble(
@@ -274,12 +279,12 @@ async def test_a_provider_that_does_not_say_what_its_model_takes_in_is_no_troubl
     async def facts(model: str) -> ModelFacts:
         raise errors.RequestInvalid(f"no such page: {model}")
 
-    monkeypatch.setattr(gateway.model, "facts", facts)
+    monkeypatch.setattr(gateway.services.model, "facts", facts)
     said: list[str] = []
     async with serving(gateway, said.append, asyncio.Event()):
-        assert gateway.windows.window("demo") is None
+        assert gateway.services.windows.window("demo") is None
     assert said == []
-    gateway.log.close()
+    gateway.services.log.close()
 
 
 def test_what_today_has_cost_is_known_at_the_start_where_there_are_budgets(tmp_path: Path) -> None:

@@ -54,14 +54,18 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
     log = KeptLog(settings.home / "logs", environment)
     gateway = composition.assemble(settings, environment, log, [], dashboard=False)
     yield gateway
-    await asyncio.gather(gateway.agent.close(), gateway.journal.close(), gateway.archive.close())
-    await asyncio.gather(gateway.transcript.close(), gateway.requests.close(), gateway.model.close())
+    await asyncio.gather(
+        gateway.agent.close(), gateway.services.journal.close(), gateway.services.archive.close()
+    )
+    await asyncio.gather(
+        gateway.services.transcript.close(), gateway.services.requests.close(), gateway.services.model.close()
+    )
     log.close()
 
 
 def told(gateway: Gateway) -> list[Entry]:
-    assert isinstance(gateway.log, KeptLog)
-    return [one for one in gateway.log.kept.entries if one.kind == "reload"]
+    assert isinstance(gateway.services.log, KeptLog)
+    return [one for one in gateway.services.log.kept.entries if one.kind == "reload"]
 
 
 def last(gateway: Gateway) -> Entry:
