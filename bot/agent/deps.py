@@ -42,10 +42,10 @@ class ModelDeps:
     model: Model
     default_model: str
     """The model that answers where no other one was chosen."""
+    windows: ContextWindows
+    """Context windows and output limits of models, in tokens."""
     fast_model: str = ""
     """The model that brings results together; "": the one that answers."""
-    windows: ContextWindows = field(default_factory=ContextWindows)
-    """Context windows and output limits of models, in tokens."""
     estimator: Estimator = field(default_factory=Estimator)
     """Tokens as the models count them."""
     prices: PriceTable = field(default_factory=PriceTable)

@@ -14,7 +14,7 @@ from typing import Any
 
 from bot.context import blocks
 from bot.contracts.base import Json, Message
-from bot.contracts.model import ATTACHED, Learned, ModelRequest, Usage
+from bot.contracts.model import ATTACHED, InMemoryLearned, Learned, ModelRequest, Usage
 from bot.identity_cache import MessageFact
 
 ASCII_PER_TOKEN = 3.3
@@ -139,7 +139,7 @@ class Estimator:
     """
 
     def __init__(self, learned: Learned | None = None) -> None:
-        self._learned = learned
+        self._learned = InMemoryLearned() if learned is None else learned
         self._ratios: dict[str, tuple[float, float]] = {}
 
     def ratio(self, model: str) -> float:
@@ -177,15 +177,13 @@ class Estimator:
             seen = min(max(seen, ratio / JUMP), ratio * JUMP)
         ratio += (seen - ratio) * max(SLOWEST, 1 / (answers + 1))
         self._ratios[request.model] = (ratio, answers + 1)
-        if self._learned is not None:
-            self._learned.set(request.model, "tokenRatio", round(ratio, 4))
-            self._learned.set(request.model, "answers", min(answers + 1, 1 / SLOWEST))
+        self._learned.set(request.model, "tokenRatio", round(ratio, 4))
+        self._learned.set(request.model, "answers", min(answers + 1, 1 / SLOWEST))
 
     def _ratio(self, model: str) -> tuple[float, float]:
         if model not in self._ratios:
             low, high = RATIOS
-            ratio = self._learned.get(model, "tokenRatio") if self._learned is not None else None
-            answers = self._learned.get(model, "answers") if self._learned is not None else None
+            ratio, answers = self._learned.get(model, "tokenRatio"), self._learned.get(model, "answers")
             sound = ratio is not None and low <= ratio <= high
             self._ratios[model] = (ratio, answers or 1.0) if sound and ratio is not None else (1.0, 0.0)
         return self._ratios[model]

@@ -96,6 +96,21 @@ class Learned(Protocol):
         ...
 
 
+class InMemoryLearned:
+    """`Learned` in memory alone."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], float] = {}
+
+    def get(self, model: str, name: str) -> float | None:
+        return self._known.get((model, name))
+
+    def set(self, model: str, name: str, value: float | None) -> None:
+        self._known.pop((model, name), None)
+        if value is not None:
+            self._known[model, name] = value
+
+
 class Model(Protocol):
     """A language model behind its provider."""
 

@@ -7,6 +7,7 @@ table of models stands here: it would be wrong by next month.
 from __future__ import annotations
 
 from bot import errors
+from bot.contracts.base import Level
 from bot.contracts.environment import Log
 from bot.contracts.model import Learned, Model
 
@@ -22,14 +23,14 @@ class ContextWindows:
 
     def __init__(
         self,
-        learned: Learned | None = None,
+        learned: Learned,
         *,
-        log: Log | None = None,
+        log: Log,
         model: str = "",
         configured: int | None = None,
         max_tokens: int = 8_192,
     ) -> None:
-        self._learned = learned if learned is not None else InMemoryLearned()
+        self._learned = learned
         self._log = log
         self._model = model
         self._configured = configured
@@ -114,28 +115,6 @@ class ContextWindows:
         value = self._learned.get(model, name)
         return None if value is None else int(value)
 
-    def _write(self, message: str, model: str, *, level: str) -> None:
-        if self._log is not None:
-            self._log.write(
-                "model",
-                message,
-                level="warn" if level == "warn" else "info",
-                model=model,
-                window=self.window(model),
-                max_output=self.max_output(model),
-            )
-
-
-class InMemoryLearned:
-    """`contracts.model.Learned` in memory alone."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], float] = {}
-
-    def get(self, model: str, name: str) -> float | None:
-        return self._known.get((model, name))
-
-    def set(self, model: str, name: str, value: float | None) -> None:
-        self._known.pop((model, name), None)
-        if value is not None:
-            self._known[model, name] = value
+    def _write(self, message: str, model: str, *, level: Level) -> None:
+        window, most = self.window(model), self.max_output(model)
+        self._log.write("model", message, level=level, model=model, window=window, max_output=most)

@@ -134,7 +134,7 @@ class RetryingModel(ModelWrapper):
         *,
         clock: Clock,
         rng: random.Random,
-        log: Log | None = None,
+        log: Log,
         attempts: int = ATTEMPTS,
         longest_wait: float = LONGEST_WAIT,
     ) -> None:
@@ -164,17 +164,16 @@ class RetryingModel(ModelWrapper):
             wait = self._wait(failure, attempt)
             if wait is None:
                 raise failure
-            if self._log is not None:
-                self._log.write(
-                    "llm_retry",
-                    f"The model failed, asking again in {wait:.1f} s.",
-                    level="warn",
-                    error=type(failure).__name__,
-                    status=failure.status,
-                    attempt=attempt,
-                    wait_ms=round(wait * 1000),
-                    purpose=request.purpose,
-                )
+            self._log.write(
+                "llm_retry",
+                f"The model failed, asking again in {wait:.1f} s.",
+                level="warn",
+                error=type(failure).__name__,
+                status=failure.status,
+                attempt=attempt,
+                wait_ms=round(wait * 1000),
+                purpose=request.purpose,
+            )
             await self._clock.sleep(wait)
 
     def _wait(self, failure: errors.ModelError, attempt: int) -> float | None:

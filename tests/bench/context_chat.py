@@ -28,7 +28,7 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, Usage
+from bot.contracts.model import InMemoryLearned, ModelFacts, ModelReply, ModelRequest, Usage
 from bot.contracts.outbound import Sent
 from bot.contracts.tools import Effect
 from bot.history.archive.store import ChatStore
@@ -39,6 +39,7 @@ from bot.history.memory.memories import Memories
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import Transcript
 from bot.llm.body import body_of, headers_of
+from bot.llm.windows import ContextWindows
 from bot.maintenance import IDLE_SECONDS, TEND_SECONDS
 from bot.system import SystemDisk, UlidSource
 from bot.testing import anthropic_cache as cache
@@ -232,7 +233,11 @@ class Chat:
         memories = Memories(self.root / "memory", disk=disk) if self.remembers else None
         instructions = InstructionFiles(self.root, encode=encode, log=log)
         self.deps = AgentDeps(
-            models=ModelDeps(RecordedModel(self.model, self._requests, ids=ids, redact=str), bill.MODEL),
+            models=ModelDeps(
+                RecordedModel(self.model, self._requests, ids=ids, redact=str),
+                bill.MODEL,
+                ContextWindows(InMemoryLearned(), log=log),
+            ),
             history=HistoryDeps(
                 archive, self._transcript, self._requests, MemoryJournal(clock), memories=memories
             ),

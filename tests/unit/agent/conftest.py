@@ -24,6 +24,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, SeenFile
+from bot.contracts.model import InMemoryLearned
 from bot.contracts.outbound import Sent
 from bot.history.archive import store as archive
 from bot.history.archive.store import ChatStore
@@ -34,6 +35,7 @@ from bot.history.memory.files import NoteStore
 from bot.history.transcript import store as transcript
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import Transcript
+from bot.llm.windows import ContextWindows
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal
@@ -151,7 +153,7 @@ class Bench:
         ports = ToolPorts(self.archive, self.artifacts, skills, self.clock, self.memory_files, self.project)
         self.registry = Registry(builtin_tools(ports))
         self.deps = AgentDeps(
-            models=ModelDeps(self.model, "scripted"),
+            models=ModelDeps(self.model, "scripted", ContextWindows(InMemoryLearned(), log=self.log)),
             history=HistoryDeps(self.archive, self.transcript, self.requests, self.journal),
             registry=self.registry,
             dispatcher=self.dispatcher(self.registry),

@@ -12,7 +12,7 @@ from bot.agent import forks
 from bot.agent.forks import Prefix
 from bot.context import memory
 from bot.context.memory import MemoryInvalid, SessionMemory
-from bot.contracts.model import ModelFacts, ModelReply
+from bot.contracts.model import InMemoryLearned, ModelFacts, ModelReply
 from bot.llm.windows import ContextWindows
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
@@ -145,7 +145,7 @@ async def test_an_answer_is_asked_for_within_what_the_model_gives(bench: Bench) 
 
 
 async def test_an_answer_has_a_limit_of_its_own_whatever_turns_may_answer(bench: Bench) -> None:
-    bench.configure(windows=ContextWindows(max_tokens=2_048))
+    bench.configure(windows=ContextWindows(InMemoryLearned(), log=bench.log, max_tokens=2_048))
     assert forks.request(prefix(), bench.deps, purpose="memory").max_tokens == forks.ANSWER_TOKENS
     assert bench.deps.budget().max_tokens == 2_048
     bench.model.known = ModelFacts(window=32_000)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bot import errors
-from bot.contracts.model import Usage
+from bot.contracts.model import InMemoryLearned, Usage
 from bot.llm.windows import ContextWindows
 from bot.testing.model import reply, text
 
@@ -55,7 +55,7 @@ async def test_a_longer_answer_than_the_model_gives_is_asked_for_once(
 
 
 async def test_an_answer_is_asked_for_within_what_the_model_gives(bench: Bench) -> None:
-    windows = ContextWindows(model="scripted", max_tokens=64_000)
+    windows = ContextWindows(InMemoryLearned(), log=bench.log, model="scripted", max_tokens=64_000)
     bench.model.known = replace(bench.model.known, window=200_000, max_output=32_000)
     await windows.ask(bench.model, "scripted")
     bench.configure(windows=windows, soft_tokens=5_000)

@@ -16,7 +16,7 @@ REPLY = ModelReply(content=[{"type": "text", "text": "Hello"}], stop_reason="end
 
 
 async def run(model: ScriptedModel, clock: FakeClock, log: MemoryLog | None = None) -> list[Item]:
-    retrying = RetryingModel(model, clock=clock, rng=random.Random(7), log=log)
+    retrying = RetryingModel(model, clock=clock, rng=random.Random(7), log=log or MemoryLog())
     task = asyncio.create_task(items(retrying, ask()))
     while not task.done():
         await clock.advance(0.05)
@@ -119,7 +119,7 @@ async def test_a_model_that_ends_without_a_reply_is_a_broken_stream() -> None:
 
 async def test_leaving_in_the_middle_closes_the_stream_below() -> None:
     model = ScriptedModel([TextDelta("a"), TextDelta("b"), REPLY])
-    stream = RetryingModel(model, clock=FakeClock(), rng=random.Random(1)).stream(ask())
+    stream = RetryingModel(model, clock=FakeClock(), rng=random.Random(1), log=MemoryLog()).stream(ask())
     assert await anext(aiter(stream)) == TextDelta("a")
     await stream.aclose()  # type: ignore[attr-defined]
     assert model.closed_streams == 1
@@ -127,7 +127,7 @@ async def test_leaving_in_the_middle_closes_the_stream_below() -> None:
 
 async def test_check_and_close_reach_the_model() -> None:
     model = ScriptedModel([REPLY])
-    retrying = RetryingModel(model, clock=FakeClock(), rng=random.Random(1))
+    retrying = RetryingModel(model, clock=FakeClock(), rng=random.Random(1), log=MemoryLog())
     with pytest.raises(errors.ModelRefused):
         await retrying.check()
     await retrying.close()

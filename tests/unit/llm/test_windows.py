@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from bot import errors
 from bot.context.budget import Budget
-from bot.contracts.model import ModelFacts
-from bot.llm.windows import ContextWindows, InMemoryLearned
+from bot.contracts.model import InMemoryLearned, ModelFacts
+from bot.llm.windows import ContextWindows
 from bot.testing.log import MemoryLog
 from bot.testing.model import ScriptedModel
 
@@ -19,7 +19,7 @@ MODEL = "claude-sonnet-5-5"
 
 
 def windows(**how: Any) -> ContextWindows:
-    return ContextWindows(**({"model": MODEL} | how))
+    return ContextWindows(**({"model": MODEL, "learned": InMemoryLearned(), "log": MemoryLog()} | how))
 
 
 def provider(window: int | None = None, output: int | None = None) -> ScriptedModel:
