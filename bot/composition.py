@@ -531,7 +531,6 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spe
             task_events=gateway.delivery.progress,
             approvals=gateway.approvals,
             operators=gateway.alerts,
-            skills=services.skills,
             prompts=Prompts(
                 settings.root,
                 name=settings.name,

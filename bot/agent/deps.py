@@ -20,7 +20,6 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.journal import Steps
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.tasks import NullTaskEvents, TaskEvents
-from bot.contracts.tools import Skills
 from bot.history.memory.memories import Memories
 from bot.history.retention import Retention
 from bot.history.transcript.requests import RequestLog
@@ -109,15 +108,14 @@ class AgentDeps:
     history: HistoryDeps
     registry: Registry
     dispatcher: Dispatcher
-    skills: Skills
     prompts: Prompts
     root: Path
     clock: Clock
     ids: Ids
     log: Log
-    limits: Limits = field(default_factory=Limits)
-    vetting: Vetting | None = None
+    vetting: Vetting
     """Decides which instruction files hold."""
+    limits: Limits = field(default_factory=Limits)
     redact: Redact = str
     settled: Redact = str
     """Of words that were cut off, those that cannot be the beginning of a secret."""

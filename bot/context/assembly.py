@@ -108,12 +108,12 @@ class Prompts:
         skills: Skills,
         instructions: InstructionFiles,
         log: Log,
+        vetting: Vetting,
         redact: Redact = str,
         custom: str | Path = "",
         append: str | Path = "",
         has_files: bool = False,
         others: Callable[[], Names] = frozenset,
-        vetting: Vetting | None = None,
     ) -> None:
         self._root = root
         self._name = name

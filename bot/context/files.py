@@ -35,12 +35,12 @@ class _Missing(Exception):
     """There is none."""
 
 
-def read(path: Path, name: Path | None = None, vetting: Vetting | None = None) -> str | None:
+def read(path: Path, name: Path, vetting: Vetting) -> str | None:
     """The text of a file, given by its resolved path; None where there is none. Under its `name` it has to hold. Blocking.
     Raises `Unreadable`.
     """
     try:
-        raw = vetting.read(name or path, lambda: _raw(path)) if vetting is not None else _raw(path)[0]
+        raw = vetting.read(name, lambda: _raw(path))
     except _Missing:
         return None
     except NotVetted as error:
@@ -78,7 +78,7 @@ class Including:
 
     root: Path
     log: Log
-    vetting: Vetting | None = None
+    vetting: Vetting
     opened: list[Path] = field(default_factory=list)
     left: int = TOTAL_LIMIT
 
@@ -137,7 +137,7 @@ class Including:
         return self.root if hidden(self.root, folder) else folder
 
 
-def must_read(root: Path, path: Path, log: Log, vetting: Vetting | None = None) -> str:
+def must_read(root: Path, path: Path, log: Log, vetting: Vetting) -> str:
     """The text of a file of the project, with its includes. Blocking. Raises `Unreadable`, also where there is none."""
     real_root, real = root.resolve(), path.resolve()
     if hidden(real_root, real):

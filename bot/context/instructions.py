@@ -171,8 +171,8 @@ class InstructionFiles:
         *,
         encode: Callable[[str], str],
         log: Log,
+        vetting: Vetting,
         everywhere: Sequence[Path] = (),
-        vetting: Vetting | None = None,
     ) -> None:
         self._root = root
         self._folder = root / ".ship" / "instructions"
@@ -298,7 +298,7 @@ class Contents:
 class Nested:
     """The instruction files of folders, for one chat. The project's own `Agent.md` is in the prompt already."""
 
-    def __init__(self, root: Path, contents: Contents, log: Log, vetting: Vetting | None = None) -> None:
+    def __init__(self, root: Path, contents: Contents, log: Log, vetting: Vetting) -> None:
         self._root = root
         self._contents = contents
         self._log = log

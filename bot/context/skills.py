@@ -46,7 +46,7 @@ class SkillFolder:
     configured path may lie anywhere, since the operator named it. Of two skills with one name the first counts.
     """
 
-    def __init__(self, root: Path, paths: Sequence[str], log: Log, vetting: Vetting | None = None) -> None:
+    def __init__(self, root: Path, paths: Sequence[str], log: Log, vetting: Vetting) -> None:
         self._root = root
         self._places = [(root / ".claude" / "skills", root), *((root / path, None) for path in paths)]
         self._log = log
@@ -74,7 +74,9 @@ class SkillFolder:
     async def _scan(self) -> dict[str, _Found]:
         # No thread is asked where there is no folder of skills, as in most projects.
         files = (
-            await asyncio.to_thread(_skill_files, self._places, self._changes()) if self._has_places() else {}
+            await asyncio.to_thread(_skill_files, self._places, self._vetting.changes)
+            if self._has_places()
+            else {}
         )
         known = {path: self._known.get(path) for path in files}
         self._known = {
@@ -98,17 +100,13 @@ class SkillFolder:
 
     async def _raw(self, file: Path) -> bytes:
         while True:
-            changes = self._changes()
+            changes = self._vetting.changes
             async with aiofiles.open(file, "rb", opener=regular_files.opener) as handle:
                 raw = await handle.read(FILE_LIMIT)
                 saved = os.fstat(handle.fileno()).st_mtime_ns
-            if self._vetting is not None:
-                await asyncio.to_thread(self._vetting.hold, file, raw, saved)
-            if changes == self._changes():  # else a command has begun or ended meanwhile
+            await asyncio.to_thread(self._vetting.hold, file, raw, saved)
+            if changes == self._vetting.changes:  # else a command has begun or ended meanwhile
                 return raw
-
-    def _changes(self) -> int:
-        return 0 if self._vetting is None else self._vetting.changes
 
     async def _read(self, file: Path) -> _Found | None:
         try:

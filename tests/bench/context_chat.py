@@ -52,6 +52,7 @@ from bot.testing.model import reply, text, tool_use
 from bot.tools.dispatch import Dispatcher
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
+from bot.vetting import Vetting
 from tests.bench import context_bill as bill
 from tests.bench.context_trace import CHARACTERS, Turn, words
 
@@ -226,12 +227,13 @@ class Chat:
         artifacts = ArtifactStore(self.root / "artifacts", disk=disk, ids=ids, clock=clock, log=log)
         self._transcript = Transcript(self.root / "transcripts", disk=disk, ids=ids, clock=clock, log=log)
         self._requests = RequestLog(self.root / "transcripts", disk=disk, log=log)
-        skills = SkillFolder(self.root, [], log)
+        vetting = Vetting(self.root)
+        skills = SkillFolder(self.root, [], log, vetting)
         memory = NoteStore(self.root / "memory", disk=disk)
         ports = ToolPorts(archive, artifacts, skills, clock, memory, Project(self.root))
         registry = Registry([*builtin_tools(ports), self.look])
         memories = Memories(self.root / "memory", disk=disk) if self.remembers else None
-        instructions = InstructionFiles(self.root, encode=encode, log=log)
+        instructions = InstructionFiles(self.root, encode=encode, log=log, vetting=vetting)
         self.deps = AgentDeps(
             models=ModelDeps(
                 RecordedModel(self.model, self._requests, ids=ids, redact=str),
@@ -244,15 +246,16 @@ class Chat:
             limits=self.limits,
             registry=registry,
             dispatcher=Dispatcher(registry, clock=clock, log=log, artifacts=artifacts),
-            skills=skills,
             prompts=Prompts(
                 self.root,
                 name="Shipmate",
                 skills=skills,
                 instructions=instructions,
                 log=log,
+                vetting=vetting,
                 has_files=self.works,
             ),
+            vetting=vetting,
             root=self.root,
             clock=clock,
             ids=ids,

@@ -45,6 +45,7 @@ from bot.testing.model import ScriptedModel
 from bot.tools.dispatch import Dispatcher, unwrapped
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
+from bot.vetting import Vetting
 
 KEY = ChatKey.parse("telegram:chat:1")
 
@@ -149,22 +150,26 @@ class Bench:
             root / "artifacts", disk=disk, ids=self.ids, clock=self.clock, log=self.log
         )
         self.memory_files = NoteStore(root / "memory", disk=disk)
-        skills = SkillFolder(root, [], self.log)
-        ports = ToolPorts(self.archive, self.artifacts, skills, self.clock, self.memory_files, self.project)
+        vetting = Vetting(root)
+        self.skills = SkillFolder(root, [], self.log, vetting)
+        ports = ToolPorts(
+            self.archive, self.artifacts, self.skills, self.clock, self.memory_files, self.project
+        )
         self.registry = Registry(builtin_tools(ports))
         self.deps = AgentDeps(
             models=ModelDeps(self.model, "scripted", ContextWindows(InMemoryLearned(), log=self.log)),
             history=HistoryDeps(self.archive, self.transcript, self.requests, self.journal),
             registry=self.registry,
             dispatcher=self.dispatcher(self.registry),
-            skills=skills,
             prompts=Prompts(
                 root,
                 name="Shipmate",
-                skills=skills,
-                instructions=InstructionFiles(root, encode=encode, log=self.log),
+                skills=self.skills,
+                instructions=InstructionFiles(root, encode=encode, log=self.log, vetting=vetting),
                 log=self.log,
+                vetting=vetting,
             ),
+            vetting=vetting,
             root=root,
             clock=self.clock,
             ids=self.ids,

@@ -56,6 +56,13 @@ class ShortBench(Bench):
         super().__init__(root, QuietDisk())
         tools = [tool for name in TOOLS if (tool := self.registry.get(name)) is not None]
         registry = Registry(tools)
-        nowhere = NoFiles(root, encode=encode, log=self.log)
-        prompts = Prompts(root, name="Shipmate", skills=self.deps.skills, instructions=nowhere, log=self.log)
+        nowhere = NoFiles(root, encode=encode, log=self.log, vetting=self.deps.vetting)
+        prompts = Prompts(
+            root,
+            name="Shipmate",
+            skills=self.skills,
+            instructions=nowhere,
+            log=self.log,
+            vetting=self.deps.vetting,
+        )
         self.configure(registry=registry, dispatcher=self.dispatcher(registry), prompts=prompts)

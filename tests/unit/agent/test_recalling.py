@@ -43,7 +43,7 @@ async def wide(bench: Bench, tmp_path: Path) -> AsyncIterator[Bench]:
     ports = ToolPorts(
         searched,
         bench.artifacts,
-        bench.deps.skills,
+        bench.skills,
         bench.clock,
         bench.memory_files,
         bench.project,

@@ -17,14 +17,15 @@ from .conftest import KEY, Bench
 @pytest.fixture
 def works(bench: Bench) -> Bench:
     """In a project that the model has tools for."""
-    files = InstructionFiles(bench.root / "project", encode=encode, log=bench.log)
+    files = InstructionFiles(bench.root / "project", encode=encode, log=bench.log, vetting=bench.deps.vetting)
     bench.configure(
         prompts=Prompts(
             bench.root / "project",
             name="Shipmate",
-            skills=bench.deps.skills,
+            skills=bench.skills,
             instructions=files,
             log=bench.log,
+            vetting=bench.deps.vetting,
             has_files=True,
         )
     )

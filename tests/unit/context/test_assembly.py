@@ -19,6 +19,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.tools import Skill
 from bot.history.file_names import encode
 from bot.testing.log import MemoryLog
+from bot.vetting import Vetting
 
 KEY = ChatKey.parse("telegram:chat:-100")
 
@@ -52,9 +53,17 @@ class Desk:
         path.write_text(words, encoding="utf-8")
 
     def prompts(self, **how: Any) -> Prompts:
-        files = InstructionFiles(self.root, encode=encode, log=self.log, everywhere=self.everywhere)
+        files = InstructionFiles(
+            self.root, encode=encode, log=self.log, everywhere=self.everywhere, vetting=Vetting(self.root)
+        )
         return Prompts(
-            self.root, name="Robby {x}", skills=self.skills, instructions=files, log=self.log, **how
+            self.root,
+            name="Robby {x}",
+            skills=self.skills,
+            instructions=files,
+            log=self.log,
+            vetting=Vetting(self.root),
+            **how,
         )
 
     async def freeze(self, *, budget: int = 60_000, chat: ChatKey = KEY, **how: Any) -> Frozen:

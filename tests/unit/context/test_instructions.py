@@ -12,6 +12,7 @@ from bot.context.instructions import InstructionFiles, Instructions, operator_fi
 from bot.contracts.identity import ChatKey
 from bot.history.file_names import encode
 from bot.testing.log import MemoryLog
+from bot.vetting import Vetting
 
 KEY = ChatKey.parse("telegram:chat:1")
 
@@ -31,7 +32,9 @@ class Desk:
         return path
 
     async def read(self, *everywhere: Path) -> Instructions:
-        found = InstructionFiles(self.root, encode=encode, log=self.log, everywhere=everywhere)
+        found = InstructionFiles(
+            self.root, encode=encode, log=self.log, everywhere=everywhere, vetting=Vetting(self.root)
+        )
         return await found.of_chat("telegram", KEY, "m")
 
     async def shared(self) -> str:
@@ -85,7 +88,7 @@ async def test_the_nearer_file_is_read_later_and_a_missing_one_says_nothing(desk
 async def test_what_an_operator_calls_final_holds_against_a_person_too(desk: Desk) -> None:
     desk.write("Agent.md", "# Money\n<!-- shipmate: final -->\nNever.")
     desk.write(".ship/instructions/people/telegram-77.md", "Call her 船长.\n# Money\nAlways.")
-    found = InstructionFiles(desk.root, encode=encode, log=desk.log)
+    found = InstructionFiles(desk.root, encode=encode, log=desk.log, vetting=Vetting(desk.root))
     assert await found.of_person("telegram", KEY, "77") == "Call her 船长."
 
 

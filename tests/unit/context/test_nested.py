@@ -10,6 +10,7 @@ import pytest
 from bot import tags
 from bot.context.instructions import Contents, Nested
 from bot.testing.log import MemoryLog
+from bot.vetting import Vetting
 
 
 class Desk:
@@ -17,7 +18,7 @@ class Desk:
         self.root = root
         self.log = MemoryLog()
         self.contents = Contents(limit)
-        self.nested = Nested(root, self.contents, self.log)
+        self.nested = Nested(root, self.contents, self.log, Vetting(root))
 
     def write(self, name: str, words: str) -> None:
         path = self.root / name

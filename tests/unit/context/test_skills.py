@@ -25,7 +25,7 @@ async def test_skills_of_the_project_and_of_configured_paths_are_listed_and_load
         "name: sail\ndescription: |\n  How to\n  sail.\nallowed-tools: Read, Grep",
     )
     write(elsewhere / "cook", "description: 料理の仕方")
-    skills = SkillFolder(root, [str(elsewhere)], MemoryLog())
+    skills = SkillFolder(root, [str(elsewhere)], MemoryLog(), Vetting(root))
     sail, cook = await skills.overview()
     assert (sail.name, sail.description, sail.allowed_tools) == ("sail", "How to sail.", ("Read", "Grep"))
     assert (cook.name, cook.description) == ("cook", "料理の仕方")
@@ -34,7 +34,7 @@ async def test_skills_of_the_project_and_of_configured_paths_are_listed_and_load
 
 async def test_an_unknown_skill_names_its_nearest(tmp_path: Path) -> None:
     write(tmp_path / ".claude/skills/sailing", "description: d")
-    skills = SkillFolder(tmp_path, [], MemoryLog())
+    skills = SkillFolder(tmp_path, [], MemoryLog(), Vetting(tmp_path))
     with pytest.raises(errors.ToolError, match="nearest are: sailing"):
         await skills.load("sailng")
     with pytest.raises(errors.ToolError, match="skills_list"):
@@ -56,7 +56,7 @@ async def test_a_skill_that_cannot_be_used_is_left_out_and_the_operator_told(
 ) -> None:
     write(tmp_path / ".claude/skills" / folder, head)
     log = MemoryLog()
-    assert await SkillFolder(tmp_path, [], log).overview() == []
+    assert await SkillFolder(tmp_path, [], log, Vetting(tmp_path)).overview() == []
     assert [entry.level for entry in log.of("skill")] == ["warn"]
 
 
@@ -64,7 +64,7 @@ async def test_many_chats_that_ask_at_once_have_each_skill_read_once(tmp_path: P
     write(tmp_path / ".claude/skills/sail", "description: d")
     write(tmp_path / ".claude/skills/odd", "- a list")
     log = MemoryLog()
-    skills = SkillFolder(tmp_path, [], log)
+    skills = SkillFolder(tmp_path, [], log, Vetting(tmp_path))
     found = await asyncio.gather(*(skills.overview() for _ in range(20)))
     assert [[skill.name for skill in one] for one in found] == [["sail"]] * 20
     assert len(log.of("skill")) == 1  # at each reading it is told
@@ -75,14 +75,16 @@ async def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None
     write(tmp_path / "outside", "name: outside\ndescription: d")
     (root / ".claude/skills").mkdir(parents=True)
     (root / ".claude/skills/outside").symlink_to(tmp_path / "outside")
-    assert await SkillFolder(root, [], MemoryLog()).overview() == []
+    assert await SkillFolder(root, [], MemoryLog(), Vetting(root)).overview() == []
 
 
 async def test_of_two_skills_with_one_name_the_first_counts(tmp_path: Path) -> None:
     write(tmp_path / ".claude/skills/a", "name: same\ndescription: first")
     write(tmp_path / ".claude/skills/b", "name: same\ndescription: second")
     log = MemoryLog()
-    assert [skill.description for skill in await SkillFolder(tmp_path, [], log).overview()] == ["first"]
+    assert [
+        skill.description for skill in await SkillFolder(tmp_path, [], log, Vetting(tmp_path)).overview()
+    ] == ["first"]
     assert log.of("skill")
 
 

@@ -19,7 +19,8 @@ MODEL = "claude-sonnet-5-5"
 
 
 def windows(**how: Any) -> ContextWindows:
-    return ContextWindows(**({"model": MODEL, "learned": InMemoryLearned(), "log": MemoryLog()} | how))
+    told: dict[str, Any] = {"model": MODEL, "learned": InMemoryLearned(), "log": MemoryLog()}
+    return ContextWindows(**(told | how))
 
 
 def provider(window: int | None = None, output: int | None = None) -> ScriptedModel:

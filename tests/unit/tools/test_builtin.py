@@ -35,6 +35,7 @@ from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools, definition
+from bot.vetting import Vetting
 from channels.slack.manifest import MANIFEST
 from tests.tool_calls import run_blocks
 
@@ -45,7 +46,7 @@ def registry(root: Path) -> Registry:
     artifacts = ArtifactStore(
         root / "artifacts", disk=SystemDisk(), ids=UlidSource(), clock=SystemClock(), log=log
     )
-    skills = SkillFolder(root, [], log)
+    skills = SkillFolder(root, [], log, Vetting(root))
     memory = NoteStore(root / "memory", disk=SystemDisk())
     ports = ToolPorts(archive, artifacts, skills, SystemClock(), memory, Project(root))
     return Registry(builtin_tools(ports))
@@ -175,11 +176,13 @@ async def test_the_first_request_in_a_code_repository_is_at_most_12000_character
         module.parent.mkdir(parents=True, exist_ok=True)
         module.touch()
     log, key = MemoryLog(), ChatKey.parse("slack:chat:C01234567:thread:1700000000.000100")
+    vetting = Vetting(tmp_path)
     prompts = Prompts(
         tmp_path,
         name="Shipmate",
-        skills=SkillFolder(tmp_path, [], log),
-        instructions=InstructionFiles(tmp_path, encode=str, log=log),
+        skills=SkillFolder(tmp_path, [], log, vetting),
+        instructions=InstructionFiles(tmp_path, encode=str, log=log, vetting=vetting),
+        vetting=vetting,
         log=log,
         has_files=True,
     )

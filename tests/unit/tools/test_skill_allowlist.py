@@ -17,6 +17,7 @@ from bot.testing.model import tool_use
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.skill_allowlist import SkillAllowlist, loaded, rules_of
 from bot.tools.registry import Registry
+from bot.vetting import Vetting
 from tests.unit.tools.test_policy import Asks, Bench
 
 
@@ -50,7 +51,7 @@ def load(name: str, *, fails: bool = False) -> list[Message]:
 class Narrowed(Bench):
     def __init__(self, root: Path, **more: Any) -> None:
         super().__init__(root, more.pop("asks", None), **more)
-        skills = SkillFolder(root, [], MemoryLog())
+        skills = SkillFolder(root, [], MemoryLog(), Vetting(root))
         narrowing = SkillAllowlist(skills, Paths(str(root), read_link))
         self.policy = replace(self.policy, narrowing=narrowing)
         self.dispatcher = self.dispatcher.narrowed(Registry(self.tools.values()), lambda _: self.policy)

@@ -233,7 +233,7 @@ async def test_a_link_to_what_commands_do_not_see_instructs_never(desk: Desk, ch
     desk.isolation.vetting = vetting = Vetting(desk.root, skills=(desk.root / "team",))
     make = "mkdir -p {0}/planted; ln -s $(pwd)/.ship/memory/chat.md {0}/planted/SKILL.md"
     await desk.said("; ".join(map(make.format, (".claude/skills", "team"))))
-    assert await SkillFolder(desk.root, [], chat.log).overview() == []
+    assert await SkillFolder(desk.root, [], chat.log, Vetting(desk.root)).overview() == []
     skills = SkillFolder(desk.root, ["team"], chat.log, vetting)
     assert await skills.overview() == []
     kept.write_text(SKILL.format("planted") + "more")
