@@ -77,12 +77,12 @@ class HistoryDeps:
     requests: RequestLog
     """Has what the model is asked (`bot.agent.recording`)."""
     steps: Steps
+    artifacts: Artifacts
+    """Has the transcripts of tasks."""
+    retention: Retention
+    """Days for which chats are kept."""
     memories: Memories | None = None
     """Session memories by chat; None if memory is off."""
-    artifacts: Artifacts | None = None
-    """Store of task transcripts; None if they are not kept."""
-    retention: Retention | None = None
-    """Days for which chats are kept; None without end."""
 
 
 @dataclass(frozen=True, slots=True)

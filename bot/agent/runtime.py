@@ -318,10 +318,7 @@ class AgentRuntime:
 
     def _let_old_turns_go(self) -> bool:
         """Let turns go that are older than the days of the chat."""
-        retention = self._deps.history.retention
-        if retention is None:
-            return False
-        since = retention.since(self.chat_key, self._deps.clock.now())
+        since = self._deps.history.retention.since(self.chat_key, self._deps.clock.now())
         return self.view_changes.within_days(since, self.compactor.cut)
 
     async def cut_off(self) -> tuple[str, ...]:

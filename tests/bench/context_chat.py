@@ -36,6 +36,7 @@ from bot.history.artifacts import ArtifactStore
 from bot.history.file_names import encode
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories
+from bot.history.retention import Retention
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import Transcript
 from bot.llm.body import body_of, headers_of
@@ -241,7 +242,13 @@ class Chat:
                 ContextWindows(InMemoryLearned(), log=log),
             ),
             history=HistoryDeps(
-                archive, self._transcript, self._requests, MemoryJournal(clock), memories=memories
+                archive,
+                self._transcript,
+                self._requests,
+                MemoryJournal(clock),
+                artifacts,
+                Retention(self.root, {}, disk),
+                memories,
             ),
             limits=self.limits,
             registry=registry,

@@ -375,9 +375,6 @@ class Child:
     async def keep(self) -> None:
         """Bring the transcript to the disk, as far as it has come. A disk that refuses does not stop the task."""
         deps, order = self._deps, self._order
-        if deps.history.artifacts is None:
-            self.kept = False
-            return
         head = f"Task “{order.label}” ({order.mode}) of the turn {order.request_id}"
         try:
             await deps.history.artifacts.put(

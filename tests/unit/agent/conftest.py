@@ -32,6 +32,7 @@ from bot.history.artifacts import ArtifactStore
 from bot.history.file_names import encode
 from bot.history.line_stream import LineStream
 from bot.history.memory.files import NoteStore
+from bot.history.retention import Retention
 from bot.history.transcript import store as transcript
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import Transcript
@@ -158,7 +159,14 @@ class Bench:
         self.registry = Registry(builtin_tools(ports))
         self.deps = AgentDeps(
             models=ModelDeps(self.model, "scripted", ContextWindows(InMemoryLearned(), log=self.log)),
-            history=HistoryDeps(self.archive, self.transcript, self.requests, self.journal),
+            history=HistoryDeps(
+                self.archive,
+                self.transcript,
+                self.requests,
+                self.journal,
+                self.artifacts,
+                Retention(root, {}, disk),
+            ),
             registry=self.registry,
             dispatcher=self.dispatcher(self.registry),
             prompts=Prompts(

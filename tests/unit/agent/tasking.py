@@ -95,7 +95,7 @@ def work(bench: Bench) -> Callable[..., Routed]:
 
     def made(script: Script, *tools: Any, **more: Any) -> Routed:
         model = Routed(script)
-        bench.configure(model=model, artifacts=bench.artifacts, task_events=MemoryTaskEvents())
+        bench.configure(model=model, task_events=MemoryTaskEvents())
         bench.add_tools(*tools)
         bench.configure(**more)
         return model

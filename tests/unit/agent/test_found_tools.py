@@ -304,7 +304,7 @@ async def test_a_task_is_shown_what_the_servers_say_of_the_tools_that_it_finds(
     shelf.says = "Metric only."
     find = reply(tool_use("tool_search", query="weather"))
     model = Routed(lambda request: reply(text("- found")) if steps(request) else find)
-    bench.configure(model=model, artifacts=bench.artifacts, task_events=MemoryTaskEvents())
+    bench.configure(model=model, task_events=MemoryTaskEvents())
     model.answers += [reply(tool_use("task", prompt="p", description="d")), reply(text("Found."))]
     await bench.say("have it found")
     assert told(model.children[-1].messages) == [{"weather": shelf.says}]

@@ -43,7 +43,6 @@ async def test_random_conversations_with_tasks_are_recorded(
     asyncio.get_running_loop().set_default_executor(AtOnce(1))
     monkeypatch.setattr(test_random, "ANSWERS", test_random.ANSWERS + SHARES)
     bench = Bench(tmp_path, QuietDisk())
-    bench.configure(artifacts=bench.artifacts)
     await test_random.converse(bench, random.Random(seed), 12)
     sent, made = [wire(one) for one in bench.model.requests], await calls(bench)
     assert len(made) == len(sent), "and none is missing"

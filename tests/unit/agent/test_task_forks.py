@@ -52,7 +52,7 @@ def forking(bench: Bench, calls: list[Json], *, steps: int = 0) -> Provider:
         return reply(thinking(), text(f"- {len(body['messages'])} messages"))
 
     model = Provider(bench.clock, bench.log, script)
-    bench.configure(model=model, default_model=MODEL, fast_model=MODEL, artifacts=bench.artifacts)
+    bench.configure(model=model, default_model=MODEL, fast_model=MODEL)
     bench.add_tools(Look())
     return model
 

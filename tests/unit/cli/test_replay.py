@@ -191,7 +191,7 @@ def shared(project: Path) -> Shared:
                 else reply(tool_use("skills_list"))
             )
         )
-        bench.configure(model=model, artifacts=bench.artifacts, task_events=watch)
+        bench.configure(model=model, task_events=watch)
         calls = [tool_use("task", prompt="Such 探"), tool_use("task", prompt="Geh", mode="fork")]
         model.answers += [reply(*calls), reply(tool_use("chat_send", text="da", more=True)), reply()]
         await bench.say("hello")
