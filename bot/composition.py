@@ -546,7 +546,7 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spe
                 redact=services.redact,
                 **settings.prompt.sources(settings.root),
                 has_files=not FILE_TOOLS.isdisjoint(registry.names()),
-                others=ports.whose().named,
+                others=ports.origins.named,
                 vetting=services.vetting,
             ),
             vetting=services.vetting,

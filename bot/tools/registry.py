@@ -39,24 +39,16 @@ class ToolPorts:
     clock: Clock
     memory: MemoryFiles
     project: Project
-    isolation: Isolation | None = None
+    isolation: Isolation
+    origins: FileProvenance
+    vetting: Vetting
     web: Web = field(default_factory=Web)
     recall: Recalls | None = None
     membership: Membership | None = None
     catalog: ToolCatalog = NOTHING
     permalink: Callable[[ArchiveLine], str | None] = lambda _: None
     jobs: Jobs | None = None
-    origins: FileProvenance | None = None
-    vetting: Vetting | None = None
     made: FileWriters = field(default_factory=FileWriters)
-
-    def whose(self) -> FileProvenance:
-        """Provenance of the project's files."""
-        return self.origins or FileProvenance(self.project.root)
-
-    def vetted(self) -> Vetting:
-        """Decides which instruction files hold."""
-        return self.vetting or Vetting(self.project.root)
 
 
 _NULL = {"type": "null"}

@@ -51,6 +51,8 @@ from bot.testing.log import MemoryLog
 from bot.testing.memory_journal import MemoryJournal
 from bot.testing.model import reply, text, tool_use
 from bot.tools.dispatch import Dispatcher
+from bot.tools.file_provenance import FileProvenance
+from bot.tools.isolation import Isolation
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 from bot.vetting import Vetting
@@ -231,7 +233,8 @@ class Chat:
         vetting = Vetting(self.root)
         skills = SkillFolder(self.root, [], log, vetting)
         memory = NoteStore(self.root / "memory", disk=disk)
-        ports = ToolPorts(archive, artifacts, skills, clock, memory, Project(self.root))
+        project, isolation, whose = Project(self.root), Isolation(self.root), FileProvenance(self.root)
+        ports = ToolPorts(archive, artifacts, skills, clock, memory, project, isolation, whose, vetting)
         registry = Registry([*builtin_tools(ports), self.look])
         memories = Memories(self.root / "memory", disk=disk) if self.remembers else None
         instructions = InstructionFiles(self.root, encode=encode, log=log, vetting=vetting)

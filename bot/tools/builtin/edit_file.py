@@ -37,8 +37,8 @@ class EditFile:
 
     def __init__(self, ports: ToolPorts) -> None:
         self._project = ports.project
-        self._origins = ports.whose()
-        self._vetting = ports.vetted()
+        self._origins = ports.origins
+        self._vetting = ports.vetting
         self._made = ports.made
 
     async def run(self, args: EditFileInput) -> str:

@@ -35,7 +35,7 @@ class ListDir:
 
     def __init__(self, ports: ToolPorts) -> None:
         self._project = ports.project
-        self._origins = ports.whose()
+        self._origins = ports.origins
 
     async def run(self, args: ListDirInput) -> str:
         place, walk = await asyncio.to_thread(self._walk, args)

@@ -59,7 +59,7 @@ class ReadFile:
 
     def __init__(self, ports: ToolPorts) -> None:
         self._project = ports.project
-        self._origins = ports.whose()
+        self._origins = ports.origins
 
     async def run(self, args: ReadFileInput) -> str:
         place, page = await asyncio.to_thread(self._read, args)

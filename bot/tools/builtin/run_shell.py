@@ -84,5 +84,4 @@ class RunShell:
 
 
 def build(ports: ToolPorts) -> RunShell:
-    isolation = ports.isolation or Isolation(ports.project.root)
-    return RunShell(isolation, ports.project, ports.whose(), ports.made)
+    return RunShell(ports.isolation, ports.project, ports.origins, ports.made)

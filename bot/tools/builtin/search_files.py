@@ -81,7 +81,7 @@ class SearchFiles:
     def __init__(self, ports: ToolPorts) -> None:
         self._project = ports.project
         self._clock = ports.clock
-        self._origins = ports.whose()
+        self._origins = ports.origins
 
     async def run(self, args: SearchFilesInput) -> str:
         if args.pattern is None and args.glob is None:

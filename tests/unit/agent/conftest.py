@@ -44,6 +44,8 @@ from bot.testing.log import MemoryLog
 from bot.testing.memory_journal import MemoryJournal
 from bot.testing.model import ScriptedModel
 from bot.tools.dispatch import Dispatcher, unwrapped
+from bot.tools.file_provenance import FileProvenance
+from bot.tools.isolation import Isolation
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 from bot.vetting import Vetting
@@ -153,10 +155,18 @@ class Bench:
         self.memory_files = NoteStore(root / "memory", disk=disk)
         vetting = Vetting(root)
         self.skills = SkillFolder(root, [], self.log, vetting)
-        ports = ToolPorts(
-            self.archive, self.artifacts, self.skills, self.clock, self.memory_files, self.project
+        self.ports = ToolPorts(
+            self.archive,
+            self.artifacts,
+            self.skills,
+            self.clock,
+            self.memory_files,
+            self.project,
+            Isolation(root),
+            FileProvenance(root),
+            vetting,
         )
-        self.registry = Registry(builtin_tools(ports))
+        self.registry = Registry(builtin_tools(self.ports))
         self.deps = AgentDeps(
             models=ModelDeps(self.model, "scripted", ContextWindows(InMemoryLearned(), log=self.log)),
             history=HistoryDeps(

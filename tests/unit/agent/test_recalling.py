@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from bot.history.search.searched_archive import SearchedArchive
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 from bot.testing.model import reply, text, tool_use
-from bot.tools.registry import Registry, ToolPorts, builtin_tools
+from bot.tools.registry import Registry, builtin_tools
 from tests.unit.agent.conftest import KEY, Bench
 
 OTHER = ChatKey.parse("telegram:chat:2")
@@ -40,16 +41,7 @@ async def wide(bench: Bench, tmp_path: Path) -> AsyncIterator[Bench]:
     searched = SearchedArchive(
         bench.archive, tmp_path / "index.db", folder=tmp_path / "chats", disk=SystemDisk(), log=MemoryLog()
     )
-    ports = ToolPorts(
-        searched,
-        bench.artifacts,
-        bench.skills,
-        bench.clock,
-        bench.memory_files,
-        bench.project,
-        recall=searched,
-        membership=Everywhere(),
-    )
+    ports = replace(bench.ports, archive=searched, recall=searched, membership=Everywhere())
     registry = Registry(builtin_tools(ports))
     bench.configure(registry=registry, dispatcher=bench.dispatcher(registry))
     yield bench

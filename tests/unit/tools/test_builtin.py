@@ -30,6 +30,8 @@ from bot.testing.model import tool_use
 from bot.tools import builtin
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
+from bot.tools.file_provenance import FileProvenance
+from bot.tools.isolation import Isolation
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
@@ -46,9 +48,12 @@ def registry(root: Path) -> Registry:
     artifacts = ArtifactStore(
         root / "artifacts", disk=SystemDisk(), ids=UlidSource(), clock=SystemClock(), log=log
     )
-    skills = SkillFolder(root, [], log, Vetting(root))
+    vetting = Vetting(root)
+    skills = SkillFolder(root, [], log, vetting)
     memory = NoteStore(root / "memory", disk=SystemDisk())
-    ports = ToolPorts(archive, artifacts, skills, SystemClock(), memory, Project(root))
+    clock, project, isolation = SystemClock(), Project(root), Isolation(root)
+    whose = FileProvenance(root)
+    ports = ToolPorts(archive, artifacts, skills, clock, memory, project, isolation, whose, vetting)
     return Registry(builtin_tools(ports))
 
 

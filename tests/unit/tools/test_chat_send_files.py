@@ -77,8 +77,8 @@ class Desk:
             SimpleNamespace(
                 project=Project(root),
                 isolation=Isolation(root, required=False),
-                whose=lambda: FileProvenance(root),
-                vetted=lambda: Vetting(root),
+                origins=FileProvenance(root),
+                vetting=Vetting(root),
                 made=self.made,
             ),
         )

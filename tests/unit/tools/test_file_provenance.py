@@ -52,8 +52,8 @@ class Desk:
         given: dict[str, Any] = {"project": Project(self.root), "clock": clock, "isolation": self.isolation}
         given["made"] = FileWriters()
         given |= {
-            "whose": staticmethod(lambda: self.origins),
-            "vetted": staticmethod(lambda: Vetting(self.root)),
+            "origins": self.origins,
+            "vetting": Vetting(self.root),
         }
         ports = cast("ToolPorts", type("Ports", (), given))
         built = (read_file, write_file, edit_file, list_dir, search_files, run_shell)

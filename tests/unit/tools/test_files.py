@@ -40,7 +40,7 @@ class Desk:
                 {
                     "project": self.project,
                     "clock": FakeClock(),
-                    "whose": lambda: FileProvenance(self.project.root),
+                    "origins": FileProvenance(self.project.root),
                 },
             ),
         )

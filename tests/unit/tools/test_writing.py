@@ -37,8 +37,8 @@ class Desk:
                 (),
                 {
                     "project": self.project,
-                    "whose": lambda: FileProvenance(self.project.root),
-                    "vetted": lambda: Vetting(self.project.root),
+                    "origins": FileProvenance(self.project.root),
+                    "vetting": Vetting(self.project.root),
                     "made": FileWriters(),
                 },
             ),

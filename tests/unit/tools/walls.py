@@ -82,7 +82,7 @@ class Desk:
                 SimpleNamespace(
                     isolation=self.isolation,
                     project=Project(self.isolation.root),
-                    whose=lambda: FileProvenance(self.isolation.root),
+                    origins=FileProvenance(self.isolation.root),
                     made=FileWriters(),
                 ),
             )
