@@ -442,7 +442,7 @@ class FileDatabase(Database):
         *,
         clock: Clock,
         log: Log,
-        busy_seconds: float = 5.0,
+        busy_seconds: float = file.BUSY_SECONDS,
         reserve: DiskReserve | None = None,
     ) -> None:
         super().__init__(path.name, clock=clock, log=log, reserve=reserve)
@@ -469,7 +469,7 @@ class FileDatabase(Database):
         return db
 
     def _connect_to_read(self) -> Connection:
-        return file.open_to_read(self._path, self._busy_seconds)
+        return file.open_to_read(self._path, busy_seconds=self._busy_seconds)
 
     def _connect(self) -> Connection:
         self._finish_aside()
@@ -481,7 +481,7 @@ class FileDatabase(Database):
             return self._begun_anew(f"{error}")
 
     def _open(self) -> sqlite3.Connection:
-        return file.open_to_write(self._path, self._busy_seconds, self._keep_log, self._check)
+        return file.open_to_write(self._path, self._keep_log, self._check, busy_seconds=self._busy_seconds)
 
     def _finish_aside(self) -> None:
         target = file.finish_aside(self._path, int(self._clock.now() * 1000))

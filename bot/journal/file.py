@@ -26,9 +26,12 @@ Check = Literal["", "quick_check", "integrity_check"]
 WHOLE: Check = "integrity_check"
 """Not the quick one, where nothing is known of a file: an index that has lost a row would hide an inbound."""
 
+BUSY_SECONDS = 5.0
+"""Most seconds that another process's lock is waited for."""
+
 
 def open_to_write(
-    path: Path, busy_seconds: float, damaged: Callable[[str], None], check: Check = WHOLE
+    path: Path, damaged: Callable[[str], None], check: Check = WHOLE, *, busy_seconds: float = BUSY_SECONDS
 ) -> sqlite3.Connection:
     """Opened, checked, brought up to date, and with nothing left to do of what an earlier process wrote.
 
@@ -79,7 +82,9 @@ def open_to_write(
     return db
 
 
-def open_to_read(path: Path, busy_seconds: float, *, any_version: bool = False) -> sqlite3.Connection:
+def open_to_read(
+    path: Path, *, busy_seconds: float = BUSY_SECONDS, any_version: bool = False
+) -> sqlite3.Connection:
     """Raises `sqlite3.Error`, or `errors.StorageError` where its version is not ours and `any_version` will not do."""
     try:
         return _reader(path, busy_seconds, "?mode=ro", any_version=any_version)

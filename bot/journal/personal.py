@@ -19,7 +19,6 @@ from bot.journal import file, schema
 from bot.journal.connection import Connection
 from bot.journal.table import loads, states
 
-BUSY_SECONDS = 5.0
 Journal = Path | str
 """A file, or the address of a database."""
 _OF_REQUEST = "request_id IN (SELECT name FROM requests)"
@@ -171,8 +170,8 @@ def _connected(journal: Journal, *, write: bool) -> Connection:
 
         return postgres.connect(journal) if write else postgres.PostgresConnection(journal)
     if not write:
-        return file.open_to_read(journal, BUSY_SECONDS)
-    db = file.open_to_write(journal, BUSY_SECONDS, lambda _: None)
+        return file.open_to_read(journal)
+    db = file.open_to_write(journal, lambda _: None)
     db.execute("PRAGMA secure_delete = ON")
     return db
 

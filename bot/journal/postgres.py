@@ -64,7 +64,7 @@ class PostgresJournal(SqlJournal):
         *,
         clock: Clock,
         log: Log,
-        busy_seconds: float = 5.0,
+        busy_seconds: float = file.BUSY_SECONDS,
         reserve: DiskReserve | None = None,
         leadership: Leadership | None = None,
     ) -> None:
@@ -85,7 +85,7 @@ class PostgresDatabase(Database):
         *,
         clock: Clock,
         log: Log,
-        busy_seconds: float = 5.0,
+        busy_seconds: float = file.BUSY_SECONDS,
         reserve: DiskReserve | None = None,
         leadership: Leadership | None = None,
     ) -> None:
@@ -252,7 +252,9 @@ class _Sent:
         return iter(self.fetchall())
 
 
-def connect(url: str, busy_seconds: float = 5.0, leadership: Leadership | None = None) -> PostgresConnection:
+def connect(
+    url: str, busy_seconds: float = file.BUSY_SECONDS, leadership: Leadership | None = None
+) -> PostgresConnection:
     """A session that may write, which is one at a time. Raises `sqlite3.Error` and `errors.StorageError`."""
     db = PostgresConnection(url)
     try:
@@ -265,7 +267,9 @@ def connect(url: str, busy_seconds: float = 5.0, leadership: Leadership | None =
     return db
 
 
-def held(db: Connection, lock: str, leadership: Leadership | None, busy_seconds: float = 5.0) -> None:
+def held(
+    db: Connection, lock: str, leadership: Leadership | None, busy_seconds: float = file.BUSY_SECONDS
+) -> None:
     """Hold a lock for as long as a session lives. Raises `sqlite3.Error`, and `errors.StorageError` where another process has it or
     leads.
     """

@@ -19,8 +19,6 @@ from bot.journal.inbox import TurnMoves
 from bot.journal.outbox import OutboxMoves
 from bot.journal.table import states
 
-BUSY_SECONDS = 5.0
-
 
 def copy(path: Path, target: Path) -> None:
     """Write a database of any version to a new file, as it is at one moment. Whoever writes to it goes on meanwhile.
@@ -30,7 +28,7 @@ def copy(path: Path, target: Path) -> None:
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with (
         errors.as_storage_error(f"{path.name} cannot be copied", sqlite3.Error),
-        closing(file.open_to_read(path, BUSY_SECONDS, any_version=True)) as db,
+        closing(file.open_to_read(path, any_version=True)) as db,
         closing(sqlite3.connect(target, isolation_level=None)) as copied,
     ):
         db.backup(copied)
@@ -50,7 +48,7 @@ def take_up(path: Path, *, moved: bool) -> None:
     """
     with (
         errors.as_storage_error("the journal cannot be taken up", sqlite3.Error),
-        closing(file.open_to_write(path, BUSY_SECONDS, _refuse)) as db,
+        closing(file.open_to_write(path, _refuse)) as db,
     ):
         if not moved:
             db.execute("BEGIN IMMEDIATE")

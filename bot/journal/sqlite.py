@@ -15,6 +15,7 @@ from bot.disk_reserve import DiskReserve
 from bot.journal.approvals import SqlApprovals
 from bot.journal.connection import Connection
 from bot.journal.database import Database, FileDatabase, PostingWriter
+from bot.journal.file import BUSY_SECONDS
 from bot.journal.inbox import InboxWrites, SqlInbox
 from bot.journal.jobs import SqlJobs
 from bot.journal.leases import SqlLeases
@@ -155,7 +156,7 @@ class SqliteJournal(SqlJournal):
         *,
         clock: Clock,
         log: Log,
-        busy_seconds: float = 5.0,
+        busy_seconds: float = BUSY_SECONDS,
         reserve: DiskReserve | None = None,
     ) -> None:
         base = FileDatabase(path, clock=clock, log=log, busy_seconds=busy_seconds, reserve=reserve)

@@ -39,7 +39,7 @@ def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
     """
     home = path.parent
     with errors.as_storage_error("the journal cannot be moved", sqlite3.Error, OSError):
-        with closing(file.open_to_write(path, 5.0, _refuse)) as source, closing(_target(url)) as target:
+        with closing(file.open_to_write(path, _refuse)) as source, closing(_target(url)) as target:
             target.execute("BEGIN")
             moved = _copied(source, target)
             Copies(home, SystemDisk(), _Silent()).import_all(target)
@@ -87,7 +87,7 @@ def copy_out(url: str, folder: Path) -> None:
 
 def _fetched(source: Connection, path: Path, home: Path) -> list[TransferredTable]:
     """Copy the journal to a new file, and the files to a `.ship`."""
-    with closing(file.open_to_write(path, 5.0, _refuse)) as target:
+    with closing(file.open_to_write(path, _refuse)) as target:
         target.execute("BEGIN IMMEDIATE")
         moved = _copied(source, target)
         target.execute("COMMIT")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bot.contracts.environment import Clock, Log
 from bot.journal import file
-from bot.journal.database import ReadOnly, ReadOnlyFile
+from bot.journal.database import ReadOnlyFile
 from bot.journal.inbox import SqlInbox
 from bot.journal.outbox import SqlOutbox
 from bot.journal.steps import SqlSteps
@@ -16,9 +16,6 @@ from bot.journal.steps import SqlSteps
 
 class JournalView(SqlInbox, SqlSteps, SqlOutbox):
     """A journal, read-only. A change, or one that cannot be read, raises `errors.StorageError`."""
-
-    def __init__(self, base: ReadOnly, *, clock: Clock, log: Log) -> None:
-        super().__init__(base, clock=clock, log=log)
 
     async def close(self) -> None:
         await self.base.close()
@@ -34,7 +31,7 @@ def damage(path: Path) -> str:
     Raises `errors.StorageError` where its version is not ours.
     """
     try:
-        with closing(file.open_to_read(path, 5.0)) as db:
+        with closing(file.open_to_read(path)) as db:
             (verdict,) = db.execute(f"PRAGMA {file.WHOLE}(1)").fetchone()
     except sqlite3.Error as error:
         return str(error)

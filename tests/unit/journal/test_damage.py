@@ -84,7 +84,7 @@ def test_a_large_change_that_was_not_acknowledged_is_no_damage(ends: str, tmp_pa
 
 def test_nothing_of_a_change_is_in_the_log_before_all_of_it(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    with closing(file.open_to_write(path, 5.0, print)) as db:
+    with closing(file.open_to_write(path, print)) as db:
         db.execute("BEGIN")
         for number in range(2_000):
             db.execute("INSERT INTO once VALUES (?, 1.0, 1.0)", (f"{number} {'x' * 3_000}",))
