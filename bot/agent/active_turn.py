@@ -17,7 +17,7 @@ from bot.agent.partial_reply import PartialReply
 from bot.agent.reply import TrackedReply
 from bot.agent.steps import INTERRUPTED, CallRecord, StepLog, known_results, made, silent_answer
 from bot.agent.user_message import fresh_nonce, instructions, said_by_servers, user_message
-from bot.agent.view_changes import Reason, ViewChanges
+from bot.agent.view_changes import ViewChanges
 from bot.context import blocks, estimate, prompt
 from bot.context.store import Entry, RunningTurn
 from bot.contracts.agent import TurnRequest
@@ -354,9 +354,9 @@ class ActiveTurn:
             self.owed = owed
         return owed
 
-    async def strip_thinking(self, reason: Reason) -> None:
+    async def strip_thinking(self) -> None:
         """Declare an epoch in which all thinking goes."""
-        self.view_changes.apply(reason, Boundary())
+        self.view_changes.apply("thinking", Boundary())
         await self._ledger.durable()
 
     def shown(self) -> list[Message]:

@@ -111,7 +111,7 @@ async def _came_loose(turn: ActiveTurn, request: ModelRequest, tries: _Tries, de
         return False
     tries.unbound = True
     deps.log.write("repair", "thinking came loose and is left out", level="error", cause=loose)
-    await turn.strip_thinking("thinking")
+    await turn.strip_thinking()
     return True
 
 
@@ -121,7 +121,7 @@ async def _without_what_is_bound(
     """Leave out what only the provider that made it takes, and only where it made it; False where nothing of that is left."""
     if isinstance(error, errors.ThinkingUnbound) and not tries.unbound:
         tries.unbound = True
-        await turn.strip_thinking("thinking")
+        await turn.strip_thinking()
         return True
     if condensed(turn.store.head):
         turn.view_changes.apply("summary_refused", view_changes.in_words(turn.store.head))

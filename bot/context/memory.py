@@ -91,11 +91,11 @@ class SessionMemory:
     def __len__(self) -> int:
         return sum(map(len, self.sections.values()))
 
-    def capped(self, tokens: int = MAX_TOKENS) -> SessionMemory:
-        """Within so many tokens: facts go first, open tasks last, of each section those that were used longest ago."""
+    def capped(self) -> SessionMemory:
+        """Within `MAX_TOKENS`: facts go first, open tasks last, of each section those that were used longest ago."""
         kept = self
         for name in ("facts", "decisions", "preferences", "where_we_are", "open_tasks"):
-            while getattr(kept, name) and estimate.text_tokens(kept.markdown) > tokens:
+            while getattr(kept, name) and estimate.text_tokens(kept.markdown) > MAX_TOKENS:
                 items: tuple[str, ...] = getattr(kept, name)
                 kept = replace(kept, **{name: items[1 + len(items) // 16 :]})
         return kept

@@ -564,7 +564,6 @@ class PostingWriter:
         *,
         undo: Work | None = None,  # noqa: ARG002
         hurry: bool = True,
-        new: bool = False,  # noqa: ARG002
         closes: Collection[str] = (),
     ) -> Future[Any]:
         """As `Database.post`."""

@@ -136,14 +136,12 @@ class RetryingModel(ModelWrapper):
         rng: random.Random,
         log: Log,
         attempts: int = ATTEMPTS,
-        longest_wait: float = LONGEST_WAIT,
     ) -> None:
         super().__init__(model)
         self._clock = clock
         self._rng = rng
         self._log = log
         self._attempts = attempts
-        self._longest_wait = longest_wait
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         shown = False
@@ -186,6 +184,6 @@ class RetryingModel(ModelWrapper):
         asked = getattr(failure, "retry_after", None)
         if asked is None:
             return wait
-        if asked > self._longest_wait:
+        if asked > LONGEST_WAIT:
             return None
         return float(asked) + wait * 0.5

@@ -320,7 +320,7 @@ class TelegramChannel:
         bot = self._connected()
         try:
             async with self._signs:
-                await bot.sign("typing", _chat(target), _thread(target))
+                await bot.show_typing(_chat(target), _thread(target))
         except TelegramError as exc:
             raise self._undelivered(exc, target) from None
 

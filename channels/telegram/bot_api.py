@@ -270,9 +270,9 @@ class Bot(telegram.Bot):
         """Show a message as being written, with the fields of `sendMessageDraft`. Raises a `TelegramError`."""
         await self._post("sendMessageDraft", message)
 
-    async def sign(self, action: str, chat: int, thread: int | None) -> None:
-        """Show an action of `sendChatAction`. Raises a `TelegramError`."""
-        await self._post("sendChatAction", {"chat_id": chat, "action": action, "message_thread_id": thread})
+    async def show_typing(self, chat: int, thread: int | None) -> None:
+        """Show that the bot writes. Raises a `TelegramError`."""
+        await self._post("sendChatAction", {"chat_id": chat, "action": "typing", "message_thread_id": thread})
 
     async def react(self, emoji: str, chat: int, message: int) -> None:
         """Put a reaction below a message. Raises a `TelegramError`."""

@@ -62,7 +62,7 @@ class _BlockWriter:
         self._level += 1
         while (token := self._next()) is not None and token.type != closing:
             for block in self._writes[token.type](token):
-                self._count_in(1)
+                self._count_in()
                 yield block
         self._level -= 1
 
@@ -71,8 +71,8 @@ class _BlockWriter:
         self._at += 1
         return token
 
-    def _count_in(self, more: int) -> None:
-        self._count += more
+    def _count_in(self) -> None:
+        self._count += 1
         self.fits = self.fits and self._count <= BLOCKS and self._level <= LEVELS
 
     def _words(self, token: Token | None, *, task: bool = False) -> Any:
@@ -107,7 +107,7 @@ class _BlockWriter:
         items: list[Json] = []
         while (token := self._next()) is not None and token.type == "list_item_open":
             items.append(self._item(token))
-            self._count_in(1)
+            self._count_in()
         if opening.type == "ordered_list_open":
             first = int(opening.attrGet("start") or 1)
             items = [item | {"value": number, "type": "1"} for number, item in enumerate(items, first)]
@@ -133,7 +133,7 @@ class _BlockWriter:
         while (token := self._next()) is not None and token.type != "table_close":
             if token.type == "tr_open":
                 rows.append([])
-                self._count_in(1)
+                self._count_in()
             elif token.type in {"th_open", "td_open"}:
                 side = str(token.attrGet("style") or "").removeprefix("text-align:") or "left"
                 cell: Json = {"align": side, "valign": "top"}

@@ -61,7 +61,6 @@ class Server:
         clock: Clock,
         log: Log,
         redact: Redact,
-        env: Mapping[str, str] = os.environ,
     ) -> None:
         self.name = name
         self.state: State = "starting"
@@ -74,7 +73,6 @@ class Server:
         self._clock = clock
         self._log = log
         self._redact = redact
-        self._env = env
         self._client: Client | None = None
         self._closed = asyncio.Event()
         self._changed = asyncio.Event()
@@ -224,7 +222,7 @@ class Server:
     def _command(self, words: list[str], folder: Path) -> tuple[list[str], dict[str, str]]:
         """The command and its environment: nothing that it runs can be changed by a tool or a command. Blocking."""
         ours = protected_code(self._root)
-        env = fixed_environment(transports.environment(self._env, {}), ours, folder) | self._settings.env
+        env = fixed_environment(transports.environment(os.environ, {}), ours, folder) | self._settings.env
         env["PATH"] = ours.fixed(env.get("PATH", os.defpath))
         asked = str(self._root / words[0]) if "/" in words[0] else words[0]
         found = shutil.which(asked, path=env["PATH"])
