@@ -222,7 +222,7 @@ class Server:
     def _command(self, words: list[str], folder: Path) -> tuple[list[str], dict[str, str]]:
         """The command and its environment: nothing that it runs can be changed by a tool or a command. Blocking."""
         ours = protected_code(self._root)
-        env = fixed_environment(transports.environment(os.environ, {}), ours, folder) | self._settings.env
+        env = fixed_environment(transports.inherited_environment(), ours, folder) | self._settings.env
         env["PATH"] = ours.fixed(env.get("PATH", os.defpath))
         asked = str(self._root / words[0]) if "/" in words[0] else words[0]
         found = shutil.which(asked, path=env["PATH"])

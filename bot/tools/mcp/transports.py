@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -30,9 +31,9 @@ INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "
 Tell = Callable[[str], object]
 
 
-def environment(ours: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a server: a few facts, and what was named for it."""
-    return {name: ours[name] for name in INHERITED if name in ours} | dict(own)
+def inherited_environment() -> dict[str, str]:
+    """What a server gets of our environment."""
+    return {name: os.environ[name] for name in INHERITED if name in os.environ}
 
 
 class _Streams(processes.ExitWatch, asyncio.subprocess.SubprocessStreamProtocol):
