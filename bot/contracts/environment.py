@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -176,13 +176,23 @@ class Log(Protocol):
         ...
 
 
-@contextlib.contextmanager
-def storage_errors_logged(log: Log, message: str, **about: Any) -> Iterator[None]:
+class _StorageErrorsLogged:
+    # No `contextmanager`: of such a one type checkers believe that nothing behind the block is reached.
+    def __init__(self, log: Log, message: str, about: Mapping[str, Any]) -> None:
+        self._log, self._message, self._about = log, message, about
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if not isinstance(error, errors.StorageError):
+            return False
+        self._log.write("error", self._message, level="error", cause=str(error), **self._about)
+        return True
+
+
+def storage_errors_logged(log: Log, message: str, **about: Any) -> _StorageErrorsLogged:
     """Log a `StorageError` of the block and go on behind it."""
-    try:
-        yield
-    except errors.StorageError as error:
-        log.write("error", message, level="error", cause=str(error), **about)
+    return _StorageErrorsLogged(log, message, about)
 
 
 class Redact(Protocol):
