@@ -35,6 +35,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Defaults = Annotated[
     bool, typer.Option("--defaults", help="Without ship.json take its defaults: the environment suffices.")
 ]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing.")]
 Here = Path()
 
 _AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
@@ -81,6 +82,19 @@ class StderrLog:
         del kind, details
         if level in {"warn", "error"}:
             complain(f"shipmate: {message}")
+
+
+def must_confirm(what: str, *, yes: bool) -> None:
+    """Ask before something that cannot be undone: `what` begins with a verb. Raises `typer.Abort` where the answer is no, and
+    `typer.BadParameter` where there is no terminal to ask at.
+    """
+    if yes:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise typer.BadParameter(
+            f"nobody can be asked here; give --yes to {what}. There is no way back.", param_hint="--yes"
+        )
+    typer.confirm(f"{what[:1].upper()}{what[1:]}? There is no way back.", abort=True)
 
 
 def printable(words: str) -> str:

@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bot import errors
-from bot.cli.common import HOME, AsJson, Dir, Here, changing, now, say, say_json, text_of, when
+from bot.cli.common import (
+    HOME,
+    AsJson,
+    Dir,
+    Here,
+    Yes,
+    changing,
+    must_confirm,
+    now,
+    say,
+    say_json,
+    text_of,
+    when,
+)
 
 if TYPE_CHECKING:
     from bot.contracts.environment import Disk
@@ -85,8 +98,9 @@ def edit(
 
 
 @app.command()
-def forget(owner: Owner, file: Some = None, root: Dir = Here) -> None:
+def forget(owner: Owner, file: Some = None, root: Dir = Here, yes: Yes = False) -> None:
     """Remove what is remembered, or one file of it. There is no way back."""
+    must_confirm(f"forget {file or 'everything'} of {owner}", yes=yes)
     count = asyncio.run(_forget(root, owner, file))
     say(f"Forgotten: {count} file{'' if count == 1 else 's'} of {owner}.")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,10 +14,12 @@ from bot.cli.common import (
     Dir,
     Here,
     StderrLog,
+    Yes,
     changing,
     clustered,
     hint_of_folder,
     manifest_of,
+    must_confirm,
     refresh,
     say,
     say_json,
@@ -41,12 +42,11 @@ def export(person: Person, root: Dir = Here) -> None:
 def erase(
     person: Person,
     root: Dir = Here,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Remove everything that is kept of a person; say what went. The gateway must be stopped. There is no way back."""
     _data(person, root)
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Remove everything of {person}? There is no way back.", abort=True)
+    must_confirm(f"remove everything of {person}", yes=yes)
     with changing(root, erasing=True) as disk:
         gone = asyncio.run(_data(person, root, disk).erase())
     for what, count in gone.items():

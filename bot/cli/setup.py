@@ -15,6 +15,7 @@ from bot.cli.common import (
     Defaults,
     Dir,
     Here,
+    Yes,
     complain,
     manifests,
     named_operators,
@@ -36,7 +37,7 @@ def init(
     operator: Annotated[
         list[str] | None, typer.Option(metavar="CHANNEL:ID", help="Who may approve; may be given again.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Write ship.json, Agent.md, .env and .ship/; on a terminal ask for keys and tokens and try each."""
     from bot.cli import credentials

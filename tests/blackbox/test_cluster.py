@@ -196,7 +196,7 @@ async def test_the_next_host_knows_what_was_said_before_and_the_first_one_what_c
     assert "what is in line 3777?" in shown
     assert await relay.hosts["a"].stop() == 0
 
-    forget = ("memory", "forget", "telegram:chat:1001", "notes.md")
+    forget = ("memory", "forget", "telegram:chat:1001", "notes.md", "--yes")
     url = world.process.env["DATABASE_URL"]  # one that was killed counts as running for some seconds
     await eventually(lambda: not leadership.hosts(url))
     assert (await shipmate(world, *forget))[0] == 0

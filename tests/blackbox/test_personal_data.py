@@ -82,7 +82,7 @@ async def told(world: World) -> World:
 async def test_a_person_is_erased_everywhere_and_the_others_go_on(told: World) -> None:
     rooms = {path.split("/")[1] for path in holds(told.root, SECRET)}
     assert rooms == {"artifacts", "chats", "journal.db", "logs", "memory", "transcripts"}
-    code, out = await command(told.root, "erase", f"telegram:{ANN}")
+    code, out = await command(told.root, "erase", "--yes", f"telegram:{ANN}")
     assert code == 0, out
     for what in ("log", "memory", "artifacts", "transcripts", "journal", "archive"):
         assert what in out
@@ -94,7 +94,7 @@ async def test_a_person_is_erased_everywhere_and_the_others_go_on(told: World) -
         OF_BOB,
         f"{OF_BOB} again",
     }
-    code, out = await command(told.root, "erase", f"telegram:{ANN}")
+    code, out = await command(told.root, "erase", "--yes", f"telegram:{ANN}")
     assert (code, out) == (0, f"Nothing was kept of telegram:{ANN}.\n")
     before = len(told.model.requests)
     await told.start()
@@ -140,7 +140,7 @@ async def test_a_person_is_given_out_beside_a_running_gateway_which_is_not_erase
         json.dumps(item) for item in given if item["from"] in {"chats", "journal.inbox"}
     )
     before = holds(told.root, SECRET)
-    code, out = await command(told.root, "erase", f"telegram:{ANN}")
+    code, out = await command(told.root, "erase", "--yes", f"telegram:{ANN}")
     assert code == 75
     assert f"held by process {told.process.pid}" in out
     assert holds(told.root, SECRET) == before
@@ -170,9 +170,9 @@ async def test_a_person_of_the_web_chat_is_given_out_and_erased_as_any_other(wor
     assert {"transcripts", "logs", "journal.inbox"} <= {item["from"] for item in given}
     assert OF_BOB not in out
     assert await world.process.stop() == 0
-    code, out = await command(world.root, "erase", f"web:{said[SECRET]}")
+    code, out = await command(world.root, "erase", "--yes", f"web:{said[SECRET]}")
     assert code == 0, out
     assert holds(world.root, SECRET) == []
     assert [line["text"] for line in world.archive()] == [OF_BOB, "well"]
-    code, out = await command(world.root, "erase", f"web:{said[SECRET]}")
+    code, out = await command(world.root, "erase", "--yes", f"web:{said[SECRET]}")
     assert (code, out) == (0, f"Nothing was kept of web:{said[SECRET]}.\n")

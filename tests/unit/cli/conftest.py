@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -24,6 +25,13 @@ class Done:
     def lines(self) -> list[Any]:
         """What was printed, as one JSON object a line."""
         return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Terminal(io.StringIO):
+    """A person at a terminal who types this."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 Shipmate = Callable[..., Done]

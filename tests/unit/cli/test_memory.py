@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from bot.history import file_names
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories, SavedMemory
 from bot.system import SystemDisk
-from tests.unit.cli.conftest import Shipmate
+from tests.unit.cli.conftest import Shipmate, Terminal
 
 KEY = ChatKey.parse("telegram:chat:-5")
 CHAT, PERSON = MemoryOwner("chat", str(KEY)), MemoryOwner("person", "telegram:77")
@@ -93,15 +95,15 @@ def test_where_no_memory_file_tells_the_key_the_archive_does_and_else_the_name_s
     )
     assert done.code == 0
     assert "sank" in (words(project, MemoryOwner("chat", str(LONG)), "session.md") or "")
-    assert shipmate("memory", "forget", one["owner"], "--dir", project).code == 0
+    assert shipmate("memory", "forget", one["owner"], "--yes", "--dir", project).code == 0
     assert words(project, MemoryOwner("chat", str(LONG)), "session.md") is None
     assert shipmate("memory", "list", "--dir", project, "--json").lines == []
 
 
 def test_where_nothing_is_remembered_it_says_so(project: Path, shipmate: Shipmate) -> None:
     assert shipmate("memory", "list", "--dir", project).out == "Nothing is remembered yet.\n"
-    for command in ("show", "forget"):
-        done = shipmate("memory", command, KEY, "--dir", project)
+    for command in (("show", KEY), ("forget", KEY, "--yes")):
+        done = shipmate("memory", *command, "--dir", project)
         assert (done.code, "nothing is remembered of" in done.err) == (1, True)
 
 
@@ -154,13 +156,29 @@ def test_the_memory_of_a_conversation_is_edited_as_what_it_is(
 
 
 def test_what_is_forgotten_is_gone(remembered: Path, shipmate: Shipmate) -> None:
-    assert "1 file of" in shipmate("memory", "forget", KEY, "plan.md", "--dir", remembered).out
+    assert "1 file of" in shipmate("memory", "forget", KEY, "plan.md", "-y", "--dir", remembered).out
     assert words(remembered, CHAT, "plan.md") is None
     assert words(remembered, CHAT, "session.md") == MARKDOWN
-    assert shipmate("memory", "forget", KEY, "--dir", remembered).code == 0
+    assert shipmate("memory", "forget", KEY, "-y", "--dir", remembered).code == 0
     assert words(remembered, CHAT, "session.md") is None
     left = [path.name for path in (remembered / ".ship" / "memory").rglob("*") if path.is_file()]
     assert sorted(name for name in left if not name.startswith(".")) == ["diet%2Emd.lines", "diet%2Emd.md"]
+
+
+def test_nothing_is_forgotten_that_was_not_confirmed(
+    remembered: Path, shipmate: Shipmate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget = ("memory", "forget", KEY, "plan.md", "--dir", remembered)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    done = shipmate(*forget)
+    assert (done.code, "--yes" in done.err) == (2, True)
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    done = shipmate(*forget)
+    assert (done.code, "Forget plan.md of" in done.out) == (1, True)
+    assert words(remembered, CHAT, "plan.md") is not None
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    assert shipmate(*forget).code == 0
+    assert words(remembered, CHAT, "plan.md") is None
 
 
 @pytest.mark.parametrize("source", ["absent.md", "binary"])

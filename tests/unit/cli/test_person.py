@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
 
@@ -10,12 +9,7 @@ import pytest
 
 from bot.access_list import AccessList
 from bot.system import SystemClock, SystemDisk
-from tests.unit.cli.conftest import Shipmate
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+from tests.unit.cli.conftest import Shipmate, Terminal, process
 
 
 @pytest.fixture
@@ -28,14 +22,24 @@ def lists(project: Path) -> AccessList:
 def test_a_person_is_given_out_and_erased(shipmate: Shipmate, project: Path, lists: AccessList) -> None:
     given = shipmate("export", "telegram:1", "--dir", project)
     assert (given.code, given.lines) == (0, [{"from": "access.json", "value": "allow"}])
-    done = shipmate("erase", "telegram:1", "--dir", project)
+    done = shipmate("erase", "telegram:1", "--yes", "--dir", project)
     assert done.code == 0
     first, second, third = done.out.splitlines()
     assert first.split() == ["1", "entries", "of", "the", "access", "list"]
     assert second == "That was all that was kept of telegram:1."
     assert third.startswith("Not touched: ship.json")
-    assert shipmate("erase", "telegram:1", "--dir", project).out == "Nothing was kept of telegram:1.\n"
+    assert shipmate("erase", "telegram:1", "-y", "--dir", project).out == "Nothing was kept of telegram:1.\n"
     assert shipmate("export", "telegram:1", "--dir", project).out == ""
+
+
+def test_without_a_terminal_nothing_is_removed_unless_it_is_confirmed(
+    project: Path, lists: AccessList
+) -> None:
+    done = process("erase", "telegram:1", "--dir", project)
+    assert (done.code, done.out) == (2, "")
+    assert "--yes" in done.err
+    assert lists.lists_with("telegram", "1") == ["allow"]
+    assert process("erase", "telegram:1", "--yes", "--dir", project).code == 0
 
 
 def test_on_a_terminal_it_asks_first(
