@@ -147,8 +147,8 @@ class Readiness:
             "journal": PartHealth(ok=not journal.health(), detail=journal.health()),
             "disk": PartHealth(ok=not reserve.trouble, detail=reserve.trouble or str(reserve.space or "")),
             "model": PartHealth(
-                ok=not model.trouble,
-                detail=model.trouble or ("" if model.asked else "not asked yet"),
+                ok=model.trouble is None,
+                detail=model.trouble.cause if model.trouble else "" if model.asked else "not asked yet",
                 heard=ago(model.asked),
             ),
             "memory": PartHealth(ok=not memory.full, detail=used),

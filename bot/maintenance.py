@@ -155,12 +155,11 @@ class MaintenanceJobs:
         """Ask a model that was away, so that its return is seen without traffic."""
         before = self._model.trouble
         await self._model.look()
-        if before and self._model.trouble:
-            self._reports.begin(
-                "model",
-                sentence("operators.model", cause=self._model.trouble),
-            )
-        elif not self._model.trouble:
+        trouble = self._model.trouble
+        if before and trouble:
+            key = "operators.model_refused" if trouble.of_account else "operators.model"
+            self._reports.begin("model", sentence(key, cause=trouble.cause))
+        elif not trouble:
             self._reports.end("model", sentence("operators.model_again"))
 
     async def look_after_servers(self) -> None:

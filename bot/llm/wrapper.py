@@ -4,8 +4,10 @@ build on `ModelWrapper`, each where its concern is (`bot.llm.log`, `bot.llm.budg
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from bot import errors
@@ -68,27 +70,54 @@ AWAY = (
     errors.StreamBroken,
 )
 """Failures after which no turn can be answered. The others belong to one request, or pass by themselves."""
+_OF_THE_ACCOUNT = (errors.ModelRefused, errors.SpendLimit)
+"""Those of a call that only an answer disproves: a provider tells of its models also where it answers nothing."""
+TRIAL_SECONDS = 300.0
+"""Between two requests that only find out whether the account is answered again."""
+TRIAL_PURPOSE = "check"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTrouble:
+    """Why no turn can be answered. `of_account`: the provider answers, but not this account."""
+
+    cause: str
+    of_account: bool
 
 
 class WatchedModel(ModelWrapper):
-    """A model that remembers how its last call ended. `trouble` is "" while it answers or was not asked yet."""
+    """A model that remembers how its last call ended. `trouble` is None while it answers or was not asked yet."""
 
     def __init__(self, model: Model, *, clock: Clock) -> None:
         super().__init__(model)
         self._clock = clock
         self.asked: float | None = None
         """End of the last call in epoch seconds; None if there was none."""
-        self.trouble = ""
+        self._last: ModelTrouble | None = None
+        """Of the last call or check."""
+        self._refused: ModelTrouble | None = None
+        """Holds until there is an answer of a model."""
+        self._refused_model = ""
+        """The one that was asked."""
+        self._next_trial = 0.0
+
+    @property
+    def trouble(self) -> ModelTrouble | None:
+        return self._last or self._refused
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         async with aclosing(self._model.stream(request)) as pieces:
             try:
                 async for piece in pieces:
                     if isinstance(piece, ModelReply):
+                        self._refused = None
                         self._note(None)
                     yield piece
             except errors.ModelError as error:
                 self._note(error)
+                if self._last is not None and self._last.of_account:
+                    self._refused, self._refused_model = self._last, request.model
+                    self._next_trial = self._clock.monotonic() + TRIAL_SECONDS
                 raise
 
     async def check(self) -> None:
@@ -101,16 +130,23 @@ class WatchedModel(ModelWrapper):
 
     async def look(self) -> None:
         """If the model was away when last asked, check whether it is back. Raises nothing."""
-        if not self.trouble:
+        if self.trouble is None:
             return
-        try:
+        with contextlib.suppress(errors.ModelError):
             await self.check()
-        except errors.ModelError:
-            return
+            if self._refused is not None and self._clock.monotonic() >= self._next_trial:
+                self._next_trial = self._clock.monotonic() + TRIAL_SECONDS
+                await self._try(self._refused_model)
+
+    async def _try(self, model: str) -> None:
+        """Ask for one token, which costs nothing while the account is refused. Raises `errors.ModelError`."""
+        hello = {"role": "user", "content": [{"type": "text", "text": "Hello"}]}
+        await reply_of(self.stream(ModelRequest(model, 1, (), (hello,), purpose=TRIAL_PURPOSE)))
 
     def _note(self, error: errors.ModelError | None) -> None:
         self.asked = self._clock.now()
-        self.trouble = f"{type(error).__name__}: {error}" if isinstance(error, AWAY) else ""
+        away = isinstance(error, AWAY)
+        self._last = ModelTrouble(str(error), isinstance(error, _OF_THE_ACCOUNT)) if away else None
 
 
 ATTEMPTS = 3  # in all

@@ -23,6 +23,7 @@ from bot.instance import prepare_home
 from bot.lifecycle import Environment, Gateway, serving
 from bot.llm.budgets import Account, Spending, day_of
 from bot.llm.prices import PriceTable
+from bot.llm.wrapper import ModelTrouble, WatchedModel
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.clock import FakeClock
@@ -141,12 +142,12 @@ async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.Monk
         assert all(part.ok for part in parts.values())
         await house.memory.look()
         assert "of 1024 MB" in house.readiness.parts()["memory"].detail
-        house.services.model.trouble = "ModelUnreachable: no route to host"
+        monkeypatch.setattr(WatchedModel, "trouble", ModelTrouble("no route to host", of_account=False))
         house.memory.full = True
         monkeypatch.setattr(house.watch, "silent", lambda _: 95.0)
         parts = house.readiness.parts()
         assert {name for name, part in parts.items() if not part.ok} == {"model", "memory", "web"}
-        assert parts["model"].detail == "ModelUnreachable: no route to host"
+        assert parts["model"].detail == "no route to host"
         assert parts["web"].detail == "silent for 95 s"
     logged(house)
 

@@ -12,10 +12,11 @@ import pytest
 
 from bot import errors
 from bot.contracts.identity import ChatKey
+from bot.contracts.model import ModelRequest
 from bot.disk_reserve import PIECE, DiskReserve
 from bot.history.retention import Retention
 from bot.journal.sqlite import SqliteJournal
-from bot.llm.wrapper import WatchedModel
+from bot.llm.wrapper import WatchedModel, reply_of
 from bot.maintenance import (
     KEEP_ARTIFACT_DAYS,
     KEEP_FAILED_SECONDS,
@@ -28,7 +29,7 @@ from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
-from bot.testing.model import ScriptedModel
+from bot.testing.model import ScriptedModel, reply, text
 from bot.words import Sentence
 
 HOUR = 3_600.0
@@ -362,6 +363,23 @@ async def test_a_model_that_stays_away_is_asked_again_and_told_of_once(
     failure = None
     await house.do(chores, "see whether the model is back")
     assert house.told.told[1] == ("model", "✅ The language model answers again.")
+
+
+async def test_an_account_without_money_is_told_of_once_and_so_is_that_it_is_answered_again(
+    house: House,
+) -> None:
+    chores, request = house.process("host:1:a"), ModelRequest("m", 1, (), ())
+    house.inner.answers.append(errors.SpendLimit("The provider answered 402"))
+    with pytest.raises(errors.SpendLimit):
+        await reply_of(house.model.stream(request))
+    for _ in range(3):  # the check needs no money
+        await house.do(chores, "see whether the model is back")
+    ((subject, words),) = house.told.told
+    assert (subject, "is there money" in words, "402" in words) == ("model", True, True)
+    house.inner.answers.append(reply(text("Hello.")))
+    await reply_of(house.model.stream(request))
+    await house.do(chores, "see whether the model is back")
+    assert house.told.told[1:] == [("model", "✅ The language model answers again.")]
 
 
 async def test_a_server_that_stays_away_is_told_of_once_and_so_is_its_return(house: House) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.model import ModelReply, TextDelta
-from bot.llm.wrapper import WatchedModel
+from bot.llm.wrapper import TRIAL_SECONDS, ModelTrouble, WatchedModel
 from bot.testing.clock import FakeClock
 from tests.unit.llm.asking import ScriptedModel, ask, items
 
@@ -27,13 +27,13 @@ REPLY = ModelReply(content=[{"type": "text", "text": "Hello"}], stop_reason="end
 async def test_a_model_that_cannot_answer_is_in_trouble_until_it_does(error: errors.ModelError) -> None:
     clock = FakeClock()
     model = WatchedModel(ScriptedModel([error], [TextDelta("你好"), REPLY]), clock=clock)
-    assert (model.asked, model.trouble) == (None, "")
+    assert (model.asked, model.trouble) == (None, None)
     with pytest.raises(type(error)):
         await items(model, ask())
-    assert (model.asked, model.trouble) == (clock.now(), f"{type(error).__name__}: {error}")
+    assert (model.asked, model.trouble and model.trouble.cause) == (clock.now(), str(error))
     await clock.advance(7)
     assert await items(model, ask()) == [TextDelta("你好"), REPLY]
-    assert (model.asked, model.trouble) == (clock.now(), "")
+    assert (model.asked, model.trouble) == (clock.now(), None)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ async def test_a_request_that_fails_by_itself_shows_a_provider_that_answers(erro
     for kind in (errors.ModelUnreachable, type(error)):
         with pytest.raises(kind):
             await items(model, ask())
-    assert model.trouble == ""
+    assert model.trouble is None
 
 
 async def test_a_model_that_was_away_is_asked_again_and_one_that_is_well_is_not() -> None:
@@ -70,10 +70,51 @@ async def test_a_model_that_was_away_is_asked_again_and_one_that_is_well_is_not(
     with pytest.raises(errors.ModelUnreachable):
         await model.check()
     await model.look()
-    assert (model.trouble, len(checks)) == ("ModelUnreachable: away", 1)
+    assert (model.trouble, len(checks)) == (ModelTrouble("away", of_account=False), 1)
     await model.look()
     await model.look()
-    assert (model.trouble, checks) == ("", [])
+    assert (model.trouble, checks) == (None, [])
+
+
+@pytest.mark.parametrize("error", [errors.SpendLimit("no credit"), errors.ModelRefused("not for this key")])
+async def test_an_account_that_is_refused_stays_in_trouble_until_there_is_an_answer(
+    error: errors.ModelError,
+) -> None:
+    clock, inner = FakeClock(), ScriptedModel([error], [error], [errors.RateLimited()], [error], [REPLY])
+
+    async def check() -> None:
+        """The provider tells of its models all the same."""
+
+    inner.check = check  # type: ignore[method-assign]
+    model = WatchedModel(inner, clock=clock)
+    with pytest.raises(type(error)):
+        await items(model, ask())
+    for _ in range(3):
+        await model.look()
+        assert model.trouble == ModelTrouble(str(error), of_account=True)
+    assert len(inner.asked) == 1
+    for _ in range(3):
+        await clock.advance(TRIAL_SECONDS)
+        await model.look()
+        assert model.trouble == ModelTrouble(str(error), of_account=True)
+    await clock.advance(TRIAL_SECONDS)
+    await model.look()
+    assert model.trouble is None
+    assert {(one.model, one.max_tokens, one.purpose) for one in inner.asked[1:]} == {
+        ("claude-sonnet-5-5", 1, "check")
+    }
+
+
+async def test_a_network_that_was_down_does_not_hide_that_an_account_is_refused() -> None:
+    inner = ScriptedModel([errors.SpendLimit("no credit")], [errors.ModelUnreachable("away")])
+    model = WatchedModel(inner, clock=FakeClock())
+    for kind, cause in ((errors.SpendLimit, "no credit"), (errors.ModelUnreachable, "away")):
+        with pytest.raises(kind):
+            await items(model, ask())
+        assert model.trouble
+        assert model.trouble.cause == cause
+    await model.look()
+    assert model.trouble == ModelTrouble("no credit", of_account=True)
 
 
 async def test_an_answer_that_nobody_waits_for_says_nothing() -> None:
