@@ -226,13 +226,6 @@ async def _run(root: Path, stop: asyncio.Event, environment: Environment | None,
         root, _print, stop, environment=environment, defaults=defaults, signals=shutdown_signals.draining
     ) as gateway:
         if not stop.is_set():
-            llm = gateway.services.settings.llm
-            if llm.provider == "demo":
-                _print(
-                    f"the built-in demo model is answering ({llm.provider_reason}); set ANTHROPIC_API_KEY for Claude"
-                )
-            else:
-                _print(f"{llm.model} is answering")
             for channel in gateway.channels.values():
                 if isinstance(channel, Invites):
                     _print(
@@ -264,11 +257,7 @@ async def chat(root: Path) -> int:
         with speaking(terminal_language(os.environ)):
             return int(await talk())
     stop = asyncio.Event()
-    async with started(root, _complain, stop, only=frozenset({"console"})) as gateway:
-        if gateway.services.settings.llm.provider == "demo":
-            _complain(
-                f"the built-in demo model is answering ({gateway.services.settings.llm.provider_reason})"
-            )
+    async with started(root, _complain, stop, only=frozenset({"console"})):
         with speaking(terminal_language(os.environ)):
             return int(await talk())
 

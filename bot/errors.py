@@ -59,6 +59,7 @@ Each carries its data as attributes; the text of an error is for the operator. W
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal, TypedDict, Unpack
 
@@ -543,6 +544,20 @@ def as_storage_error(words: str, *kinds: type[Exception]) -> Iterator[None]:
         yield
     except caught as error:
         raise StorageError(f"{words}: {error}") from error
+
+
+def connection_reason(error: BaseException) -> str:
+    """The reason of a failed connection in the system's words, without names of classes, addresses and tokens."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if (certificate := getattr(error, "certificate_error", None)) is not None:
+        return f"its certificate does not hold: {getattr(certificate, 'verify_message', '')}".rstrip(": ")
+    cause = getattr(error, "os_error", error)
+    if isinstance(cause, OSError):
+        # Libraries write addresses into the words of an error that has a number.
+        number = cause.errno or 0
+        return os.strerror(number) if number > 0 else cause.strerror or "no connection"
+    return "the connection broke"
 
 
 class IllegalTransition(ShipmateError):

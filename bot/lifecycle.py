@@ -66,6 +66,8 @@ JOB_SECONDS = 1.0
 """Between two looks at what is due."""
 KEEP_INDEX_SECONDS = 10.0
 """Also the time after a start before the search index catches up: until then everything goes to the start."""
+PART_SECONDS = 2.0
+"""Between two looks at which parts work."""
 ASK_LIMITS_SECONDS = 600.0
 """Between two questions to a provider that did not answer the first one."""
 
@@ -169,6 +171,33 @@ class Readiness:
         return found
 
 
+class PartLines:
+    """Says on the output of a gateway that a part no longer works, and that it works again: one line for each change. Channels have
+    lines of their own.
+    """
+
+    def __init__(self, readiness: Readiness, say: Say) -> None:
+        self._readiness = readiness
+        self._say = say
+        self._told = set[str]()
+
+    def tell(self, name: str, words: str) -> None:
+        """Say once what is wrong with a part."""
+        if name not in self._told:
+            self._told.add(name)
+            self._say(f"{name}: {words}")
+
+    async def look(self) -> None:
+        for name, part in self._readiness.parts().items():
+            if name in self._readiness.channels:
+                continue
+            if not part.ok:
+                self.tell(name, part.detail)
+            elif name in self._told:
+                self._told.remove(name)
+                self._say(f"{name}: works again")
+
+
 @dataclass(frozen=True, slots=True)
 class GatewayFigures:
     """Reads what is true of the process now, for `/metrics` and the console. `turns` is how many may run at once."""
@@ -235,12 +264,19 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     Raises `errors.ShipmateError` where it cannot start. Where `stop` is set before everything is connected,
     the block runs all the same and should end at once.
     """
+
     services = gateway.services
+
+    async def ask_limits() -> None:
+        await _ask_limits(gateway, say)
+
+    lines = PartLines(gateway.readiness, say)
     chores = [
+        PeriodicJob("say which parts do not work", PART_SECONDS, lines.look),
         PeriodicJob("keep what was learnt of models", KEEP_LEARNED_SECONDS, services.learned.save),
         PeriodicJob("keep descriptors back", KEEP_DESCRIPTORS_SECONDS, lambda: _keep_descriptors(gateway)),
         PeriodicJob("keep the search index", KEEP_INDEX_SECONDS, services.archive.tend),
-        PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, lambda: _ask_limits(gateway, say)),
+        PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, ask_limits),
     ]
     housekeeping = PeriodicJobs([*gateway.chores.all(), *chores], services.log)
     # By itself: nothing of housekeeping may hold it up.
@@ -267,7 +303,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         # What runs is looked after, and what is due is done, also while one of the channels cannot be reached yet.
         planned.start()
         housekeeping.start()
-        checking = asyncio.create_task(_check_model(gateway, say))
+        checking = asyncio.create_task(_check_model(gateway, say, lines))
         watching = asyncio.create_task(gateway.watch.run(), name="watch")
         await _connect_all(gateway, say, stop)
         await asyncio.wait([checking], timeout=CHECK_SECONDS)
@@ -290,8 +326,8 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
             raise
 
 
-async def _check_model(gateway: Gateway, say: Say) -> None:
-    """A key that is refused ends the start; a provider that cannot be reached does not."""
+async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
+    """Say which model answers. A key that is refused ends the start; a provider that cannot be reached does not."""
     try:
         await gateway.services.model.check()
     except errors.ModelRefused as error:
@@ -300,25 +336,36 @@ async def _check_model(gateway: Gateway, say: Say) -> None:
             "to use the demo model"
         ) from error
     except errors.ModelError as error:
-        say(f"model: cannot be reached ({error}); I go on and ask it again with each message")
+        lines.tell("model", f"{error} I go on and ask it again with each message.")
     else:
-        await _ask_limits(gateway, say)
+        llm = gateway.services.settings.llm
+        if not await _ask_limits(gateway, say):
+            return
+        if llm.provider == "demo":
+            say(
+                f"the built-in demo model is answering ({llm.provider_reason}); set ANTHROPIC_API_KEY for Claude"
+            )
+        else:
+            say(f"{llm.model} is answering")
 
 
-async def _ask_limits(gateway: Gateway, say: Say) -> None:
-    """Ask the provider how much the model takes in and gives out, unless it has said so. Raises nothing."""
+async def _ask_limits(gateway: Gateway, say: Say) -> bool:
+    """Ask the provider how much the model takes in and gives out, unless it has said so. False where it does not have the model.
+    Raises nothing.
+    """
+    there = True
     try:
         warning = await gateway.services.windows.ask(gateway.services.model, gateway.model_name)
     except errors.ModelUnknown as error:
+        there = False
         warning = f"llm.model: found {gateway.model_name}; the provider does not have it ({error}); name one that it has"
     except errors.ModelError as error:
-        gateway.services.log.write(
-            "model", "the provider does not say what the model takes in", cause=str(error)
-        )
-        return
+        gateway.services.log.write("model", "the provider does not say what the model takes in", cause=str(error))
+        return True
     if warning is not None:
         say(f"warning: {warning}")
         gateway.services.log.write("model", warning, level="warn")
+    return there
 
 
 async def _keep_descriptors(gateway: Gateway) -> None:

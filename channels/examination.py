@@ -44,7 +44,7 @@ async def ask(address: str, *, token: str | None = None, form: Mapping[str, str]
     except ValueError:
         raise errors.ChannelUnreachable("something else answers there") from None
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise errors.ChannelUnreachable(type(error).__name__) from None
+        raise errors.ChannelUnreachable(errors.connection_reason(error)) from None
 
 
 def _time(date: str) -> float | None:

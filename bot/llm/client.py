@@ -247,14 +247,13 @@ class AnthropicModel:
                 classify.read(error.status_code, error.body, headers, now=self._clock.now())
             )
         cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
-        name = type(cause or error).__name__
         if isinstance(cause, _NO_CONNECTION):
-            return errors.ModelUnreachable(f"The provider cannot be reached ({name}).")
+            return errors.ModelUnreachable(f"The provider cannot be reached: {_reason(cause)}.")
         if isinstance(cause, UnicodeEncodeError | TypeError):
-            return errors.RequestInvalid(f"The request cannot be written as JSON ({name}).")
+            return errors.RequestInvalid("The request cannot be written as JSON.")
         if isinstance(cause, httpx2.TimeoutException):
-            return errors.StreamBroken(f"The provider fell silent ({name}).")
-        return errors.StreamBroken(f"The connection to the provider broke ({name}).")
+            return errors.StreamBroken("The provider fell silent.")
+        return errors.StreamBroken("The connection to the provider broke.")
 
     def _with_what_came(
         self, failure: errors.ModelError, request: ModelRequest, answer: Accumulator
@@ -369,6 +368,15 @@ def is_loopback(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _reason(error: httpx2.TransportError | httpx2.InvalidURL) -> str:
+    """Why there is no connection, for operators."""
+    if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
+        return "llm.baseUrl is no address that can be asked"
+    if isinstance(error, httpx2.ConnectError):
+        return str(error) or "no connection"
+    return "the proxy refuses" if isinstance(error, httpx2.ProxyError) else "no connection in time"
 
 
 def _request_id(headers: Mapping[str, Any]) -> str | None:

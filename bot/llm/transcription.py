@@ -64,7 +64,7 @@ class HttpTranscriber:
         except (aiohttp.ClientError, OSError) as error:
             # Neither its words nor its address, which may hold a password.
             raise errors.TranscriptionFailed(
-                f"the transcription cannot be reached: {error.__class__.__name__}"
+                f"the transcription cannot be reached: {errors.connection_reason(error)}"
             ) from None
         return _words(raw)
 

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit, urlunsplit
 import aiohttp
 import httpx2
 
+from bot import errors
+
 MOST = 1_000
 """Connections at once."""
 KEEP_SECONDS = 30.0
@@ -109,7 +111,7 @@ def _address(url: str) -> str:
 
 def _failure(error: Exception) -> httpx2.TransportError:
     """The library's name for what went wrong: whether it is sure that nothing was sent, or that it took too long."""
-    said = type(error).__name__
+    said = errors.connection_reason(error)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return httpx2.ConnectTimeout(said)
     if isinstance(error, _NOT_CONNECTED):

@@ -89,7 +89,11 @@ def name(error: BaseException) -> str:
     said = error_code(error)
     if said is not None:
         return said[:80]
-    return f"HTTP {status(error)}" if status(error) else type(error).__name__
+    if status(error):
+        return f"HTTP {status(error)}"
+    if isinstance(error, ValueError | AttributeError):
+        return "something else than Slack answers"
+    return errors.connection_reason(error)
 
 
 def may_pass(error: BaseException) -> bool:
@@ -110,7 +114,7 @@ def raised_as(translate: Callable[[BaseException], errors.ShipmateError]) -> Ite
 def connect_error(error: BaseException) -> errors.ChannelError:
     """`ChannelUnreachable` for what may pass, `ChannelRefused` for good."""
     if may_pass(error):
-        return errors.ChannelUnreachable(f"Slack cannot be reached: {name(error)}")
+        return errors.ChannelUnreachable(name(error))
     return errors.ChannelRefused(f"Slack refuses the connection: {name(error)}")
 
 

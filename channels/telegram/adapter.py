@@ -256,7 +256,9 @@ class TelegramChannel:
                 else:
                     raise failure(exc, place) from None
             except bot_api.GARBLED as exc:
-                raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
+                raise errors.DeliveryUncertain(
+                    f"Telegram's answer makes no sense ({bot_api.said(exc)})"
+                ) from None
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         """As `contracts.channel.Edits`."""
@@ -277,7 +279,9 @@ class TelegramChannel:
                     raise self._unchanged(exc, message.target) from None
                 shown = plainer
             except bot_api.GARBLED as exc:
-                raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
+                raise errors.DeliveryUncertain(
+                    f"Telegram's answer makes no sense ({bot_api.said(exc)})"
+                ) from None
             else:
                 return
 
@@ -298,7 +302,9 @@ class TelegramChannel:
         try:
             await bot.draft(content)
         except bot_api.GARBLED as exc:
-            raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
+            raise errors.DeliveryUncertain(
+                f"Telegram's answer makes no sense ({bot_api.said(exc)})"
+            ) from None
         except TelegramError as exc:
             failure = self._undelivered(exc, place)
             if isinstance(failure, (errors.DeliveryThrottled, errors.DeliveryUncertain)):
@@ -460,7 +466,7 @@ class _FailureLog:
         self._log = log
 
     def write(self, kind: str, what: str, exc: BaseException, level: Level = "warn") -> None:
-        self._log.write(kind, f"{what} ({_named(exc)})", level=level, channel="telegram")
+        self._log.write(kind, f"{what} ({bot_api.said(exc)})", level=level, channel="telegram")
 
 
 @contextlib.contextmanager
@@ -471,7 +477,7 @@ def _connecting() -> Iterator[None]:
     except InvalidToken:
         raise errors.ChannelRefused("Telegram refuses the bot token") from None
     except (TelegramError, *bot_api.GARBLED) as exc:
-        raise errors.ChannelUnreachable(f"Telegram cannot be reached ({_named(exc)})") from None
+        raise errors.ChannelUnreachable(bot_api.said(exc)) from None
 
 
 def _commands(menu: Sequence[str], code: str) -> list[BotCommand]:
@@ -545,9 +551,3 @@ def _chat(target: Mapping[str, str]) -> int:
 def _thread(target: Mapping[str, str]) -> int | None:
     thread = target.get("message_thread_id")
     return int(thread) if thread else None
-
-
-def _named(exc: BaseException) -> str:
-    """The kind of a failure, and what Telegram said of it unless that may hold the token."""
-    kind = type(exc).__name__
-    return f"{kind}: {exc}" if isinstance(exc, TelegramError) and not isinstance(exc, InvalidToken) else kind

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import httpx
 import telegram
-from telegram.error import ChatMigrated, Forbidden, NetworkError, TelegramError
+from telegram.error import ChatMigrated, Forbidden, InvalidToken, NetworkError, TelegramError
 from telegram.request import BaseRequest, RequestData
 
 from bot import errors, text
@@ -135,9 +135,9 @@ class HttpTransport(BaseRequest):
                 url, method, request_data, _seconds(read_timeout, self._pace, self._patience)
             )
         except NOT_SENT as exc:
-            raise RequestNotSent(type(exc).__name__) from exc
+            raise RequestNotSent(errors.connection_reason(exc)) from exc
         except OUTCOME_UNKNOWN as exc:
-            raise OutcomeUnknown(type(exc).__name__) from exc
+            raise OutcomeUnknown(errors.connection_reason(exc)) from exc
         body = _json_object(payload)
         if status >= 500 or (
             status < 300 and (body is None or body.get("ok") is not True or "result" not in body)
@@ -356,9 +356,9 @@ class VerifiedConnections:
                 try:
                     async with asyncio.timeout(PROOF_SECONDS * self._pace):
                         await bot.initialize()
-                except (OutcomeUnknown, TimeoutError, *GARBLED) as exc:
+                except (OutcomeUnknown, TimeoutError, *GARBLED):
                     self._failed += 1
-                    raise RequestNotSent(f"a new connection does not answer ({type(exc).__name__})") from None
+                    raise RequestNotSent("a new connection does not answer") from None
                 except RequestNotSent:
                     self._failed += 1
                     raise
@@ -378,6 +378,13 @@ def lacks_right(exc: TelegramError) -> bool:
     return any(part in exc.message.lower() for part in NO_RIGHT)
 
 
+def said(exc: BaseException) -> str:
+    """A failure in words, without those that may hold the token."""
+    if isinstance(exc, InvalidToken):
+        return "Telegram refuses the bot token"
+    return str(exc) if isinstance(exc, TelegramError) else "something else than Telegram answers"
+
+
 def delivery_error(exc: TelegramError) -> errors.DeliveryFailed:
     """The failure of a send, which says how sure it is that nothing was sent."""
     match exc:
@@ -393,4 +400,4 @@ def delivery_error(exc: TelegramError) -> errors.DeliveryFailed:
     said = exc.message.lower()
     if isinstance(exc, Forbidden) or lacks_right(exc) or any(part in said for part in GONE):
         return errors.TargetGone(f"Telegram: {exc}")
-    return errors.DeliveryFailed(f"Telegram: {type(exc).__name__}: {exc}")
+    return errors.DeliveryFailed(f"Telegram: {exc}")

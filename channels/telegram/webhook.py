@@ -14,7 +14,7 @@ from telegram.error import BadRequest, TelegramError
 
 from bot import errors
 from bot.contracts.channel import ChannelDeps, Health, Webhook
-from channels.telegram import inbound
+from channels.telegram import bot_api, inbound
 from channels.telegram.bot_api import GARBLED, Bot
 from channels.telegram.updates import UNWRITTEN, UpdateIntake
 from channels.webhook_server import RETRY, WebhookServer
@@ -95,7 +95,7 @@ class UpdateWebhook:
             try:
                 info = await self._bot.get_webhook_info()
             except (TelegramError, *GARBLED) as error:
-                self._tell(f"cannot be reached ({type(error).__name__})", connected=False)
+                self._tell(f"cannot be reached ({bot_api.said(error)})", connected=False)
                 continue
             self._heard = self._clock.now()
             failed = info.last_error_date.timestamp() if info.last_error_date is not None else 0.0

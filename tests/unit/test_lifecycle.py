@@ -284,8 +284,58 @@ async def test_a_provider_that_does_not_say_what_its_model_takes_in_is_no_troubl
     said: list[str] = []
     async with serving(gateway, said.append, asyncio.Event()):
         assert gateway.services.windows.window("demo") is None
-    assert said == []
+    assert [line.split(" (")[0] for line in said] == ["the built-in demo model is answering"]
     gateway.services.log.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "told"),
+    [
+        (
+            "check",
+            errors.ModelUnreachable("The provider cannot be reached: Connection refused."),
+            "model: The provider cannot be reached: Connection refused. I go on and ask it again with each message.",
+        ),
+        (
+            "facts",
+            errors.ModelUnknown("404"),
+            "warning: llm.model: found demo; the provider does not have it (404); name one that it has",
+        ),
+    ],
+)
+async def test_a_model_that_is_not_there_is_not_said_to_answer(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, asked: str, error: errors.ModelError, told: str
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(gateway.services.model._model, asked, refuse)
+    said: list[str] = []
+    async with serving(gateway, said.append, asyncio.Event()):
+        pass
+    assert said == [told]
+    gateway.services.log.close()
+
+
+async def test_a_part_that_fails_and_one_that_works_again_are_one_line_each(
+    house: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    lines = serving_module.PartLines(house.readiness, said.append)
+    await lines.look()
+    house.services.reserve.trouble = "the disk is full: 12 kB are free"
+    monkeypatch.setattr(house.mcp, "troubles", lambda: {"files": "there is no program 'fils'"})
+    for _ in range(2):
+        await lines.look()
+    house.services.reserve.trouble = ""
+    for _ in range(2):
+        await lines.look()
+    assert said == [
+        "disk: the disk is full: 12 kB are free",
+        "mcp files: there is no program 'fils'",
+        "disk: works again",
+    ]
+    house.services.log.close()
 
 
 def test_what_today_has_cost_is_known_at_the_start_where_there_are_budgets(tmp_path: Path) -> None:

@@ -48,6 +48,13 @@ class ServerLost(errors.ShipmateError):
     """The connection is over, and why."""
 
 
+def _cause(error: BaseException | None) -> str:
+    """The cause of an end in words for operators."""
+    if isinstance(error, OSError):
+        return errors.connection_reason(error)
+    return "it ended" if error is None else str(error) or type(error).__name__
+
+
 class Server:
     """Lives as long as `run` does. Its tools stay known while it is down, and say so when they are called."""
 
@@ -123,7 +130,7 @@ class Server:
         self._since = self._clock.monotonic() if self._since is None else self._since
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        cause = str(error) if isinstance(error, ServerLost) else f"{type(error).__name__}: {error}"
+        cause = _cause(error)
         if self._why and not isinstance(error, ServerLost):
             cause = f"{self._why} ({cause})"
         stderr = " ".join(self._stderr.split())[-300:]

@@ -177,14 +177,14 @@ async def test_an_answer_that_never_comes_is_uncertain(chat: Bed) -> None:
     sending = asyncio.create_task(chat.channel.send(message("x")))
     await chat.server.until(lambda: bool(chat.server.called("sendMessage")))
     await leap_until_done(sending, PATIENCE)
-    with pytest.raises(errors.DeliveryUncertain, match="SocketTimeoutError"):
+    with pytest.raises(errors.DeliveryUncertain, match="no answer in time"):
         await sending
 
 
 async def test_a_refused_connection_surely_sent_nothing(chat: Bed) -> None:
     await chat.server.stop()
     await chat.pausing()  # the poll has noticed, and with it the pool of connections
-    with pytest.raises(errors.DeliveryThrottled, match="ClientConnectorError"):
+    with pytest.raises(errors.DeliveryThrottled, match="Connection refused"):
         await chat.channel.send(message("x"))
 
 
