@@ -99,6 +99,7 @@ async def started(
             channels=names,
             configuration=settings.fingerprint,
             last_run=last_run,
+            findings=list(settings.warnings),
         )
         ended = "stopped"
         try:

@@ -20,7 +20,7 @@ def load(root: Path, *, defaults: bool = False) -> config.Settings:
     """`config.load` with the environment of this process and the known channels. Raises `errors.ConfigError`."""
     manifests = discovery.manifests()
     settings = config.load(root, manifests, os.environ, findings.mistakes, defaults=defaults)
-    also = (*findings.warnings(root), *empty(settings, manifests), *unpriced(settings.llm))
+    also = (*findings.warnings(root, settings.skills), *empty(settings, manifests), *unpriced(settings.llm))
     return dataclasses.replace(settings, warnings=(*settings.warnings, *also))
 
 

@@ -30,7 +30,9 @@ from bot.cli.common import (
     say_json,
     settings,
 )
+from bot.contracts.base import Level
 from bot.contracts.examination import Finding, Verdict
+from bot.contracts.questions import Answer, Question
 from bot.invocation import command, installed_version
 
 if TYPE_CHECKING:
@@ -103,6 +105,8 @@ async def _with_settings(config: Settings) -> AsyncIterator[Finding]:
     for one in free(config):
         yield one
     async for one in model(config):
+        yield one
+    async for one in servers(config):
         yield one
     async for one in channels(config):
         yield one
@@ -348,6 +352,53 @@ async def _of_model(
         yield Finding(key, "warn", f"{name}, {costs}; how much it reads is not known", remedy)
 
 
+class _NobodyAsked:
+    """`contracts.questions.Questions` where no person has a turn."""
+
+    async def ask(self, question: Question) -> Answer:
+        del question
+        return Answer("nobody")
+
+
+async def servers(config: Settings) -> AsyncIterator[Finding]:
+    """MCP servers, each started or connected to as a gateway does it, and ended again."""
+    from bot.system import SystemClock
+    from bot.telemetry import LogRedactor
+    from bot.tools.mcp.server import START_SECONDS
+    from bot.tools.mcp.servers import McpServers
+
+    made = McpServers(
+        config.mcp,
+        questions=_NobodyAsked(),
+        root=config.root,
+        clock=SystemClock(),
+        log=_Unlogged(),
+        redact=LogRedactor(config.secrets),
+    )
+    if not made.servers:
+        return
+    made.start()
+    try:
+        settled = [asyncio.create_task(one.settled.wait()) for one in made.servers.values()]
+        await asyncio.wait(settled, timeout=START_SECONDS + 5.0)
+        for task in settled:
+            task.cancel()
+        for name, server in made.servers.items():
+            if server.state == "ready":
+                yield Finding(f"mcp {name}", "ok", common.counted(len(server.tools), "tool"))
+            else:
+                remedy = f"mend mcp.servers.{name} in ship.json, or set its enabled to false"
+                yield Finding(f"mcp {name}", "wrong", server.trouble or "it does not answer", remedy)
+    finally:
+        await made.close()
+
+
+class _Unlogged:
+    """`contracts.environment.Log` of parts whose findings say it all."""
+
+    def write(self, kind: str, message: str, *, level: Level = "info", **details: Any) -> None: ...
+
+
 async def channels(config: Settings) -> AsyncIterator[Finding]:
     from bot.system import SystemClock
 
@@ -362,13 +413,22 @@ async def channels(config: Settings) -> AsyncIterator[Finding]:
             yield Finding(name, "ok", f"on ({reason})")
         else:
             channel = config.channels[name]
-            allow = [*getattr(channel, "allow", ()), *sorted(let_in(name))]
-            found = await examine(channel.model_copy(update={"allow": allow}))
+            allow = dict.fromkeys(
+                (*getattr(channel, "allow", ()), *sorted(let_in(name)), *_operators(config, name))
+            )
+            found = await examine(channel.model_copy(update={"allow": list(allow)}))
             if found.time is not None and told is None:
                 told = clock.now() - found.time
             for one in found.findings:
                 yield one
     yield compared(told)
+
+
+def _operators(config: Settings, channel: str) -> list[str]:
+    try:
+        return [one.user_id for one in named_operators(config) if one.channel == channel]
+    except errors.ConfigError:
+        return []  # a finding says so
 
 
 def _let_in(config: Settings) -> Callable[[str], frozenset[str]]:

@@ -471,7 +471,9 @@ class Manifest:
     indicate_every: float = 4.5
     """Seconds after which the platform's sign of work fades and has to be shown again."""
     examine: Callable[[Any], Awaitable[Examination]] | None = None
-    """Ask the platform about the tokens of these settings, for `shipmate doctor` and `init`; takes nothing in."""
+    """Ask the platform about the tokens of these settings, for `shipmate doctor` and `init`, and for `doctor` about the ids of
+    their `allow`, which holds all who are let in, operators too. Takes nothing in.
+    """
     claim: Claim | None = None
     """Finds out for `shipmate init` who is to be the operator."""
     connect: Callable[[str, str | None], str] = lambda _name, _posts_to: ""

@@ -63,6 +63,7 @@ KINDS: Mapping[str, LogKind] = {
             "channels": "array: names of those that are on",
             "configuration": "string: hash of ship.json with the environment's values and without secrets",
             "lastRun": "string: how the last one ended: `ended` by itself, `killed`; `none` where there was none",
+            "findings": "array: what in the configuration deserves a look",
         },
     ),
     "ready": LogKind("Every channel is connected.", {"channels": "array: their names"}),

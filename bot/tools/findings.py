@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bot.config.findings import finding, shown
-from bot.config.ship_file import ShipFile
+from bot.config.ship_file import ShipFile, Skills
 from bot.contracts.tools import MCP
 from bot.invocation import command
 from bot.tools.permissions.defaults import CORE
@@ -22,8 +22,13 @@ from bot.tools.permissions.subject import Outcome
 MCP_LIBRARY = "mcp"
 
 
-def warnings(root: Path) -> Iterator[str]:
+def warnings(root: Path, skills: Skills) -> Iterator[str]:
     """Yield warnings about settings that work, but not as one might expect."""
+    for index, path in enumerate(skills.paths):
+        if not (root / path).is_dir():
+            yield finding(
+                f"skills.paths[{index}]", shown(path), "a folder that is there", "make it, or take it out"
+            )
     if protected_code(root).closed:
         yield (
             "this folder is part of Shipmate's own code or holds it, so tools that write and commands are refused here; "

@@ -12,6 +12,8 @@ from channels.examination import ApiAnswer, ask
 from channels.slack.app_manifest import SCOPES
 from channels.slack.settings import SlackSettings
 
+MOST_PEOPLE = 20
+"""People whose ids are looked at."""
 APP_SCOPE = "connections:write"
 _PASSING = frozenset({"fatal_error", "internal_error", "ratelimited", "service_unavailable"})
 _NO_AGENT = frozenset({"access_denied", "not_allowed", "not_authorized", "unknown_method"})
@@ -41,7 +43,16 @@ async def examine(settings: SlackSettings) -> Examination:
             about = {"bot": str(bot.body["bot_id"])}
             made = (await ask(f"{root}/bots.info", token=bot_token, form=about)).body.get("bot")
             agent = await ask(f"{root}/agents.sessions.setStatus", token=bot_token, form=_NOWHERE)
+            people = [one for one in settings.allow if one.startswith(("U", "W"))][:MOST_PEOPLE]
+            about_people = [
+                await ask(f"{root}/users.info", token=bot_token, form={"user": one}) for one in people
+            ]
             findings += (*_of_agent(agent), *_of_app(bot, made, app_token))
+            findings += tuple(
+                found
+                for one, answer in zip(people, about_people, strict=True)
+                for found in _of_person(one, answer)
+            )
     except errors.ChannelUnreachable as error:
         remedy = "see whether this machine reaches it, then try again"
         return Examination(
@@ -116,6 +127,18 @@ def _of_app(bot: ApiAnswer, made: object, app_token: str) -> tuple[Finding, ...]
             "slack link", "ok", f"https://slack.com/app_redirect?app={app}&team={bot.body.get('team_id')}"
         ),
     )
+
+
+def _of_person(person: str, answer: ApiAnswer) -> tuple[Finding, ...]:
+    """Findings about somebody who is let in, as operators are."""
+    part, user = f"slack person {person}", answer.body.get("user")
+    if answer.body.get("error") in {"user_not_found", "user_not_visible"}:
+        remedy = "copy the member ID from their profile in Slack, and mend operators or channels.slack.allow"
+        return (Finding(part, "wrong", "nobody has this id in the workspace", remedy),)
+    if isinstance(user, dict) and user.get("deleted"):
+        remedy = "take them out of operators and channels.slack.allow"
+        return (Finding(part, "warn", "their account is deactivated", remedy),)
+    return ()
 
 
 def _refused(part: str, answer: ApiAnswer, remedy: str) -> Finding:

@@ -52,6 +52,8 @@ def _cause(error: BaseException | None) -> str:
     """The cause of an end in words for operators."""
     if isinstance(error, OSError):
         return errors.connection_reason(error)
+    if isinstance(error, ValueError):  # of the library, for what is no message
+        return "it breaks the protocol"
     return "it ended" if error is None else str(error) or type(error).__name__
 
 

@@ -14,6 +14,7 @@ from bot.journal.sqlite import SqliteJournal
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
+from tests.unit.tools.mcp.conftest import raw
 
 from .conftest import Shipmate
 from .services import TOKENS, Services, started
@@ -102,6 +103,28 @@ async def test_a_journal_and_an_index_are_looked_at(services: Services) -> None:
     sums.write_bytes(b"no database at all" * 500)
     assert (await found(services, 78))["usage"]["found"].startswith("damaged: ")
     assert lines["permissions"]["remedy"] == "run `chmod 700 .ship`"
+
+
+async def test_operators_whom_slack_does_not_know_are_wrong(services: Services) -> None:
+    services.slack.add_user("U0ANN", name="Ann")
+    services.config["operators"] = ["slack:U0ANN", "slack:U0TYPO"]
+    lines = await found(services, 78)
+    assert [part for part in lines if part.startswith("slack person")] == ["slack person U0TYPO"]
+
+
+async def test_servers_that_cannot_be_started_are_wrong_and_folders_that_are_not_there_are_told(
+    services: Services,
+) -> None:
+    services.config["mcp"] = {"servers": {"files": {"command": "no-such-program"}, "fine": raw("fine")}}
+    services.config["skills"] = {"paths": ["nowhere"]}
+    lines = await found(services, 78)
+    assert lines["mcp fine"]["verdict"] == "ok"
+    assert lines["mcp files"]["found"] == "there is no program 'no-such-program'"
+    assert "mcp.servers.files" in lines["mcp files"]["remedy"]
+    told = (await services.run("doctor", "--dir", services.root)).out
+    assert 'warn   configuration: skills.paths[0]; found "nowhere" (text)' in told
+    checked = await services.run("check", "--dir", services.root)
+    assert 'warning: skills.paths[0]: found "nowhere" (text)' in checked.err
 
 
 async def test_a_group_that_was_let_in_at_run_time_is_looked_at(services: Services) -> None:

@@ -47,6 +47,24 @@ async def test_a_token_that_is_refused_says_why_and_what_to_do(
     assert wrong.remedy
 
 
+async def test_somebody_whom_slack_does_not_know_is_found(server: SlackServer) -> None:
+    server.add_user("U0ANN", name="Ann")
+    server.add_user("U0GONE", name="Gone")
+    server.world.users["U0GONE"]["deleted"] = True
+    settings = SlackSettings(
+        bot_token=BOT_TOKEN,
+        app_token=APP_TOKEN,
+        base_url=server.api_url,
+        allow=["*", "C0ROOM", "U0ANN", "U0GONE", "U0TYPO"],
+    )
+    found = {one.part: one for one in (await examine(settings)).findings if "person" in one.part}
+    assert {part: one.verdict for part, one in found.items()} == {
+        "slack person U0GONE": "warn",
+        "slack person U0TYPO": "wrong",
+    }
+    assert "member ID" in found["slack person U0TYPO"].remedy
+
+
 async def test_with_a_webhook_no_app_token_is_asked_for(server: SlackServer) -> None:
     webhook = Webhook(url="https://bot.example.org/slack")
     settings = SlackSettings(

@@ -169,7 +169,7 @@ async def test_an_answer_beyond_all_measure_ends_the_connection_alone(start: Sta
 async def test_a_list_that_breaks_the_protocol_is_none(start: Start) -> None:
     rig = await start(FakeClock(), one=raw("broken_list"), two=raw("fine"))
     assert rig["one"].state == "down"
-    assert "ValidationError" in rig["one"].trouble
+    assert "it breaks the protocol" in rig["one"].trouble
     assert [offer.name for offer in rig.all.offers()] == ["mcp__two__say"]
 
 
@@ -215,7 +215,7 @@ async def test_one_that_never_greets_does_not_hold_up_the_others(
     rig = await start(FakeClock(), one=raw("silent"), two=raw("fine"))
     assert await rig.call("mcp__two__say", x="a") == "said a"
     assert rig["one"].state == "down"
-    assert "TimeoutError" in rig["one"].trouble
+    assert "no answer in time" in rig["one"].trouble
 
 
 async def test_what_it_says_of_its_tools_is_bounded_lines_of_what_can_be_seen(start: Start) -> None:
