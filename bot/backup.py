@@ -336,15 +336,26 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def _as_foreign(source: Path) -> Iterator[None]:
+    try:
+        yield
+    except gzip.BadGzipFile:
+        raise errors.StorageError(
+            f"{source} is no backup; expected a file that `shipmate backup` has written"
+        ) from None
+
+
 def _unpack(source: Path, folder: Path) -> Backup:
     files, size = 0, 0
     about: Json = {}
     with (
         errors.as_storage_error(
             f"{source} is no whole backup",
-            *(tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile),
+            *(tarfile.TarError, EOFError, zlib.error),
             ValueError,  # of facts in the head of a file that are none, and of a name that no file can have
         ),
+        _as_foreign(source),
         gzip.open(source) as zipped,
     ):
         with tarfile.open(fileobj=zipped, mode="r|") as tar:

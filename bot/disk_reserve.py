@@ -40,7 +40,8 @@ class DiskSpace:
     def __str__(self) -> str:
         if not self.total:
             return "the file system does not say what is free"
-        return f"{self.free / 2**30:,.1f} of {self.total / 2**30:,.1f} GB are free ({self.share:.0%})"
+        unit, name = (2**30, "GB") if self.total >= 2**30 else (2**20, "MB")
+        return f"{self.free / unit:,.1f} of {self.total / unit:,.1f} {name} are free ({self.share:.0%})"
 
 
 def space_of(folder: Path) -> DiskSpace:

@@ -38,6 +38,7 @@
     │   ├── ProviderBusy            try again, after `retry_after` where it was given
     │   │   ├── RateLimited         429
     │   │   └── Overloaded          5xx, 529
+    │   │       ├── ProviderFailing  5xx but 503 and 529, time-outs
     │   │       └── SummaryUnavailable  only what reads and writes the provider's own summaries
     │   ├── SpendLimit              a 429 or 402 that waiting does not mend
     │   ├── BudgetSpent             a budget of ours for the day, and no operator allowed more
@@ -444,6 +445,12 @@ class Overloaded(ProviderBusy):
     """The provider is overloaded or failing."""
 
     sentence = "overloaded"
+
+
+class ProviderFailing(Overloaded):
+    """The provider fails by an error of its own, or is too slow."""
+
+    sentence = "failing"
 
 
 class SummaryUnavailable(Overloaded):

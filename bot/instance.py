@@ -26,8 +26,14 @@ _NOTE = 4_096  # bytes of a lock's note that are read
 
 
 def prepare_home(home: Path) -> None:
-    """`.ship` as it should be: private, and ignored by git."""
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """`.ship` as it should be: private, and ignored by git. Raises `errors.ConfigError` where there cannot be one."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise errors.ConfigError(
+            f"{home}: found no folder that can be made ({error.strerror}); expected one that this user may write; mend that, or name "
+            "another folder with --dir"
+        ) from None
     home.chmod(0o700)
     ignore = home / ".gitignore"
     if not ignore.exists():

@@ -422,7 +422,7 @@ async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> N
             gateway.services.log.write("channel", f"{name} connected")
             gateway.watch.opened(name)
             if again := await gateway.parts.recovery.open(name):
-                say(f"{name}: {again} unfinished messages go on")
+                say(f"{name}: {again} unfinished {'message goes' if again == 1 else 'messages go'} on")
             gateway.parts.tasks.start(gateway.losses.tell(name))
             gateway.parts.tasks.start(gateway.parts.approvals.recover())
             return

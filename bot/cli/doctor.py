@@ -30,14 +30,14 @@ from bot.cli.common import (
     say_json,
     settings,
 )
-from bot.contracts.base import Level
 from bot.contracts.examination import Finding, Verdict
-from bot.contracts.questions import Answer, Question
 from bot.invocation import command, installed_version
 
 if TYPE_CHECKING:
     from bot.config import Settings
+    from bot.contracts.base import Level
     from bot.contracts.model import Model
+    from bot.contracts.questions import Answer, Question
 
 WRONG, LATER = 78, 75
 CLOCK_SECONDS = 30.0
@@ -145,8 +145,11 @@ def permissions(root: Path) -> Iterator[Finding]:
             found = f"others may {'read' if refused & 0o044 else 'change'} {name}"
             told.append(Finding("permissions", "wrong", found, f"run `chmod {mode} {name}`"))
     if not os.access(root, os.W_OK):
-        found = "this user may not write here"
-        told.append(Finding("permissions", "wrong", found, "give it the folder with chown"))
+        if os.statvfs(root).f_flag & os.ST_RDONLY:
+            found, remedy = "the file system is read-only", "mount it so that it can be written"
+        else:
+            found, remedy = "this user may not write here", "give it the folder with chown"
+        told.append(Finding("permissions", "wrong", found, remedy))
     yield from told or [Finding("permissions", "ok", f"{HOME}, .env and ship.json are for this user alone")]
 
 
@@ -356,6 +359,8 @@ class _NobodyAsked:
     """`contracts.questions.Questions` where no person has a turn."""
 
     async def ask(self, question: Question) -> Answer:
+        from bot.contracts.questions import Answer
+
         del question
         return Answer("nobody")
 

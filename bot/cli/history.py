@@ -16,6 +16,7 @@ from bot.cli.common import (
     Here,
     StderrLog,
     complain,
+    counted,
     hint_of_folder,
     milliseconds,
     now,
@@ -161,4 +162,4 @@ def rebuild(root: Dir = Here) -> None:
         return
     began = clock.monotonic()
     chats, lines = index.rebuild(home / "index.db", home / "chats", SystemDisk())
-    say(f"{lines:,} lines of {chats:,} conversations, {clock.monotonic() - began:.1f} s")
+    say(f"{counted(lines, 'line')} of {counted(chats, 'conversation')}, {clock.monotonic() - began:.1f} s")

@@ -83,8 +83,11 @@ def logs(
             found = reader.newest(FOLLOW_FROM)
         else:
             found = reader.of_request(request) if request is not None and not follow else reader.lines()
-        for text, line in found:
+        count = 0
+        for count, (text, line) in enumerate(found, 1):  # noqa: B007 - counted
             show(text, line)
+        if not count and not follow and (chat or request):
+            complain(f"The log has no line of {chat or request}.")
     tell_unreadable(reader)
     if follow:
         sys.stdout.flush()

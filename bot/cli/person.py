@@ -17,6 +17,7 @@ from bot.cli.common import (
     Yes,
     changing,
     clustered,
+    complain,
     hint_of_folder,
     manifest_of,
     must_confirm,
@@ -36,7 +37,8 @@ def export(person: Person, root: Dir = Here) -> None:
     """Everything that is kept of a person, one JSON object a line. The gateway may run."""
     data = _data(person, root)
     refresh(root)
-    asyncio.run(_exported(data))
+    if not asyncio.run(_exported(data)):
+        complain(f"Nothing is kept of {person}.")
 
 
 def erase(
@@ -61,9 +63,12 @@ def erase(
         say("Logs and sums of usage are those of this host; run it in the folders of the others too.")
 
 
-async def _exported(data: PersonalData) -> None:
+async def _exported(data: PersonalData) -> int:
+    count = 0
     async for item in data.export():
         say_json(item)
+        count += 1
+    return count
 
 
 def _data(person: str, root: Path, disk: Disk | None = None) -> PersonalData:

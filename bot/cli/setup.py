@@ -39,7 +39,7 @@ def init(
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Write ship.json, Agent.md, .env and .ship/; on a terminal ask for keys and tokens and try each."""
+    """Write ship.json, Agent.md, .env.example and .ship/; on a terminal ask for keys and tokens, try each, and write .env."""
     from bot.cli import credentials
 
     known = manifests()

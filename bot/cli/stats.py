@@ -36,7 +36,8 @@ def stats(
         str | None, typer.Option(metavar="T", help="From the hour of a time on, or 2d for two days ago.")
     ] = None,
     by: Annotated[
-        Group | None, typer.Option(help="One line for each day (UTC), person, chat or model.")
+        str | None,
+        typer.Option(metavar="BY", help="One line for each day (UTC), person, chat or model."),
     ] = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Count the whole log anew first.")] = False,
     as_json: AsJson = False,
@@ -45,19 +46,20 @@ def stats(
     from bot.history.usage.sums import UsageSums
     from bot.system import SystemDisk
 
+    group = None if by is None else _group(by)
     hint_of_folder(root)
     sums = UsageSums(root / HOME, SystemDisk())
     if rebuild:
         sums.rebuild()
     sums.catch_up()
     start = 0.0 if since is None else moment(since).timestamp()
-    if by is not None:
-        parts = sums.by(by.value, chat=chat, since=start)
+    if group is not None:
+        parts = sums.by(group.value, chat=chat, since=start)
         if as_json:
             for name, part in parts:
-                say_json({by.value: name} | _facts(part))
+                say_json({group.value: name} | _facts(part))
         else:
-            _show_groups(by, parts, _names(root, by, sums, [name for name, _ in parts[:SHOWN]]))
+            _show_groups(group, parts, _names(root, group, sums, [name for name, _ in parts[:SHOWN]]))
         return
     whole = sums.total(chat=chat, since=start)
     if as_json:
@@ -82,6 +84,14 @@ def stats(
             say(
                 f"  {name}{who}: {counted(part.turns, 'turn')}, {_share(part)} from the cache, {cost_of(part)}"
             )
+
+
+def _group(word: str) -> Group:
+    try:
+        return Group(word)
+    except ValueError:
+        known = ", ".join(one.value for one in Group)
+        raise typer.BadParameter(f"{word!r} is none of {known}", param_hint="--by") from None
 
 
 def _names(root: Path, by: Group, sums: UsageSums, shown: list[str]) -> dict[str, str]:

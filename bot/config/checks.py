@@ -199,10 +199,11 @@ def servers(filled: FilledDocument) -> Iterator[str]:
         kind = server.get("type") or ("http" if "url" in ways else "stdio")
         expected = {"stdio": "command", "http": "url"}.get(str(kind))
         if expected is not None and ways != [expected]:
+            either = not ways and "type" not in server
             yield finding(
                 dotted(loc),
                 " and ".join(ways) or "neither command nor url",
-                f"{expected} alone",
+                "command or url" if either else f"{expected} alone",
                 "say how the server is reached: command for a program, url for an address",
             )
 

@@ -16,7 +16,14 @@ from pydantic.alias_generators import to_camel
 from bot import errors, hidden_paths, text
 from bot.config import checks, ship_file
 from bot.config.findings import HIDDEN, Loc, dotted, finding, from_error, is_secret_key
-from bot.config.placeholders import FilledDocument, fill, lookup_in, read_env_file, read_text
+from bot.config.placeholders import (
+    FilledDocument,
+    fill,
+    lookup_in,
+    read_env_file,
+    read_text,
+    similar_variable,
+)
 from bot.contracts.channel import ChannelSettings, Manifest
 from bot.contracts.identity import UserRef
 from bot.invocation import command
@@ -101,6 +108,8 @@ def load(
     only a higher floor knows to be wrong. With `defaults` there need be no ship.json: the environment suffices. What a command made of ours, that ran when Shipmate was killed, is set aside first.
     """
     root = root.absolute()
+    if (root / HOME).exists() and not (root / HOME).is_dir():
+        raise errors.ConfigError(finding(HOME, "a file", "a folder", "move the file elsewhere"))
     found: list[str] = []
     refused = hidden_paths.sweep(root)
     variables = read_env_file(root / ".env", found)
@@ -114,7 +123,7 @@ def load(
     secrets = filled.secrets | {value for name, value in variables.items() if is_secret_key(name)}
     secrets = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
     found += [_malformed(loc) for loc in filled.malformed]
-    found += _missing(filled, manifests)
+    found += _missing(filled, manifests, variables)
     file = _validated(filled, manifests, found)
     if file is not None:
         told = {line.split(": ")[0] for line in found}
@@ -126,8 +135,15 @@ def load(
         settings = _settings(root, file, manifests, filled, env=env, secrets=frozenset(secrets))
         document = _without(json.dumps(filled.document, sort_keys=True), secrets)
         fingerprint = hashlib.sha256(document.encode()).hexdigest()[:16]
+        misspelt = tuple(
+            f".env: {name} is not set; {hint}"
+            for name in dict.fromkeys(filled.missing.values())
+            if (hint := similar_variable(name, variables.keys() - filled.read))
+        )
         aside = tuple(f"{name} was made by a command; it is {new} now" for name, new in refused.items())
-        return dataclasses.replace(settings, fingerprint=fingerprint, warnings=(*aside, *settings.warnings))
+        return dataclasses.replace(
+            settings, fingerprint=fingerprint, warnings=(*aside, *misspelt, *settings.warnings)
+        )
     raise errors.ConfigError(*(_without(line, secrets) for line in dict.fromkeys(found)))
 
 
@@ -152,6 +168,8 @@ def _read(path: Path, without: dict[str, Any] | None) -> dict[str, Any]:
 
 def _broken(error: json.JSONDecodeError) -> str:
     """The finding for a file that is no JSON, with what most often makes it none named."""
+    if not error.doc.strip():
+        return finding(FILE, "an empty file", "an object in { }", "write {} into it: all else has a default")
     at = error.pos
     if error.doc[at : at + 1] in {"}", "]"}:  # the comma stands before it
         at = len(error.doc[:at].rstrip()) - 1
@@ -208,7 +226,9 @@ def _malformed(loc: Loc) -> str:
     return finding(dotted(loc), "${ without a name in }", "${NAME}", "use letters, digits and _ in the name")
 
 
-def _missing(filled: FilledDocument, manifests: Mapping[str, Manifest]) -> Iterator[str]:
+def _missing(
+    filled: FilledDocument, manifests: Mapping[str, Manifest], variables: Mapping[str, str]
+) -> Iterator[str]:
     """A variable that is not set matters only where its feature is on."""
     for loc, name in filled.missing.items():
         if _is_on(loc, filled, manifests):
@@ -216,7 +236,8 @@ def _missing(filled: FilledDocument, manifests: Mapping[str, Manifest]) -> Itera
                 dotted(loc),
                 f"${{{name}}}, which is set neither in the environment nor in .env",
                 "a value",
-                f"set {name}, or turn the feature off",
+                similar_variable(name, variables.keys() - filled.read)
+                or f"set {name}, or turn the feature off",
             )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ def read_text(path: Path) -> str:
         raise
     except UnicodeDecodeError:
         line = finding(path.name, "bytes that are no UTF-8", "text", "save it as UTF-8")
+    except IsADirectoryError:
+        line = finding(path.name, "a folder", "a file", "put a file in its place")
     except regular_files.NotRegular as error:
         line = finding(path.name, f"{error.strerror}", "a file", "put a file in its place")
     except OSError as error:
@@ -64,6 +67,12 @@ def read_env_file(path: Path, findings: list[str]) -> dict[str, str]:
     return values
 
 
+def similar_variable(name: str, unread: Iterable[str]) -> str:
+    """A question for who may have misspelt a variable in `.env`, of the names there that nothing reads; "" where none is like it."""
+    near = difflib.get_close_matches(name, unread, n=1, cutoff=0.85)
+    return f"did you mean it by {near[0]} in .env?" if near else ""
+
+
 @dataclass
 class FilledDocument:
     """ship.json with its placeholders filled in. What stands for a missing variable is left out."""
@@ -73,6 +82,8 @@ class FilledDocument:
     """Places whose value came from a variable."""
     missing: dict[Loc, str] = field(default_factory=dict)
     """Places that are left out, and the variable that each waits for."""
+    read: set[str] = field(default_factory=set)
+    """The variables that it names."""
     secrets: set[str] = field(default_factory=set)
     malformed: list[Loc] = field(default_factory=list)
     literal: list[Loc] = field(default_factory=list)
@@ -106,6 +117,7 @@ def _fill_text(value: str, loc: Loc, lookup: Callable[[str], str | None], filled
     if "${" in _PLACEHOLDER.sub("", value):
         filled.malformed.append(loc)
     values = {name: lookup(name) for name in names}
+    filled.read |= values.keys()
     absent = [name for name, found in values.items() if found is None]
     if absent:
         filled.missing[loc] = absent[0]

@@ -113,6 +113,7 @@ STATUS_OF_TYPE = {
     "api_error": 500,
     "invalid_request_error": 400,
 }
+OVERLOADED = frozenset({503, 529})
 _CERTAIN = frozenset(STATUS_OF_TYPE) - {"api_error", "invalid_request_error", "not_found_error"}
 
 
@@ -266,7 +267,7 @@ def _of_words(failure: Failure) -> errors.ModelError | None:
 
 _PASSING: tuple[tuple[frozenset[int], re.Pattern[str], type[errors.RateLimited | errors.Overloaded]], ...] = (
     (frozenset({429}), THROTTLED, errors.RateLimited),
-    (frozenset({408, 499, 504}), SLOW, errors.Overloaded),
+    (frozenset({408, 499, 504}), SLOW, errors.ProviderFailing),
 )
 
 
@@ -300,7 +301,8 @@ def _of_status(failure: Failure, status: int | None) -> errors.ModelError:
     if status == 413:
         return errors.RequestTooLarge(line, **_where(failure))
     if status >= 500:
-        return errors.Overloaded(line, retry_after=failure.retry_after, **_where(failure))
+        kind = errors.Overloaded if status in OVERLOADED else errors.ProviderFailing
+        return kind(line, retry_after=failure.retry_after, **_where(failure))
     about_files = FILES.search(f"{failure.type} {failure.code} {failure.words}") is not None
     return errors.RequestInvalid(line, about_files=about_files, **_where(failure))
 

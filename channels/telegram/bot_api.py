@@ -381,7 +381,7 @@ def lacks_right(exc: TelegramError) -> bool:
 def said(exc: BaseException) -> str:
     """A failure in words, without those that may hold the token."""
     if isinstance(exc, InvalidToken):
-        return "Telegram refuses the bot token"
+        return "the bot token is refused"
     return str(exc) if isinstance(exc, TelegramError) else "something else than Telegram answers"
 
 

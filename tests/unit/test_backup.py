@@ -518,3 +518,11 @@ async def test_a_journal_of_a_newer_version_is_told(home: Path, tmp_path: Path) 
     with pytest.raises(errors.StorageError, match="newer"):
         backup.restore(tmp_path / "file", tmp_path / "there" / ".ship", disk=DISK, moved=True)
     assert not (tmp_path / "there" / ".ship" / "journal.db").exists()
+
+
+def test_a_file_of_another_kind_is_no_backup(tmp_path: Path) -> None:
+    (tmp_path / "junk").write_text("junk")
+    with pytest.raises(
+        errors.StorageError, match="junk is no backup; expected a file that `shipmate backup`"
+    ):
+        backup.restore(tmp_path / "junk", tmp_path / "new" / ".ship", disk=SystemDisk(), moved=False)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bot.disk_reserve import LARGEST, MOST, PIECE, DiskReserve, ReservedDisk
+from bot.disk_reserve import LARGEST, MOST, PIECE, DiskReserve, DiskSpace, ReservedDisk
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
@@ -167,3 +167,8 @@ def test_what_is_large_or_was_refused_for_another_reason_takes_nothing_of_it(
         with pytest.raises(OSError, match=os.strerror(error)):
             disk.append(tmp_path / "lines", bytes(size))
     assert (kept.left, kept.trouble) == (4 * PIECE, "")
+
+
+def test_a_small_disk_is_told_in_megabytes() -> None:
+    assert str(DiskSpace(2 * 2**20, 20 * 2**20)) == "2.0 of 20.0 MB are free (10%)"
+    assert str(DiskSpace(2**30, 4 * 2**30)) == "1.0 of 4.0 GB are free (25%)"

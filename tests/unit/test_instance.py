@@ -204,3 +204,9 @@ def test_a_token_in_use_by_a_service_is_seen_although_its_tmp_is_private(
         pass
     with instance.tokens_held(TOKENS, tmp_path / "second"):
         assert list(folder.glob("*.lock"))
+
+
+def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(errors.ConfigError, match=r"found no folder that can be made .*--dir"):
+        instance.prepare_home(tmp_path / "file" / ".ship")

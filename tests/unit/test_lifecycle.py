@@ -309,7 +309,7 @@ async def test_a_model_that_is_not_there_is_not_said_to_answer(
     async def refuse(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(gateway.services.model._model, asked, refuse)
+    monkeypatch.setattr(gateway.services.model, asked, refuse)
     said: list[str] = []
     async with serving(gateway, said.append, asyncio.Event()):
         pass

@@ -76,7 +76,7 @@ def test_an_index_is_rebuilt_from_the_archive(shipmate: Shipmate, archive: Path)
     (archive / ".ship" / "index.db").write_bytes(b"ruined")
     done = shipmate("index", "rebuild", "--dir", archive)
     assert done.code == 0
-    assert done.out.startswith("5 lines of 1 conversations, ")
+    assert done.out.startswith("5 lines of 1 conversation, ")
     assert texts(shipmate("history", KEY, "--dir", archive, "--search", "hello", "--json"))[0] == "hello"
 
 

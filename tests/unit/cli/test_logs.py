@@ -115,6 +115,12 @@ def test_filters_that_cannot_be_are_wrong_usage(
     assert shipmate("logs", "--dir", folder, *words).code == 2
 
 
+def test_a_chat_without_lines_is_told(shipmate: Shipmate, folder: Path) -> None:
+    done = shipmate("logs", "--chat", "web:chat:nowhere", "--dir", folder)
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "The log has no line of web:chat:nowhere.\n"
+
+
 def test_no_log_is_no_error_and_most_likely_the_wrong_folder(
     shipmate: Shipmate, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

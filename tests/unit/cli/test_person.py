@@ -29,7 +29,9 @@ def test_a_person_is_given_out_and_erased(shipmate: Shipmate, project: Path, lis
     assert second == "That was all that was kept of telegram:1."
     assert third.startswith("Not touched: ship.json")
     assert shipmate("erase", "telegram:1", "-y", "--dir", project).out == "Nothing was kept of telegram:1.\n"
-    assert shipmate("export", "telegram:1", "--dir", project).out == ""
+    given = shipmate("export", "telegram:1", "--dir", project)
+    assert (given.code, given.out) == (0, "")
+    assert "Nothing is kept of telegram:1." in given.err
 
 
 def test_without_a_terminal_nothing_is_removed_unless_it_is_confirmed(

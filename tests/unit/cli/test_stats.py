@@ -172,3 +172,10 @@ def test_people_are_shown_with_their_names(shipmate: Shipmate, folder: Path) -> 
         "telegram:7 Ann",
         "telegram:8",
     ]
+
+
+def test_a_part_that_is_not_shown_names_those_that_are(shipmate: Shipmate, project: Path) -> None:
+    done = shipmate("stats", "--dir", project, "--by", "foo")
+    assert done.code == 2
+    assert "Invalid value for --by: 'foo' is none of day, person, chat, model" in done.err
+    assert "Value error" not in done.err

@@ -137,7 +137,7 @@ BAD: list[tuple[str, Any, str]] = [
     (
         "server without a way to it",
         {"mcp": {"servers": {"x": {}}}},
-        "mcp.servers.x: found neither command nor url; expected command alone; ",
+        "mcp.servers.x: found neither command nor url; expected command or url; ",
     ),
     (
         "server with two ways to it",
@@ -310,7 +310,7 @@ def test_each_fault_is_one_line_that_says_how_to_mend_it(load: Load, document: A
     ("content", "start"),
     [
         ('{"name": "x",\n  "llm": }', "ship.json line 2 column 10: found broken JSON"),
-        ("", "ship.json line 1 column 1: found broken JSON"),
+        ("", "ship.json: found an empty file"),
         ('{\n  "name": "x",\n}', "ship.json line 2 column 14: found a comma with nothing behind it"),
         ('{"operators": ["door:1", ]}', "ship.json line 1 column 24: found a comma with nothing behind it"),
         ('{\n  // the name\n  "name": "x"}', "ship.json line 2 column 3: found a comment"),
@@ -413,7 +413,7 @@ def test_files_that_cannot_be_read_are_findings(load: Load, tmp_path: Path, name
         config.load(tmp_path, MANIFESTS, {})
     (tmp_path / name).unlink()
     (tmp_path / name).mkdir()
-    with pytest.raises(errors.ConfigError, match=f"{name}: found Is a directory"):
+    with pytest.raises(errors.ConfigError, match=f"{name}: found a folder"):
         config.load(tmp_path, MANIFESTS, {})
 
 
@@ -522,3 +522,41 @@ def test_a_setting_that_must_be_there_is_asked_for() -> None:
 def test_an_address_that_cannot_be_read_has_no_password(load: Load) -> None:
     with pytest.raises(errors.ConfigError, match=r"llm\.baseUrl: .*expected an address"):
         load({"llm": {"baseUrl": "http://me:password-1@[::1/"}})
+
+
+def test_a_misspelt_variable_of_env_is_told(load: Load) -> None:
+    warnings = load({}, dotenv="PIGEON_WING_TOKN=wing-12345678").warnings
+    assert [one for one in warnings if one.startswith(".env: ")] == [
+        ".env: PIGEON_WING_TOKEN is not set; did you mean it by PIGEON_WING_TOKN in .env?"
+    ]
+    with pytest.raises(errors.ConfigError) as caught:
+        load({"channels": {"pigeon": {"enabled": True}}}, dotenv="PIGEON_WING_TOKN=wing-12345678")
+    assert any("did you mean it by PIGEON_WING_TOKN" in line for line in caught.value.findings)
+
+
+def test_a_variable_that_ship_json_reads_is_no_misspelt_one(load: Load) -> None:
+    document = {"mcp": {"servers": {"x": {"command": "x", "env": {"A": "${PIGEON_WING_TOKENS}"}}}}}
+    warnings = load(document, dotenv="PIGEON_WING_TOKENS=wing-12345678").warnings
+    assert not [one for one in warnings if one.startswith(".env: ")]
+
+
+def test_an_empty_file_and_a_folder_say_what_to_do(load: Load, tmp_path: Path) -> None:
+    with pytest.raises(errors.ConfigError, match=r"ship\.json: found an empty file; .* write \{\} into it"):
+        load(" \n")
+    (tmp_path / "ship.json").unlink()
+    (tmp_path / "ship.json").mkdir()
+    with pytest.raises(errors.ConfigError, match=r"ship\.json: found a folder; .* put a file in its place"):
+        config.load(tmp_path, MANIFESTS, {})
+
+
+def test_a_server_without_an_address_may_have_either(load: Load) -> None:
+    with pytest.raises(errors.ConfigError, match="expected command or url;"):
+        load({"mcp": {"servers": {"x": {}}}})
+    with pytest.raises(errors.ConfigError, match="expected url alone;"):
+        load({"mcp": {"servers": {"x": {"type": "http"}}}})
+
+
+def test_a_file_in_the_place_of_the_folder_is_a_finding(load: Load, tmp_path: Path) -> None:
+    (tmp_path / ".ship").write_text("x")
+    with pytest.raises(errors.ConfigError, match=r"\.ship: found a file; expected a folder"):
+        load({})

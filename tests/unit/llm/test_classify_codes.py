@@ -38,8 +38,8 @@ BODIES: dict[str, Callable[[str], object]] = {
     ("kind", "code", "status", "expected"),
     [
         ("overloaded_error", None, 200, errors.Overloaded),
-        ("api_error", None, 200, errors.Overloaded),
-        ("timeout_error", None, 200, errors.Overloaded),
+        ("api_error", None, 200, errors.ProviderFailing),
+        ("timeout_error", None, 200, errors.ProviderFailing),
         ("rate_limit_error", None, 200, errors.RateLimited),
         ("authentication_error", None, 200, errors.ModelRefused),
         ("permission_error", None, 200, errors.ModelRefused),
@@ -74,7 +74,7 @@ def test_type_and_code_decide_where_there_are_no_words(
 
 @pytest.mark.parametrize(
     ("status", "expected"),
-    [(400, errors.ContextOverflow), (413, errors.RequestTooLarge), (500, errors.Overloaded)],
+    [(400, errors.ContextOverflow), (413, errors.RequestTooLarge), (500, errors.ProviderFailing)],
 )
 @pytest.mark.parametrize("body", ["", None])
 def test_an_answer_without_a_body(status: int, expected: Kind, body: str | None) -> None:
