@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -12,6 +12,7 @@ from typing import Literal
 from bot import errors
 from bot.contracts.approvals import (
     CHOICES,
+    LASTING,
     SECONDS,
     Approval,
     ApprovalRecord,
@@ -26,16 +27,16 @@ from bot.contracts.environment import Clock, Ids, Log, ends_within, storage_erro
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
-from bot.contracts.outbound import Address, OutboxRow
+from bot.contracts.outbound import Address, OutboxRow, OutgoingFile
 from bot.gateway import admissions as letting_in
 from bot.gateway.access import Memberships
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales, ReaderLocale
-from bot.gateway.operators import OperatorChats, QuestionCopies, who_decided
+from bot.gateway.operators import OperatorChats, QuestionCopies, copies_of, who_decided
 from bot.gateway.turn_queue import TurnSuspension
-from bot.tools.permissions.display import in_words, named
+from bot.tools.permissions.display import in_words, named, shortened
 from bot.words import language as language_now
 from bot.words import own_zone, paragraph, say, speaking, times
 from bot.words import zone as zone_now
@@ -46,6 +47,10 @@ REACHED_SECONDS = 3.0
 """Seconds in which an operator has to have a question in view, so that a group where nobody may decide shows it without buttons."""
 RECENT = 24 * 3_600.0
 """Seconds after a decision in which a start sees to it that its question says so."""
+SHOWN = 1_500
+"""Characters of a call that its question shows where a message has limits; all of a longer one is in a file above it."""
+LONGEST_PASSAGE = 20_000
+"""Characters of a call that comes as text where the platform does not take its file."""
 SHORT = 6
 """Letters of an approval's name that people type."""
 SCOPES: dict[str, Scope] = {"": "once", "once": "once", "chat": "chat", "always": "always"}
@@ -179,9 +184,11 @@ class ApprovalService:
         name, first = waiting.record.id, waiting.first
         # Under a name of its own: it is no part of what the turn answers.
         here = replace(Address.of(first), request_id=name)
-        done = set[ChatKey]()
+        done, whole = set[ChatKey](), set[ChatKey]()
         with storage_errors_logged(self._log, "the outbox cannot be read"):
-            done = {one.chat_key for one in await self._journal.deliveries(name) if one.state == "sent"}
+            rows = await self._journal.deliveries(name)
+            done = {copy[0].chat_key for copy in _delivered(rows)}
+            whole = {row.chat_key for row in rows if row.file is not None and row.state == "sent"}
         own = self._elsewhere(first, name, own=waiting.record.asked.own)
         places = [
             (spoken, to)
@@ -198,36 +205,61 @@ class ApprovalService:
                     with speaking(*spoken):
                         # Operators need not be where it was asked.
                         where = say("approval.asked_in", place=self._memberships.place(first))
-                        question = self._question(waiting.record, first, to.channel).with_place(where)
-                        asked[to.chat_key] = group.create_task(self._send(to, name, question, CHOICES))
+                        asking = self._ask(to, waiting, CHOICES, place=where, whole=to.chat_key in whole)
+                        asked[to.chat_key] = group.create_task(asking)
             if here.chat_key not in done:
                 buttons = choices
                 if not choices and here.chat_type == "group" and not done and not await _any(asked.values()):
                     # Operators may be among those who read the group; nothing else shows them the question.
                     buttons = CHOICES
-                # The call is for those who decide about it.
-                question = (
-                    self._question(waiting.record, first, first.channel)
-                    if buttons
-                    else _waits(waiting.record)
-                )
-                asked[here.chat_key] = group.create_task(self._send(here, name, question, buttons))
+                asking = self._ask(here, waiting, buttons, whole=here.chat_key in whole)
+                asked[here.chat_key] = group.create_task(asking)
         done |= {to for to, sent in asked.items() if sent.result()}
         if here.chat_type == "direct" and not (choices or done - {here.chat_key}):
             # Nobody has it in view who may decide: the person would wait for nothing.
             self._log.write("approval", "no operator can be reached", level="warn", approval=name)
             waiting.decided(Verdict("nobody"))
 
-    async def _send(self, to: Address, name: str, question: _Question, choices: tuple[Choice, ...]) -> bool:
-        """Ask in one place, again and again until it is there, unless that is refused: nobody decides what they never saw.
-        Whether it is there. Who calls this cancels it once it is decided.
+    async def _ask(
+        self, to: Address, waiting: _Waiting, choices: tuple[Choice, ...], *, place: str = "", whole: bool
+    ) -> bool:
+        """Ask in one place; True where the question is there. A call that is too long for a message comes in a file above it (`whole`:
+        it is there already), so that nobody can press a button before they can see all of it. Where that is not to be had, nothing is
+        allowed for longer.
         """
-        buttons = QuestionButtons(name, choices)
+        record, first = waiting.record, waiting.first
+        if not choices:
+            # The call is for those who decide about it.
+            return await self._send(record, to, _waits(record), choices)
+        cut = self._cut(record, to.channel)
+        if cut and not whole:
+            file = _file(record.asked)
+            whole = await self._until_there(
+                record.id, lambda: self._delivery.send(to, "", kind="notice", files=[file])
+            )
+        if cut and not whole:
+            choices = tuple(one for one in choices if one not in LASTING)
+        question = self._question(record, first, to.channel, choices)
+        return await self._send(record, to, question.with_place(place) if place else question, choices)
+
+    async def _send(
+        self, record: ApprovalRecord, to: Address, question: _Question, choices: tuple[Choice, ...]
+    ) -> bool:
+        buttons = QuestionButtons(record.id, choices)
+        return await self._until_there(
+            record.id,
+            lambda: self._delivery.send(
+                to, question.words, kind="notice", buttons=buttons, while_open=question.while_open
+            ),
+        )
+
+    async def _until_there(self, name: str, send: Callable[[], Awaitable[object]]) -> bool:
+        """Send again and again until it is there, unless that is refused: nobody decides what they never saw. Whether it is there.
+        Who calls this cancels it once it is decided.
+        """
         while True:
             try:
-                await self._delivery.send(
-                    to, question.words, kind="notice", buttons=buttons, while_open=question.while_open
-                )
+                await send()
             except errors.DeliveryFailed as error:
                 self._log.write(
                     "approval", "a question did not arrive", level="warn", approval=name, cause=str(error)
@@ -258,11 +290,22 @@ class ApprovalService:
         """Show everywhere how it ended, now or before. Nobody waits for that."""
         self._copies.close(record.id, partial(_ended, record.asked))
 
-    def _question(self, record: ApprovalRecord, first: Inbound, channel: str) -> _Question:
+    def _cut(self, record: ApprovalRecord, channel: str) -> bool:
+        """True where the question shows the call in part on this channel."""
+        return len(record.asked.shown) > SHOWN and self._delivery.shows_long_in_files(channel)
+
+    def _question(
+        self, record: ApprovalRecord, first: Inbound, channel: str, choices: tuple[Choice, ...]
+    ) -> _Question:
         """The question as a channel shows it: where that has no buttons, with the commands that answer it."""
         manifest = self._manifests[channel]
         typed = () if manifest.buttons else [_typed(record.id, manifest)]
-        return _asks(record, first, *typed, local=self._manifests[first.channel].access == "local")
+        cut = self._cut(record, channel)
+        if cut:
+            lasts = any(one in LASTING for one in choices)
+            typed = [say("approval.whole_above") if lasts else say("approval.part_hidden"), *typed]
+        local = self._manifests[first.channel].access == "local"
+        return _asks(record, first, *typed, local=local, cut=cut)
 
     async def _end_copies(self, record: ApprovalRecord) -> None:
         """The same of what is decided on file, and what goes with it."""
@@ -286,19 +329,19 @@ class ApprovalService:
             if record.asked.chat_key != chat_key or record.expires_at <= now or record.asked.admits:
                 continue
             for row in await self._journal.deliveries(record.id):
-                if row.chat_key == chat_key and row.kind == "notice":
+                if row.chat_key == chat_key and row.buttons is not None:
                     buttons = QuestionButtons(record.id, self._choices(record.asked, person))
-                    words = await self._whole(record, row) if buttons.choices else row.text
+                    words = await self._for_decider(record, row, buttons) if buttons.choices else row.text
                     found.append(OpenQuestion(row.id, words, int(record.asked_at * 1000), buttons))
         return found
 
-    async def _whole(self, record: ApprovalRecord, row: OutboxRow) -> str:
+    async def _for_decider(self, record: ApprovalRecord, row: OutboxRow, buttons: QuestionButtons) -> str:
         """The words for who may decide now, whoever was shown this row."""
         asked = await self._journal.inbound(record.asked.request_id)
         if asked is None or row.buttons is None or row.buttons.choices:
             return row.text
         with speaking(row.language, row.zone, row.own_zone):
-            return self._question(record, asked.inbound, row.chat_key.channel).words
+            return self._question(record, asked.inbound, row.chat_key.channel, buttons.choices).words
 
     def _elsewhere(self, first: Inbound, name: str, *, own: bool) -> Iterator[tuple[ReaderLocale, Address]]:
         """The direct chats of the operators, each with how they are spoken to, who need not be where it was asked; none where an operator asked, or where it
@@ -361,11 +404,9 @@ class ApprovalService:
         if isinstance(record, str):
             await self._end_late_copies(name)
             return record
-        operator = by in self._operators
-        asker = record.asked.granted and by == record.asked.person
-        if not operator and (not asker or scope == "always"):
+        if refusal := await self._refusal(record, inbound, scope):
             self._note(record, inbound, "refused")
-            return say("approval.not_always" if asker else "approval.not_yours")
+            return refusal
         if record.asked.admits:
             settled = await self._admissions.press(record, verdict)
             return _answer_text(record.asked, verdict) if settled else say("approval.unknown")
@@ -377,6 +418,24 @@ class ApprovalService:
         else:
             self._close(record)
         return _answer_text(record.asked, verdict)
+
+    async def _refusal(self, record: ApprovalRecord, inbound: Inbound, scope: Scope) -> str:
+        """The sentence for somebody who may not decide so; "" where they may."""
+        asker = record.asked.granted and inbound.person == record.asked.person
+        if inbound.person not in self._operators and (not asker or scope == "always"):
+            return say("approval.not_always" if asker else "approval.not_yours")
+        lasts = scope in LASTING and len(record.asked.shown) > SHOWN
+        return say("approval.not_whole") if lasts and not await self._offered(record, inbound, scope) else ""
+
+    async def _offered(self, record: ApprovalRecord, inbound: Inbound, scope: Scope) -> bool:
+        """True where a copy of the question stands in the chat of an inbound that offers this: all of the call is to be seen there."""
+        rows = await self._journal.deliveries(record.id)
+        return any(
+            row.buttons is not None and scope in row.buttons.choices
+            for copy in _delivered(rows)
+            for row in copy
+            if inbound.chat_key.shows(row.chat_key)
+        )
 
     async def _end_late_copies(self, name: str) -> None:
         """End the copies of a question that is decided: one that arrived late, or whose change a kill cut off, still has its
@@ -433,6 +492,26 @@ async def _any(sends: Collection[asyncio.Task[bool]]) -> bool:
     return False
 
 
+def _delivered(rows: Collection[OutboxRow]) -> Iterator[list[OutboxRow]]:
+    """The copies of a question that are whole in their chats."""
+    repeated = {row.repeat_of for row in rows}
+    for copy in copies_of(row for row in rows if row.buttons is not None):
+        if all(row.state == "sent" or row.id in repeated for row in copy):
+            yield copy
+
+
+def _file(asked: Approval) -> OutgoingFile:
+    """All of a call, as a file for those who decide; where the platform takes none, it comes as text."""
+    words = in_words(asked.shown)
+    passage = f"```\n{_plain(words)}\n```" if len(words) <= LONGEST_PASSAGE else ""
+    return OutgoingFile(f"{asked.tool}.txt", "text/plain", words.encode(), markdown=passage)
+
+
+def _plain(words: str) -> str:
+    """The words of a call with nothing in them that ends the block in which they stand."""
+    return words.replace("```", "\\u0060" * 3)
+
+
 def _short(record: ApprovalRecord) -> str:
     return record.id[-SHORT:]
 
@@ -471,13 +550,12 @@ def _waits(record: ApprovalRecord) -> _Question:
     return _Question(f"{words}\n{until}", (until,))
 
 
-def _asks(record: ApprovalRecord, first: Inbound, *typed: str, local: bool) -> _Question:
+def _asks(record: ApprovalRecord, first: Inbound, *typed: str, local: bool, cut: bool) -> _Question:
     """The question as people read it: for whom, why, exactly what, and how to answer. Of a `local` person without a name an id
     would say nothing.
     """
     asked, minutes = record.asked, int(SECONDS // 60)
-    # Nothing in it may end the block that it stands in.
-    shown = in_words(asked.shown.replace("```", "\\u0060" * 3))
+    shown = _plain(in_words(shortened(asked.shown, SHOWN) if cut else asked.shown))
     # Their name is their own choice: the id stands beside it, and nothing in the name is formatting, a link or another id.
     who = "" if local else str(asked.user_id)
     if first.user_name:

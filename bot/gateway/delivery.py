@@ -97,7 +97,7 @@ class Delivery:
         place: str | None = None,
         files: Sequence[OutgoingFile] = (),
     ) -> list[Sent]:
-        """Deliver one message, in parts where it is long, with files below it. Raises `errors.DeliveryFailed`; with
+        """Deliver one message, in parts where it is long, with files below it, or files alone. Raises `errors.DeliveryFailed`; with
         `errors.FileRefused` nothing was sent.
 
         A reply that was delivered is archived; a notice never is, since the model must not come to see it. A reply,
@@ -121,6 +121,10 @@ class Delivery:
         return await self._delivered(
             self._submitted(to, words, kind, begun, submit, must_arrive=must_arrive, place=place, files=files)
         )
+
+    def shows_long_in_files(self, channel: str) -> bool:
+        """True where a channel has limits of what can be read in a message, and takes files."""
+        return self._long_blocks.applies(channel)
 
     async def conclude(
         self, to: Address, words: str, write: WriteRows, buttons: QuestionButtons | None = None
@@ -195,7 +199,7 @@ class Delivery:
         said = await self._said(words, missed)
         shorter = await self._shortened(to, said) if kind == "reply" else Shortened(said)
         parts = await self._split(to, shorter.words)
-        if not parts:
+        if not (parts or files):
             raise errors.DeliveryFailed("there is nothing to send: the text is blank")
         # A preview that was taken is nobody's: what may be refused comes before it.
         try:

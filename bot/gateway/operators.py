@@ -96,7 +96,7 @@ class QuestionCopies:
         for row in rows:
             chats.setdefault(row.chat_key, []).append(row)
         done = [parts for parts in chats.values() if not any(row.open for row in parts)]
-        await asyncio.gather(*(self._amend(copy, ended) for parts in done for copy in _copies(parts)))
+        await asyncio.gather(*(self._amend(copy, ended) for parts in done for copy in copies_of(parts)))
 
     async def _amend(self, copy: Sequence[OutboxRow], outcome: Callable[[], str]) -> None:
         """End one copy in its language, its last part last: where that says how it ended, nothing is left to do."""
@@ -112,8 +112,8 @@ class QuestionCopies:
             await self._delivery.amend(row)
 
 
-def _copies(rows: Sequence[OutboxRow]) -> Iterable[list[OutboxRow]]:
-    """The rows of one chat by copy."""
+def copies_of(rows: Iterable[OutboxRow]) -> Iterable[list[OutboxRow]]:
+    """The rows of questions by copy."""
     copies: dict[str, list[OutboxRow]] = {}
     for row in rows:
         copies.setdefault(row.part_of or row.id, []).append(row)

@@ -22,7 +22,7 @@ from bot.tools import context
 from bot.tools.catalog import ExternallyDefined
 from bot.tools.context import ToolExecutionContext
 from bot.tools.permissions import defaults, taint
-from bot.tools.permissions.display import shortened, visible
+from bot.tools.permissions.display import visible
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.patterns import ARGUMENTS
 from bot.tools.permissions.rules import Rules
@@ -31,8 +31,6 @@ from bot.tools.permissions.subject import Call, Decision, PolicyContext, Role, S
 from bot.tools.registry import Registry
 from bot.vetting import Vetting
 
-SHOWN = 1_500
-"""Characters of a call that a person is shown."""
 _ENDS = {
     "denied": "{by} said no. Do not try it in another way; ask the person what they want instead.",
     "steered": "The person wrote something meanwhile, so nobody was waited for. Read it first.",
@@ -191,7 +189,7 @@ class Policy:
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
         if kind in {"path", "tree"} and self._place(asked) != f"{self._root()}/{asked.arguments.get(name)}":
             lines.append(f"which is: {self._place(asked).removeprefix(self._root() + '/')}")
-        return shortened(visible(self.redact("\n".join(lines))), SHOWN)
+        return visible(self.redact("\n".join(lines)))
 
     def _root(self) -> str:
         return "/" + "/".join(self.paths.root)

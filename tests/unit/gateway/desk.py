@@ -29,6 +29,7 @@ class Desk(Bench):
         self.lasting = True
         self.name = "f1"
         self.task = ""
+        self.shown = "run_shell\ncommand: make ``` x"
         self.ran: list[Verdict] = []
         self.agent.converse = self.ask_people  # type: ignore[method-assign]
 
@@ -49,7 +50,7 @@ class Desk(Bench):
                 chat_key=request.chat_key,
                 tool="run_shell",
                 fingerprint=self.name,
-                shown="run_shell\ncommand: make ``` x",
+                shown=self.shown,
                 why="default",
                 rule="ask run_shell",
                 channel=request.inbound.channel,
