@@ -19,7 +19,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The person's next message; `nobody`: there is no person to ask; `expired`: no answer came in time."""
+    """The person's next message; `nobody`: there is no person to ask, or they gave a command instead; `expired`: no answer came in time."""
 
     ended: Literal["answered", "expired", "nobody"]
     words: str = ""

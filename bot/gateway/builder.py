@@ -373,6 +373,7 @@ def build_gateway(
         journal=journal,
         turn_queue=turn_queue,
         access=access,
+        manifests=manifests,
         effects=effects,
         backlog=backlog,
         log=log,

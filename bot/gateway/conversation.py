@@ -452,6 +452,10 @@ class Conversation:
             return False
         return any(plain(waiting.inbound) for waiting in self._people.get(turn.first.person, ()))
 
+    def _commanded(self, turn: Turn) -> bool:
+        """True where the person of a turn has a command waiting, which must not wait as long as they do."""
+        return any(waiting.inbound.command is not None for waiting in self._people.get(turn.first.person, ()))
+
     def ready(self, now: float, *, begun_only: bool = False) -> list[UserRef]:
         """The people who could get a turn now, in their order. `begun_only`: nothing new may begin."""
         if self._running is not None:
@@ -516,7 +520,7 @@ class Conversation:
             case OutputStarted():
                 turn.acted = True
             case Suspended(waits_for):
-                if waits_for == "approval" and self.unread():
+                if (waits_for == "approval" and self.unread()) or self._commanded(turn):
                     return [CancelWait(turn)]
                 turn.suspend(waits_for)
             case Resumed():
@@ -576,9 +580,11 @@ class Conversation:
             event.taken_in is None
             and self._running is not None
             and not (inbound.of_album and burst != number)  # its first item has done what an album does
-            and is_follow_up(inbound, self._running.first)
         ):
-            effects += self._added(self._running, inbound)
+            if is_follow_up(inbound, self._running.first):
+                effects += self._added(self._running, inbound)
+            elif inbound.command is not None and who == self._running.first.person:
+                effects += self._commands(self._running)
         return effects
 
     def _added(self, turn: Turn, inbound: Inbound) -> list[Effect]:
@@ -597,6 +603,13 @@ class Conversation:
             turn.restarts += 1
             effects.append(RestartModelCall(turn))
         return effects
+
+    def _commands(self, turn: Turn) -> list[Effect]:
+        """The effects of a command on the turn of its person: it runs behind that, which waits for them no longer."""
+        if turn.waits_for is None:
+            return []
+        turn.decide()
+        return [CancelWait(turn)]
 
     def _woken(self, now: float) -> list[Effect]:
         whole = [who for who, burst in self._bursts.items() if burst.album and now >= burst.until]

@@ -144,6 +144,7 @@ class EffectRunner:
             match effect:
                 case CancelWait(turn):
                     self._approvals.cancel(turn)
+                    self._questions.cancel(turn)
                 case Answer(turn, inbound):
                     self._questions.answer(turn, inbound)
                 case Amend(inbound, edit):

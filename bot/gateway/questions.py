@@ -79,6 +79,12 @@ class QuestionService:
         waiting = self._waiting.get(inbound.chat_key)
         return waiting is not None and waiting.first.person == inbound.person
 
+    def cancel(self, turn: Turn) -> None:
+        """The person of a turn has said something that is no answer: it is waited for no longer."""
+        waiting = self._waiting.get(turn.first.chat_key)
+        if waiting is not None and waiting.first is turn.first and not waiting.answer.done():
+            waiting.answer.set_result(Answer("nobody"))
+
     def answer(self, turn: Turn, inbound: Inbound) -> None:
         """Take what the person of a turn says as the answer that it waits for."""
         waiting = self._waiting.get(inbound.chat_key)

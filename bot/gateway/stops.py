@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bot import text
+from bot.contracts.channel import Manifest
 from bot.contracts.environment import Log, storage_errors_logged
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import STOPPED as STOPPED_END
@@ -16,7 +19,7 @@ from bot.gateway.conversation import Close, Stop, Turn
 from bot.gateway.effects import AppliedEffects, EffectRunner
 from bot.gateway.message_versions import is_thread_of, plain, stops
 from bot.gateway.turn_queue import TurnQueue
-from bot.words import say
+from bot.words import paragraph, say
 
 MOST_HEARD = 100
 """Stops that were carried out and are remembered for when they come again: those that could not be written down at first."""
@@ -47,6 +50,14 @@ class _SeenStop:
     ended: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """The outcome of a stop: whether it has ended anything, and the names of commands that have not run for it."""
+
+    anything: bool = False
+    commands: tuple[str, ...] = ()
+
+
 class Stops:
     """Ends turns, and what their person has waiting."""
 
@@ -56,6 +67,7 @@ class Stops:
         journal: Journal,
         turn_queue: TurnQueue,
         access: Access,
+        manifests: Mapping[str, Manifest],
         effects: EffectRunner,
         backlog: Backlog,
         log: Log,
@@ -63,6 +75,7 @@ class Stops:
         self._journal = journal
         self._turn_queue = turn_queue
         self._access = access
+        self._manifests = manifests
         self._effects = effects
         self._backlog = backlog
         self._log = log
@@ -102,8 +115,9 @@ class Stops:
         before, heard = self._hear(inbound)
         turn = self._turn(inbound, before)
         ended = await self._here(inbound, turn, before)
-        if ended or (turn is None and not heard.ended and await self._below(inbound, before)):
-            heard.ended = True
+        if not ended.anything and turn is None and not heard.ended:
+            ended = await self._below(inbound, before)
+        heard.ended = heard.ended or ended.anything
 
     async def stop(self, inbound: Inbound) -> str:
         """Stop the turn of this chat or place, and what the same person has waiting there; what to say of it.
@@ -114,13 +128,23 @@ class Stops:
         before, heard = self._hear(inbound)
         turn = self._turn(inbound, before)
         count = self._backlog.stop(inbound)
-        ended = await self._here(inbound, turn, before) or bool(count)
+        ended = await self._here(inbound, turn, before)
         if count:
             await self._in_the_journal(inbound)
-        if turn is not None and not (ended or heard.ended):
+        found = ended.anything or bool(count) or heard.ended
+        if turn is not None and not found:
             return say("stop.nothing") if self._may(inbound, turn) else say("stop.not_yours")
-        heard.ended = ended or heard.ended or await self._below(inbound, before)
-        return say("stop.stopped") if heard.ended else say("stop.nothing")
+        if not found:
+            ended = await self._below(inbound, before)
+        heard.ended = found or ended.anything
+        return self._told(inbound, ended) if heard.ended else say("stop.nothing")
+
+    def _told(self, inbound: Inbound, ended: _Ended) -> str:
+        if not ended.commands:
+            return say("stop.stopped")
+        prefix = self._manifests[inbound.channel].command_prefix
+        dropped = ", ".join(f"{prefix}{name}" for name in dict.fromkeys(ended.commands))
+        return paragraph(say("stop.stopped"), say("stop.dropped", commands=dropped))
 
     def _hear(self, inbound: Inbound) -> tuple[_SeenStop | None, _SeenStop]:
         """The record of a stop that has come before, None where it has not; and the record from now on."""
@@ -130,8 +154,8 @@ class Stops:
             del self.seen[next(iter(self.seen))]
         return before, heard
 
-    async def _here(self, inbound: Inbound, turn: Turn | None, heard: _SeenStop | None) -> bool:
-        """End a turn, and what its person has waiting in this place; whether there was anything."""
+    async def _here(self, inbound: Inbound, turn: Turn | None, heard: _SeenStop | None) -> _Ended:
+        """End a turn, and what its person has waiting in this place."""
         # What waits for this place may be in the chat above it, as the turn may.
         chat_keys = [key for key, _ in self._turn_queue.chats() if key.contains(inbound.chat_key)]
         if turn is not None and turn.first.chat_key not in chat_keys:
@@ -144,7 +168,12 @@ class Stops:
             for key in chat_keys
             for effect in self._turn_queue.apply(key, Stop(inbound, turn=key == ends, since=since))
         )
-        return await self._effects.finish(begun)
+        return await self._finished(begun)
+
+    async def _finished(self, begun: AppliedEffects) -> _Ended:
+        commands = [one.inbound.command for one in begun.closes]
+        names = tuple(text.preview(one.name, 40) for one in commands if one is not None)
+        return _Ended(await self._effects.finish(begun), names)
 
     async def _in_the_journal(self, stop: Inbound) -> None:
         """End what the journal alone has of a person: after a crash nobody knows of the stop any more."""
@@ -164,10 +193,10 @@ class Stops:
                     AppliedEffects(closes=[Close(row, STOPPED_END) for row in reached])
                 )
 
-    async def _below(self, inbound: Inbound, heard: _SeenStop | None) -> bool:
+    async def _below(self, inbound: Inbound, heard: _SeenStop | None) -> _Ended:
         """Stop what a person has in the threads of a place: some platforms take commands outside of threads only."""
         if inbound.command is None:
-            return False
+            return _Ended()
         since = heard.since if heard is not None else None
         begun = self._effects.begin(
             effect
@@ -175,7 +204,7 @@ class Stops:
             if is_thread_of(inbound, key)
             for effect in self._turn_queue.apply(key, Stop(inbound, "threads", since=since))
         )
-        return await self._effects.finish(begun)
+        return await self._finished(begun)
 
     def _turn(self, inbound: Inbound, heard: _SeenStop | None) -> Turn | None:
         """The turn that a stop is about; one of somebody else once at most, however often it is brought."""

@@ -33,7 +33,8 @@ from bot.vetting import Vetting
 
 _ENDS = {
     "denied": "{by} said no. Do not try it in another way; ask the person what they want instead.",
-    "steered": "The person wrote something meanwhile, so nobody was waited for. Read it first.",
+    "steered": "The person wrote something meanwhile, so nobody was waited for. Read it first. Where you see nothing new it was a "
+    "command, which runs once you are done: say in a sentence that this was not run, and end here.",
     "stopped": "The person stopped it.",
     "expired": "Nobody decided within the time. Tell the person that it waits for an approval, and end here.",
     "nobody": "It needs an approval, and there is nobody here who could give it, or who can be reached. Tell the person "

@@ -404,3 +404,26 @@ async def test_without_a_name_the_question_of_a_thread_is_meant_where_it_is_the_
     await until(lambda: len(desk.ran) == 2)
     await desk.idle()
     await desk.close()
+
+
+@pytest.mark.parametrize("command", ["new", "undo", "compact", "fork", "resume", "forget"])
+async def test_a_command_of_the_person_ends_the_waiting_and_runs(desk: Desk, command: str) -> None:
+    await desk.asked()
+    args = "last" if command == "forget" else ""
+    await desk.press(command, args, MEMBER)
+    await desk.idle()
+    assert [verdict.ended for verdict in desk.ran] == ["steered"]
+    answers = [text for text in desk.tele.texts[1:] if text != "steered"]
+    assert len(answers) == 1, "the command has its answer"
+
+
+async def test_a_stop_names_the_commands_that_do_not_run_for_it(desk: Desk) -> None:
+    desk.agent.hold = asyncio.Event()
+    await desk.say("quick", user_id=MEMBER, **GROUP)
+    await until(lambda: bool(desk.agent.requests))
+    for name in ("new", "compact", "new"):
+        await desk.press(name, user=MEMBER)
+    await desk.press("stop", user=MEMBER)
+    await desk.idle()
+    assert desk.tele.texts == ["Stopped. Not carried out: /new, /compact."]
+    assert not desk.agent.resets

@@ -801,6 +801,45 @@ TABLE: list[tuple[str, str, str]] = [
         """,
     ),
     (
+        "a command of its person calls off an approval and runs behind the turn; one of somebody else waits",
+        "steer",
+        """
+        a says 1
+        begin -> 1
+        asked
+        asks for approval
+        b commands 2 new
+        a commands 3 new -> cancel wait of 1
+        a commands 4 compact
+        resumed
+        take ->
+        """,
+    ),
+    (
+        "so it does with a question",
+        "followup",
+        """
+        a says 1
+        begin -> 1
+        asked
+        asks a question
+        a commands 2 new -> cancel wait of 1
+        """,
+    ),
+    (
+        "where its person has given a command already, a turn waits for nothing",
+        "followup",
+        """
+        a says 1
+        begin -> 1
+        asked
+        a says 2
+        a commands 3 new
+        asks for approval -> cancel wait of 1
+        asks a question -> cancel wait of 1
+        """,
+    ),
+    (
         "where its person has said more already, a turn does not begin to wait for an approval",
         "steer",
         """

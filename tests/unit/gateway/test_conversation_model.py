@@ -267,6 +267,9 @@ class Conversing(RuleBasedStateMachine):
                     expected.append(f"stop {first.name}")
                     plain.stopped = True
                 plain.waits_for = ""
+        if plain.turn and one.who == plain.turn[0].who and one.kind == "command" and plain.waits_for:
+            expected.append(f"cancel {plain.turn[0].name}")
+            plain.waits_for = ""
         plain.wait(one)
         mine = plain.turn and plain.phase == "asked" and one.who == plain.turn[0].who
         free = not (plain.acted or plain.suspended or plain.begun) and plain.restarts < MOST_RESTARTS
@@ -404,7 +407,8 @@ class Conversing(RuleBasedStateMachine):
     def suspended(self, waits_for: Literal["approval", "question"]) -> None:
         first = self.plain.turn[0]
         unread = any(one.plain for one in self.plain.waiting(first.who)) and self.plain.mode == "steer"
-        off = waits_for == "approval" and unread
+        commanded = any(one.kind == "command" for one in self.plain.waiting(first.who))
+        off = (waits_for == "approval" and unread) or commanded
         if not off:
             self.plain.waits_for, self.plain.suspended = waits_for, True
         self.apply(Suspended(waits_for), [f"cancel {first.name}"] if off else [])
