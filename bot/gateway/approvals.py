@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from bot import errors
+from bot import errors, text
 from bot.contracts.approvals import (
     CHOICES,
     LASTING,
@@ -53,6 +53,8 @@ LONGEST_PASSAGE = 20_000
 """Characters of a call that comes as text where the platform does not take its file."""
 SHORT = 6
 """Letters of an approval's name that people type."""
+LONG = 26
+"""Letters of the whole name, which buttons have."""
 SCOPES: dict[str, Scope] = {"": "once", "once": "once", "chat": "chat", "always": "always"}
 
 
@@ -446,24 +448,42 @@ class ApprovalService:
             await self._end_copies(record)
 
     async def _named(self, inbound: Inbound, name: str) -> ApprovalRecord | str:
-        """The approval that is meant: by name, or the only one of this chat, or of its threads; else what to say."""
+        """The approval that is meant: by name, or the only one that stands in this chat, or in its threads; else what to say."""
         now = self._clock.now()
         waiting = await self._journal.open_approvals()
         records = [one for one in waiting if one.expires_at > now]
+        if wanted := name.upper():
+            found = [one for one in records if _is_called(one, wanted)]
+            return found[0] if len(found) == 1 else await self._unknown(name, waiting)
+        calls = [one for one in records if not one.asked.admits]
+        stands = {one.id: await self._stands_in(one, inbound) for one in calls}
+        here = [one for one in calls if inbound.chat_key in stands[one.id]]
+        near = [one for one in calls if stands[one.id]]
+        if len(here) == 1 or len(near) == 1:
+            return (here or near)[0]
+        names = ", ".join(_short(one) for one in near)
+        return say("approval.which", name=_short(near[0]), names=names) if near else say("approval.nothing")
+
+    async def _stands_in(self, record: ApprovalRecord, inbound: Inbound) -> set[ChatKey]:
+        """The conversations in which a question stands before who wrote an inbound there: where it was asked, and an operator's copy
+        in their direct chat.
+        """
+        asked_in, here = record.asked.chat_key, inbound.chat_key
+        found = {asked_in} if here.shows(asked_in) else set[ChatKey]()
+        if inbound.person in self._operators:
+            rows = await self._journal.deliveries(record.id)
+            shown = [row.chat_key for row in rows if row.buttons is not None and row.buttons.choices]
+            direct = inbound.chat_type == "direct"
+            found |= {key for key in shown if here.shows(key) or (direct and key.shows(here))}
+        return found
+
+    async def _unknown(self, name: str, waiting: Iterable[ApprovalRecord]) -> str:
+        """The sentence on a name that no question has which waits. A button has the whole name of one that there was."""
         wanted = name.upper()
-        if wanted:
-            found = [
-                one
-                for one in records
-                if one.id == wanted or (len(wanted) >= SHORT and one.id.endswith(wanted))
-            ]
-            return found[0] if len(found) == 1 else say("approval.unknown")
-        here = [one for one in records if inbound.chat_key.shows(one.asked.chat_key) and not one.asked.admits]
-        own = [one for one in here if one.asked.chat_key == inbound.chat_key]
-        if len(own) == 1 or len(here) == 1:
-            return (own or here)[0]
-        names = ", ".join(_short(one) for one in here)
-        return say("approval.which", name=_short(here[0]), names=names) if here else say("approval.nothing")
+        ended = [*waiting, *await self._journal.decided_since(self._clock.now() - RECENT)]
+        if len(wanted) == LONG or any(_is_called(one, wanted) for one in ended):
+            return say("approval.unknown")
+        return say("approval.no_such", name=text.preview(name, 40))
 
     def _note(
         self, record: ApprovalRecord, inbound: Inbound, decision: str, *, scope: Scope = "once"
@@ -510,6 +530,10 @@ def _file(asked: Approval) -> OutgoingFile:
 def _plain(words: str) -> str:
     """The words of a call with nothing in them that ends the block in which they stand."""
     return words.replace("```", "\\u0060" * 3)
+
+
+def _is_called(record: ApprovalRecord, wanted: str) -> bool:
+    return record.id == wanted or (len(wanted) >= SHORT and record.id.endswith(wanted))
 
 
 def _short(record: ApprovalRecord) -> str:

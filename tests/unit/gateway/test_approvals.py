@@ -317,7 +317,7 @@ async def test_commands_without_anything_that_waits(desk: Desk) -> None:
     await desk.press("approve")
     await desk.press("deny", "abcdef")
     await desk.idle()
-    assert desk.tele.texts == [say("approval.nothing"), say("approval.unknown")]
+    assert desk.tele.texts == [say("approval.nothing"), say("approval.no_such", name="abcdef")]
 
 
 async def test_of_several_the_name_is_asked_for(desk: Desk) -> None:
@@ -427,3 +427,62 @@ async def test_a_stop_names_the_commands_that_do_not_run_for_it(desk: Desk) -> N
     await desk.idle()
     assert desk.tele.texts == ["Stopped. Not carried out: /new, /compact."]
     assert not desk.agent.resets
+
+
+DIRECT: dict[str, Any] = {
+    "chat_id": OPERATOR,
+    "chat_key": f"tele:chat:{OPERATOR}",
+    "chat_type": "direct",
+    "target": {"chat": OPERATOR},
+}
+
+
+@pytest.mark.parametrize(("typed", "ended"), [("approve", "approved"), ("deny", "denied")])
+async def test_an_operator_decides_without_a_name_about_the_only_one_before_them(
+    tmp_path: Path, typed: str, ended: str
+) -> None:
+    desk = Desk(tmp_path, direct=lambda user: {"chat": user})
+    await desk.open()
+    await desk.asked()
+    await desk.press(typed, **DIRECT)
+    await desk.idle()
+    assert [verdict.ended for verdict in desk.ran] == [ended]
+    await desk.press("approve", **DIRECT)
+    await desk.idle()
+    assert desk.tele.texts[-1] == say("approval.nothing")
+    await desk.close()
+
+
+async def test_of_several_before_them_an_operator_is_told_the_names(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, direct=lambda user: {"chat": user})
+    await desk.open()
+    first = await desk.asked()
+    desk.name = "f2"
+    home: dict[str, Any] = {
+        "chat_id": "77",
+        "chat_key": "tele:chat:77",
+        "chat_type": "direct",
+        "target": {"chat": "77"},
+    }
+    second = await desk.asked(**home)
+    await desk.press("approve", **DIRECT)
+    await until(lambda: "Say which one" in desk.tele.texts[-1])
+    assert first[-6:] in desk.tele.texts[-1]
+    assert second[-6:] in desk.tele.texts[-1]
+    assert not desk.ran
+    for name in (first, second):
+        await desk.press("deny", name[-6:], **DIRECT)
+    await desk.idle()
+    await desk.close()
+
+
+async def test_a_name_that_no_question_ever_had_is_no_decided_one(desk: Desk) -> None:
+    name = await desk.asked()
+    for typed in ("approve", "deny"):
+        await desk.press(typed, "nope")
+        await until(lambda: desk.tele.texts[-1] == "No question of mine is called “nope”.")
+    await desk.press("deny", name[-6:])
+    await desk.idle()
+    await desk.press("approve", name[-6:])
+    await desk.idle()
+    assert desk.tele.texts[-1] == say("approval.unknown")
