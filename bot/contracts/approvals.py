@@ -63,7 +63,7 @@ class Approval:
     fingerprint: str
     """The hash of tool, arguments and folder: an approval holds for nothing else."""
     shown: str
-    """What will run, exactly, without secrets."""
+    """All of the arguments, exactly, without secrets; the names of those of our tools are marks (`display.label`)."""
     why: Reason
     rule: str
     """The rule behind it; "" where there is none."""
@@ -79,6 +79,8 @@ class Approval:
     subject: Subject = "call"
     task: str = ""
     """The subagent's task that wants it."""
+    replaces: int | None = None
+    """Of a call that writes a file in the place of another one, the lines of that; None of any other call."""
 
     @property
     def person(self) -> UserRef | None:

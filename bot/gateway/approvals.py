@@ -28,6 +28,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow, OutgoingFile
+from bot.contracts.tools import MCP
 from bot.gateway import admissions as letting_in
 from bot.gateway.access import Memberships
 from bot.gateway.admissions import AdmissionService
@@ -36,7 +37,7 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales, ReaderLocale
 from bot.gateway.operators import OperatorChats, QuestionCopies, copies_of, who_decided
 from bot.gateway.turn_queue import TurnSuspension
-from bot.tools.permissions.display import in_words, named, shortened
+from bot.tools.permissions.display import in_words, named, quoted, shortened
 from bot.words import language as language_now
 from bot.words import own_zone, paragraph, say, speaking, times
 from bot.words import zone as zone_now
@@ -55,6 +56,16 @@ SHORT = 6
 """Letters of an approval's name that people type."""
 LONG = 26
 """Letters of the whole name, which buttons have."""
+_ACTS: Mapping[str, str] = {
+    "edit_file": "edit",
+    "memory": "remember",
+    "run_shell": "command",
+    "schedule_cancel": "cancel",
+    "schedule_create": "plan",
+    "web_fetch": "fetch",
+    "write_file": "write",
+}
+"""What calls of our tools do, by the names of their sentences (`approval.act_…` of a catalogue)."""
 SCOPES: dict[str, Scope] = {"": "once", "once": "once", "chat": "chat", "always": "always"}
 
 
@@ -206,7 +217,7 @@ class ApprovalService:
                 if to is not here:
                     with speaking(*spoken):
                         # Operators need not be where it was asked.
-                        where = say("approval.asked_in", place=self._memberships.place(first))
+                        where = say("approval.asked_in", place=self._place(first, to))
                         asking = self._ask(to, waiting, CHOICES, place=where, whole=to.chat_key in whole)
                         asked[to.chat_key] = group.create_task(asking)
             if here.chat_key not in done:
@@ -241,7 +252,7 @@ class ApprovalService:
             )
         if cut and not whole:
             choices = tuple(one for one in choices if one not in LASTING)
-        question = self._question(record, first, to.channel, choices)
+        question = self._question(record, first, to.chat_key, choices)
         return await self._send(record, to, question.with_place(place) if place else question, choices)
 
     async def _send(
@@ -292,22 +303,48 @@ class ApprovalService:
         """Show everywhere how it ended, now or before. Nobody waits for that."""
         self._copies.close(record.id, partial(_ended, record.asked))
 
+    def _place(self, first: Inbound, to: Address) -> str:
+        """The place where it was asked, as it is read elsewhere."""
+        place = self._memberships.place(first)
+        if first.channel == to.channel:
+            return place
+        return say("place.elsewhere", place=place, channel=first.channel.title())
+
     def _cut(self, record: ApprovalRecord, channel: str) -> bool:
         """True where the question shows the call in part on this channel."""
         return len(record.asked.shown) > SHOWN and self._delivery.shows_long_in_files(channel)
 
     def _question(
-        self, record: ApprovalRecord, first: Inbound, channel: str, choices: tuple[Choice, ...]
+        self, record: ApprovalRecord, first: Inbound, chat_key: ChatKey, choices: tuple[Choice, ...]
     ) -> _Question:
-        """The question as a channel shows it: where that has no buttons, with the commands that answer it."""
-        manifest = self._manifests[channel]
-        typed = () if manifest.buttons else [_typed(record.id, manifest)]
-        cut = self._cut(record, channel)
+        """The question as people read it in a chat: for whom, exactly what, why, who decides and how; where the channel has no
+        buttons, with the commands that answer it. Of somebody of a local channel without a name an id would say nothing.
+        """
+        asked, manifest = record.asked, self._manifests[chat_key.channel]
+        here = first.chat_type == "direct" and first.chat_key == chat_key
+        who = "" if here or self._manifests[first.channel].access == "local" else str(asked.user_id)
+        if first.user_name and not here:
+            # Their name is their own choice: the id stands beside it, and nothing in the name is formatting, a link or another id.
+            who = f"`{named(first.user_name)}` ({asked.user_id})"
+        cut = self._cut(record, chat_key.channel)
+        # Nothing in it may end the block that it stands in.
+        words = in_words(asked.shown)
+        shown = _plain(in_words(shortened(words, SHOWN)) if cut else words)
+        because = [say("approval.reason", reason=say(f"approval.reason_{asked.why}"))] if asked.why else []
+        because += [say("approval.rule", rule=asked.rule)] if asked.rule else []
+        decides = "operators" if not asked.granted else "asker" if who else "you"
+        if here and (asked.own or first.person in self._operators):
+            decides = "you_alone"
+        until = [say(f"approval.who_{decides}", count=int(SECONDS // 60), who=who)]
+        until += [] if manifest.buttons else [_typed(record.id, manifest)]
+        while_open = paragraph(*until)
+        below = [paragraph(*because)] if because else []
         if cut:
             lasts = any(one in LASTING for one in choices)
-            typed = [say("approval.whole_above") if lasts else say("approval.part_hidden"), *typed]
-        local = self._manifests[first.channel].access == "local"
-        return _asks(record, first, *typed, local=local, cut=cut)
+            below.insert(0, say("approval.whole_above") if lasts else say("approval.part_hidden"))
+        told = "\n".join([*below, while_open])
+        block = [f"```\n{shown}\n```"] if shown else []
+        return _Question("\n\n".join([_wish(asked, who), *block, told]), (while_open,))
 
     async def _end_copies(self, record: ApprovalRecord) -> None:
         """The same of what is decided on file, and what goes with it."""
@@ -343,7 +380,7 @@ class ApprovalService:
         if asked is None or row.buttons is None or row.buttons.choices:
             return row.text
         with speaking(row.language, row.zone, row.own_zone):
-            return self._question(record, asked.inbound, row.chat_key.channel, buttons.choices).words
+            return self._question(record, asked.inbound, row.chat_key, buttons.choices).words
 
     def _elsewhere(self, first: Inbound, name: str, *, own: bool) -> Iterator[tuple[ReaderLocale, Address]]:
         """The direct chats of the operators, each with how they are spoken to, who need not be where it was asked; none where an operator asked, or where it
@@ -461,8 +498,11 @@ class ApprovalService:
         near = [one for one in calls if stands[one.id]]
         if len(here) == 1 or len(near) == 1:
             return (here or near)[0]
-        names = ", ".join(_short(one) for one in near)
-        return say("approval.which", name=_short(near[0]), names=names) if near else say("approval.nothing")
+        if not near:
+            return say("approval.nothing")
+        names = ", ".join(say("approval.one", name=_short(one), act=act(one.asked)) for one in near)
+        prefix = self._manifests[inbound.channel].command_prefix
+        return say("approval.which", name=_short(near[0]), names=names, prefix=prefix)
 
     async def _stands_in(self, record: ApprovalRecord, inbound: Inbound) -> set[ChatKey]:
         """The conversations in which a question stands before who wrote an inbound there: where it was asked, and an operator's copy
@@ -566,36 +606,36 @@ def _typed(name: str, manifest: Manifest) -> str:
     return say("approval.typed", id=name[-SHORT:], prefix=manifest.command_prefix)
 
 
+def act(asked: Approval) -> str:
+    """The thing that a call wants to do, for people: it stands behind “to”."""
+    if asked.subject == "task":
+        return say("approval.act_task")
+    if asked.replaces is not None:
+        return say("approval.act_replace")
+    if asked.tool.startswith(MCP):
+        server, _, tool = asked.tool.removeprefix(MCP).partition("__")
+        return say("approval.act_server", tool=quoted(tool), server=quoted(server))
+    known = _ACTS.get(asked.tool)
+    return (
+        say("approval.act_tool", tool=quoted(asked.tool)) if known is None else say(f"approval.act_{known}")
+    )
+
+
 def _waits(record: ApprovalRecord) -> _Question:
     """The question as those read it who may not answer it."""
-    task = record.asked.task
-    words = say("approval.waits_task", task=task) if task else say("approval.waits")
+    task, wish = record.asked.task, act(record.asked)
+    words = say("approval.waits_task", task=task, act=wish) if task else say("approval.waits", act=wish)
     until = say("approval.asked", count=int(SECONDS // 60))
     return _Question(f"{words}\n{until}", (until,))
 
 
-def _asks(record: ApprovalRecord, first: Inbound, *typed: str, local: bool, cut: bool) -> _Question:
-    """The question as people read it: for whom, why, exactly what, and how to answer. Of a `local` person without a name an id
-    would say nothing.
-    """
-    asked, minutes = record.asked, int(SECONDS // 60)
-    shown = _plain(in_words(shortened(asked.shown, SHOWN) if cut else asked.shown))
-    # Their name is their own choice: the id stands beside it, and nothing in the name is formatting, a link or another id.
-    who = "" if local else str(asked.user_id)
-    if first.user_name:
-        who = f"`{named(first.user_name)}` ({asked.user_id})"
+def _wish(asked: Approval, who: str) -> str:
+    """The first words of a question. `who` is the person it is for, "" where that is whoever reads it."""
     if asked.subject == "budget":
         question = say("approval.question_budget" if who else "approval.question_budget_here", who=who)
-        question = paragraph(question, say("approval.budget_scopes"))
-    elif task := asked.task:
-        question = say("approval.question_task" if who else "approval.question_task_here", who=who, task=task)
-    else:
-        question = say("approval.question" if who else "approval.question_here", who=who)
-    because = [say("approval.reason", reason=say(f"approval.reason_{asked.why}"))] if asked.why else []
-    if asked.rule:
-        because.append(say("approval.rule", rule=asked.rule))
-    decides = "operators" if not asked.granted else "asker" if who else "you"
-    may = say(f"approval.who_{decides}", count=minutes, who=who)
-    until = paragraph(may, *typed)
-    below = "\n".join([paragraph(*because), until] if because else [until])
-    return _Question(f"{question}\n\n```\n{shown}\n```\n\n{below}", (until,))
+        return paragraph(question, say("approval.budget_scopes"))
+    key = "approval.question" if who else "approval.question_here"
+    said = [say(key, who=who, act=act(asked))]
+    said += [say("approval.for_task", task=asked.task)] if asked.task else []
+    said += [say("approval.replaces", count=asked.replaces)] if asked.replaces is not None else []
+    return paragraph(*said)

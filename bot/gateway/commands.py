@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from bot import errors, text
@@ -20,8 +21,8 @@ from bot.contracts.inbound import LISTENING, Inbound
 from bot.contracts.journal import Journal
 from bot.gateway.access import Access
 from bot.gateway.admissions import AdmissionService, examples
-from bot.gateway.approvals import ApprovalService
-from bot.gateway.conversation import HANDLED
+from bot.gateway.approvals import ApprovalService, act
+from bot.gateway.conversation import HANDLED, Turn
 from bot.gateway.deletions import DeletionService
 from bot.gateway.effects import InboundOutcome
 from bot.gateway.jobs.service import JobService
@@ -79,6 +80,8 @@ MOST_WAITING = 20
 """People that `/allow` alone shows."""
 MOST_JOBS = 10
 """Jobs that a person's page shows; `/jobs` shows the others in their chats."""
+MOST_QUESTIONS = 5
+"""Questions that it shows by themselves."""
 HELP = names("help")
 """The commands that `/help` lists, with a sentence each in the catalogues."""
 LOOKED_AT = 50
@@ -361,8 +364,8 @@ class Commands:
         info = await self._agent.describe(await self._conversation(inbound))
         chats = [chat for key, chat in self._turn_queue.chats() if inbound.chat_key.shows(key)]
         waiting = sum(chat.waiting for chat in chats)
-        if running := sum(chat.running is not None for chat in chats):
-            doing = say("status.working", count=running)
+        if running := [chat.running for chat in chats if chat.running is not None]:
+            doing = _doing(running)
             doing += say("status.waiting", count=waiting) if waiting else ""
         else:
             # Others have all the places, or a burst is waited for.
@@ -526,13 +529,13 @@ class Commands:
     async def _state(self, opened: Inbound) -> tuple[str, ...]:
         person = opened.person
         turns = [chat.running for _, chat in self._turn_queue.chats()]
-        working = sum(turn is not None and turn.first.person == person for turn in turns)
+        own = [turn for turn in turns if turn is not None and turn.first.person == person]
         asked = [record.asked for record in await self._journal.open_approvals()]
-        waits = sum(
-            (one.channel, one.user_id) == (person.channel, person.user_id) and not one.admits for one in asked
-        )
-        doing = [say("status.working", count=working)] if working else []
-        doing += [say("home.waits", count=waits)] if waits else []
+        waits = [one for one in asked if one.person == person and not one.admits]
+        doing = [_doing(own)] if own else []
+        doing += [say("home.waits", act=act(one)) for one in waits[:MOST_QUESTIONS]]
+        more = len(waits) - MOST_QUESTIONS
+        doing += [say("home.more_jobs", count=more)] if more > 0 else []
         info = await self._agent.describe(opened.chat_key)
         return (*(doing or [say("status.ready")]), say("home.model", model=info.model))
 
@@ -553,6 +556,16 @@ class Commands:
 def _name(waiting: PendingUser) -> str:
     # It is their own choice: nothing in it is formatting, a link or a command.
     return f"`{named(waiting.name)}`" if waiting.name else say("commands.nameless")
+
+
+def _doing(turns: Sequence[Turn]) -> str:
+    """What these turns do: those that wait for a person do nothing meanwhile."""
+    waits = Counter(turn.waits_for for turn in turns)
+    keys = {None: "status.working", "approval": "status.waits_approval", "question": "status.waits_question"}
+    first, *others = [say(key, count=waits[one]) for one, key in keys.items() if waits[one]]
+    for other in others:
+        first = say("status.beside", before=first, after=other)
+    return first
 
 
 def runs_at_once(inbound: Inbound) -> bool:

@@ -22,7 +22,7 @@ from bot.tools import context
 from bot.tools.catalog import ExternallyDefined
 from bot.tools.context import ToolExecutionContext
 from bot.tools.permissions import defaults, taint
-from bot.tools.permissions.display import visible
+from bot.tools.permissions.display import label, visible
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.patterns import ARGUMENTS
 from bot.tools.permissions.rules import Rules
@@ -140,6 +140,7 @@ class Policy:
             tool=asked.tool,
             fingerprint=name,
             shown=self.shown(asked, call),
+            replaces=await asyncio.to_thread(self._lines_there, asked),
             why=decision.why,
             rule=decision.rule,
             channel=turn.channel,
@@ -183,14 +184,35 @@ class Policy:
         return "/" + "/".join(parts)
 
     def shown(self, asked: Call, call: ToolCall) -> str:
-        """Return the call for a person to read: every argument, without secrets and hidden characters."""
-        lines = [f"{asked.tool}"]
-        # Only what begins a line is the name of an argument: no value looks like another one.
-        lines += [f"{name}: {_value(value)}".replace("\n", "\n  ") for name, value in call.input.items()]
+        """Return the call for a person to read: every argument, without secrets and hidden characters. One line that is alone has
+        no name.
+        """
+        given = [(name, visible(self.redact(_value(value)))) for name, value in call.input.items()]
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
         if kind in {"path", "tree"} and self._place(asked) != f"{self._root()}/{asked.arguments.get(name)}":
-            lines.append(f"which is: {self._place(asked).removeprefix(self._root() + '/')}")
-        return visible(self.redact("\n".join(lines)))
+            place = self._place(asked).removeprefix(self._root() + "/")
+            given.append(("which_is", visible(self.redact(place))))
+        if asked.tool == "schedule_create" and not asked.arguments.get("timezone"):
+            given.append(("timezone", label("their_zone")))
+        if len(given) == 1 and asked.tool in ARGUMENTS and "\n" not in given[0][1]:
+            return given[0][1]
+        ours = asked.tool in defaults.CORE
+        # Only what begins a line is the name of an argument: no value looks like another one.
+        lines = [
+            f"{label(name) if ours else visible(self.redact(name))}: {value}".replace("\n", "\n  ")
+            for name, value in given
+        ]
+        return "\n".join(lines)
+
+    def _lines_there(self, asked: Call) -> int | None:
+        """The lines of the file in whose place a call writes another one; None where there is none."""
+        if asked.tool != "write_file":
+            return None
+        try:
+            with Path(self._place(asked)).open("rb") as there:
+                return sum(1 for _ in there)
+        except OSError:
+            return None
 
     def _root(self) -> str:
         return "/" + "/".join(self.paths.root)

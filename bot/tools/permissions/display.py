@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 from bot import text
-from bot.words import say
+from bot.words import names, say
 
 _SEEN = frozenset({"\n"})
 HIDING = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
@@ -16,6 +16,8 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800
 TAIL = 400
 _MARK = "\ue000"
 """No visible words have this sign."""
+_LABEL = re.compile(f"{_MARK}([A-Za-z_]{{1,40}}){_MARK}")
+_LABELS = frozenset(names("fields"))
 _LEFT_OUT = re.compile(f"{_MARK}([0-9]{{1,12}}){_MARK}")
 
 
@@ -24,9 +26,14 @@ def visible(words: str) -> str:
     return "".join(sign if sign in _SEEN or _shows(sign) else _written(sign) for sign in words)
 
 
+def quoted(words: str) -> str:
+    """All of these words, for inside of backticks."""
+    return visible(words).replace("`", "\\u0060")
+
+
 def named(name: str) -> str:
     """A name that its bearer has chosen, for inside of backticks."""
-    return visible(text.preview(name, 60)).replace("`", "\\u0060")
+    return quoted(text.preview(name, 60))
 
 
 def shortened(words: str, limit: int) -> str:
@@ -41,9 +48,15 @@ def shortened(words: str, limit: int) -> str:
     return f"{head}\n{_MARK}{missing}{_MARK}\n{tail}"
 
 
+def label(name: str) -> str:
+    """A mark for the name of an argument of one of our tools; `in_words` says what people call it."""
+    return f"{_MARK}{name}{_MARK}" if name in _LABELS else name
+
+
 def in_words(shown: str) -> str:
-    """Say what `shortened` left of words, in the language of the running task."""
-    return _LEFT_OUT.sub(lambda mark: say("marks.left_out", count=int(mark[1])), shown)
+    """Say what `shortened` left of words, and each `label`, in the language of the running task."""
+    labelled = _LABEL.sub(lambda mark: say(f"fields.{mark[1]}") if mark[1] in _LABELS else mark[1], shown)
+    return _LEFT_OUT.sub(lambda mark: say("marks.left_out", count=int(mark[1])), labelled)
 
 
 def _shows(sign: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ class Desk(Bench):
         self.lasting = True
         self.name = "f1"
         self.task = ""
-        self.shown = "run_shell\ncommand: make ``` x"
+        self.asked_more: dict[str, Any] = {}
+        self.arguments = "run_shell\ncommand: make ``` x"
         self.ran: list[Verdict] = []
         self.agent.converse = self.ask_people  # type: ignore[method-assign]
 
@@ -44,20 +46,23 @@ class Desk(Bench):
             await request.reply.send("quickly")
             return TurnOutcome("done", delivered=1)
         verdict = await self.approvals.decide(
-            Approval(
-                request_id=request.request_id,
-                call_id="call1",
-                chat_key=request.chat_key,
-                tool="run_shell",
-                fingerprint=self.name,
-                shown=self.shown,
-                why="default",
-                rule="ask run_shell",
-                channel=request.inbound.channel,
-                user_id=request.inbound.user_id,
-                granted=self.granted,
-                lasting=self.lasting,
-                task=self.task,
+            replace(
+                Approval(
+                    request_id=request.request_id,
+                    call_id="call1",
+                    chat_key=request.chat_key,
+                    tool="run_shell",
+                    fingerprint=self.name,
+                    shown=self.arguments,
+                    why="default",
+                    rule="ask run_shell",
+                    channel=request.inbound.channel,
+                    user_id=request.inbound.user_id,
+                    granted=self.granted,
+                    lasting=self.lasting,
+                    task=self.task,
+                ),
+                **self.asked_more,
             )
         )
         self.ran.append(verdict)

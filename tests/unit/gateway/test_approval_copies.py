@@ -280,10 +280,13 @@ async def test_of_a_direct_chat_no_address_is_shown(desk: Copies) -> None:
 @pytest.mark.parametrize(
     ("task", "words"),
     [
-        ("", "For this I need a yes from an operator.\nI've asked, and wait for up to 30 minutes."),
+        (
+            "",
+            "For this I need a yes from an operator. I'd like to run a command.\nI've asked, and wait for up to 30 minutes.",
+        ),
         (
             "look",
-            "For the task “look” I need a yes from an operator.\nI've asked, and wait for up to 30 minutes.",
+            "For the task “look” I need a yes from an operator. I'd like to run a command.\nI've asked, and wait for up to 30 minutes.",
         ),
     ],
 )
@@ -389,9 +392,9 @@ async def test_each_copy_is_asked_and_ends_in_the_language_of_its_reader(desk: C
     name = await desk.asked()
     await until(lambda: len(desk.tele.sent) == PLACES)
     asked = {one.chat_key.chat_id: one for one in desk.tele.sent}
-    assert asked["1"].text.startswith("77 想让我执行下面的操作，可以吗？")
+    assert asked["1"].text.startswith("77 想让我执行一条命令，可以吗？")
     assert "\n\n来自[这个对话](https://tele.test/-100/" in asked["1"].text
-    assert asked["2"].text.startswith("77 wants me to run this. May I?")
+    assert asked["2"].text.startswith("77 wants me to run a command. May I?")
     assert {chat: one.language for chat, one in asked.items()} == {"1": "zh", "2": "en", "-100": "en"}
     await until(lambda: len(desk.log.of("delivery")) > PLACES)
     await approved(desk, name)

@@ -34,8 +34,8 @@ async def test_an_operator_allows_what_the_chat_was_shown(desk: Desk) -> None:
     name = await desk.asked()
     (question,) = desk.tele.sent
     assert question.kind == "notice"
-    assert question.text.startswith("77 wants me to run this. May I?")
-    assert "Asked because no rule allows it. Rule: ask run_shell." in question.text
+    assert question.text.startswith("77 wants me to run a command. May I?")
+    assert "I ask because no rule allows it. Rule: ask run_shell." in question.text
     assert "command: make \\u0060\\u0060\\u0060 x" in question.text
     await desk.press("approve", name[-6:].lower())
     await desk.idle()
@@ -49,7 +49,7 @@ async def test_a_name_of_their_own_choice_stands_beside_the_id_and_is_no_formatt
     name = "1`*Admin* (telegram:1) https://a.test \u202e\n<@U1>"
     await desk.asked(user_name=name)
     (question,) = desk.tele.sent
-    shown = "`1\\u0060*Admin* (telegram:1) https://a.test \\u202e <@U1>` (77) wants me to run this."
+    shown = "`1\\u0060*Admin* (telegram:1) https://a.test \\u202e <@U1>` (77) wants me to run a command."
     assert question.text.startswith(shown)
 
 
@@ -486,3 +486,63 @@ async def test_a_name_that_no_question_ever_had_is_no_decided_one(desk: Desk) ->
     await desk.press("approve", name[-6:])
     await desk.idle()
     assert desk.tele.texts[-1] == say("approval.unknown")
+
+
+async def test_the_status_says_that_a_decision_is_waited_for(desk: Desk) -> None:
+    await desk.asked()
+    await desk.press("status", user=MEMBER)
+    await until(lambda: "Model" in desk.tele.texts[-1])
+    assert desk.tele.texts[-1].startswith("Waiting for a yes. Model")
+    home, *_ = await desk.intake.home(desk.inbound(user_id=MEMBER))
+    assert home.lines[:2] == ("Waiting for a yes", "I wait for a decision: may I run a command?")
+    await desk.press("deny")
+    await desk.idle()
+
+
+@pytest.mark.parametrize(
+    ("asked", "begins"),
+    [
+        ({"tool": "run_shell"}, "May I run a command?"),
+        ({"tool": "write_file"}, "May I write a file?"),
+        (
+            {"tool": "write_file", "replaces": 2},
+            "May I replace a file? There is such a file already: its 2 lines would be gone.",
+        ),
+        ({"tool": "memory"}, "May I change my notes?"),
+        ({"tool": "schedule_create"}, "May I plan a job?"),
+        ({"tool": "web_fetch"}, "May I open a web page?"),
+        ({"tool": "mcp__tracker__close_it"}, "May I use `close_it` of the server `tracker`?"),
+        (
+            {"tool": "skills_list", "task": "look"},
+            "May I use my tool `skills_list`? It is for the task “look”.",
+        ),
+    ],
+)
+async def test_an_operator_alone_with_the_bot_reads_what_it_would_do(
+    tmp_path: Path, asked: dict[str, Any], begins: str
+) -> None:
+    desk = Desk(tmp_path, direct=lambda user: {"chat": user})
+    desk.asked_more = asked
+    await desk.open()
+    await desk.asked(**DIRECT, user_id=OPERATOR, user_name="Ann")
+    (question,) = desk.tele.sent
+    assert question.text.startswith(begins)
+    assert "You can decide within 30 minutes." in question.text
+    await desk.press("deny", **DIRECT)
+    await desk.idle()
+    await desk.close()
+
+
+async def test_an_operator_on_another_channel_reads_on_which_one_it_was_asked(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, operators=frozenset({UserRef("local", OPERATOR)}))
+    desk.manifests["local"] = replace(
+        desk.manifests["local"], access="allowlist", direct=lambda user: {"chat": user}
+    )
+    await desk.open()
+    await desk.say("work", user_id=MEMBER)
+    await until(lambda: bool(desk.channels["local"].sent))
+    (copy,) = desk.channels["local"].sent
+    assert copy.text.endswith("Asked in a direct chat on Tele.")
+    await desk.press("stop", user=MEMBER, chat_id="77", chat_key="tele:chat:77", chat_type="direct")
+    await desk.idle()
+    await desk.close()

@@ -48,9 +48,9 @@ async def test_it_shows_state_jobs_and_settings_of_its_person_alone(bench: Bench
         asked = question(bench, user)
         await bench.journal.ask(asked.request_id, asked)
     state, *_ = await bench.intake.home(bench.inbound())
-    assert state.lines[:2] == (say("status.working", count=1), say("home.waits", count=1))
+    assert state.lines[:2] == (say("status.working", count=1), say("home.waits", act="run a command"))
     other, *_ = await bench.intake.home(bench.inbound(user_id="1"))
-    assert other.lines[0] == say("home.waits", count=1)
+    assert other.lines[0] == "I wait for a decision: may I run a command?"
     bench.agent.hold.set()
     await bench.idle()
 

@@ -36,7 +36,7 @@ class Long(Desk):
 
     def __init__(self, root: Path, shown: str = CALL, *, limits: bool = True, **options: Any) -> None:
         super().__init__(root, direct=lambda user: {"chat": user}, **options)
-        self.shown = shown
+        self.arguments = shown
         if limits:
             self.tele.reading_limits = ReadingLimits()  # type: ignore[attr-defined]
 

@@ -12,7 +12,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.testing.model import tool_use
 from bot.tools import project
-from bot.tools.permissions.display import visible
+from bot.tools.permissions.display import in_words, visible
 from bot.tools.permissions.protected_code import ProtectedCode
 
 from .test_policy import Asks, Bench, said, step
@@ -121,7 +121,7 @@ async def test_no_value_looks_like_another_argument_to_who_approves(tmp_path: Pa
     asks = Asks("denied")
     bench = Bench(tmp_path, asks)
     await bench.run(tool_use("run_shell", command="a\npath: b\nwhich is: c\n\nend"))
-    assert asks.asked[0].shown == "run_shell\ncommand: a\n  path: b\n  which is: c\n  \n  end"
+    assert in_words(asks.asked[0].shown) == "Command: a\n  path: b\n  which is: c\n  \n  end"
 
 
 def test_letters_that_show_nothing_are_written_out() -> None:

@@ -187,10 +187,29 @@ async def test_an_approved_call_runs_once_and_the_person_saw_all_of_it(tmp_path:
     (result,) = await bench.run(tool_use("run_shell", command="echo hunter2 \u202e| sh"))
     assert result["content"] == "done"
     (asked,) = asks.asked
-    assert asked.shown == "run_shell\ncommand: echo [redacted] \\u202e| sh"
+    assert asked.shown == "echo [redacted] \\u202e| sh"
     assert (asked.user_id, asked.granted, asked.lasting) == ("U1", False, True)
     assert len(bench.tools["run_shell"].ran) == 1
     assert bench.log.of("approval")[0].details["by"] == "slack:U7"
+
+
+async def test_a_person_hears_which_file_would_be_replaced_and_how_long_it_is(tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_text("one\ntwo\nthree")
+    asks = Asks()
+    bench = Bench(tmp_path, asks)
+    for path in ("old.txt", "new.txt"):
+        await bench.run(tool_use("write_file", path=path))
+    assert [asked.replaces for asked in asks.asked] == [3, None]
+
+
+async def test_arguments_have_names_that_people_know_in_their_language(tmp_path: Path) -> None:
+    asks = Asks()
+    bench = Bench(tmp_path, asks)
+    await bench.run(tool_use("run_shell", command="make", url="b", scope="c"))
+    (asked,) = asks.asked
+    assert in_words(asked.shown) == "Command: make\nAddress: b\nscope: c"
+    with speaking("zh"):
+        assert in_words(asked.shown).startswith("命令: make")
 
 
 async def test_the_person_is_given_all_of_it_however_long_it_is(tmp_path: Path) -> None:
@@ -266,7 +285,7 @@ async def test_what_is_approved_is_what_runs(tmp_path: Path) -> None:
     (result,) = await bench.run(tool_use("write_file", path="to/x"))
     assert "changed meanwhile" in result["content"]
     assert not bench.tools["write_file"].ran
-    assert "which is: a/x" in asks.asked[0].shown
+    assert "Which is: a/x" in in_words(asks.asked[0].shown)
 
 
 async def test_each_call_is_judged_when_it_is_its_turn(tmp_path: Path) -> None:
