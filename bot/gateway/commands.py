@@ -560,7 +560,7 @@ def _name(waiting: PendingUser) -> str:
 
 def _doing(turns: Sequence[Turn]) -> str:
     """What these turns do: those that wait for a person do nothing meanwhile."""
-    waits = Counter(turn.waits_for for turn in turns)
+    waits = Counter[str | None](turn.waits_for for turn in turns)
     keys = {None: "status.working", "approval": "status.waits_approval", "question": "status.waits_question"}
     first, *others = [say(key, count=waits[one]) for one, key in keys.items() if waits[one]]
     for other in others:
