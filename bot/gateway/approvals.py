@@ -606,16 +606,18 @@ def _typed(name: str, manifest: Manifest) -> str:
     return say("approval.typed", id=name[-SHORT:], prefix=manifest.command_prefix)
 
 
-def act(asked: Approval) -> str:
-    """The thing that a call wants to do, for people: it stands behind “to”."""
+def act(asked: Approval, *, names_tool: bool = True) -> str:
+    """The thing that a call wants to do, for people: it stands behind “to”. Only those who decide read which tool that is."""
     if asked.subject == "task":
         return say("approval.act_task")
     if asked.replaces is not None:
         return say("approval.act_replace")
-    if asked.tool.startswith(MCP):
+    if asked.tool.startswith(MCP) and names_tool:
         server, _, tool = asked.tool.removeprefix(MCP).partition("__")
         return say("approval.act_server", tool=quoted(tool), server=quoted(server))
     known = _ACTS.get(asked.tool)
+    if known is None and not names_tool:
+        return say("approval.act_any_tool")
     return (
         say("approval.act_tool", tool=quoted(asked.tool)) if known is None else say(f"approval.act_{known}")
     )
@@ -623,7 +625,7 @@ def act(asked: Approval) -> str:
 
 def _waits(record: ApprovalRecord) -> _Question:
     """The question as those read it who may not answer it."""
-    task, wish = record.asked.task, act(record.asked)
+    task, wish = record.asked.task, act(record.asked, names_tool=False)
     words = say("approval.waits_task", task=task, act=wish) if task else say("approval.waits", act=wish)
     until = say("approval.asked", count=int(SECONDS // 60))
     return _Question(f"{words}\n{until}", (until,))

@@ -533,7 +533,7 @@ class Commands:
         asked = [record.asked for record in await self._journal.open_approvals()]
         waits = [one for one in asked if one.person == person and not one.admits]
         doing = [_doing(own)] if own else []
-        doing += [say("home.waits", act=act(one)) for one in waits[:MOST_QUESTIONS]]
+        doing += [say("home.waits", act=act(one, names_tool=False)) for one in waits[:MOST_QUESTIONS]]
         more = len(waits) - MOST_QUESTIONS
         doing += [say("home.more_jobs", count=more)] if more > 0 else []
         info = await self._agent.describe(opened.chat_key)

@@ -62,7 +62,7 @@ async def test_a_tool_is_found_approved_and_run(world: World) -> None:
 
     await world.telegram.until(lambda: PERSON in chat and bool(buttons()))
     (asked,) = buttons()
-    assert "mcp__friends__greet" in asked["text"]
+    assert "use greet of the server friends?" in asked["text"]
     assert "花子" in asked["text"]
     assert len(world.model.bodies) == 2
     assert later(world, 0) == []
