@@ -9,6 +9,8 @@ import errno
 import hmac
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from html import escape
+from http import HTTPStatus
 
 from aiohttp import web
 
@@ -22,6 +24,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _KNOWN = web.RequestKey("known", bool)
 _STATUS = ("/healthz", "/readyz")
 """Pages that say to everybody whether it is well, and why only to those who are known."""
+_PAGE = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    '<meta name="color-scheme" content="light dark"><title>Shipmate</title><p>{}</p></html>'
+)
+"""For who may not load the style of the others."""
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -97,25 +104,29 @@ class Dashboard:
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if is_loopback(self._host) and _host_of(request) not in _LOCAL_NAMES:
             # A page elsewhere may point a name of its own at this machine (DNS rebinding).
-            return web.json_response({"error": "unknown host"}, status=403)
+            return _refusal(request, 403, "unknown host")
         if not _same_site(request):
-            return web.json_response({"error": "asked for by another site's page"}, status=403)
+            return _refusal(request, 403, "asked for by another site's page")
         request[_KNOWN] = await self._knows(request)
         if request.path not in _STATUS and not request[_KNOWN]:
-            return self._refused()
-        response = await handler(request)
+            return self._refused(request)
+        try:
+            response = await handler(request)
+        except web.HTTPError as failure:
+            words = "there is no such page" if failure.status == HTTPStatus.NOT_FOUND else failure.reason
+            response = _refusal(request, failure.status, words)
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Cache-Control"] = "no-store"
         return response
 
-    def _refused(self) -> web.Response:
+    def _refused(self, request: web.Request) -> web.Response:
         if self._token:
             ask = {"WWW-Authenticate": 'Basic realm="Shipmate", charset="UTF-8"'}
-            return web.json_response({"error": "a token is needed"}, status=401, headers=ask)
+            return _refusal(request, 401, "a token is needed: give it as the password", ask)
         words = (
             "this is for the user who started Shipmate; others need a token: set dashboard.token, and send it"
         )
-        return web.json_response({"error": words}, status=401)
+        return _refusal(request, 401, words)
 
     async def _knows(self, request: web.Request) -> bool:
         if self._token:
@@ -147,6 +158,19 @@ class Dashboard:
     async def _metrics_page(self, request: web.Request) -> web.Response:
         page, content_type = self._metrics.render(request.headers.get("Accept", ""))
         return web.Response(body=page, headers={"Content-Type": content_type})
+
+
+def _refusal(
+    request: web.Request, status: int, words: str, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """An answer that says what is wrong: a page for a browser's window, JSON for programs."""
+    told = request.headers.get("Sec-Fetch-Dest")
+    shows = told == "document" if told is not None else "text/html" in request.headers.get("Accept", "")
+    if not shows:
+        return web.json_response({"error": words}, status=status, headers=headers)
+    page = _PAGE.format(escape(f"{words[:1].upper()}{words[1:]}."))
+    guarded = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", **(headers or {})}
+    return web.Response(text=page, content_type="text/html", status=status, headers=guarded)
 
 
 def _host_of(request: web.Request) -> str:

@@ -66,7 +66,7 @@ _HEADERS = {
 _KEYS = {404: "web.nothing", 405: "web.not_so", 413: "web.too_large"}
 _PAGE = (
     '<!doctype html><html lang="{}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    '<title>Shipmate</title><link rel="stylesheet" href="/style.css"><main><p>{}</p></main></html>'
+    '<title>Shipmate</title><link rel="stylesheet" href="/style.css"><body class="told"><main>{}</main></body></html>'
 )
 
 Take = Callable[[str, str, str, str | None, str | None], Awaitable[bool]]
@@ -105,7 +105,7 @@ class WebRoutes:
             words = {name: say(f"page.{name}") for name in names("page")}
             labels = {choice: say(f"buttons.{choice}") for choice in (*ANSWERS, "again")}
         page, kind = self._files["index.html"]
-        marked = {name: _KEY.sub(r"<kbd>\1</kbd>", escape(said)) for name, said in words.items()}
+        marked = {name: _marked(said) for name, said in words.items()}
         html = Template(page.decode("utf-8")).substitute(marked, language=code)
         script = f"export const words = {json.dumps(words | labels)};\n"
         return {
@@ -141,10 +141,21 @@ class WebRoutes:
     ) -> web.StreamResponse:
         response = await self._answer(request, handler)
         if _navigates(request) and (sentence := response.get(_SENTENCE)):
-            told = web.Response(text=_page(request, escape(sentence)), content_type="text/html")
-            told.set_status(response.status)
-            return told
+            return self._told(request, response, sentence)
         return response
+
+    @staticmethod
+    def _told(request: web.Request, response: web.StreamResponse, sentence: str) -> web.Response:
+        """The page with a sentence that says what is wrong, and the way to the chat where this browser may use it."""
+        words = f"<p>{_marked(sentence)}</p>"
+        visitor = request.get(_VISITOR)
+        if visitor is not None and visitor.admitted and request.path != "/":
+            with speaking(_language(request) or DEFAULT):
+                words += f'<p><a href="/">{escape(say("web.open_chat"))}</a></p>'
+        told = web.Response(text=_page(request, words), content_type="text/html", status=response.status)
+        if "Retry-After" in response.headers:
+            told.headers["Retry-After"] = response.headers["Retry-After"]
+        return told
 
     async def _answer(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -186,7 +197,7 @@ class WebRoutes:
             return web.Response(status=303, headers={"Location": better})
         if visitor.fresh and request.path.startswith(("/open/", "/move/")) and _from_elsewhere(request):
             with speaking(_language(request) or DEFAULT):
-                link = f'<a href="">{escape(say("web.go_on"))}</a>'
+                link = f'<p><a href="">{escape(say("web.go_on"))}</a></p>'
             return web.Response(text=_page(request, link), content_type="text/html", headers={"Refresh": "0"})
         return None
 
@@ -212,11 +223,15 @@ class WebRoutes:
         return web.Response(body=found[0], content_type=found[1], charset="utf-8")
 
     async def _open(self, request: web.Request) -> web.Response:
-        """A link that works once makes this browser an operator's. Its key is gone from the address at once."""
+        """A link that works once makes this browser an operator's. Its key is gone from the address at once. A browser that has
+        opened one gets to the chat by any.
+        """
         if "Sec-Purpose" in request.headers:
             return _refusal(request, 503, "web.ahead")
         visitor = request[_VISITOR]
         if not await asyncio.to_thread(state.redeem, self._around.home, request.match_info["key"]):
+            if visitor.appointed:
+                return self._welcomed(request, visitor)
             return _refusal(request, 410, "web.opened")
         await self._around.appoint(UserRef(NAME, visitor.user))
         room = self._chats.room(visitor.user)
@@ -404,20 +419,29 @@ async def _body(request: web.Request) -> dict[str, Any]:
 
 
 def _navigates(request: web.Request) -> bool:
-    """True if the browser will show the answer as a page."""
-    return request.headers.get("Sec-Fetch-Dest") == "document"
+    """True if the browser will show the answer as a page. Browsers tell so at addresses that they count as safe; elsewhere, and
+    from older ones, it shows in that they ask for a page.
+    """
+    told = request.headers.get("Sec-Fetch-Dest")
+    return told == "document" if told is not None else "text/html" in request.headers.get("Accept", "")
 
 
 def _from_elsewhere(request: web.Request) -> bool:
     """True if a browser may have withheld its cookie, as it does after a link or redirect of another site. A cookie set
     now would replace its own; a page of ours that asks once more gets the real one.
     """
-    return _navigates(request) and request.headers.get("Sec-Fetch-Site") != "same-origin"
+    headers = request.headers
+    return headers.get("Sec-Fetch-Dest") == "document" and headers.get("Sec-Fetch-Site") != "same-origin"
 
 
 def _language(request: web.Request) -> str | None:
     """The language that a browser likes best of those that have a catalogue; None where it names no language."""
     return best_language(request.headers.get("Accept-Language", ""))
+
+
+def _marked(sentence: str) -> str:
+    """A sentence as markup, with what is typed in it set apart."""
+    return _KEY.sub(r"<kbd>\1</kbd>", escape(sentence))
 
 
 def _page(request: web.Request, html: str) -> str:

@@ -66,6 +66,22 @@ async def test_it_opens_under_a_name_of_its_own_and_shows_an_answer_while_it_is_
     assert await browser.run(SHOWN) == ["and?", words.strip()]
 
 
+async def test_a_link_that_was_opened_leads_to_the_chat_again_and_others_to_what_to_do(desk: Desk) -> None:
+    await desk.start()
+    first, second = await desk.opened(desk.link), await desk.browse()
+    await first.go(desk.link)
+    await connected(first)
+    assert await first.run(OPERATOR)
+    await second.go(desk.link)
+    words = str(await second.run("return document.body.innerText"))
+    assert "This link was opened before" in words
+    assert "shipmate link --dir FOLDER" in words
+    await desk.picture(second, "opened-before")
+    await second.press("a")
+    await connected(second)
+    assert not await second.run(OPERATOR)
+
+
 async def test_the_link_makes_one_browser_an_operators_and_others_are_told(desk: Desk) -> None:
     desk.world.config["operators"] = ["telegram:2002"]
     desk.world.config["channels"]["telegram"]["enabled"] = True

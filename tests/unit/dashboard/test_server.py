@@ -144,3 +144,26 @@ async def test_a_port_in_use_is_named_with_its_holder_where_that_is_known(dashbo
         with pytest.raises(errors.Unavailable, match=rf"{port} on 127.0.0.1 .*{named}") as caught:
             await pages.dashboard(port=port, holder={port: pid}.get).start()
         assert caught.value.exit_code == 75
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Sec-Fetch-Dest": "document"}, {"Accept": "text/html,*/*;q=0.8"}], ids=["told", "asked"]
+)
+async def test_a_window_of_a_browser_gets_a_page_where_programs_get_json(
+    session: aiohttp.ClientSession, headers: dict[str, str]
+) -> None:
+    async with served(token="secret-token-1") as dashboard, served() as open_to_us:
+        known, elsewhere = open_to_us.address, {"Host": "evil.example"}
+        for address, more, status, words in (
+            (f"{dashboard.address}/", {}, 401, "A token is needed"),
+            (f"{known}/nothing", {}, 404, "There is no such page."),
+            (f"{known}/", elsewhere, 403, "Unknown host."),
+        ):
+            async with session.get(address, headers=headers | more) as answer:
+                assert (answer.status, answer.content_type) == (status, "text/html")
+                assert words in await answer.text()
+            async with session.get(address, headers=more) as answer:
+                assert (answer.status, answer.content_type) == (status, "application/json")
+            fetched = headers | more | {"Sec-Fetch-Dest": "empty"}
+            async with session.get(address, headers=fetched) as answer:
+                assert answer.content_type == "application/json"

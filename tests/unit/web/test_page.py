@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
+from collections.abc import AsyncIterator
 from html import escape
 from pathlib import Path
 from typing import cast
@@ -11,6 +13,8 @@ from typing import cast
 import pytest
 
 import channels.web
+from bot.contracts.channel import Channel, Invites
+from bot.contracts.identity import UserRef
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.words import CATALOGUES, Catalogue, names, say, speaking
@@ -128,3 +132,70 @@ async def test_a_language_that_has_a_file_is_spoken_by_the_page(
     assert '<html lang="fr">' in html
     assert 'placeholder="Écris"' in html
     assert say("page.hello") in html
+
+
+@pytest.fixture
+async def inviting(tmp_path: Path) -> AsyncIterator[Channel]:
+    """A channel whose links make operators."""
+    appointed = set[UserRef]()
+
+    async def appoint(person: UserRef) -> None:
+        appointed.add(person)
+
+    deps = dataclasses.replace(surroundings(tmp_path), operators=appointed, appoint=appoint)
+    channel = MANIFEST.build(WebSettings(port=0), deps)
+    await channel.start(RecordingIntake())
+    yield channel
+    await channel.stop()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "same-origin", "User-Agent": "Safari/605"},
+        {"Accept": "text/html"},
+    ],
+    ids=["told", "asked"],
+)
+async def test_a_link_that_was_opened_before_leads_to_a_page_that_says_what_to_do(
+    inviting: Channel, headers: dict[str, str]
+) -> None:
+    assert isinstance(inviting, Invites)
+    link = await inviting.invite()
+    async with Browser(inviting) as first, first.http.get(link) as answer:
+        assert answer.status == 200
+    async with Browser(inviting) as browser:
+        for code in ("en", "zh"):
+            async with browser.http.get(link, headers=headers | {"Accept-Language": code}) as answer:
+                assert (answer.status, answer.content_type) == (410, "text/html")
+                page = await answer.text()
+            assert f'<html lang="{code}">' in page
+            assert "<kbd>shipmate link --dir" in page
+            with speaking(code):
+                assert f'<a href="/">{say("web.open_chat")}</a>' in page
+        for more in ({}, headers | {"Sec-Fetch-Dest": "empty"}):
+            async with browser.http.get(link, headers=more) as answer:
+                assert (answer.status, answer.content_type) == (410, "application/json")
+
+
+async def test_a_browser_that_has_opened_the_link_gets_to_the_chat_by_it_again(inviting: Channel) -> None:
+    assert isinstance(inviting, Invites)
+    link = await inviting.invite()
+    async with Browser(inviting) as browser:
+        for _ in range(2):
+            async with browser.http.get(link, headers={"Accept": "text/html"}) as answer:
+                assert (answer.status, answer.url.path) == (200, "/")
+                assert '<ol id="messages"' in await answer.text()
+
+
+@pytest.mark.parametrize("path", ["/nothing.here", "/api/nothing", "/login", "/api/files/none"])
+async def test_each_error_in_a_window_is_a_page(browser: Browser, path: str) -> None:
+    async with browser.http.get(browser.url + path, headers={"Accept": "text/html"}) as answer:
+        assert (answer.status, answer.content_type) in {(404, "text/html"), (405, "text/html")}
+        assert '<p><a href="/">Open the chat</a></p>' in await answer.text()
+
+
+async def test_who_may_not_use_the_page_is_told_so_without_a_way_to_it(stranger: Browser) -> None:
+    async with stranger.http.get(f"{stranger.url}/open/x", headers={"Accept": "text/html"}) as answer:
+        assert answer.status == 410
+        assert "Open the chat" not in await answer.text()
