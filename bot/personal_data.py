@@ -37,7 +37,7 @@ from bot.history.usage.sums import FILE as USAGE
 from bot.history.usage.sums import UsageSums
 from bot.journal import personal
 
-SENT, OUTGOING = "sent", "outgoing"
+SENT, RECEIVED, OUTGOING = "sent", "received", "outgoing"
 CHATS, TRANSCRIPTS, MEMORY, ARTIFACTS, LOGS = "chats", "transcripts", "memory", "artifacts", "logs"
 JOURNAL, INDEX = "journal.db", "index.db"
 NOTE = "erasing.json"
@@ -313,7 +313,9 @@ class PersonalData:
         shared = [await self._artifacts.forget(ChatKey.parse(key), found.requests) for key in found.shared]
         return {
             "artifacts": sum(shared) + sum(self._drop(ARTIFACTS, key, ".txt") for key in found.own),
-            "files of the web page": sum(self._drop(SENT, key, ".bin") for key in found.own),
+            "files of the web page": sum(
+                self._drop(folder, key, ".bin") for key in found.own for folder in (SENT, RECEIVED)
+            ),
         }
 
     def _erase_transcripts(self, found: Found) -> dict[str, int]:

@@ -279,7 +279,9 @@ class Commands:
         return self._manifests[inbound.channel].command_prefix
 
     def _hello(self, inbound: Inbound) -> str:
-        hello = say("commands.hello", name=self._name, prefix=self._prefix(inbound))
+        takes_files = self._manifests[inbound.channel].files
+        key = "commands.hello" if takes_files else "commands.hello_no_files"
+        hello = say(key, name=self._name, prefix=self._prefix(inbound))
         return f"{hello}\n\n{say('start.tap')}" if examples(inbound, self._manifests) else hello
 
     async def _help(self, inbound: Inbound) -> str:

@@ -49,7 +49,8 @@ class Retention:
         self._disk = disk
         self._archives = rotation.ArchiveFiles(home / "chats", disk)
         self._transcripts = home / "transcripts"
-        self._sent = home / "sent"
+        self._of_page = (home / "sent", home / "received")
+        """The web page's files, by chat."""
 
     @property
     def kept_without_end(self) -> bool:
@@ -71,7 +72,7 @@ class Retention:
         """Remove what is too old, chat by chat. `holds` tells whether a conversation is in memory: of such a one the current session
         stays. Raises OSError.
         """
-        folders = (*self._disk.names(self._transcripts), *self._disk.names(self._sent))
+        folders = {name for one in (self._transcripts, *self._of_page) for name in self._disk.names(one)}
         for name in sorted({*self._archives.chats(), *folders}):
             chat_key = self._key(name)
             days = None if chat_key is None else self.days(chat_key)
@@ -80,7 +81,7 @@ class Retention:
             before = int((now - days * _DAY) * 1000)
             lines = self._expire_archive(name, before)
             gone, told, records = self._expire_transcripts(name, before, current=not holds(chat_key))
-            files = self._expire_files(self._sent / name, before)
+            files = sum(self._expire_files(one / name, before) for one in self._of_page)
             if lines or gone or told or records or files:
                 yield Expired(chat_key, name, days, lines, gone, told, records, files)
 
@@ -152,7 +153,7 @@ class Retention:
         return len(old), told, len(records)
 
     def _expire_files(self, home: Path, before: int) -> int:
-        """Remove files that were sent; each is named by when."""
+        """Remove files of the web page; each is named by when it came."""
         found = (one.partition(".")[0] for one in self._disk.names(home) if one.endswith(_FILE))
         old = [one for one in found if ulids.FORM.fullmatch(one) and ulids.made_at(one) * 1000 < before]
         for one in old:

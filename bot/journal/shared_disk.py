@@ -31,7 +31,7 @@ from bot.journal import shared_files
 from bot.journal.connection import Connection, close
 from bot.journal.shared_files import SharedFile, Store
 
-FOLDERS = ("artifacts", "chats", "memory", "outgoing", "sent", "transcripts")
+FOLDERS = ("artifacts", "chats", "memory", "outgoing", "received", "sent", "transcripts")
 FILES = ("access.json", "telegram-groups.json")
 NOTE = "shared.json"
 """Says of which database the files are copies."""

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
 from bot.contracts.channel import ChannelDeps, Health, HttpServer, Intake, is_loopback
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound, Quoted
+from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
 from bot.contracts.recall import MembershipAnswer
 from channels.busy_port import port_error
 from channels.local import CHAT_ID, command
 from channels.web import guard, routes, state
+from channels.web.chat_files import OF_CHAT, RECEIVED, SENT, ChatFile, ChatFiles
 from channels.web.live_chats import HEARTBEAT, LiveChats, WebMessage
 from channels.web.markdown import nodes
-from channels.web.sent_files import SentFile, SentFiles
 from channels.web.settings import KEYS, NAME, WebSettings
+from channels.web.uploads import Uploads, ref_id
 
 PART = 32_000
 """Characters of one message; the page takes any number, people do not."""
@@ -46,7 +47,9 @@ class WebChannel:
         self._around = around
         self._token = settings.token
         self._chats = LiveChats()
-        self._sent_files = SentFiles(around.home, around.disk)
+        self._sent_files = ChatFiles(around.home, around.disk, SENT)
+        self._received = ChatFiles(around.home, around.disk, RECEIVED, of_chat=OF_CHAT)
+        self._uploads = Uploads(self._received, around.clock)
         self._routes: routes.WebRoutes | None = None
         self._intake: Intake | None = None
         self._server: HttpServer | None = None
@@ -64,7 +67,13 @@ class WebChannel:
         )
         server = around.serve()
         self._routes = routes.WebRoutes(
-            doors, self._chats, self._sent_files, around, self._take, most=server.streams
+            doors,
+            self._chats,
+            sent_files=self._sent_files,
+            uploads=self._uploads,
+            around=around,
+            take=self._take,
+            most=server.streams,
         )
         # "localhost" can be two addresses, and a free port of one need not be free on the other.
         host = "127.0.0.1" if self._host.lower() == "localhost" else self._host
@@ -76,6 +85,7 @@ class WebChannel:
         self._server, self._intake = server, intake
         self.addresses = (f"http://{guard.for_url(self._host)}:{port}",)
         await self._kept(lambda home: state.save_address(home, self.addresses[0]))
+        await self._kept(lambda _: self._received.drop_parts())
         self._beating = asyncio.create_task(self._beat())
 
     async def invite(self) -> str:
@@ -125,12 +135,12 @@ class WebChannel:
             self._now(),
             formed,
             message.buttons,
-            file=sent,
+            files=(sent,) if sent is not None else (),
         )
         self._chats.say(chat, said)
         return Sent(message.id)
 
-    async def _kept_file(self, message: Outbound, file: OutgoingFile) -> SentFile:
+    async def _kept_file(self, message: Outbound, file: OutgoingFile) -> ChatFile:
         try:
             return await asyncio.to_thread(self._sent_files.put, message.chat_key, message.id, file)
         except OSError as failure:
@@ -170,10 +180,19 @@ class WebChannel:
     async def heal(self) -> None:
         """Nothing: there is no connection of ours that could have died."""
 
-    async def _take(self, chat: str, key: str, words: str, language: str | None, zone: str | None) -> bool:
+    async def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
+        """As `contracts.channel.Files`."""
+        if self._server is None:
+            raise errors.FileUnreachable("The web chat is closed.")
+        async with contextlib.aclosing(self._uploads.fetch(attachment, most=most)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _take(self, said: routes.Said) -> bool:
         """Hand one message to the intake. Raises `errors.StorageError` where it was not taken in."""
         if self._intake is None:
             raise errors.StorageError("The web channel is not started.")
+        chat, files = said.chat, tuple(said.files)
         # The answer to a command may be sent before `accept` returns; the question stands above it.
         number = self._chats.number()
         inbound = Inbound(
@@ -182,18 +201,21 @@ class WebChannel:
             chat_key=KEYS.encode({"chat": chat}),
             chat_type="direct",
             user_id=chat,
-            keys=(f"{self.name}:{chat}:{key}",),
+            keys=(f"{self.name}:{chat}:{said.key}",),
             ts=self._now(),
             target={"chat": chat},
-            text=words,
-            command=command(words),
-            message_id=key,
-            language=language,
-            zone=zone,
+            text=said.words,
+            command=command(said.words),
+            message_id=said.key,
+            attachments=files,
+            language=said.language,
+            zone=said.zone,
         )
         taken = await self._intake.accept(inbound)
         if taken:
-            self._chats.say(chat, WebMessage(number, key, "user", "message", words, inbound.ts))
+            shown = [ChatFile(ref_id(one), one.name or "", one.size or 0) for one in files]
+            message = WebMessage(number, said.key, "user", "message", said.words, inbound.ts, files=shown)
+            self._chats.say(chat, message)
         return taken
 
     async def _beat(self) -> None:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.contracts.approvals import OpenQuestion, QuestionButtons
+from channels.web.chat_files import ChatFile
 from channels.web.markdown import Node
-from channels.web.sent_files import SentFile
 
 MESSAGES = 200
 """Messages kept in a room."""
@@ -47,8 +47,8 @@ class WebMessage:
     buttons: QuestionButtons | None = None
     restored: bool = False
     """Said before this start."""
-    file: SentFile | None = None
-    """The file that it is."""
+    files: Sequence[ChatFile] = ()
+    """Those that it is, or came with it."""
     changed: int = 0
     """The number of its last change: it keeps its place, and browsers that were away are told."""
 
@@ -60,7 +60,7 @@ class WebMessage:
         buttons = self.buttons
         asks = {} if buttons is None else {"approval": buttons.question_id, "choices": buttons.choices}
         formed = {} if self.nodes is None else {"nodes": self.nodes}
-        files = {} if self.file is None else {"files": [self.file.json()]}
+        files = {"files": [one.json() for one in self.files]} if self.files else {}
         return (
             asks
             | formed

@@ -22,6 +22,7 @@ MANIFEST = Manifest(
     encode=KEYS.encode,
     decode=KEYS.decode,
     buttons=True,
+    files=True,
     access="local",
     valid_id=lambda text: re.fullmatch(r"[0-9a-f]{16}", text) is not None,
     edits=EditPace({"direct": 0.25}),

@@ -7,8 +7,8 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from string import Template
@@ -22,14 +22,17 @@ from bot.contracts.approvals import CHOICES as ANSWERS
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.contracts.identity import UserRef
+from bot.contracts.inbound import Attachment
 from bot.words import CATALOGUES, DEFAULT, best_language, names, say, speaking
 from channels.local import zone_of
 from channels.web import state
+from channels.web.chat_files import ChatFiles
 from channels.web.guard import Guard, LoginThrottle, Visitor
 from channels.web.live_chats import STREAMS, BrowserStream, LiveChats, WebMessage, event
 from channels.web.markdown import nodes
-from channels.web.sent_files import SentFiles
 from channels.web.settings import KEYS, NAME
+from channels.web.uploads import LARGEST as LARGEST_FILE
+from channels.web.uploads import MOST_FILES, Uploads
 
 T = TypeVar("T")
 LARGEST = 1_000_000
@@ -63,14 +66,28 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Server": "Shipmate",
 }
+_JSON, _PIECE, _FILES = "application/json", "application/octet-stream", "/api/files/"
 _KEYS = {404: "web.nothing", 405: "web.not_so", 413: "web.too_large"}
 _PAGE = (
     '<!doctype html><html lang="{}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     '<title>Shipmate</title><link rel="stylesheet" href="/style.css"><body class="told"><main>{}</main></body></html>'
 )
 
-Take = Callable[[str, str, str, str | None, str | None], Awaitable[bool]]
-"""Hands chat, key and text of a message to the gateway, and the language and the time zone of the browser."""
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message of a browser: its chat, its key and words, the language and the time zone of the browser, and its files."""
+
+    chat: str
+    key: str
+    words: str
+    language: str | None
+    zone: str | None
+    files: Sequence[Attachment] = ()
+
+
+Take = Callable[[Said], Awaitable[bool]]
+"""Hands a message to the gateway."""
 
 
 class WebRoutes:
@@ -78,14 +95,16 @@ class WebRoutes:
         self,
         guard: Guard,
         rooms: LiveChats,
-        sent_files: SentFiles,
+        *,
+        sent_files: ChatFiles,
+        uploads: Uploads,
         around: ChannelDeps,
         take: Take,
-        *,
         most: int,
     ) -> None:
         self._guard, self._chats, self._around, self._take = guard, rooms, around, take
-        self._sent_files = sent_files
+        self._sent_files, self._uploads = sent_files, uploads
+        self._kept_files = (sent_files, uploads.received)
         self._most = most
         self._places = Counter[str]()
         self._throttle = LoginThrottle(around.clock)
@@ -130,7 +149,10 @@ class WebRoutes:
         app.router.add_get("/api/info", self._info)
         app.router.add_post("/api/messages", self._message)
         app.router.add_get("/api/events", self._events)
-        app.router.add_get("/api/files/{id}", self._sent_file)
+        app.router.add_get("/api/files/{id}", self._file_of_chat)
+        app.router.add_post("/api/files", self._begin_file)
+        app.router.add_post("/api/files/{id}", self._piece)
+        app.router.add_delete("/api/files/{id}", self._remove_file)
         return app
 
     # -- every request ---------------------------------------------------------------------------------------
@@ -180,8 +202,9 @@ class WebRoutes:
         api = request.path.startswith("/api/")
         if (api or request.method != "GET") and not self._guard.same_origin(request):
             return _error(403, "Requests of other sites are refused.")
-        if request.method == "POST" and request.content_type != "application/json":
-            return _error(415, "Send JSON, as application/json.")
+        piece = request.path.startswith(_FILES)
+        if request.method == "POST" and request.content_type != (_PIECE if piece else _JSON):
+            return _error(415, f"Send {_PIECE if piece else _JSON}.")
         if request[_VISITOR].admitted or request.path.startswith("/open/"):
             return None
         if not self._guard.wants_token:
@@ -275,27 +298,86 @@ class WebRoutes:
     async def _message(self, request: web.Request) -> web.Response:
         body = await _body(request)
         words, key = body.get("text"), body.get("clientId")
+        names = body.get("files", [])
         if not isinstance(words, str) or not isinstance(key, str) or _CLIENT_ID.fullmatch(key) is None:
             return _error(400, "A message needs a text and a clientId of 1 to 64 letters, digits, _ and -.")
+        if not _are_ids(names):
+            return _refusal(request, 400, "web.unreadable")
         words = text.clean(words)
-        if not words.strip():
+        if not words.strip() and not names:
             return _refusal(request, 400, "local.empty")
         if not self._takes:
             return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
+        zone = zone_of(body.get("zone"))
+        return await self._said(
+            request, Said(request[_VISITOR].user, key, words, _language(request), zone), names
+        )
+
+    async def _said(self, request: web.Request, said: Said, names: Sequence[str]) -> web.Response:
+        """Take in a message with the files of these ids."""
         try:
-            taken = await self._take(
-                request[_VISITOR].user, key, words, _language(request), zone_of(body.get("zone"))
-            )
+            found = [await self._uploads.attachment(said.chat, name) for name in names]
+            files = [one for one in found if one is not None]
+            if len(files) < len(found):
+                return _refusal(request, 410, "web.file_gone")
+            taken = await self._take(replace(said, files=files))
+        except OSError as failure:
+            return _unwritten(request, _refused_by_disk(failure))
         except errors.StorageError as failure:
             return _unwritten(request, failure)
-        return web.json_response({"id": key, "taken": taken}, status=202)
+        return web.json_response({"id": said.key, "taken": taken}, status=202)
 
-    async def _sent_file(self, request: web.Request) -> web.StreamResponse:
-        """A file that this browser's chat was sent. It is saved, never shown: what is in it is nobody's page. A piece is read once the
+    async def _begin_file(self, request: web.Request) -> web.Response:
+        """A file of the next message: its bytes come in pieces."""
+        body = await _body(request)
+        name, kind, size = body.get("name"), body.get("type", ""), body.get("size")
+        if not (isinstance(name, str) and isinstance(kind, str) and type(size) is int and size >= 0):
+            return _refusal(request, 400, "web.unreadable")
+        if size > LARGEST_FILE:
+            return _refusal(request, 413, "web.file_too_large", size=LARGEST_FILE // 1_000_000)
+        if not self._takes:
+            return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
+        try:
+            id_ = await self._uploads.begin(request[_VISITOR].user, name, kind, size)
+        except OSError as failure:
+            return _unwritten(request, _refused_by_disk(failure))
+        return web.json_response({"id": id_}, status=201)
+
+    async def _piece(self, request: web.Request) -> web.Response:
+        """The next bytes of a file, from `at` on."""
+        id_, at, data = request.match_info["id"], request.query.get("at", ""), await request.read()
+        upload = self._uploads.under_way(request[_VISITOR].user, id_)
+        if upload is None:
+            return _refusal(request, 404, "web.file_gone")
+        if at != str(upload.have) or upload.writing:
+            return web.json_response({"have": upload.have}, status=409)
+        if upload.have + len(data) > upload.size:
+            return _refusal(request, 400, "web.unreadable")
+        try:
+            whole = await self._uploads.add(id_, upload, data)
+        except OSError as failure:
+            return _unwritten(request, _refused_by_disk(failure))
+        return web.json_response({"have": upload.have, "whole": whole})
+
+    async def _remove_file(self, request: web.Request) -> web.Response:
+        """A file that its person has taken out of the message again."""
+        try:
+            await self._uploads.remove(request[_VISITOR].user, request.match_info["id"])
+        except OSError as failure:
+            return _unwritten(request, _refused_by_disk(failure))
+        return web.Response(status=204)
+
+    async def _file_of_chat(self, request: web.Request) -> web.StreamResponse:
+        """A file that this browser's chat was sent, or was given. It is saved, never shown: what is in it is nobody's page. A piece is read once the
         browser has taken the one before.
         """
         key = KEYS.encode({"chat": request[_VISITOR].user})
-        found = await asyncio.to_thread(self._sent_files.open, key, request.match_info["id"])
+        found = await asyncio.to_thread(
+            lambda: next(
+                (one for files in self._kept_files if (one := files.open(key, request.match_info["id"]))),
+                None,
+            )
+        )
         if found is None:
             raise web.HTTPNotFound
         sent, file = found
@@ -379,7 +461,13 @@ class WebRoutes:
             "ts": line.ts,
         }
         if user:
-            return told
+            came = (line.meta or {}).get("attachments")
+            shown = [
+                self._uploads.shown(one.get("ref"), one.get("name"), one.get("size")).json()
+                for one in (came if isinstance(came, list) else ())
+                if isinstance(one, dict)
+            ]
+            return told | ({"files": shown} if shown else {})
         names = map(str, (line.meta or {}).get("messageIds", ()))
         files = [one.json() for name in names if (one := self._sent_files.find(line.chat_key, name))]
         return told | {"nodes": nodes(line.text)} | ({"files": files} if files else {})
@@ -449,11 +537,25 @@ def _page(request: web.Request, html: str) -> str:
 
 
 def _refusal(
-    request: web.Request, status: int, key: str, headers: dict[str, str] | None = None
+    request: web.Request, status: int, key: str, headers: dict[str, str] | None = None, **values: object
 ) -> web.Response:
     """An answer that says to a person what is wrong, by the key of a sentence."""
     with speaking(_language(request) or DEFAULT):
-        return _error(status, say(key), headers)
+        return _error(status, say(key, **values), headers)
+
+
+def _are_ids(names: object) -> bool:
+    """True of what can be the files of a message."""
+    return (
+        isinstance(names, list)
+        and len(names) <= MOST_FILES
+        and all(isinstance(one, str) for one in names)
+        and len(set(names)) == len(names)
+    )
+
+
+def _refused_by_disk(failure: OSError) -> errors.StorageError:
+    return errors.StorageError(f"a file cannot be kept ({failure.strerror})")
 
 
 def _unwritten(request: web.Request, failure: errors.StorageError) -> web.Response:

@@ -19,7 +19,7 @@ from channels.slack.manifest import MANIFEST
 from channels.slack.settings import SlackSettings
 from tests.contracts.channel_contract import ChannelContract, listening_port, surroundings
 from tests.contracts.channel_edits import EditsContract
-from tests.contracts.channel_files import FilesContract
+from tests.contracts.channel_files import DownloadsContract
 from tests.contracts.channel_sends_files import SendsFilesContract
 
 OPENS = "apps.connections.open"
@@ -148,7 +148,7 @@ class _SlackContract(ChannelContract):
     people = ("U0ADA", "W0GRACE")
 
 
-class TestSlackChannel(SendsFilesContract, FilesContract, EditsContract, _SlackContract):
+class TestSlackChannel(SendsFilesContract, DownloadsContract, EditsContract, _SlackContract):
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> AsyncIterator[SlackRig]:
         clock = FakeClock()

@@ -19,7 +19,7 @@ from channels.telegram.manifest import MANIFEST
 from channels.telegram.settings import TelegramSettings
 from tests.contracts.channel_contract import ChannelContract, listening_port, surroundings
 from tests.contracts.channel_edits import EditsContract
-from tests.contracts.channel_files import FilesContract
+from tests.contracts.channel_files import DownloadsContract
 from tests.contracts.channel_sends_files import SendsFilesContract
 from tests.unit.telegram.bed import Bed
 
@@ -129,7 +129,7 @@ class _TelegramContract(ChannelContract):
     people = ("1001",)
 
 
-class TestTelegramChannel(SendsFilesContract, FilesContract, EditsContract, _TelegramContract):
+class TestTelegramChannel(SendsFilesContract, DownloadsContract, EditsContract, _TelegramContract):
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> AsyncIterator[TelegramRig]:
         rig = TelegramRig(tmp_path)

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from channels.web.manifest import MANIFEST
 from tests.contracts.channel_contract import ChannelContract
 from tests.contracts.channel_edits import EditsContract
+from tests.contracts.channel_files import FilesContract
 from tests.contracts.channel_sends_files import SendsFilesContract
 from tests.contracts.web_rig import WebRig
 
 
-class TestWebChannel(SendsFilesContract, EditsContract, ChannelContract):
+class TestWebChannel(FilesContract, SendsFilesContract, EditsContract, ChannelContract):
     manifest = MANIFEST
     addresses = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True).map(lambda chat: {"chat": chat})
     pinned: ClassVar = {"web:chat:0123456789abcdef": {"chat": "0123456789abcdef"}}

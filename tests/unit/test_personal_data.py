@@ -128,6 +128,10 @@ async def home(tmp_path: Path) -> Path:
         await artifacts.put(
             f"of {request_id}", chat_key=key, request_id=request_id, tool="read_file", tool_use_id="a"
         )
+    for name in ("sent", "received"):
+        (folder / name / f"telegram%3Achat%3A{ANN}").mkdir(parents=True)
+        file = folder / name / f"telegram%3Achat%3A{ANN}" / "01HZZZZZZZZZZZZZZZZZZZZZZZ.bin"
+        file.write_bytes(b'{"v": 1, "name": "of ann", "mimeType": ""}\nof ann')
     for key in (ALONE, GROUP, OTHER):
         place = folder / "transcripts" / f"telegram%3Achat%3A{key.chat_id}"
         place.mkdir(parents=True)
@@ -239,6 +243,7 @@ async def test_all_that_is_of_a_person_goes_and_is_counted(home: Path) -> None:
         "files of memory": 3,
         "lines of memory": 1,
         "artifacts": 2,
+        "files of the web page": 2,
         "transcripts": 1,
         "transcripts of chats with others": 2,
         "entries of the access list": 2,

@@ -1,3 +1,4 @@
+import { nextFiles } from "/files.js";
 import { build, patch } from "/nodes.js";
 import { words as said } from "/words.js";
 
@@ -8,6 +9,7 @@ const text = $("text");
 const pending = new Map(); // messages not yet confirmed, by id
 const texts = new Map(); // what was said, by id
 const announced = new Set(); // ids of answers that were read out
+const files = nextFiles($("files"), () => grow(), () => logIn());
 
 // -- what is shown -------------------------------------------------------------------------------------------
 
@@ -41,12 +43,14 @@ function bubble(message) {
 /** An answer that is whole: nothing of it changes any more. */
 const finished = (message) => message.role === "assistant" && ["reply", "notice"].includes(message.kind);
 
-/** A link to a file that was sent, which the browser saves. */
+/** A link to a file that was sent, which the browser saves; its name alone where it is not kept any more. */
 function download(file) {
-  const link = document.createElement("a");
+  const link = document.createElement(file.id ? "a" : "span");
   link.className = "file";
-  link.href = `/api/files/${encodeURIComponent(file.id)}`;
-  link.download = file.name;
+  if (file.id) {
+    link.href = `/api/files/${encodeURIComponent(file.id)}`;
+    link.download = file.name;
+  }
   link.textContent = `📎 ${file.name}`;
   const row = document.createElement("div");
   row.append(link);
@@ -203,7 +207,7 @@ function post(path, body) {
   return fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 }
 
-const say = (words) => send({ id: newId(), role: "user", kind: "message", text: words, ts: Date.now() });
+const say = (words, came = []) => send({ id: newId(), role: "user", kind: "message", text: words, files: came, ts: Date.now() });
 
 /** Send a message until it is confirmed; the same id makes a repeated one count once. */
 async function send(message) {
@@ -212,7 +216,12 @@ async function send(message) {
   let sentence = "";
   for (const pause of [0, 1, 2, 4, 8, 15]) {
     await wait(pause);
-    const answer = await post("/api/messages", { text: message.text, clientId: message.id, zone: Intl.DateTimeFormat().resolvedOptions().timeZone }).catch(() => null);
+    const answer = await post("/api/messages", {
+      text: message.text,
+      clientId: message.id,
+      zone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+      files: message.files.map((file) => file.id),
+    }).catch(() => null);
     if (answer?.ok) return confirmed(message);
     sentence = (await answer?.json().catch(() => null))?.error ?? "";
     if (answer?.status === 401) { logIn(); break; }
@@ -234,17 +243,18 @@ function confirmed(message) {
 function grow() {
   text.style.height = "auto";
   text.style.height = `${text.scrollHeight + 2}px`;
-  $("send").disabled = !text.value.trim();
+  $("send").disabled = !(text.value.trim() || files.any()) || !files.ready();
 }
 
 $("compose").addEventListener("submit", (event) => {
   event.preventDefault();
+  if ($("send").disabled) return;
   const words = text.value;
-  if (!words.trim()) return;
+  const came = files.take();
   text.value = "";
   grow();
   toEnd();
-  say(words);
+  say(words, came);
 });
 $("stop").addEventListener("click", () => { say("/stop"); text.focus(); });
 $("new").addEventListener("click", () => { say("/new"); text.focus(); });
@@ -257,6 +267,35 @@ text.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
   event.preventDefault();
   $("compose").requestSubmit();
+});
+
+// -- files of the next message -------------------------------------------------------------------------------
+
+$("attach").addEventListener("click", () => $("chosen").click());
+$("chosen").addEventListener("change", (event) => {
+  files.add(event.target.files);
+  event.target.value = ""; // so that the same file can be chosen again
+  text.focus();
+});
+text.addEventListener("paste", (event) => {
+  const { files: pasted, types } = event.clipboardData;
+  if (!pasted.length || types.includes("text/plain")) return; // a table comes as text and as a picture of it
+  event.preventDefault();
+  files.add(pasted);
+});
+const brings = (event) => event.dataTransfer?.types.includes("Files");
+document.addEventListener("dragover", (event) => {
+  if (!brings(event)) return;
+  event.preventDefault();
+  $("drop").hidden = false;
+});
+document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) $("drop").hidden = true; });
+document.addEventListener("drop", (event) => {
+  $("drop").hidden = true;
+  if (!brings(event)) return;
+  event.preventDefault();
+  files.add(event.dataTransfer.files);
+  text.focus();
 });
 
 // -- what is heard -------------------------------------------------------------------------------------------

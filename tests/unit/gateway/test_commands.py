@@ -237,3 +237,13 @@ async def test_what_is_no_id_changes_nothing(bench: Bench, name: str) -> None:
     said = await told(bench, f"/block {name}".rstrip(), "1")
     assert said.endswith("is no id that I know. /allow alone shows who waits.")
     assert bench.lists.blocked("tele") == frozenset()
+
+
+@pytest.mark.parametrize(("channel", "takes_files"), [("tele", True), ("local", False)])
+async def test_the_greeting_speaks_of_files_where_the_channel_takes_them(
+    bench: Bench, channel: str, takes_files: bool
+) -> None:
+    await bench.say("/start", channel=channel, **command("start"))
+    (said,) = await bench.channels[channel].until(1)
+    assert said.startswith("Hi, I'm shipmate. Ask me anything, ")
+    assert ("send me a file" in said) == takes_files

@@ -22,7 +22,7 @@ from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
-from channels.web.sent_files import SentFiles
+from channels.web.chat_files import RECEIVED, SENT, ChatFiles
 
 KEY = ChatKey.parse("telegram:chat:-100")
 TOPIC = ChatKey.parse("telegram:chat:-100:topic:7")
@@ -126,8 +126,9 @@ async def test_lines_beyond_their_days_go_from_archive_and_index_and_others_stay
     assert b"heron number 3" not in everything
 
 
-async def test_files_that_the_web_page_was_sent_go_with_the_days_of_its_chat(home: Home) -> None:
-    key, files = ChatKey.parse("web:chat:Ann-1"), SentFiles(home.path, home.disk)
+@pytest.mark.parametrize("folder", [SENT, RECEIVED])
+async def test_files_of_the_web_page_go_with_the_days_of_its_chat(home: Home, folder: str) -> None:
+    key, files = ChatKey.parse("web:chat:Ann-1"), ChatFiles(home.path, home.disk, folder)
     file, stays = OutgoingFile("table.csv", "text/csv", b"1,2"), ChatKey.parse("web:chat:Ben-2")
     kept: dict[str, ChatKey] = {}
     for _ in range(4):

@@ -33,6 +33,7 @@ SCRIPTS = sorted(PAGE.glob("*.js"))
     [
         ("/", "text/html"),
         ("/app.js", "text/javascript"),
+        ("/files.js", "text/javascript"),
         ("/nodes.js", "text/javascript"),
         ("/words.js", "text/javascript"),
         ("/style.css", "text/css"),
@@ -49,7 +50,7 @@ async def test_everything_the_page_asks_for_is_there(browser: Browser) -> None:
     wanted = re.findall(r'(?:src|href)="(/[^"]*)"', html)
     for script in SCRIPTS:
         wanted += re.findall(r'from "(/[^"]+)"', script.read_text(encoding="utf-8"))
-    assert {"/app.js", "/nodes.js", "/words.js", "/style.css", "/icon.svg"} == set(wanted)
+    assert {"/app.js", "/files.js", "/nodes.js", "/words.js", "/style.css", "/icon.svg"} == set(wanted)
     for path in wanted:
         async with browser.http.get(browser.url + path) as answer:
             assert answer.status == 200
@@ -112,9 +113,11 @@ async def test_the_page_is_in_the_language_of_the_browser(
 
 
 def test_the_page_uses_each_of_its_sentences_and_no_other() -> None:
-    html, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("index.html", "app.js"))
-    used = {*re.findall(r"\$\{(\w+)\}", html), *re.findall(r"\bsaid\.(\w+)", script)} - {"language"}
-    assert used == {*names("page")}
+    html, *scripts = (
+        (PAGE / name).read_text(encoding="utf-8") for name in ("index.html", "app.js", "files.js")
+    )
+    used = {*re.findall(r"\$\{(\w+)\}", html), *re.findall(r"\bsaid\.(\w+)", " ".join(scripts))}
+    assert used - {"language", "again"} == {*names("page")}
 
 
 async def test_a_language_that_has_a_file_is_spoken_by_the_page(

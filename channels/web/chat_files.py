@@ -1,0 +1,161 @@
+"""Files of web chats: those that Shipmate has sent to browsers, kept for their links (`.ship/sent`), and those that people gave the
+page (`.ship/received`), until the gateway reads them and for their links. Each is `<chat>/<id>.bin`, a line of JSON and then the
+bytes. Everything here blocks and raises OSError.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from bot.contracts.environment import Disk
+from bot.contracts.identity import ChatKey
+from bot.contracts.outbound import OutgoingFile
+
+SENT, RECEIVED = "sent", "received"
+ENDING = ".bin"
+TOTAL = 500_000_000
+"""Bytes of all files of a folder; the oldest go first."""
+OF_CHAT = 100_000_000
+"""Bytes of what people gave one chat; its oldest go first."""
+PARTS = Path("cache", "uploads")
+"""Where a file is until all of it has come: what another host of a database has to know is not here."""
+_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_ID = re.compile(r"[0-9A-Z]{26}")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFile:
+    """One of them, as browsers are told of it. `id` is "" where it is not kept any more."""
+
+    id: str
+    name: str
+    size: int
+
+    def json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class ChatFiles:
+    """The files of all chats in one folder of `.ship`. A chat reaches its own alone."""
+
+    def __init__(self, home: Path, disk: Disk, folder: str, *, of_chat: int = TOTAL) -> None:
+        self._folder = home / folder
+        self._parts = home / PARTS
+        self._disk = disk
+        self._of_chat = of_chat
+        """Bytes of one chat."""
+
+    def put(self, chat: ChatKey, name: str, file: OutgoingFile) -> ChatFile:
+        """Keep the file of the message `name`; the same again changes nothing."""
+        path = self._path(chat, name)
+        if path is None:
+            raise OSError(0, "no name of a file")
+        self._make_room(path.parent, len(file.data))
+        self._disk.replace(path, _head(file.name, file.mime_type) + file.data)
+        return ChatFile(name, file.name, len(file.data))
+
+    # ------------------------------------------------------------ one that comes in pieces
+
+    def begin(self, id_: str, name: str, mime: str) -> None:
+        """Begin a file that is kept once `finish` is called."""
+        self._disk.append(self._part(id_), _head(name, mime))
+
+    def add(self, id_: str, data: bytes) -> None:
+        self._disk.append(self._part(id_), data)
+
+    def finish(self, chat: ChatKey, id_: str) -> None:
+        """Keep what came."""
+        part, path = self._part(id_), self._path(chat, id_)
+        if path is None:
+            raise OSError(0, "no name of a file")
+        self._make_room(path.parent, part.stat().st_size)
+        self._disk.sync(part)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._disk.rename(part, path)
+
+    def drop(self, id_: str) -> None:
+        """Let go what came of a file."""
+        self._disk.remove(self._part(id_))
+
+    def remove(self, chat: ChatKey, id_: str) -> None:
+        """Let go of a file; nothing where there is none."""
+        if (path := self._path(chat, id_)) is not None:
+            self._disk.remove(path)
+
+    def drop_parts(self) -> None:
+        """Let go what came of files that an earlier process has begun."""
+        for part in self._parts.glob(f"*{ENDING}"):
+            self._disk.remove(part)
+
+    def _part(self, id_: str) -> Path:
+        return self._parts / f"{id_}{ENDING}"
+
+    # ------------------------------------------------------------ what is kept
+
+    def find(self, chat: ChatKey, name: str) -> ChatFile | None:
+        """The file of this name; None where there is none, or none any more."""
+        if (found := self.open(chat, name)) is None:
+            return None
+        found[1].close()
+        return found[0]
+
+    def about(self, chat: ChatKey, name: str) -> tuple[ChatFile, str] | None:
+        """The same with its MIME type, as it was told."""
+        if (found := self._open(chat, name)) is None:
+            return None
+        file, mime, data = found
+        data.close()
+        return file, mime
+
+    def open(self, chat: ChatKey, name: str) -> tuple[ChatFile, BinaryIO] | None:
+        """The same with what it holds, to be read; the caller closes that."""
+        found = self._open(chat, name)
+        return None if found is None else (found[0], found[2])
+
+    def _open(self, chat: ChatKey, name: str) -> tuple[ChatFile, str, BinaryIO] | None:
+        if (path := self._path(chat, name)) is None:
+            return None
+        with contextlib.ExitStack() as unless_whole:
+            try:
+                file = unless_whole.enter_context(path.open("rb"))
+                line = file.readline(4_096)
+                size = os.fstat(file.fileno()).st_size - len(line)
+                told = json.loads(line)
+                found, mime = ChatFile(name, str(told["name"]), size), str(told["mimeType"])
+            except (FileNotFoundError, ValueError, KeyError, TypeError):
+                return None
+            unless_whole.pop_all()
+        return found, mime, file
+
+    def _path(self, chat: ChatKey, name: str) -> Path | None:
+        """None where a name is no id."""
+        if _ID.fullmatch(name) is None:
+            return None
+        return self._folder / str(chat).replace(":", "%3A") / f"{name}{ENDING}"
+
+    def _make_room(self, chat: Path, more: int) -> None:
+        for pattern, most in ((f"{chat.name}/*{ENDING}", self._of_chat), (f"*/*{ENDING}", TOTAL)):
+            kept = [(path.stat(), path) for path in self._folder.glob(pattern)]
+            total = sum(facts.st_size for facts, _ in kept) + more
+            for facts, path in sorted(kept, key=lambda one: one[0].st_mtime):
+                if total <= most:
+                    break
+                self._disk.remove(path)
+                total -= facts.st_size
+
+
+def new_id(moment: float) -> str:
+    """The id of a file that somebody gives the page now: a ULID, by which it is told how old it is."""
+    number = (int(moment * 1000) << 80) | secrets.randbits(80)
+    return "".join(_DIGITS[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def _head(name: str, mime: str) -> bytes:
+    return json.dumps({"v": 1, "name": name, "mimeType": mime}).encode("ascii") + b"\n"
