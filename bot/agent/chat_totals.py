@@ -65,8 +65,8 @@ class ChatTotals:
             self.wrong = [str(words) for words in found.get("wrong", ())]
 
     def turn(self, status: str, wrong: str | None) -> None:
-        """A turn has ended, well or not."""
-        self._counts["turns"] += 1
+        """A turn has ended. One that was stopped or failed is no answer."""
+        self._counts["turns"] += status == "done"
         if wrong:
             self.wrong = [*self.wrong, wrong][-_TOLD:]
         elif status == "done":

@@ -182,7 +182,7 @@ class Compactor:
     ) -> CompactResult:
         """Let these go, and something shorter stand for them. What fails is told to the operator and changes nothing."""
         await self._memory.written(WAIT_SECONDS)
-        before = self._view_changes.tokens()
+        before = self._tokens(self._store.messages())
         try:
             await self._memory.look_again()
             change = None if focus else self._from_memory(dropped)
@@ -210,7 +210,10 @@ class Compactor:
         self._view_changes.apply(reason, change)
         await self._view_changes.ledger.flush()
         return CompactResult(
-            change.how or compaction.BY_MEMORY, len(change.dropped), before, self._view_changes.tokens()
+            change.how or compaction.BY_MEMORY,
+            len(change.dropped),
+            before,
+            self._tokens(self._store.messages()),
         )
 
     def _from_memory(self, dropped: Sequence[str]) -> Boundary | None:

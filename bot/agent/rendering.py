@@ -25,17 +25,19 @@ _UNSHOWN = frozenset({tags.CONTEXT, tags.HISTORY, tags.SERVERS})
 
 
 def history(messages: Sequence[Message], redact: Callable[[str], str]) -> str:
-    """The beginning of it, oldest first, without our secrets; "" where there is nothing."""
+    """The newest of it, oldest first, without our secrets; "" where there is nothing. It begins with `…` where there is more."""
     gathered, left = "", 0
-    for at, message in enumerate(messages):
-        gathered += "".join(f"{line}\n" for line in _lines(message))
+    for at, message in reversed(list(enumerate(messages))):
+        gathered = "".join(f"{line}\n" for line in _lines(message)) + gathered
         if len(gathered) > _GATHERED:
-            left = len(messages) - at - 1
+            left = at
             break
     words = redact(gathered).strip()
     if len(words) <= SHOWN and not left:
         return words
-    return f"{text.head(words, SHOWN - 1)}…"
+    newest = words[text.border(words, max(0, len(words) - SHOWN + 2)) :]
+    _, line, whole = newest.partition("\n")
+    return f"…\n{whole if line else newest}"
 
 
 def said(message: Message) -> str:

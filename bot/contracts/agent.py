@@ -142,7 +142,7 @@ class LastTurn:
 @dataclass(frozen=True, slots=True)
 class CompactResult:
     """The end of a compaction that a person asked for: the memory, a `summary` of ours or one of the `provider` stands now for
-    `messages` older ones, there was `nothing` to gain, or it `failed`.
+    `messages` older ones, there was `nothing` to gain, or it `failed`. The tokens are those of all messages, as `ChatStats` has them.
     """
 
     outcome: Literal["memory", "summary", "provider", "nothing", "failed"]

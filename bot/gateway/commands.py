@@ -601,7 +601,7 @@ def status_text(stats: ChatStats, *, details: bool) -> str:
         read, written = stats.cache_read_tokens, stats.output_tokens
         prompts = stats.input_tokens + read + stats.cache_write_tokens
         share = f"{read / prompts:.0%}" if prompts else "0%"
-        view = {"tokens": stats.tokens, "masked": stats.masked_tokens, "epochs": stats.epochs}
+        view = {"tokens": stats.tokens, "masked": stats.masked_tokens}
         lines += [
             say("stats.calls", count=stats.calls, read=prompts, share=share, written=written),
             say("stats.view", count=stats.messages, **view),

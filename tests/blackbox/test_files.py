@@ -183,7 +183,7 @@ async def test_what_cannot_be_read_is_said_in_one_sentence(world: World, sender:
     assert (await sender.heard(1))[-1] == (f"well\n\nI couldn't read “{NAME}” (it is larger than 10 kB).")
     assert '"why": "it is larger than 10 kB"' in world.model.bodies[-1]["messages"][-1]["content"][0]["text"]
     await sender.send("", b"%PDF-1.7\n\xe2\xe3\xcf\xd3", "report.pdf")
-    assert (await sender.heard(2))[-1] == "I can't read files like “report.pdf”, so I went without."
+    assert (await sender.heard(2))[-1] == "I can't read files like “report.pdf”."
     sender.server.fail("file", status=404)
     await sender.send("", b"text")
     assert (await sender.heard(3))[-1] == f"I couldn't read “{NAME}” (it isn't there any more)."

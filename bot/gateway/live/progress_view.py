@@ -46,6 +46,8 @@ class WorkItem:
     began: float | None = None
     over: float | None = None
     note: str = ""
+    call: bool = False
+    """A tool call of the turn itself."""
 
     @property
     def open(self) -> bool:
@@ -118,7 +120,7 @@ class ProgressState:
 
     def began(self, call_id: str, tool: str, at: float) -> None:
         """A tool call of the turn itself runs."""
-        self._works[call_id] = WorkItem(call_id, tool, at, "running", at)
+        self._works[call_id] = WorkItem(call_id, tool, at, "running", at, call=True)
 
     def ended(self, call_id: str, at: float, *, failed: bool) -> None:
         """It has ended."""
@@ -182,9 +184,13 @@ class ProgressState:
         )
 
     def shown(self, now: float) -> RenderedProgress:
-        """The board as people see it now; once nothing is open any more, its summary."""
+        """The board as people see it now; once nothing is open any more, its summary. One tool alone is a line."""
         figures = self.figures(now)
         works = self._named()
+        if len(works) == 1 and works[0].call:
+            work = works[0]
+            title = f"{text.preview(work.label, LABEL)} · {_clock(work.seconds(now))}"
+            return RenderedProgress(_line(work, now), title, (_card(work, now),))
         title = _title(figures)
         hidden = len(self._works) - len(works)
         lines = [
@@ -194,10 +200,7 @@ class ProgressState:
             *([say("progress.more", count=hidden)] if hidden else []),
             *filter(None, [_rates(figures), self._by_tool()]),
         ]
-        cards = tuple(
-            Card(work.id, text.preview(work.label, LABEL), _CARDS[work.state], _detail(work, now))
-            for work in works
-        )
+        cards = tuple(_card(work, now) for work in works)
         return RenderedProgress("\n".join(lines), f"{title} · {_clock(figures.elapsed)}", cards)
 
     def _named(self) -> list[WorkItem]:
@@ -244,6 +247,10 @@ def _line(work: WorkItem, now: float) -> str:
     return f"{_MARKS[work.state]} {_plain(text.preview(work.label, LABEL))}" + (
         f" · {_plain(detail)}" if detail else ""
     )
+
+
+def _card(work: WorkItem, now: float) -> Card:
+    return Card(work.id, text.preview(work.label, LABEL), _CARDS[work.state], _detail(work, now))
 
 
 def _detail(work: WorkItem, now: float) -> str:

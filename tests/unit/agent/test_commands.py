@@ -110,8 +110,13 @@ async def test_people_see_what_is_kept_without_secrets_and_not_all_of_it(bench: 
     await bench.say("and long")
     bench.restart()
     shown = await bench.pool.history(KEY)
-    assert len(shown) == 2_000
-    assert shown.endswith("…")
+    assert len(shown) <= 2_000
+    assert shown.startswith("…\n")
+    assert shown.endswith("b" * 1_000)
+    bench.model.answers.append(reply(text("the newest")))
+    await bench.say("short")
+    shown = await bench.pool.history(KEY)
+    assert shown.endswith("You: short\nI: the newest")
     assert SECRET[:8] not in shown
 
 
@@ -136,3 +141,14 @@ async def test_the_last_turn_is_taken_back_also_for_who_starts_again(bench: Benc
     assert await bench.pool.undo(KEY) == "third"
     assert await bench.pool.undo(KEY) == "first 你好"
     assert await bench.pool.undo(KEY) is None
+
+
+async def test_a_compaction_counts_tokens_as_the_totals_of_the_chat_do(bench: Bench) -> None:
+    for n in range(6):
+        bench.model.answers.append(reply(text(f"answer {n} " + "word " * 600)))
+        await bench.say(f"question {n}")
+    before = (await bench.pool.stats(KEY)).tokens
+    bench.model.answers.append(reply(text("<summary>\nthe words\n</summary>")))
+    done = await bench.pool.compact(KEY)
+    assert done.messages
+    assert (done.tokens_before, done.tokens_after) == (before, (await bench.pool.stats(KEY)).tokens)

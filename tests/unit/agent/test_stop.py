@@ -135,6 +135,7 @@ async def test_a_stop_before_an_answer_goes_on_shows_what_there_is_of_it(bench: 
 
     assert (await running).status == "stopped"
     assert bench.chat.seen == ["the first half\n\n(stopped)"]
+    assert (await bench.pool.stats(KEY)).turns == 0, "it is no answer"
 
 
 async def test_a_question_for_the_status_while_a_turn_begins_does_not_fill_the_store_twice(

@@ -156,3 +156,13 @@ def test_a_label_stays_a_line_of_plain_words(label: str) -> None:
     assert len(words.splitlines()) == 3
     assert not [entity for entity in render.render(words).entities if entity.type == "text_link"]
     assert len(made.shown(START).cards[0].title) <= 60
+
+
+def test_one_tool_alone_is_a_line_at_work_and_at_its_end() -> None:
+    made = ProgressState()
+    made.began("call-1", "run_shell", START)
+    assert made.shown(START + 9).words == "▸ run\\_shell · 0:09"
+    made.ended("call-1", START + 12, failed=False)
+    shown = made.shown(START + 30)
+    assert (shown.words, shown.title) == ("✓ run\\_shell · 0:12", "run_shell · 0:12")
+    assert [(card.title, card.state) for card in shown.cards] == [("run_shell", "complete")]

@@ -40,7 +40,7 @@ async def test_a_person_sees_what_the_conversation_has_come_to(bench: Bench) -> 
     await bench.say("/stats", user_id="1", **command("stats"))
     assert (await bench.tele.until(2))[1] == (
         f"{short}\n3 requests to the model: 10,000 tokens read, 90% of that from its cache; 1,250 written.\n"
-        "In view: 4 messages, about 8,000 tokens, 5,000 of them masked. Rewritten 2 ×."
+        "In view: 4 messages, about 8,000 tokens. Of these, 5,000 are old results that the model no longer gets."
     )
 
 

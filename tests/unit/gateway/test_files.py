@@ -86,7 +86,7 @@ async def test_a_file_without_a_word_is_a_message(bench: Bench) -> None:
     [
         (
             b"\0binary",
-            "I can't read files like “f1.log”, so I went without.",
+            "I can't read files like “f1.log”.",
         ),
         (LONG.encode() * 4, "I couldn't read “f1.log” (it is larger than 1 MB)."),
         (errors.FileGone("gone"), "I couldn't read “f1.log” (it isn't there any more)."),
@@ -135,9 +135,7 @@ async def test_a_file_alone_that_cannot_be_read_asks_no_model(bench: Bench) -> N
     bench.tele.files |= {"f1": b"%PDF-1.4\n", "f2": errors.FileGone()}
     await bench.say("", attachments=(file(), file("f2")))
     (words,) = await bench.tele.until(1)
-    assert words == (
-        "I couldn't read “f2.log” (it isn't there any more).\nI can't read files like “f1.log”, so I went without."
-    )
+    assert words == ("I couldn't read “f2.log” (it isn't there any more).\nI can't read files like “f1.log”.")
     await bench.idle()
     assert bench.agent.requests == []
     record = await bench.journal.inbound(bench.log.of("inbound")[0].request_id or "")

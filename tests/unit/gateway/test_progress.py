@@ -78,7 +78,7 @@ async def test_a_tool_that_takes_long_is_shown(made: Desk) -> None:
     async with made.passing():
         await until(lambda: "run\\_shell" in "".join(screen.seen))
         made.delivery.progress.ended("01REQ", "toolu_1", failed=False)
-        await until(lambda: first(screen).startswith("**Done: 1 of 1**"))
+        await until(lambda: first(screen).startswith("✓ run\\_shell · "))
         made.delivery.progress.began("01REQ", "toolu_2", "web_fetch")
         await until(lambda: first(screen).startswith("**Working: 1 of 2**"))
         await made.delivery.ended(TO)

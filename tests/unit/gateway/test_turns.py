@@ -160,7 +160,7 @@ async def test_a_history_is_compacted_with_what_matters_most_and_the_person_is_t
     assert said == "Done: I keep a summary of the older part now."
     assert bench.agent.compacted == [(ChatKey.parse("tele:chat:77"), "das Budget für 東京")]
     await bench.say("/compact", user_id="1", **command("compact"))
-    figures = "12 messages, about 41000 tokens, have become about 12500."
+    figures = "A summary stands for 12 messages. In view: about 12,500 tokens, 41,000 before."
     assert (await bench.tele.until(2))[1] == f"{said} {figures}"
 
 
