@@ -141,14 +141,3 @@ async def test_the_last_turn_is_taken_back_also_for_who_starts_again(bench: Benc
     assert await bench.pool.undo(KEY) == "third"
     assert await bench.pool.undo(KEY) == "first 你好"
     assert await bench.pool.undo(KEY) is None
-
-
-async def test_a_compaction_counts_tokens_as_the_totals_of_the_chat_do(bench: Bench) -> None:
-    for n in range(6):
-        bench.model.answers.append(reply(text(f"answer {n} " + "word " * 600)))
-        await bench.say(f"question {n}")
-    before = (await bench.pool.stats(KEY)).tokens
-    bench.model.answers.append(reply(text("<summary>\nthe words\n</summary>")))
-    done = await bench.pool.compact(KEY)
-    assert done.messages
-    assert (done.tokens_before, done.tokens_after) == (before, (await bench.pool.stats(KEY)).tokens)

@@ -262,8 +262,10 @@ async def test_operators_hear_of_what_fails_again_and_again(bench: Bench, answer
 async def test_a_person_may_ask_for_it_and_say_what_matters(bench: Bench, answers: Answers) -> None:
     for number in range(6):
         await bench.say(f"short {number}")
+    before = (await bench.pool.stats(KEY)).tokens
     facts = await bench.pool.compact(KEY, "the 船")
     assert facts.outcome == "summary"
+    assert (facts.tokens_before, facts.tokens_after) == (before, (await bench.pool.stats(KEY)).tokens)
     assert facts.messages > 0
     assert facts.tokens_after < facts.tokens_before + 1_000
     assert "the 船" in json.dumps(bench.model.requests[-1].messages[-1], ensure_ascii=False)
