@@ -236,7 +236,7 @@ async def _run(root: Path, stop: asyncio.Event, environment: Environment | None,
                 _print(f"costs, conversations and errors are shown at {gateway.dashboard.address}")
             _print(ready_line(gateway))
             await stop.wait()
-            runs = gateway.parts.turn_queue.free < gateway.settings.queue.max_concurrent_turns
+            runs = gateway.parts.turn_queue.free < gateway.services.settings.queue.max_concurrent_turns
             _print("stopping: running turns may take a few seconds to end" if runs else "stopping")
 
 

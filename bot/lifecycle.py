@@ -264,7 +264,6 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     Raises `errors.ShipmateError` where it cannot start. Where `stop` is set before everything is connected,
     the block runs all the same and should end at once.
     """
-
     services = gateway.services
 
     async def ask_limits() -> None:
@@ -360,7 +359,9 @@ async def _ask_limits(gateway: Gateway, say: Say) -> bool:
         there = False
         warning = f"llm.model: found {gateway.model_name}; the provider does not have it ({error}); name one that it has"
     except errors.ModelError as error:
-        gateway.services.log.write("model", "the provider does not say what the model takes in", cause=str(error))
+        gateway.services.log.write(
+            "model", "the provider does not say what the model takes in", cause=str(error)
+        )
         return True
     if warning is not None:
         say(f"warning: {warning}")
