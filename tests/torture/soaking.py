@@ -5,6 +5,7 @@ from __future__ import annotations
 import _sqlite3
 import argparse
 import asyncio
+import contextlib
 import ctypes
 import gc
 import json
@@ -39,6 +40,8 @@ GROWS, LONGEST_STEP = 1.005, 1.0
 """By what each step of waiting is longer than the one before it, and how long it gets, in seconds."""
 DAY = 25
 """Times until it is night."""
+RESTS = 2.0
+"""Seconds for which a look waits at most until nothing is under way."""
 NIGHT = 3 * 3_600.0
 FRESH = 0.2
 """New chats for each event: the old ones fall silent."""
@@ -254,12 +257,21 @@ class Soak:
             # In the morning nothing is at hand that only the evening needs: each look is at the same time of the day.
             if (night or every < DAY * AT_ONCE) and self.events >= every * (len(self.samples) + 1):
                 await self._greeted()
+                await self._rested()
                 self.samples.append(Sample.now(self.events))
         assert self.gateway.parts.turn_queue.active == self.gateway.parts.turn_queue.total == 0
 
     async def _greeted(self) -> None:
         """Wait until every stranger has been told that the bot is not theirs."""
         await self._until(lambda: not self.gateway.parts.tasks.busy)
+
+    async def _rested(self) -> None:
+        """Let what was begun come to its end, which takes a moment where the machine is busy. What stays stays."""
+        most = self.samples[0].tasks if self.samples else 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RESTS):
+                while len(asyncio.all_tasks()) > most:
+                    await asyncio.sleep(0.01)
 
     async def _until(self, over: Callable[[], bool]) -> None:
         """Let time pass until something is so: ever faster, since what the platform puts off waits for minutes."""
