@@ -40,6 +40,8 @@ GROWS, LONGEST_STEP = 1.005, 1.0
 """By what each step of waiting is longer than the one before it, and how long it gets, in seconds."""
 DAY = 25
 """Times until it is night."""
+TASKS = 4
+"""By which their number goes up and down."""
 RESTS = 2.0
 """Seconds for which a look waits at most until nothing is under way."""
 NIGHT = 3 * 3_600.0
@@ -267,10 +269,10 @@ class Soak:
 
     async def _rested(self) -> None:
         """Let what was begun come to its end, which takes a moment where the machine is busy. What stays stays."""
-        most = self.samples[0].tasks if self.samples else 0
+        most = self.samples[0].tasks + TASKS if self.samples else TASKS
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RESTS):
-                while len(asyncio.all_tasks()) > most:
+                while len(asyncio.all_tasks()) > most:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
 
     async def _until(self, over: Callable[[], bool]) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from bot.llm import factory
-from tests.torture.soaking import Mallinfo, Parrot, Sample, slope, soak
+from tests.torture.soaking import TASKS, Mallinfo, Parrot, Sample, slope, soak
 
 EVENTS = int(os.environ.get("EVENTS", "1000000"))
 CHATTER = float(os.environ.get("CHATTER", "0.9"))
@@ -54,7 +54,7 @@ def seed(monkeypatch: pytest.MonkeyPatch) -> int:
 
 def steady(samples: list[Sample]) -> None:
     """Nothing is left behind: no task, no open file."""
-    assert max(one.tasks for one in samples) <= samples[0].tasks + 4, samples
+    assert max(one.tasks for one in samples) <= samples[0].tasks + TASKS, samples
     assert max(one.files for one in samples) <= samples[0].files + 3, samples
 
 
