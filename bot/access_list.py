@@ -72,9 +72,14 @@ class AccessList:
         self._stamp: tuple[int, ...] | None = None
         self._looked = clock.monotonic()
         self._file = _File()
-        self.problem: str | None = None
-        """Why the file could not be read when it was last looked at."""
+        self._problem: str | None = None
         self._load()
+
+    @property
+    def problem(self) -> str | None:
+        """Why the file cannot be read; None where it can."""
+        self._look()
+        return self._problem
 
     def allowed(self, channel: str) -> frozenset[str]:
         return frozenset(self._of(channel).allow)
@@ -187,9 +192,9 @@ class AccessList:
         try:
             if self._stat() != self._stamp:
                 self._load()
-            self.problem = None
+            self._problem = None
         except (errors.ConfigError, OSError) as error:
-            self.problem = str(error)
+            self._problem = str(error)
 
     def _load(self) -> None:
         stamp = self._stat()

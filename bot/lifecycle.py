@@ -139,6 +139,7 @@ class Readiness:
         def ago(then: float | None) -> float | None:
             return None if then is None else max(0.0, round(now - then, 1))
 
+        lists = services.lists.problem
         journal, reserve, model, memory = services.journal, services.reserve, services.model, self.memory
         used = (
             "not known"
@@ -154,6 +155,8 @@ class Readiness:
                 heard=ago(model.asked),
             ),
             "memory": PartHealth(ok=not memory.full, detail=used),
+            # The last good state holds meanwhile.
+            "access": PartHealth(ok=lists is None, detail=lists or "", needed=False),
         }
         if role := services.environment.leadership.role():
             found["cluster"] = PartHealth(ok=True, detail=role)

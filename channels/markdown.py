@@ -126,6 +126,6 @@ def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
 
 
 def _most_cells(said: str) -> int:
-    """How many cells there may be, where each line is a row of the widest table."""
+    """The most cells that a text can come to: each line counts as a row of the widest table."""
     widths = (line.count("|") + 1 for line in said.split("\n") if "-" in line and not line.strip(" \t\r>|:-"))
     return max(widths, default=0) * (said.count("\n") + 1)

@@ -305,7 +305,7 @@ def _open_document(package: _Package, words: _Words) -> None:
 
 _BUILT_IN_DATES = frozenset((*range(14, 23), *range(45, 48)))
 _LITERAL = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]?')
-"""What a format says beside its signs. A bracket that nothing closes goes to the end: each sign is looked at once, however many open."""
+"""The words of a format beside its signs. A bracket that nothing closes goes to the end: each sign is looked at once, however many open."""
 _CELL = re.compile(r"([A-Z]{1,3})([0-9]+)")
 _LAST_DAY = 2_958_465
 """31 December 9999."""

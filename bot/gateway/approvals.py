@@ -65,7 +65,7 @@ _ACTS: Mapping[str, str] = {
     "web_fetch": "fetch",
     "write_file": "write",
 }
-"""What calls of our tools do, by the names of their sentences (`approval.act_…` of a catalogue)."""
+"""The act that a call of each of our tools is, by the names of their sentences (`approval.act_…` of a catalogue)."""
 SCOPES: dict[str, Scope] = {"": "once", "once": "once", "chat": "chat", "always": "always"}
 
 

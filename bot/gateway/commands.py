@@ -172,7 +172,7 @@ class Commands:
         }
 
     async def of_conversation(self, inbound: Inbound) -> Inbound:
-        """An inbound as it is; a command about a conversation as one about that which `_conversation` finds."""
+        """An inbound as it is; a command about one conversation with the key of the one that it means."""
         command = inbound.command
         about = command is not None and ALIASES.get(command.name, command.name) in OF_CONVERSATION
         return (
@@ -180,7 +180,9 @@ class Commands:
         )
 
     async def _conversation(self, inbound: Inbound) -> ChatKey:
-        """Where it was sent; from a direct chat outside of its threads, the conversation there in which something was said last."""
+        """The conversation that a command means: that in which it was sent; from a direct chat outside of its threads, that in which
+        something was said last.
+        """
         chat = inbound.chat_key
         if inbound.chat_type != "direct" or chat.thread is not None:
             return chat
@@ -561,7 +563,7 @@ def _name(waiting: PendingUser) -> str:
 
 
 def _doing(turns: Sequence[Turn]) -> str:
-    """What these turns do: those that wait for a person do nothing meanwhile."""
+    """Tell of turns how many work, and how many wait for a person."""
     waits = Counter[str | None](turn.waits_for for turn in turns)
     keys = {None: "status.working", "approval": "status.waits_approval", "question": "status.waits_question"}
     first, *others = [say(key, count=waits[one]) for one, key in keys.items() if waits[one]]

@@ -25,7 +25,7 @@ TOTAL = 500_000_000
 OF_CHAT = 100_000_000
 """Bytes of what people gave one chat; its oldest go first."""
 PARTS = Path("cache", "uploads")
-"""Where a file is until all of it has come: what another host of a database has to know is not here."""
+"""The folder of a file until all of it has come: what another host of a database has to know is not here."""
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ID = re.compile(r"[0-9A-Z]{26}")
 

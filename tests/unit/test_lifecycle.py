@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bot import composition, config, discovery, errors, shutdown_signals
+from bot import access_list, composition, config, discovery, errors, shutdown_signals
 from bot import lifecycle as serving_module
 from bot import maintenance as chores
 from bot.contracts.agent import TurnRequest
@@ -138,7 +138,7 @@ def logged(gateway: Gateway) -> list[str]:
 async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(house, lambda _: None, asyncio.Event()):
         parts = house.readiness.parts()
-        assert set(parts) == {"journal", "disk", "model", "memory", "web"}
+        assert set(parts) == {"journal", "disk", "model", "memory", "access", "web"}
         assert all(part.ok for part in parts.values())
         await house.memory.look()
         assert "of 1024 MB" in house.readiness.parts()["memory"].detail
@@ -150,6 +150,26 @@ async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.Monk
         assert parts["model"].detail == "no route to host"
         assert parts["web"].detail == "silent for 95 s"
     logged(house)
+
+
+async def test_an_access_list_that_cannot_be_read_is_told_once_and_hinders_nothing(
+    house: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_list, "LOOK_EVERY", 0.0)
+    said: list[str] = []
+    lines = serving_module.PartLines(house.readiness, said.append)
+    lists = house.services.settings.home / access_list.FILE
+    lists.write_text('{"v": 1, "chan', encoding="utf-8")
+    for _ in range(2):
+        await lines.look()
+    part = house.readiness.parts()["access"]
+    assert (part.ok, part.needed) == (False, False)
+    lists.write_text('{"v": 1}', encoding="utf-8")
+    await lines.look()
+    broken, mended = said
+    assert broken.startswith("access: .ship/access.json: found ")
+    assert mended == "access: works again"
+    house.services.log.close()
 
 
 async def test_a_model_that_nobody_asked_yet_is_no_trouble(house: Gateway) -> None:

@@ -32,7 +32,7 @@ Tell = Callable[[str], object]
 
 
 def inherited_environment() -> dict[str, str]:
-    """What a server gets of our environment."""
+    """The part of our environment that a server gets."""
     return {name: os.environ[name] for name in INHERITED if name in os.environ}
 
 
