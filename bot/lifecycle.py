@@ -139,7 +139,6 @@ class Readiness:
         def ago(then: float | None) -> float | None:
             return None if then is None else max(0.0, round(now - then, 1))
 
-        lists = services.lists.problem
         journal, reserve, model, memory = services.journal, services.reserve, services.model, self.memory
         used = (
             "not known"
@@ -155,9 +154,10 @@ class Readiness:
                 heard=ago(model.asked),
             ),
             "memory": PartHealth(ok=not memory.full, detail=used),
-            # The last good state holds meanwhile.
-            "access": PartHealth(ok=lists is None, detail=lists or "", needed=False),
         }
+        if problem := services.lists.problem:
+            # What was decided last holds meanwhile.
+            found["access"] = PartHealth(ok=False, detail=problem, needed=False)
         if role := services.environment.leadership.role():
             found["cluster"] = PartHealth(ok=True, detail=role)
         for name, trouble in self.mcp.troubles().items():
@@ -191,14 +191,13 @@ class PartLines:
             self._say(f"{name}: {words}")
 
     async def look(self) -> None:
-        for name, part in self._readiness.parts().items():
-            if name in self._readiness.channels:
-                continue
-            if not part.ok:
-                self.tell(name, part.detail)
-            elif name in self._told:
-                self._told.remove(name)
-                self._say(f"{name}: works again")
+        parts, channels = self._readiness.parts(), self._readiness.channels
+        broken = {name: part for name, part in parts.items() if not part.ok and name not in channels}
+        for name, part in broken.items():
+            self.tell(name, part.detail)
+        for name in sorted(self._told - set(broken)):
+            self._told.remove(name)
+            self._say(f"{name}: works again")
 
 
 @dataclass(frozen=True, slots=True)

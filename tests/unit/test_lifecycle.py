@@ -138,7 +138,7 @@ def logged(gateway: Gateway) -> list[str]:
 async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(house, lambda _: None, asyncio.Event()):
         parts = house.readiness.parts()
-        assert set(parts) == {"journal", "disk", "model", "memory", "access", "web"}
+        assert set(parts) == {"journal", "disk", "model", "memory", "web"}
         assert all(part.ok for part in parts.values())
         await house.memory.look()
         assert "of 1024 MB" in house.readiness.parts()["memory"].detail
