@@ -22,8 +22,10 @@ SENT, RECEIVED = "sent", "received"
 ENDING = ".bin"
 TOTAL = 500_000_000
 """Bytes of all files of a folder; the oldest go first."""
-OF_CHAT = 100_000_000
-"""Bytes of what people gave one chat; its oldest go first."""
+OF_CHAT = 250_000_000
+"""Bytes of what people gave one chat; its oldest go first. The files of a message have room in it (`uploads`): each is kept before
+the message is sent.
+"""
 PARTS = Path("cache", "uploads")
 """The folder of a file until all of it has come: what another host of a database has to know is not here."""
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

@@ -346,10 +346,11 @@ class WebRoutes:
     async def _piece(self, request: web.Request) -> web.Response:
         """The next bytes of a file, from `at` on."""
         id_, at, data = request.match_info["id"], request.query.get("at", ""), await request.read()
-        upload = self._uploads.under_way(request[_VISITOR].user, id_)
+        chat = request[_VISITOR].user
+        upload = self._uploads.under_way(chat, id_)
         if upload is None:
-            return _refusal(request, 404, "web.file_gone")
-        if at != str(upload.have) or upload.writing:
+            return await self._whole(request, chat, id_)
+        if at != str(upload.have) or upload.writing.locked():
             return web.json_response({"have": upload.have}, status=409)
         if upload.have + len(data) > upload.size:
             return _refusal(request, 400, "web.unreadable")
@@ -358,6 +359,16 @@ class WebRoutes:
         except OSError as failure:
             return _unwritten(request, _refused_by_disk(failure))
         return web.json_response({"have": upload.have, "whole": whole})
+
+    async def _whole(self, request: web.Request, chat: str, id_: str) -> web.Response:
+        """The answer to a piece of a file that is not under way: it is whole where the answer to its last one was lost."""
+        try:
+            kept = await self._uploads.attachment(chat, id_)
+        except OSError as failure:
+            return _unwritten(request, _refused_by_disk(failure))
+        if kept is None:
+            return _refusal(request, 404, "web.file_gone")
+        return web.json_response({"have": kept.size, "whole": True})
 
     async def _remove_file(self, request: web.Request) -> web.Response:
         """A file that its person has taken out of the message again."""

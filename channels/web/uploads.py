@@ -7,10 +7,11 @@ An upload is known to this process alone. After a restart the page begins it ane
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from bot import errors, text
@@ -43,7 +44,8 @@ class Upload:
     chat: str
     size: int
     have: int = 0
-    writing: bool = False
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a piece is written."""
 
 
 class Uploads:
@@ -51,16 +53,20 @@ class Uploads:
         self.received = received
         self._clock = clock
         self._under_way: OrderedDict[str, Upload] = OrderedDict()
+        self._beginning = asyncio.Lock()
 
     async def begin(self, chat: str, name: str, mime: str, size: int) -> str:
         """The id of a file whose `size` bytes come now. Raises OSError."""
-        own = [id_ for id_, one in self._under_way.items() if one.chat == chat and not one.writing]
-        others = [id_ for id_, one in self._under_way.items() if not one.writing]
-        for id_ in {*own[: max(0, len(own) + 1 - OF_CHAT)], *others[: len(self._under_way) + 1 - IN_ALL]}:
-            await self._drop(id_)
-        id_ = new_id(self._clock.now())
-        await asyncio.to_thread(self.received.begin, id_, _named(name), _typed(mime))
-        self._under_way[id_] = Upload(chat, size)
+        # One at a time: of many that come at once each counts those before it.
+        async with self._beginning:
+            own = [id_ for id_, one in self._under_way.items() if one.chat == chat]
+            for id_ in own[: max(0, len(own) + 1 - OF_CHAT)]:
+                await self._drop(id_)
+            for id_ in list(self._under_way)[: max(0, len(self._under_way) + 1 - IN_ALL)]:
+                await self._drop(id_)
+            id_ = new_id(self._clock.now())
+            await asyncio.to_thread(self.received.begin, id_, _named(name), _typed(mime))
+            self._under_way[id_] = Upload(chat, size)
         return id_
 
     def under_way(self, chat: str, id_: str) -> Upload | None:
@@ -70,25 +76,34 @@ class Uploads:
 
     async def add(self, id_: str, upload: Upload, data: bytes) -> bool:
         """Take the next piece; True once the file is whole. Raises OSError, after which the upload is given up."""
-        upload.writing = True
-        try:
-            if data:
-                await asyncio.to_thread(self.received.add, id_, data)
-            upload.have += len(data)
-            if upload.have < upload.size:
+        async with upload.writing:
+            if self._under_way.get(id_) is not upload:
                 return False
-            await asyncio.to_thread(self.received.finish, KEYS.encode({"chat": upload.chat}), id_)
-            self._under_way.pop(id_, None)
-        except (OSError, asyncio.CancelledError):
-            self._under_way.pop(id_, None)  # nobody knows how much of it there is
-            raise
-        finally:
-            upload.writing = False
+            try:
+                if data:
+                    await asyncio.to_thread(self.received.add, id_, data)
+                upload.have += len(data)
+                if upload.have < upload.size:
+                    return False
+                await asyncio.to_thread(self.received.finish, KEYS.encode({"chat": upload.chat}), id_)
+            except OSError:
+                # Nobody knows how much of it there is, and on a full disk it is in the way.
+                with contextlib.suppress(OSError):
+                    await asyncio.to_thread(self.received.drop, id_)
+                del self._under_way[id_]
+                raise
+            except asyncio.CancelledError:
+                del self._under_way[id_]
+                raise
+            del self._under_way[id_]
         return True
 
     async def _drop(self, id_: str) -> None:
-        self._under_way.pop(id_, None)
-        await asyncio.to_thread(self.received.drop, id_)
+        """Let go of one that is under way, once nothing of it is being written."""
+        upload = self._under_way[id_]
+        async with upload.writing:
+            if self._under_way.pop(id_, None) is not None:
+                await asyncio.to_thread(self.received.drop, id_)
 
     async def remove(self, chat: str, id_: str) -> None:
         """Let go of a file, whole or under way. Raises OSError."""
