@@ -38,6 +38,8 @@ from bot.history.usage.sums import UsageSums
 from bot.journal import personal
 
 SENT, RECEIVED, OUTGOING = "sent", "received", "outgoing"
+PARTS = Path("cache", "uploads")
+"""What came of files for the web page that were never whole; nothing says of whom they are, and nobody goes on with them."""
 CHATS, TRANSCRIPTS, MEMORY, ARTIFACTS, LOGS = "chats", "transcripts", "memory", "artifacts", "logs"
 JOURNAL, INDEX = "journal.db", "index.db"
 NOTE = "erasing.json"
@@ -311,6 +313,7 @@ class PersonalData:
 
     async def _erase_artifacts(self, found: Found) -> dict[str, int]:
         shared = [await self._artifacts.forget(ChatKey.parse(key), found.requests) for key in found.shared]
+        self._remove(self._home / PARTS)
         return {
             "artifacts": sum(shared) + sum(self._drop(ARTIFACTS, key, ".txt") for key in found.own),
             "files of the web page": sum(

@@ -26,7 +26,7 @@ from bot.history.memory.files import NoteStore
 from bot.history.search.index import Index
 from bot.history.usage.sums import UsageSums
 from bot.journal import SqliteJournal
-from bot.personal_data import PersonalData
+from bot.personal_data import PARTS, PersonalData
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.log import MemoryLog
 
@@ -274,6 +274,14 @@ async def test_all_that_is_of_a_person_goes_and_is_counted(home: Path) -> None:
     assert lists.lists_with("telegram", BOB) == ["allow", "operators"]
     assert not (home / "erasing.json").exists()
     assert await data(home).erase() == {}
+
+
+async def test_what_came_of_files_that_were_never_whole_goes_too(home: Path) -> None:
+    part = home / PARTS / "01J00000000000000000000000.bin"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"of ann")
+    await data(home).erase()
+    assert not part.exists()
 
 
 async def test_what_is_of_others_stays_in_the_journal(home: Path) -> None:
