@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import stat
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
@@ -31,6 +33,9 @@ from bot.tools.permissions.subject import Call, Decision, PolicyContext, Role, S
 from bot.tools.registry import Registry
 from bot.vetting import Vetting
 
+MOST_COUNTED = 50_000_000
+"""Bytes of a file whose lines are counted for who decides whether it is replaced."""
+_PIECE = 1 << 20
 _ENDS = {
     "denied": "{by} said no. Do not try it in another way; ask the person what they want instead.",
     "steered": "The person wrote something meanwhile, so nobody was waited for. Read it first. Where you see nothing new it was a "
@@ -205,12 +210,19 @@ class Policy:
         return "\n".join(lines)
 
     def _lines_there(self, asked: Call) -> int | None:
-        """The lines of the file in whose place a call writes another one; None where there is none."""
+        """The lines of the file in whose place a call writes another one, of a large one those of its beginning; None where there is
+        none.
+        """
         if asked.tool != "write_file":
             return None
         try:
-            with Path(self._place(asked)).open("rb") as there:
-                return sum(1 for _ in there)
+            with open(self._place(asked), "rb", opener=_without_waiting) as there:
+                if not stat.S_ISREG(os.fstat(there.fileno()).st_mode):
+                    return None
+                lines, end = 0, b"\n"
+                while there.tell() < MOST_COUNTED and (piece := there.read(_PIECE)):
+                    lines, end = lines + piece.count(b"\n"), piece[-1:]
+                return lines + (end != b"\n")
         except OSError:
             return None
 
@@ -244,6 +256,11 @@ def _asked(tool: Tool | None, call: ToolCall) -> Call | None:
         return None
     arguments: Mapping[str, Any] = {**call.input, **given.model_dump(mode="json")}
     return Call(tool.name, arguments, tool.effects)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens a file; a pipe that nobody writes to would be waited for without end."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _value(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from bot.system import read_link
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
+from bot.tools import policy
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.permissions import taint
@@ -200,6 +202,45 @@ async def test_a_person_hears_which_file_would_be_replaced_and_how_long_it_is(tm
     for path in ("old.txt", "new.txt"):
         await bench.run(tool_use("write_file", path=path))
     assert [asked.replaces for asked in asks.asked] == [3, None]
+
+
+@pytest.mark.parametrize(("content", "lines"), [(b"", 0), (b"one", 1), (b"one\n", 1), (b"one\n\ntwo", 3)])
+async def test_lines_that_would_be_gone_are_counted_as_people_do(
+    tmp_path: Path, content: bytes, lines: int
+) -> None:
+    (tmp_path / "old.txt").write_bytes(content)
+    asks = Asks()
+    await Bench(tmp_path, asks).run(tool_use("write_file", path="old.txt"))
+    assert [asked.replaces for asked in asks.asked] == [lines]
+
+
+async def test_a_pipe_in_the_place_of_a_file_holds_up_no_question(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    asks = Asks()
+
+    async def opened() -> None:
+        await asyncio.sleep(1)
+        (tmp_path / "pipe").open("r+b", buffering=0).close()
+
+    # Else a thread that waits for the pipe would hold up the end of the tests.
+    rescue = asyncio.create_task(opened())
+    await Bench(tmp_path, asks).run(tool_use("write_file", path="pipe"))
+    rescue.cancel()
+    assert [asked.replaces for asked in asks.asked] == [None]
+
+
+async def test_of_a_large_file_only_its_beginning_is_read_for_a_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy, "MOST_COUNTED", 1_000)
+    with (tmp_path / "large").open("wb") as file:
+        file.write(b"line\n" * 300_000)
+        file.truncate(100_000_000)
+    asks = Asks()
+    await Bench(tmp_path, asks).run(tool_use("write_file", path="large"))
+    (asked,) = asks.asked
+    assert asked.replaces is not None
+    assert 200 <= asked.replaces <= 300_000
 
 
 async def test_arguments_have_names_that_people_know_in_their_language(tmp_path: Path) -> None:
