@@ -337,7 +337,11 @@ async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
             "to use the demo model"
         ) from error
     except errors.ModelError as error:
-        lines.tell("model", f"{error} I go on and ask it again with each message.")
+        words = f"{error} I go on and ask it again with each message."
+        if gateway.services.model.trouble is None:
+            say(f"model: {words}")  # it passes by itself, and nothing will be heard of that
+        else:
+            lines.tell("model", words)
     else:
         llm = gateway.services.settings.llm
         if not await _ask_limits(gateway, say):

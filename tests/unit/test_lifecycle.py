@@ -337,6 +337,23 @@ async def test_a_model_that_is_not_there_is_not_said_to_answer(
     gateway.services.log.close()
 
 
+async def test_a_check_of_the_model_that_failed_by_chance_is_not_said_to_be_mended(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def limited() -> None:
+        raise errors.RateLimited
+
+    monkeypatch.setattr(gateway.services.model, "check", limited)
+    monkeypatch.setattr(serving_module, "PART_SECONDS", 0.01)
+    said: list[str] = []
+    async with serving(gateway, said.append, asyncio.Event()):
+        await asyncio.sleep(0.3)
+    (told,) = said
+    assert told.startswith("model: ")
+    assert told.endswith("I go on and ask it again with each message.")
+    gateway.services.log.close()
+
+
 async def test_a_part_that_fails_and_one_that_works_again_are_one_line_each(
     house: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
