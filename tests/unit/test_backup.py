@@ -29,6 +29,7 @@ from bot.journal import SqliteJournal
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
 from tests import postgres
+from tests.shares import examples
 
 KEY = ChatKey("telegram", "1")
 DISK, CLOCK = SystemDisk(), SystemClock()
@@ -201,7 +202,7 @@ async def test_no_line_is_missing_or_doubled_while_the_archive_is_written_and_ro
 
     writing = asyncio.create_task(write())
     found: list[list[str]] = []
-    for number in range(25):
+    for number in range(examples(25)):
         file = tmp_path / f"{number}.backup"
         await asyncio.to_thread(backup.write, home, file, disk=DISK, clock=CLOCK)
         await asyncio.to_thread(backup.restore, file, tmp_path / str(number) / ".ship", disk=DISK, moved=True)
