@@ -261,7 +261,7 @@ async def chat(root: Path) -> int:
     stop = asyncio.Event()
     async with started(root, _complain, stop, only=frozenset({"console"})):
         with speaking(terminal_language(os.environ)):
-            return int(await talk())
+            return int(await talk(outlived=False))
 
 
 def terminal_language(environment: Mapping[str, str]) -> str:

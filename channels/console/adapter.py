@@ -2,11 +2,13 @@
 
     terminal → gateway   {"hello": {"chat": "local", "language": "en", "zone": "Asia/Tokyo"}}
                          {"id": "…", "text": "…"}   {"ping": 1}
-    gateway → terminal   {"ok": true, "id": "…", "taken": true}   {"error": "a sentence", "id": "…"}
-                         {"message": {"id": "…", "kind": "reply", "text": "…"}}
+    gateway → terminal   {"ok": true, "chat": "local", "name": "the bot's"}
+                         {"ok": true, "id": "…", "taken": true}   {"error": "a sentence", "id": "…"}
+                         {"message": {"id": "…", "kind": "reply", "text": "…", "asks": false}}
                          {"working": true}   {"pong": 1}
 
-A message is confirmed once the intake has it. What is sent to a chat without a terminal waits for the next one.
+A message is confirmed once the intake has it. What is sent to a chat without a terminal waits for the next one; what `asks` wants a
+decision, and a turn waits for it.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ PART = 32_000
 """Characters of one message; a terminal takes any number, people do not."""
 LINE = 1 << 20
 """Bytes of one line of the protocol."""
+ABSENT = 10.0
+"""Seconds for which a message waits that has no terminal while the gateway ends, which takes less: it goes out at the next start."""
 _HELD = 200
 _CHATS = 100
 _BACKLOG = 4 << 20
@@ -105,12 +109,17 @@ class ConsoleChannel:
         if CHAT_ID.fullmatch(chat_id) is None:
             raise errors.TargetGone("The target names no console chat.")
         chat = self._chat(chat_id)
+        if (
+            self._paused and not chat.terminals
+        ):  # nobody comes any more, and what is held here ends with the process
+            raise errors.DeliveryThrottled("No terminal is there.", retry_after=ABSENT)
         words = text.clean(message.text)
         if message.file is not None:
             if not message.file.path:
                 raise errors.FileRefused("a terminal is told of files of the project alone")
             words = f"{words.strip()}\n📎 {self._around.root / message.file.path}".strip()
-        line = {"message": {"id": message.id, "kind": message.kind, "text": words}}
+        asks = message.buttons is not None and "deny" in message.buttons.choices
+        line = {"message": {"id": message.id, "kind": message.kind, "text": words, "asks": asks}}
         if chat.terminals:
             self._tell(chat, line)
         else:
@@ -184,7 +193,7 @@ class ConsoleChannel:
         chat = self._chat(chat_id)
         if writer not in chat.terminals:
             chat.terminals.append(writer)
-        _write(writer, {"ok": True, "chat": chat_id})
+        _write(writer, {"ok": True, "chat": chat_id, "name": self._around.name})
         while chat.held:
             _write(writer, chat.held.popleft())
         if chat.working:

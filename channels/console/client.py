@@ -31,8 +31,13 @@ class Screen:
         self._interactive = interactive and stdout.isatty()
         self._working = False
 
+    @property
+    def interactive(self) -> bool:
+        """True where a person types and reads; else a program reads, to which nothing but messages is said."""
+        return self._interactive
+
     def ready(self) -> None:
-        """The cursor stands on a new line: at the start, and after the person pressed return."""
+        """The cursor stands on a new line, after the person pressed return."""
         self._write(self._sign())
 
     def working(self, *, on: bool) -> None:
@@ -109,10 +114,12 @@ async def converse(
     start: str = "shipmate run",
     chat_id: str = "local",
     quiet: float = QUIET,
+    outlived: bool = True,
 ) -> int:
-    """Talk with the gateway of `home` until the input ends; the exit code. `start` is the command that starts one.
+    """Talk with the gateway of `home` until the input ends; the exit code. `start` is the command that starts one; the conversation
+    is `outlived` by a gateway that runs on after it.
 
-    On a terminal, Ctrl-D ends and Ctrl-C sends /stop; a second Ctrl-C ends. From a pipe each line is a
+    On a terminal it greets; Ctrl-D leaves, Ctrl-C stops what runs, a second Ctrl-C leaves. From a pipe each line is a
     message, and the next one goes out once the last is answered.
     """
     screen = Screen(stdout, interactive=stdin.isatty())
@@ -122,7 +129,7 @@ async def converse(
     except OSError:
         screen.say(say("console.not_running", command=start))
         return 1
-    talk = _Conversation(writer, screen, quiet)
+    talk = _Conversation(writer, screen, quiet, home=home, outlived=outlived)
     try:
         return await talk.run(reader, stdin, chat_id)
     finally:
@@ -138,14 +145,22 @@ def _zone() -> str | None:
 
 
 class _Conversation:
-    def __init__(self, writer: asyncio.StreamWriter, screen: Screen, quiet: float) -> None:
+    def __init__(
+        self, writer: asyncio.StreamWriter, screen: Screen, quiet: float, *, home: Path, outlived: bool
+    ) -> None:
         self._writer, self._screen, self._quiet = writer, screen, quiet
+        self._home, self._outlived = home, outlived
         self._confirmations: dict[str, asyncio.Future[bool]] = {}
         self._changed = asyncio.Condition()
         self._messages = 0
         self._working = False
+        self._unanswered = False
+        """A message was sent, and nothing has come since."""
+        self._asked = False
+        """A turn waits for a decision, and shows no work meanwhile."""
         self._failed = False
         self._interrupts = 0
+        self._stopping = False
 
     async def run(self, reader: asyncio.StreamReader, stdin: TextIO, chat_id: str) -> int:
         self._write({"hello": {"chat": chat_id, "language": language(), "zone": _zone()}})
@@ -165,30 +180,40 @@ class _Conversation:
             await asyncio.gather(listening, typing, return_exceptions=True)
         if gone:
             self._screen.say(say("console.gone"))
+        if self._screen.interactive and self._in_flight and not self._stopping:
+            self._screen.say(say("console.waits" if self._outlived and not gone else "console.put_off"))
         self._screen.leave()
         return int(gone or self._failed)
+
+    @property
+    def _in_flight(self) -> bool:
+        return self._working or self._unanswered or self._asked
 
     def _interrupt(self, typing: asyncio.Task[None]) -> None:
         self._interrupts += 1
         if self._interrupts > 1:
             typing.cancel()
-            return
-        self._screen.say(say("console.stopping"))
-        self._post("/stop")
+        elif self._in_flight:
+            self._screen.say(say("console.stopping"))
+            self._stopping = True
+            self._post("/stop")
+        else:
+            self._screen.say(say("console.leaving"))
 
     # -- what the person says --------------------------------------------------------------------------------
 
     async def _type(self, stdin: TextIO) -> None:
-        self._screen.ready()
         async for line in read_lines(stdin):
             self._screen.ready()
             self._interrupts = 0
+            self._stopping = False
             if not line.strip():
                 continue
             if len(line.encode("utf-8", "replace")) > _LONGEST:
                 self._refused(say("console.too_long"))
                 continue
             before = self._messages
+            self._unanswered, self._asked = True, False
             confirmed = self._post(line)
             if not stdin.isatty() and await confirmed:
                 await self._answered(before)
@@ -225,8 +250,12 @@ class _Conversation:
                     self._changed.notify_all()
 
     def _hear(self, line: dict[str, Any]) -> None:
+        if "name" in line and self._screen.interactive:
+            folder = self._home.parent.resolve().name
+            self._screen.say(say("console.greeting", name=line["name"], folder=folder))
         if "message" in line:
             self._messages += 1
+            self._unanswered, self._asked = False, bool(line["message"].get("asks"))
             self._screen.say(line["message"]["text"])
         if "working" in line:
             self._working = bool(line["working"])
@@ -235,7 +264,9 @@ class _Conversation:
             self._refused(line["error"])
         confirmed = self._confirmations.pop(line.get("id", ""), None)
         if confirmed is not None and not confirmed.done():
-            confirmed.set_result(bool(line.get("taken")))
+            taken = bool(line.get("taken"))
+            self._unanswered = self._unanswered and taken
+            confirmed.set_result(taken)
 
     def _refused(self, sentence: str) -> None:
         self._failed = True

@@ -28,7 +28,7 @@ class Terminal:
     async def attach(cls, home: Path, chat: str = "local") -> Terminal:
         terminal = cls(*await asyncio.open_unix_connection(socket_file.socket_path(home), limit=1 << 22))
         answer = await terminal.ask({"hello": {"chat": chat}}, "ok")
-        assert answer == {"ok": True, "chat": chat}
+        assert answer == {"ok": True, "chat": chat, "name": "Shipmate"}
         return terminal
 
     async def ask(self, line: dict[str, Any], *kinds: str) -> dict[str, Any]:

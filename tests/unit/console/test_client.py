@@ -6,11 +6,13 @@ import os
 import pty
 import signal
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bot import errors
+from bot.contracts.approvals import CHOICES, QuestionButtons
 from bot.contracts.channel import Channel
 from bot.contracts.identity import ChatKey
 from bot.testing.intake import RecordingIntake
@@ -216,6 +218,26 @@ async def test_output_that_lacks_a_character_shows_a_replacement(
     assert raw.getvalue() == b"f?nf\n"
 
 
+async def test_a_person_is_greeted_once_and_a_program_is_not(
+    channel: Channel, intake: RecordingIntake, home: Path, tty: Tty
+) -> None:
+    talking = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout))
+    greeting = f"Shipmate in {home.parent.name}. /help lists the commands; Ctrl-C stops me, Ctrl-D leaves."
+    await tty.shows(greeting)
+    tty.type("hi\n")
+    await channel.send(reply(await intake.offers(1), "hello"))
+    await tty.shows("hello")
+    tty.type("\x04")
+    assert await talking == 0
+    assert tty.shown.count(greeting) == 1
+    assert "not done" not in tty.shown  # nothing runs
+    read, write = os.pipe()
+    os.close(write)
+    with os.fdopen(read, encoding="utf-8") as stdin:
+        assert await client.converse(home, stdin=stdin, stdout=(out := io.StringIO())) == 0
+    assert out.getvalue() == ""
+
+
 async def test_ctrl_c_asks_the_gateway_to_stop_and_the_second_one_leaves(
     channel: Channel, intake: RecordingIntake, home: Path, tty: Tty
 ) -> None:
@@ -224,6 +246,7 @@ async def test_ctrl_c_asks_the_gateway_to_stop_and_the_second_one_leaves(
     tty.type("long work\n")
     await intake.offers(1)
     signal.raise_signal(signal.SIGINT)
+    await tty.shows("Stopping. Press Ctrl-C again to leave.")
     command = (await intake.offers(2)).command
     assert command is not None
     assert command.name == "stop"
@@ -231,6 +254,38 @@ async def test_ctrl_c_asks_the_gateway_to_stop_and_the_second_one_leaves(
     signal.raise_signal(signal.SIGINT)
     assert await talking == 0
     assert len(intake.offered) == 2
+    assert "not done" not in tty.shown  # it was stopped
+
+
+async def test_ctrl_c_where_nothing_runs_stops_nothing_and_says_how_to_leave(
+    channel: Channel, intake: RecordingIntake, home: Path, tty: Tty
+) -> None:
+    talking = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout))
+    await tty.shows("› ")
+    tty.type("hi\n")
+    await channel.send(reply(await intake.offers(1), "hello"))
+    await tty.shows("hello")
+    signal.raise_signal(signal.SIGINT)
+    await tty.shows("Press Ctrl-C again to leave.")
+    signal.raise_signal(signal.SIGINT)
+    assert await talking == 0
+    assert [inbound.text for inbound in intake.offered] == ["hi"]
+    assert "Stopping" not in tty.shown
+
+
+async def test_ctrl_c_stops_a_turn_that_waits_for_a_decision(
+    channel: Channel, intake: RecordingIntake, home: Path, tty: Tty
+) -> None:
+    talking = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout))
+    await tty.shows("› ")
+    tty.type("delete it\n")
+    question = replace(reply(await intake.offers(1), "May I?"), buttons=QuestionButtons("W6AG6Q", CHOICES))
+    await channel.send(question)
+    await tty.shows("May I?")
+    signal.raise_signal(signal.SIGINT)
+    assert (await intake.offers(2)).text == "/stop"
+    tty.type("\x04")
+    assert await talking == 0
 
 
 async def test_ctrl_c_counts_anew_after_the_next_message(
@@ -239,14 +294,48 @@ async def test_ctrl_c_counts_anew_after_the_next_message(
     talking = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout))
     await tty.shows("› ")
     signal.raise_signal(signal.SIGINT)
-    await intake.offers(1)
+    await tty.shows("Press Ctrl-C again to leave.")
     tty.type("go on\n")
-    await intake.offers(2)
+    await intake.offers(1)
     signal.raise_signal(signal.SIGINT)
-    assert (await intake.offers(3)).text == "/stop"
+    assert (await intake.offers(2)).text == "/stop"
     assert not talking.done()
     tty.type("\x04")
     assert await talking == 0
+
+
+@pytest.mark.parametrize(
+    "outlived",
+    [(True, "I go on with it; shipmate chat shows you the answer."), (False, "when Shipmate runs again.")],
+)
+async def test_who_leaves_before_the_answer_is_told_what_becomes_of_it(
+    channel: Channel, intake: RecordingIntake, home: Path, tty: Tty, outlived: tuple[bool, str]
+) -> None:
+    goes_on, told = outlived
+    talking = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout, outlived=goes_on))
+    await tty.shows("› ")
+    tty.type("long work\n")
+    inbound = await intake.offers(1)
+    await channel.send(reply(inbound, "I look into it"))
+    await channel.indicate(inbound.target, working=True)
+    await tty.shows("I look into it")
+    await tty.shows("… ")
+    tty.type("\x04")
+    assert await talking == 0
+    await tty.shows(told)
+
+
+async def test_a_gateway_that_goes_before_the_answer_goes_on_later(
+    channel: Channel, intake: RecordingIntake, home: Path, tty: Tty
+) -> None:
+    talking = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout))
+    await tty.shows("› ")
+    tty.type("long work\n")
+    await intake.offers(1)
+    await channel.stop()
+    assert await talking == 1
+    await tty.shows("Shipmate has stopped.")
+    await tty.shows("I go on with it when Shipmate runs again.")
 
 
 async def test_characters_cut_between_two_reads_stay_whole() -> None:
