@@ -274,11 +274,8 @@ def _unpacked(source: Path, home: Path, *, disk: Disk, moved: bool, database: st
     scratch = home / instance.RESTORING
     # While that is there nothing else comes from anywhere: a gateway does not start.
     ours = {scratch.name} if not scratch.exists() else set(disk.names(home))
-    if set(disk.names(home)) - _MADE_BY_INIT - ours:
-        raise errors.ConfigError(
-            f"{home}: found a conversation that is kept there; expected an empty folder; restore into another project "
-            "with --dir"
-        )
+    if there := set(disk.names(home)) - _MADE_BY_INIT - ours:
+        raise errors.ConfigError(_not_empty(home, sorted(there)))
     # The mark goes last: without it what is left after a kill would count as whole.
     for name in sorted(ours - _MADE_BY_INIT, key=lambda one: one == scratch.name):
         _remove(home / name)
@@ -307,6 +304,20 @@ def _unpacked(source: Path, home: Path, *, disk: Disk, moved: bool, database: st
     (scratch / _MOVED).unlink(missing_ok=True)
     os.sync()  # one file after the other would take minutes
     return found
+
+
+def _not_empty(home: Path, names: list[str]) -> str:
+    """Why nothing is restored into a folder: a conversation is kept there, or only what a gateway and an erasure have left."""
+    kept = (path for name in _ORDER for path in (home / name).rglob("*"))
+    if any(path.name != jsonl.LOCK for path in kept if path.is_file()):
+        return (
+            f"{home}: found a conversation that is kept there; expected an empty folder; restore into another project "
+            "with --dir"
+        )
+    return (
+        f"{home}: found {', '.join(names)}, and no conversation; expected an empty folder; move these out of it, or restore into "
+        "another project with --dir"
+    )
 
 
 def _in_database(source: Path, home: Path, database: str | None) -> Backup | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot.contracts.environment import Disk, Log
+from bot.sizes import in_words
 
 MOST = 16 * 1024 * 1024
 """Bytes of the reserve on a disk of 256 MB and more; a smaller disk keeps a sixteenth of itself."""
@@ -40,8 +41,7 @@ class DiskSpace:
     def __str__(self) -> str:
         if not self.total:
             return "the file system does not say what is free"
-        unit, name = (2**30, "GB") if self.total >= 2**30 else (2**20, "MB")
-        return f"{self.free / unit:,.1f} of {self.total / unit:,.1f} {name} are free ({self.share:.0%})"
+        return f"{in_words(self.free)} of {in_words(self.total)} are free ({self.share:.0%})"
 
 
 def space_of(folder: Path) -> DiskSpace:
@@ -123,7 +123,7 @@ class DiskReserve:
             if self._left > whole:
                 os.ftruncate(handle, whole)
             elif space.total and space.free < besides + (whole - self._left):
-                return f"the disk is full: {space.free // 1024} kB are free"
+                return f"the disk is full: {in_words(space.free)} are free"
             elif self._left < whole:
                 _allocate(handle, self._left, whole)
             self._left = whole

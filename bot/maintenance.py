@@ -20,6 +20,7 @@ from bot.history.usage.sums import UsageSums
 from bot.llm.wrapper import WatchedModel
 from bot.periodic_jobs import PeriodicJob
 from bot.rss_monitor import LOOK_EVERY, RssMonitor
+from bot.sizes import in_words
 from bot.system import JumpSafeClock
 from bot.telemetry import JsonlLog
 from bot.tools.mcp.servers import McpServers
@@ -128,7 +129,7 @@ class MaintenanceJobs:
         space = self._reserve.space
         if space is None:
             return
-        figures = {"free": space.free / 2**30, "total": space.total / 2**30, "left": space.share}
+        figures = {"free": in_words(space.free), "total": in_words(space.total), "left": space.share}
         for share in LOW_DISK:
             subject = f"disk {share:.0%}"
             if space.share < share:

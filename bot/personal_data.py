@@ -15,6 +15,7 @@ import zlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 from bot import errors, instance, telemetry
@@ -47,6 +48,22 @@ NOTE = "erasing.json"
 FRAMES = "frames"
 """Parts of requests that earlier versions kept, of all chats together."""
 _READ = 1 << 20
+
+
+class Kept(Enum):
+    """Kinds of things that are kept of a person. The value has their names, for one and for several."""
+
+    CHATS = "line of the archive", "lines of the archive"
+    TRANSCRIPTS = "transcript", "transcripts"
+    SHARED_TRANSCRIPTS = "transcript of a chat with others", "transcripts of chats with others"
+    ARTIFACTS = "artifact", "artifacts"
+    WEB_FILES = "file of the web page", "files of the web page"
+    NOTES = "file of memory", "files of memory"
+    NOTE_LINES = "line of memory", "lines of memory"
+    JOURNAL = "row of the journal", "rows of the journal"
+    ACCESS = "entry of the access list", "entries of the access list"
+    LOGS = "line of the log", "lines of the log"
+    USAGE = "sum of usage", "sums of usage"
 
 
 @dataclass(slots=True)
@@ -224,8 +241,8 @@ class PersonalData:
 
     # ------------------------------------------------------------ erasing
 
-    async def erase(self) -> dict[str, int]:
-        """Erase everything while no gateway runs; how many of each went. Cut off, it is done by doing it again.
+    async def erase(self) -> dict[Kept, int]:
+        """Erase everything while no gateway runs; how many of each kind went. Cut off, it is done by doing it again.
 
         The caller holds `.ship` where there is a database. Raises `errors.Unavailable` where a gateway runs, `errors.StorageError` and OSError.
         """
@@ -239,17 +256,15 @@ class PersonalData:
             found = self._taken_up(self.find())
             gone = self._erase_logs(found)
             if counted:
-                gone["sums of usage"] = self._usage.erase(str(self._person), found.own)
+                gone[Kept.USAGE] = self._usage.erase(str(self._person), found.own)
             gone |= await self._erase_notes(found)
             gone |= await self._erase_artifacts(found)
             gone |= self._erase_transcripts(found)
-            gone["entries of the access list"] = self._lists().erase(
-                self._person.channel, self._person.user_id
-            )
-            gone["rows of the journal"] = self._erase_journal(found)
-            gone["lines of the archive"] = self._erase_chats(found)
+            gone[Kept.ACCESS] = self._lists().erase(self._person.channel, self._person.user_id)
+            gone[Kept.JOURNAL] = self._erase_journal(found)
+            gone[Kept.CHATS] = self._erase_chats(found)
             self._disk.remove(self._home / NOTE)
-        return {what: count for what, count in gone.items() if count}
+        return {kind: gone[kind] for kind in Kept if gone.get(kind)}
 
     def _bring_lines(self) -> None:
         """Bring lines to their files that the last process left in the journal. Raises `errors.StorageError` and OSError."""
@@ -279,7 +294,7 @@ class PersonalData:
         self._disk.replace(self._home / NOTE, json.dumps(note).encode() + b"\n")
         return found
 
-    def _erase_logs(self, found: Found) -> dict[str, int]:
+    def _erase_logs(self, found: Found) -> dict[Kept, int]:
         count = 0
         for _, _, path in telemetry.day_files(self._home / LOGS, self._disk):
             before = _unpacked(self._disk.read(path), path)
@@ -295,9 +310,9 @@ class PersonalData:
                 kept.append(jsonl.dumps({**line, "details": left}) if told else raw)
             if (after := b"".join(kept)) != before:
                 self._disk.replace(path, gzip.compress(after) if path.suffix == telemetry.PACKED else after)
-        return {"lines of the log": count}
+        return {Kept.LOGS: count}
 
-    async def _erase_notes(self, found: Found) -> dict[str, int]:
+    async def _erase_notes(self, found: Found) -> dict[Kept, int]:
         if not (self._home / MEMORY).is_dir():
             return {}
         files = await self._notes.drop(MemoryOwner("person", str(self._person)))
@@ -309,23 +324,23 @@ class PersonalData:
         for folder in sorted((self._home / MEMORY).rglob("*"), reverse=True):
             if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
                 folder.rmdir()
-        return {"files of memory": files, "lines of memory": lines}
+        return {Kept.NOTES: files, Kept.NOTE_LINES: lines}
 
-    async def _erase_artifacts(self, found: Found) -> dict[str, int]:
+    async def _erase_artifacts(self, found: Found) -> dict[Kept, int]:
         shared = [await self._artifacts.forget(ChatKey.parse(key), found.requests) for key in found.shared]
         self._remove(self._home / PARTS)
         return {
-            "artifacts": sum(shared) + sum(self._drop(ARTIFACTS, key, ".txt") for key in found.own),
-            "files of the web page": sum(
+            Kept.ARTIFACTS: sum(shared) + sum(self._drop(ARTIFACTS, key, ".txt") for key in found.own),
+            Kept.WEB_FILES: sum(
                 self._drop(folder, key, ".bin") for key in found.own for folder in (SENT, RECEIVED)
             ),
         }
 
-    def _erase_transcripts(self, found: Found) -> dict[str, int]:
+    def _erase_transcripts(self, found: Found) -> dict[Kept, int]:
         self._remove(self._home / TRANSCRIPTS / FRAMES)
         own = sum(self._drop(TRANSCRIPTS, key, ".jsonl") for key in found.own)
         shared = sum(self._drop(TRANSCRIPTS, key, ".jsonl") for key in found.shared)
-        return {"transcripts": own, "transcripts of chats with others": shared}
+        return {Kept.TRANSCRIPTS: own, Kept.SHARED_TRANSCRIPTS: shared}
 
     def _erase_journal(self, found: Found) -> int:
         for path in self._home.glob(f"{JOURNAL}.corrupt-*"):

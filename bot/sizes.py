@@ -1,4 +1,4 @@
-"""Estimates the memory of values, and shares out a limited room fairly."""
+"""Estimates the memory of values, shares out a limited room fairly, and says sizes to people."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ def size_of(value: Any) -> int:
         elif isinstance(item, list | tuple | set | frozenset):
             found += item
     return total
+
+
+def in_words(size: float) -> str:
+    """A number of bytes as people read it: `12 MB`, `1.5 GB`. A kilobyte has 1,024 of them, as disks are measured."""
+    if size < 1_000:
+        return f"{size:.0f} {'byte' if round(size) == 1 else 'bytes'}"
+    units = ["kB", "MB", "GB", "TB"]
+    while (size := size / 1_024) >= 1_000 and len(units) > 1:
+        units.pop(0)
+    return f"{size:.1f} {units[0]}" if size < 10 else f"{size:,.0f} {units[0]}"
 
 
 def fair_cap(loads: Sequence[int], room: int) -> int | None:

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from bot import errors
-from bot.cli.common import HOME, Dir, Here, clustered, complain, say
+from bot.cli.common import HOME, Dir, Here, clustered, complain, counted, say
+from bot.sizes import in_words
 
 Target = Annotated[
     Path,
@@ -40,8 +41,8 @@ def backup(file: Target, root: Dir = Here) -> None:
         root / HOME, target, disk=SystemDisk(), clock=SystemClock(), database=clustered(root)
     )
     say(
-        f"Files: {made.files:,}, {made.size / 2**20:,.1f} MB"
-        + (", while the gateway runs" if made.running else "")
+        f"Wrote {counted(made.files, 'file')}, {in_words(made.size)}, to {file}"
+        + (" while the gateway runs." if made.running else ".")
     )
     say("ship.json, .env and the other files of the project are not in it.")
 
@@ -61,7 +62,7 @@ def restore(
     from bot.system import SystemDisk
 
     found = backups.restore(file, root / HOME, disk=SystemDisk(), moved=moved, database=clustered(root))
-    say(f"Files: {found.files:,}, {found.size / 2**20:,.1f} MB; the search index is made")
+    say(f"Put back {counted(found.files, 'file')}, {in_words(found.size)}; the search index is made.")
     if not moved:
         complain(
             "What was open at the time of the backup is closed; people whose last message has no answer are told to send it "

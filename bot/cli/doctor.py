@@ -32,6 +32,7 @@ from bot.cli.common import (
 )
 from bot.contracts.examination import Finding, Verdict
 from bot.invocation import command, installed_version
+from bot.sizes import in_words
 
 if TYPE_CHECKING:
     from bot.config import Settings
@@ -197,7 +198,7 @@ def stored(root: Path) -> Iterator[Finding]:
     if not journal.is_file():
         yield Finding("journal", "ok", "none yet")
     else:
-        size = f"{journal.stat().st_size / 2**20:,.1f} MB"
+        size = in_words(journal.stat().st_size)
         try:
             damage = view.damage(journal)
         except errors.StorageError as error:
@@ -215,7 +216,7 @@ def stored(root: Path) -> Iterator[Finding]:
     elif why := index_file.verdict(index):
         yield Finding("search index", "warn", why, f"run `{command('index rebuild', root)}`: nothing is lost")
     else:
-        yield Finding("search index", "ok", f"whole, {index.stat().st_size / 2**20:,.1f} MB")
+        yield Finding("search index", "ok", f"whole, {in_words(index.stat().st_size)}")
     sums = root / HOME / FILE
     if not sums.is_file():
         yield Finding("usage", "ok", "no sums yet")
@@ -223,7 +224,7 @@ def stored(root: Path) -> Iterator[Finding]:
         remedy = "remove .ship/usage.db: it is counted anew from the log; days whose log is gone are in backups alone"
         yield Finding("usage", "warn", f"damaged: {why}", remedy)
     else:
-        yield Finding("usage", "ok", f"whole, {sums.stat().st_size / 2**20:,.1f} MB")
+        yield Finding("usage", "ok", f"whole, {in_words(sums.stat().st_size)}")
 
 
 async def isolation(config: Settings) -> Finding:

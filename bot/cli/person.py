@@ -51,15 +51,17 @@ def erase(
     must_confirm(f"remove everything of {person}", yes=yes)
     with changing(root, erasing=True) as disk:
         gone = asyncio.run(_data(person, root, disk).erase())
-    for what, count in gone.items():
-        say(f"{count:>7,}  {what}")
-    say(f"{'Nothing was' if not gone else 'That was all that was'} kept of {person}.")
-    if gone:
-        say(
-            "Not touched: ship.json, files of the project, backups, and what others said of them or passed on. Ids of events "
-            "go by themselves, a week after they came."
-        )
-    if gone and clustered(root):
+    if not gone:
+        say(f"Nothing was kept of {person}.")
+        return
+    *most, last = (f"{count:,} {kind.value[count != 1]}" for kind, count in gone.items())
+    went = f"{', '.join(most)} and {last}" if most else last
+    say(f"Removed all that was kept of {person}: {went}.")
+    say(
+        "ship.json, files of the project and backups were not touched, nor what others said of them or passed on. Ids of events go by "
+        "themselves, a week after they came."
+    )
+    if clustered(root):
         say("Logs and sums of usage are those of this host; run it in the folders of the others too.")
 
 

@@ -23,6 +23,7 @@ from bot.dashboard.metrics import Figures
 from bot.history.archive.store import ChatInfo, names_of, people_of
 from bot.history.usage.sums import By, Level, UsageSums, UsageTotals
 from bot.history.usage.trace import steps_of, total_of
+from bot.sizes import in_words
 from bot.telemetry.log_reader import LineFilter, LogReader
 
 
@@ -324,12 +325,7 @@ def _ago(seconds: float) -> str:
 
 
 def _size(value: float | None) -> str:
-    if value is None:
-        return "unknown"
-    for unit, size in (("TB", 2**40), ("GB", 2**30)):
-        if value >= size:
-            return f"{value / size:,.1f} {unit}"
-    return f"{value / 2**20:,.0f} MB"
+    return "unknown" if value is None else in_words(value)
 
 
 def _dollars(usage: UsageTotals) -> str:

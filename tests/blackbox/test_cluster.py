@@ -238,7 +238,7 @@ async def test_what_is_shared_is_backed_up_given_out_erased_and_restored(
     assert await relay.hosts["b"].stop() == 0
     assert await world.process.stop() == 0
     code, told = await shipmate(world, "erase", "--yes", "telegram:1001")
-    assert (code, "That was all that was kept" in told) == (0, True), told
+    assert (code, "Removed all that was kept" in told) == (0, True), told
     with psycopg.connect(url) as db:
         words = [
             row

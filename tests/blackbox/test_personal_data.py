@@ -84,7 +84,7 @@ async def test_a_person_is_erased_everywhere_and_the_others_go_on(told: World) -
     assert rooms == {"artifacts", "chats", "journal.db", "logs", "memory", "transcripts"}
     code, out = await command(told.root, "erase", "--yes", f"telegram:{ANN}")
     assert code == 0, out
-    for what in ("log", "memory", "artifacts", "transcripts", "journal", "archive"):
+    for what in ("log", "memory", "artifact", "transcript", "journal", "archive"):
         assert what in out
     assert holds(told.root, SECRET) == []
     assert holds(told.root, "Ann") == []

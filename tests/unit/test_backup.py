@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import io
 import json
+import re
 import shutil
 import sqlite3
 import stat
@@ -19,14 +20,15 @@ import pytest
 from bot import backup, errors, instance
 from bot.contracts.approvals import Approval
 from bot.contracts.archive import ArchiveLine, HistoryQuery
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutboxRow
 from bot.history.archive.store import ChatStore
 from bot.history.search.index import Index
 from bot.history.usage.sums import UsageSums
 from bot.journal import SqliteJournal
-from bot.system import SystemClock, SystemDisk
+from bot.personal_data import PersonalData
+from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.log import MemoryLog
 from tests import postgres
 from tests.shares import examples
@@ -350,9 +352,30 @@ async def test_a_folder_with_a_conversation_is_left_alone(home: Path, tmp_path: 
     await said(home, "mine")
     before = files(home)
     backup.write(home, tmp_path / "file", disk=DISK, clock=CLOCK)
-    with pytest.raises(errors.ConfigError, match="expected an empty folder"):
+    with pytest.raises(errors.ConfigError, match=r"found a conversation .* expected an empty folder"):
         backup.restore(tmp_path / "file", home, disk=DISK, moved=False)
     assert files(home) == before | {"lock": b""}
+
+
+async def test_of_a_folder_in_which_nobody_is_left_it_says_what_has_to_go(home: Path, tmp_path: Path) -> None:
+    store = ChatStore(home / "chats", disk=DISK, log=MemoryLog())
+    await store.append(line("mine").model_copy(update={"user_id": "1"}))
+    await store.close()
+    backup.write(home, tmp_path / "file", disk=DISK, clock=CLOCK)
+    there = tmp_path / "there" / ".ship"
+    backup.restore(tmp_path / "file", there, disk=DISK, moved=False)
+    person = UserRef("telegram", "1")
+    await PersonalData(there, person, disk=DISK, clock=CLOCK, ids=UlidSource(), log=MemoryLog()).erase()
+    with pytest.raises(errors.ConfigError) as refused:
+        backup.restore(tmp_path / "file", there, disk=DISK, moved=False)
+    found = re.search(r"found (.*), and no conversation; .* move these out of it", str(refused.value))
+    assert found is not None
+    away = tmp_path / "away"
+    away.mkdir()
+    for name in found[1].split(", "):
+        (there / name).rename(away / name)
+    backup.restore(tmp_path / "file", there, disk=DISK, moved=False)
+    assert await read(there) == ["mine"]
 
 
 async def test_a_restore_that_was_cut_off_keeps_a_gateway_away_and_can_be_done_again(

@@ -47,6 +47,16 @@ def test_its_blocks_are_really_allocated(tmp_path: Path, log: MemoryLog) -> None
     assert (tmp_path / "reserve").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_full_disk_is_told_with_what_is_free_as_people_read_it(
+    tmp_path: Path, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = SimpleNamespace(f_frsize=1, f_bfree=12 * 2**20, f_bavail=12 * 2**20, f_blocks=2**40)
+    monkeypatch.setattr("bot.disk_reserve.os.statvfs", lambda _: space)
+    kept = DiskReserve(tmp_path / "reserve", log)
+    kept.look()
+    assert kept.trouble == "the disk is full: 12 MB are free"
+
+
 def test_it_is_given_up_piece_by_piece_told_once_and_made_again(
     tmp_path: Path, kept: DiskReserve, log: MemoryLog
 ) -> None:
@@ -170,5 +180,5 @@ def test_what_is_large_or_was_refused_for_another_reason_takes_nothing_of_it(
 
 
 def test_a_small_disk_is_told_in_megabytes() -> None:
-    assert str(DiskSpace(2 * 2**20, 20 * 2**20)) == "2.0 of 20.0 MB are free (10%)"
-    assert str(DiskSpace(2**30, 4 * 2**30)) == "1.0 of 4.0 GB are free (25%)"
+    assert str(DiskSpace(2 * 2**20, 20 * 2**20)) == "2.0 MB of 20 MB are free (10%)"
+    assert str(DiskSpace(2**30, 4 * 2**30)) == "1.0 GB of 4.0 GB are free (25%)"

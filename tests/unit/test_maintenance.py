@@ -330,11 +330,11 @@ async def test_operators_are_told_of_a_disk_with_little_room_at_ten_and_at_two_p
 
     assert await free(0.11) == []
     (low,) = await free(0.09)
-    assert low.startswith("⚠️ Less than 10% of the disk of .ship is free: 92.2 of 1,024.0 GB (9%).")
+    assert low.startswith("⚠️ Less than 10% of the disk of .ship is free: 92 GB of 1.0 TB (9%).")
     assert await free(0.11) == [], "it comes and goes at the edge"
     (lower,) = await free(0.01)
     assert lower.startswith("⚠️ Less than 2% of the disk")
-    assert await free(0.05) == ["✅ More than 2% of the disk is free again: 51.2 of 1,024.0 GB (5%)."]
+    assert await free(0.05) == ["✅ More than 2% of the disk is free again: 51 GB of 1.0 TB (5%)."]
     (well,) = await free(0.5)
     assert well.startswith("✅ More than 10% of the disk is free again")
     (at_once,) = await free(0.01)

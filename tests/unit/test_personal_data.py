@@ -26,7 +26,7 @@ from bot.history.memory.files import NoteStore
 from bot.history.search.index import Index
 from bot.history.usage.sums import UsageSums
 from bot.journal import SqliteJournal
-from bot.personal_data import PARTS, PersonalData
+from bot.personal_data import PARTS, Kept, PersonalData
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.log import MemoryLog
 
@@ -187,7 +187,7 @@ async def test_sums_of_usage_stay_without_names(home: Path) -> None:
     sums.catch_up()
     assert [item async for item in data(home).export() if item["from"] == "usage.db"] != []
     gone = await data(home).erase()
-    assert gone["sums of usage"] == 3
+    assert gone[Kept.USAGE] == 3
     assert sums.total().cost == 3.0
     sums.catch_up()
     assert sums.total().cost == 3.0
@@ -239,16 +239,16 @@ async def test_all_that_is_of_a_person_goes_and_is_counted(home: Path) -> None:
     gone = await data(home).erase()
     assert texts(home) == BOBS_TEXTS
     assert gone == {
-        "lines of the log": 8,
-        "files of memory": 3,
-        "lines of memory": 1,
-        "artifacts": 2,
-        "files of the web page": 2,
-        "transcripts": 1,
-        "transcripts of chats with others": 2,
-        "entries of the access list": 2,
-        "rows of the journal": 9,
-        "lines of the archive": 12,
+        Kept.CHATS: 12,
+        Kept.TRANSCRIPTS: 1,
+        Kept.SHARED_TRANSCRIPTS: 2,
+        Kept.ARTIFACTS: 2,
+        Kept.WEB_FILES: 2,
+        Kept.NOTES: 3,
+        Kept.NOTE_LINES: 1,
+        Kept.JOURNAL: 9,
+        Kept.ACCESS: 2,
+        Kept.LOGS: 8,
     }
     left = everything(home)
     assert b"of ann" not in left
@@ -309,7 +309,7 @@ async def test_what_is_of_others_stays_in_the_journal(home: Path) -> None:
 async def test_who_is_kept_out_stays_so(home: Path) -> None:
     AccessList(home / "access.json", DISK, CLOCK).block("telegram", ANN)
     gone = await data(home).erase()
-    assert "entries of the access list" not in gone
+    assert Kept.ACCESS not in gone
     assert AccessList(home / "access.json", DISK, CLOCK).lists_with("telegram", ANN) == ["block"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.sizes import fair_cap, size_of
+from bot.sizes import fair_cap, in_words, size_of
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,21 @@ def test_the_largest_give_first_and_no_more_than_they_must(loads: list[int], roo
         assert sum(after) > room - len(loads), "nothing is given away"
     for one, other in itertools.combinations(sorted(loads), 2):
         assert min(one, share) <= min(other, share)
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1_000, "1.0 kB"),
+        (16 * 2**20, "16 MB"),
+        (1_023 * 2**20, "1.0 GB"),
+        (92.2 * 2**30, "92 GB"),
+        (1.5 * 2**40, "1.5 TB"),
+        (4_000 * 2**40, "4,000 TB"),
+    ],
+)
+def test_a_size_is_said_in_the_unit_that_fits(size: float, words: str) -> None:
+    assert in_words(size) == words

@@ -18,7 +18,7 @@ def test_a_project_is_carried_to_another_folder(shipmate: Shipmate, project: Pat
     (project / ".ship" / "access.json").write_text("{}", encoding="utf-8")
     done = shipmate("backup", elsewhere / "file", "--dir", project)
     assert done.code == 0
-    assert done.out.startswith("Files: 1, 0.0 MB\n")
+    assert done.out.startswith(f"Wrote 1 file, 2 bytes, to {elsewhere / 'file'}.\n")
     assert shipmate("init", elsewhere / "new", "--yes").code == 0
     back = shipmate("restore", elsewhere / "file", "--dir", elsewhere / "new")
     assert back.code == 0
