@@ -125,7 +125,10 @@ def settings(root: Path, *, defaults: bool = False) -> Settings:
 
 
 def hint_of_folder(root: Path) -> None:
-    """Say that no gateway has run in a folder, which is then the wrong one as a rule."""
+    """Say that no gateway has run in a folder, which is then the wrong one as a rule. Raises `errors.ConfigError` where `.ship` is none."""
+    from bot import config
+
+    config.must_be_folder(root / HOME)
     if not (root / HOME / "logs").is_dir():
         complain(f"No gateway has run in {root.resolve()} yet; --dir names another folder.")
 
@@ -206,9 +209,11 @@ def database(root: Path) -> str:
 
 def access_list(root: Path) -> AccessList:
     """The access list of a folder. Raises `errors.ConfigError` where it cannot be read."""
+    from bot import config
     from bot.access_list import FILE, AccessList
     from bot.system import SystemClock, SystemDisk
 
+    config.must_be_folder(root / HOME)
     return AccessList(root / HOME / FILE, SystemDisk(), SystemClock())
 
 

@@ -46,18 +46,13 @@ class Credentials:
 
 def ask(root: Path, name: str, known: Mapping[str, Manifest]) -> Credentials:
     """Ask for what is not set yet. An empty answer leaves a part out."""
-    from bot.config.placeholders import read_env_file
-
-    found, file = Credentials(), document(root)
-    given = {**read_env_file(root / ".env", []), **os.environ}
+    found, file, given = Credentials(), document(root), _given(root)
     if given.get(KEY):
         say(f"{KEY} is set.")
     else:
         _ask_for_key(found, _section(file, "llm").get("baseUrl"))
     for channel, manifest in sorted(known.items()):
-        section = _section(_section(file, "channels"), channel)
-        keys = token_keys(manifest, webhook=section.get("webhook") is not None)
-        names = {token: variable(channel, token) for token in keys}
+        section, names = _section(_section(file, "channels"), channel), _names(file, manifest)
         if all(given.get(one) for one in names.values()):
             if names:
                 say(f"{' and '.join(names.values())}: set.")
@@ -65,6 +60,36 @@ def ask(root: Path, name: str, known: Mapping[str, Manifest]) -> Credentials:
             say(manifest.connect(name, posts_to(file, channel)))
             _ask_for_tokens(root, found, manifest, names, section)
     return found
+
+
+def tell(root: Path, known: Mapping[str, Manifest]) -> None:
+    """Say what of this is set, and what is not."""
+    file, given = document(root), _given(root)
+    if not given.get(KEY):
+        say(f"{KEY} is not set: the built-in demo model answers.")
+    for channel, manifest in sorted(known.items()):
+        names = _names(file, manifest).values()
+        missing = " and ".join(one for one in names if not given.get(one))
+        if missing:
+            are = "are" if " and " in missing else "is"
+            say(
+                f"{channel}: {missing} {are} not set; `{command(f'init --connect {channel}', root)}` says how to get them."
+            )
+        elif names:
+            say(f"{channel}: {' and '.join(names)} {'are' if len(names) > 1 else 'is'} set.")
+
+
+def _given(root: Path) -> dict[str, str]:
+    from bot.config.placeholders import read_env_file
+
+    return {**read_env_file(root / ".env", []), **os.environ}
+
+
+def _names(file: Mapping[str, Any], manifest: Manifest) -> dict[str, str]:
+    """The variables of a channel's tokens."""
+    section = _section(_section(file, "channels"), manifest.name)
+    keys = token_keys(manifest, webhook=section.get("webhook") is not None)
+    return {token: variable(manifest.name, token) for token in keys}
 
 
 def document(root: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +17,7 @@ from bot.cli.common import (
     Here,
     Yes,
     complain,
+    manifest_of,
     manifests,
     named_operators,
     say,
@@ -31,22 +32,31 @@ if TYPE_CHECKING:
 
 
 def init(
-    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="The project's folder.")] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", file_okay=False, help="The project's folder.")
+    ] = None,
     root: Annotated[Path, typer.Option("--dir", metavar="DIR", help="The same.", file_okay=False)] = Here,
     name: Annotated[str | None, typer.Option(help="The bot's name.")] = None,
     operator: Annotated[
         list[str] | None, typer.Option(metavar="CHANNEL:ID", help="Who may approve; may be given again.")
     ] = None,
+    connect: Annotated[
+        str | None, typer.Option(metavar="CHANNEL", help="Say how to connect slack or telegram.")
+    ] = None,
     yes: Yes = False,
 ) -> None:
     """Write ship.json, Agent.md, .env.example and .ship/; on a terminal ask for keys and tokens, try each, and write .env."""
+    from bot import config
     from bot.cli import credentials
 
     known = manifests()
     root = folder or root
+    config.must_be_folder(root / HOME)
     operators = tuple(operator or ())
     for line in _doubts(operators, known):
         raise typer.BadParameter(line, param_hint="--operator")
+    if connect is not None:
+        manifest_of(connect)
     asks = sys.stdin.isatty() and not yes
     earlier = credentials.name(root)
     if earlier and name and name != earlier:
@@ -63,13 +73,23 @@ def init(
         found.operators += _more_operators(root, found, known)
     _write(root, title, tuple(found.operators), known)
     credentials.keep(root, found, known)
-    if not asks:
-        file = credentials.document(root)
-        for name_, manifest in known.items():
-            if words := manifest.connect(title, credentials.posts_to(file, name_)):
-                say(f"\n{words}")
-        say("\nPut what you get into .env; without a terminal nothing was asked.")
+    if earlier and not asks:
+        say()
+        credentials.tell(root, known)
+    if channels := [connect] if connect is not None else [] if asks or earlier else list(known):
+        _tell_how(root, title, [known[one] for one in channels])
     _show_next(root)
+
+
+def _tell_how(root: Path, name: str, channels: Iterable[Manifest]) -> None:
+    """Say how to get the tokens of channels."""
+    from bot.cli import credentials
+
+    file = credentials.document(root)
+    for manifest in channels:
+        if words := manifest.connect(name, credentials.posts_to(file, manifest.name)):
+            say(f"\n{words}")
+    say("\nPut what you get into .env, or run init on a terminal, where it asks for each.")
 
 
 def _doubts(operators: tuple[str, ...], known: Mapping[str, Manifest]) -> list[str]:

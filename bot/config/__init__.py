@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.config.checks import allowed, identity, operator, tokens_in_use
-from bot.config.load import HOME, Llm, Settings, leaves, load, shown_leaves
+from bot.config.load import HOME, Llm, Settings, leaves, load, must_be_folder, shown_leaves
 from bot.config.schema import write_schema
 from bot.config.ship_file import Subagents, Transcription
 
@@ -17,6 +17,7 @@ __all__ = [
     "identity",
     "leaves",
     "load",
+    "must_be_folder",
     "operator",
     "shown_leaves",
     "tokens_in_use",

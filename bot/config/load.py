@@ -96,6 +96,12 @@ class Settings:
         return self.root / HOME
 
 
+def must_be_folder(home: Path) -> None:
+    """Raise `errors.ConfigError` where something else is in the place of `.ship`."""
+    if home.exists() and not home.is_dir():
+        raise errors.ConfigError(finding(HOME, "a file", "a folder", "move the file elsewhere"))
+
+
 def load(
     root: Path,
     manifests: Mapping[str, Manifest],
@@ -108,8 +114,7 @@ def load(
     only a higher floor knows to be wrong. With `defaults` there need be no ship.json: the environment suffices. What a command made of ours, that ran when Shipmate was killed, is set aside first.
     """
     root = root.absolute()
-    if (root / HOME).exists() and not (root / HOME).is_dir():
-        raise errors.ConfigError(finding(HOME, "a file", "a folder", "move the file elsewhere"))
+    must_be_folder(root / HOME)
     found: list[str] = []
     refused = hidden_paths.sweep(root)
     variables = read_env_file(root / ".env", found)

@@ -61,6 +61,58 @@ def test_init_overwrites_nothing(shipmate: Shipmate, project: Path) -> None:
     assert "wrote  .ship/access.json (slack:U012ABCDEF is an operator)" in done.out
 
 
+def test_init_once_more_says_what_is_set_and_how_to_get_the_rest(
+    shipmate: Shipmate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "bot"
+    assert "For Slack, make an app" in shipmate("init", root).out
+    monkeypatch.setenv("TELEGRAM_BOT_TOKEN", "123456789:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
+    again = shipmate("init", root).out
+    missing = "SLACK_BOT_TOKEN and SLACK_APP_TOKEN are not set"
+    assert again[again.index("wrote  .ship/schema/") :].splitlines() == [
+        "wrote  .ship/schema/",
+        "",
+        "ANTHROPIC_API_KEY is not set: the built-in demo model answers.",
+        f"slack: {missing}; `shipmate init --connect slack --dir {root}` says how to get them.",
+        "telegram: TELEGRAM_BOT_TOKEN is set.",
+        "",
+        f"Next: shipmate check --dir {root}, then shipmate run --dir {root}",
+    ]
+    out = shipmate("init", "--connect", "slack", root).out
+    assert json.loads(out[out.index("{") : out.rindex("}") + 1])["settings"]["socket_mode_enabled"] is True
+    assert "@BotFather" not in out
+    assert shipmate("init", "--connect", "fax", root).code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("init",),
+        ("allow", "telegram", "123"),
+        ("block", "telegram", "123"),
+        ("pending",),
+        ("chats",),
+        ("logs",),
+        ("stats",),
+    ],
+)
+def test_a_file_in_the_place_of_the_folder_is_told_in_a_line(
+    shipmate: Shipmate, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / ".ship").write_text("mine")
+    done = shipmate(*words, "--dir", tmp_path)
+    assert (done.code, done.out) == (78, "")
+    assert done.err == ".ship: found a file; expected a folder; move the file elsewhere\n"
+    assert [path.name for path in tmp_path.iterdir()] == [".ship"]
+
+
+def test_a_project_that_is_a_file_is_wrong_usage(shipmate: Shipmate, tmp_path: Path) -> None:
+    (tmp_path / "bot").write_text("mine")
+    done = shipmate("init", tmp_path / "bot")
+    assert done.code == 2
+    assert "is a file" in " ".join(done.err.split())
+
+
 def test_init_adds_operators_to_a_project_that_stands_and_keeps_its_name(
     shipmate: Shipmate, project: Path
 ) -> None:
