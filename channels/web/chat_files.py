@@ -10,6 +10,7 @@ import json
 import os
 import re
 import secrets
+import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -53,14 +54,17 @@ class ChatFiles:
         self._disk = disk
         self._of_chat = of_chat
         """Bytes of one chat."""
+        self._keeping = threading.Lock()
+        """Held from making room for a file until it is there, so that each counts those before it."""
 
     def put(self, chat: ChatKey, name: str, file: OutgoingFile) -> ChatFile:
         """Keep the file of the message `name`; the same again changes nothing."""
         path = self._path(chat, name)
         if path is None:
             raise OSError(0, "no name of a file")
-        self._make_room(path.parent, len(file.data))
-        self._disk.replace(path, _head(file.name, file.mime_type) + file.data)
+        with self._keeping:
+            self._make_room(path.parent, len(file.data))
+            self._disk.replace(path, _head(file.name, file.mime_type) + file.data)
         return ChatFile(name, file.name, len(file.data))
 
     # ------------------------------------------------------------ one that comes in pieces
@@ -77,10 +81,11 @@ class ChatFiles:
         part, path = self._part(id_), self._path(chat, id_)
         if path is None:
             raise OSError(0, "no name of a file")
-        self._make_room(path.parent, part.stat().st_size)
         self._disk.sync(part)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._disk.rename(part, path)
+        with self._keeping:
+            self._make_room(path.parent, part.stat().st_size)
+            self._disk.rename(part, path)
 
     def drop(self, id_: str) -> None:
         """Let go what came of a file."""
@@ -144,13 +149,17 @@ class ChatFiles:
 
     def _make_room(self, chat: Path, more: int) -> None:
         for pattern, most in ((f"{chat.name}/*{ENDING}", self._of_chat), (f"*/*{ENDING}", TOTAL)):
-            kept = [(path.stat(), path) for path in self._folder.glob(pattern)]
-            total = sum(facts.st_size for facts, _ in kept) + more
-            for facts, path in sorted(kept, key=lambda one: one[0].st_mtime):
+            kept = list[tuple[float, int, Path]]()
+            for path in self._folder.glob(pattern):
+                with contextlib.suppress(FileNotFoundError):  # let go of meanwhile
+                    facts = path.stat()
+                    kept.append((facts.st_mtime, facts.st_size, path))
+            total = sum(size for _, size, _ in kept) + more
+            for _, size, path in sorted(kept):
                 if total <= most:
                     break
                 self._disk.remove(path)
-                total -= facts.st_size
+                total -= size
 
 
 def new_id(moment: float) -> str:

@@ -283,6 +283,28 @@ async def test_of_a_chat_the_oldest_files_go_first(tmp_path: Path, monkeypatch: 
     await channel.stop()
 
 
+async def test_files_that_are_whole_at_once_are_all_kept_within_the_room_of_their_chat(
+    tmp_path: Path, disk: FaultyDisk
+) -> None:
+    """Each of several threads makes room by the oldest, which are the same for all."""
+    received = chat_files.ChatFiles(tmp_path, disk, chat_files.RECEIVED, of_chat=20_000)
+    chat, started = KEYS.encode({"chat": "one"}), threading.Barrier(6)
+
+    def give(thread: int) -> None:
+        started.wait()
+        for number in range(60):
+            id_ = chat_files.new_id(thread * 1_000 + number)
+            received.begin(id_, "a", "")
+            received.add(id_, b"x" * 1_000)
+            received.finish(chat, id_)
+            received.remove(chat, id_ if number % 3 == 0 else "")
+
+    await asyncio.gather(*(asyncio.to_thread(give, thread) for thread in range(6)))
+    assert parts(tmp_path) == []
+    left = [path.stat().st_size for path in tmp_path.glob("received/*/*.bin")]
+    assert 10_000 < sum(left) <= 20_000
+
+
 async def test_a_disk_that_takes_nothing_is_told_of_and_the_upload_given_up(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
