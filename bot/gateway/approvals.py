@@ -467,10 +467,13 @@ class ApprovalService:
         return say("approval.not_whole") if lasts and not await self._offered(record, inbound, scope) else ""
 
     async def _offered(self, record: ApprovalRecord, inbound: Inbound, scope: Scope) -> bool:
-        """True where a copy of the question stands in the chat of an inbound that offers this: all of the call is to be seen there."""
+        """True where a copy of the question stands in the chat of an inbound that offers this: all of the call is to be seen there.
+        A channel of this machine shows it to who has become an operator since as well (`open_in`).
+        """
         rows = await self._journal.deliveries(record.id)
+        shows = self._manifests[inbound.channel].access == "local" and not self._cut(record, inbound.channel)
         return any(
-            row.buttons is not None and scope in row.buttons.choices
+            row.buttons is not None and (shows or scope in row.buttons.choices)
             for copy in _delivered(rows)
             for row in copy
             if inbound.chat_key.shows(row.chat_key)

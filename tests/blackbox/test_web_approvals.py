@@ -133,3 +133,33 @@ async def test_who_may_not_decide_sees_no_buttons_until_the_link_is_opened(world
         ]
         async with asyncio.timeout(90):
             await world.turns(1)
+
+
+async def test_who_becomes_an_operator_sees_all_of_a_long_call_and_may_allow_it_for_longer(
+    world: World,
+) -> None:
+    world.only("web", "telegram")
+    world.config["operators"] = ["telegram:2002"]
+    await world.start()
+    page = world.process.ready_line.split()[3]
+    world.telegram.say("/whoami", chat_id=2002)
+    await world.telegram.until(lambda: len(world.texts(2002)) == 1)
+    content = "\n".join(f"line {number} of the plan" for number in range(200))
+    async with Tabs() as tabs:
+        session = tabs.browser
+        world.model.answer(tool_use("write_file", {"path": "plan.md", "content": content}))
+        world.model.answer("It is written.")
+        tab = await tabs.open(page)
+        await say(session, page, "write the plan", "m1")
+        asked = await until_question(tab)
+        assert "of the plan" not in asked["text"]
+        async with session.get(link(world)) as answer:
+            assert answer.status == 200
+        fresh = await tabs.open(page)
+        now = await until_question(fresh)
+        assert content.replace("\n", "\n  ") in now["text"]
+        assert now["choices"] == ALL
+        await say(session, page, f"/approve {asked['approval']} chat", "m2")
+        assert "✅ Allowed" in await until_ended(fresh, asked["id"])
+        await world.turns(1)
+    assert (world.root / "plan.md").read_text(encoding="utf-8") == content
