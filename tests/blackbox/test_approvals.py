@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.testing.anthropic_script import tool_use
+from bot.testing.anthropic_script import reply, tool_use
 from bot.testing.slack import Seen
 from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, START_SECONDS, World, eventually
 
@@ -138,6 +138,57 @@ async def test_in_slack_an_operator_decides_from_their_direct_messages_after_a_k
         lambda: any("Here they are." in one.text for one in world.slack.replies(ROOM)), START_SECONDS
     )
     await world.slack.until(lambda: world.slack.session_of(ROOM, ts) == "active", START_SECONDS)
+    assert await world.process.stop() == 0
+
+
+async def test_a_call_that_is_too_long_for_its_question_comes_as_a_file_above_it(world: World) -> None:
+    """On both platforms at once, each with its operator in a direct chat."""
+    world.only("telegram", "slack")
+    world.config["operators"] = [f"telegram:{PERSON}", f"slack:{ANN}"]
+    hidden = "line 150 of the plan"
+    content = "\n".join(f"line {number} of the plan" for number in range(300))
+
+    def writes(body: dict[str, Any]) -> Any:
+        last = body["messages"][-1]["content"][-1]
+        name = "of-slack.md" if "slack" in json.dumps(body["messages"][0]) else "of-telegram.md"
+        if last["type"] == "tool_result":
+            return "It is written."
+        return reply(tool_use("write_file", {"path": name, "content": content}))
+
+    world.model.script(writes)
+    await world.start()
+    world.telegram.say("write it, telegram")
+    await world.slack.say("write it, slack", channel="D0ANN", user=ANN)
+
+    def in_telegram() -> list[dict[str, Any]]:
+        return [one for one in world.telegram.chat(PERSON).messages.values() if one["from"]["id"] != PERSON]
+
+    def in_slack() -> list[Seen]:
+        return world.slack.replies("D0ANN")
+
+    await world.telegram.until(lambda: any("reply_markup" in one for one in in_telegram()), START_SECONDS)
+    await world.slack.until(lambda: any(one.buttons for one in in_slack()), START_SECONDS)
+    above, asked = in_telegram()
+    assert above["document"]["file_name"] == "write_file.txt"
+    assert hidden not in asked["text"]
+    assert "characters are not shown here …]" in asked["text"]
+    shown, question_ = in_slack()
+    assert hidden not in question_.text
+    assert (shown.text, [name for name, *_ in world.slack.sent_files("D0ANN")]) == ("", ["write_file.txt"])
+    for files, path in (
+        (world.telegram.documents(PERSON), "of-telegram.md"),
+        (world.slack.sent_files("D0ANN"), "of-slack.md"),
+    ):
+        ((_, _, data),) = files
+        told = data.decode()
+        assert path in told
+        assert all(f"line {number} of the plan" in told for number in range(300))
+    buttons = asked["reply_markup"]["inline_keyboard"][0]
+    world.telegram.press(asked["message_id"], buttons[0]["callback_data"])
+    await world.slack.press("D0ANN", question_.ts, question_.buttons[0], user=ANN)
+    await world.turns(2)
+    for path in ("of-telegram.md", "of-slack.md"):
+        assert (world.root / path).read_text(encoding="utf-8") == content
     assert await world.process.stop() == 0
 
 
