@@ -26,7 +26,7 @@ from bot.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from bot.contracts.archive import ArchiveLine
     from bot.history.search.searched_archive import SearchedArchive
@@ -67,14 +67,36 @@ def history(
     """Show one conversation, oldest first; with --search the best matches, best first."""
     window = {"limit": limit, "before": milliseconds(before), "after": milliseconds(after)}
     found = asyncio.run(_ask(root, lambda archive: _found(archive, chat_key, search, window))) or []
-    for line, score in found:
-        if as_json:
+    if as_json:
+        for line, score in found:
             scored = {} if score is None else {"score": round(score, 4)}
             say_json(line.model_dump(by_alias=True, exclude_none=True) | scored)
-        else:
+    elif search is None:
+        for line, _ in found:
             _show(line)
+    else:
+        _show_matches(search, [line for line, _ in found])
     if not found:
         complain(f"Nothing found in {chat_key}.")
+
+
+def _show_matches(search: str, lines: Sequence[ArchiveLine]) -> None:
+    """Show the lines that have a word of a search, then those that stand for their place beside such lines."""
+    from bot.history.search import analysis
+    from bot.history.search.finder import parse_query
+
+    _, terms = parse_query(search, int(now() * 1000))
+    wanted = {term.token for term in terms}
+    beside = [line for line in lines if wanted and wanted.isdisjoint(analysis.tokens(line.text))]
+    for line in lines:
+        if line not in beside:
+            _show(line)
+    if beside:
+        say(
+            "Said beside these:" if len(beside) < len(lines) else "None has a word of it; these come nearest:"
+        )
+    for line in beside:
+        _show(line)
 
 
 def _show(line: ArchiveLine) -> None:
