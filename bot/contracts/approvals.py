@@ -81,6 +81,12 @@ class Approval:
     """The subagent's task that wants it."""
     replaces: int | None = None
     """Of a call that writes a file in the place of another one, the lines of that; None of any other call."""
+    gone: int | None = None
+    """The number of those lines that the new file has not; None where it is not known."""
+    new: int = 0
+    """The number of lines that the new file has beside them, where that is known."""
+    differs_from: int = 0
+    """The number of the first line that is another one, where that is known."""
 
     @property
     def person(self) -> UserRef | None:

@@ -642,5 +642,13 @@ def _wish(asked: Approval, who: str) -> str:
     key = "approval.question" if who else "approval.question_here"
     said = [say(key, who=who, act=act(asked))]
     said += [say("approval.for_task", task=asked.task)] if asked.task else []
-    said += [say("approval.replaces", count=asked.replaces)] if asked.replaces is not None else []
+    if asked.replaces is not None and asked.gone is None:
+        said.append(say("approval.replaces", count=asked.replaces))
+    elif asked.replaces is not None:
+        differs = {"gone": asked.gone, "new": asked.new, "line": asked.differs_from}
+        order = (
+            "approval.changes_order" if asked.differs_from <= asked.replaces else "approval.changes_nothing"
+        )
+        key = "approval.changes" if asked.gone or asked.new else order
+        said.append(say(key, count=asked.replaces, **differs))
     return paragraph(*said)

@@ -6,9 +6,11 @@ import asyncio
 import json
 import os
 import stat
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ from bot.vetting import Vetting
 MOST_COUNTED = 50_000_000
 """Bytes of a file whose lines are counted for who decides whether it is replaced."""
 _PIECE = 1 << 20
+"""Bytes that are read at once; a larger file is not compared with what takes its place."""
 _ENDS = {
     "denied": "{by} said no. Do not try it in another way; ask the person what they want instead.",
     "steered": "The person wrote something meanwhile, so nobody was waited for. Read it first. Where you see nothing new it was a "
@@ -47,6 +50,23 @@ _ENDS = {
     "unattended": "It needs an approval, and in a job nobody is asked. Go on without it, and say in the answer what was "
     "not done and why: an operator can allow it by a rule, or always when it is asked for in the chat.",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Replaced:
+    """A file that another one would take the place of, as `Approval` tells of it: `lines` is None where there is none."""
+
+    lines: int | None = None
+    gone: int | None = None
+    new: int = 0
+    differs_from: int = 0
+
+    def compared(self, before: bytes, after: bytes) -> _Replaced:
+        """The same with the number of lines that differ, whatever their order, in linear time."""
+        old, new = before.splitlines(), after.splitlines()
+        gone, come = Counter(old) - Counter(new), Counter(new) - Counter(old)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+        return replace(self, gone=gone.total(), new=come.total(), differs_from=same + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +158,7 @@ class Policy:
     ) -> str | None:
         """Have a person decide; why it is not run, or None where it is."""
         name = self._fingerprint(asked, call)
+        replaced = await asyncio.to_thread(self._replaced, asked)
         approval = Approval(
             request_id=turn.request_id,
             call_id=call.id,
@@ -145,7 +166,6 @@ class Policy:
             tool=asked.tool,
             fingerprint=name,
             shown=self.shown(asked, call),
-            replaces=await asyncio.to_thread(self._lines_there, asked),
             why=decision.why,
             rule=decision.rule,
             channel=turn.channel,
@@ -153,6 +173,10 @@ class Policy:
             granted=decision.granted,
             lasting=decision.lasting,
             own=decision.own,
+            replaces=replaced.lines,
+            gone=replaced.gone,
+            new=replaced.new,
+            differs_from=replaced.differs_from,
         )
         # It may take long, and whoever decides must not find the question of a turn that a crash has forgotten.
         await turn.flush()
@@ -209,22 +233,30 @@ class Policy:
         ]
         return "\n".join(lines)
 
-    def _lines_there(self, asked: Call) -> int | None:
-        """The lines of the file in whose place a call writes another one, of a large one those of its beginning; None where there is
-        none.
+    def _replaced(self, asked: Call) -> _Replaced:
+        """The file in whose place a call writes another one, of a large one its beginning. Its words are not told: who decides need
+        not be allowed to read them.
         """
         if asked.tool != "write_file":
-            return None
+            return _Replaced()
         try:
             with open(self._place(asked), "rb", opener=_without_waiting) as there:
                 if not stat.S_ISREG(os.fstat(there.fileno()).st_mode):
-                    return None
-                lines, end = 0, b"\n"
-                while there.tell() < MOST_COUNTED and (piece := there.read(_PIECE)):
+                    return _Replaced()
+                lines, end, first = 0, b"\n", there.read(_PIECE)
+                piece = first
+                while piece:
                     lines, end = lines + piece.count(b"\n"), piece[-1:]
-                return lines + (end != b"\n")
+                    piece = there.read(_PIECE) if there.tell() < MOST_COUNTED else b""
+                whole = there.tell() == len(first) < _PIECE
         except OSError:
-            return None
+            return _Replaced()
+        found, content = _Replaced(lines + (end != b"\n")), asked.arguments.get("content")
+        return (
+            found.compared(first, content.encode("utf-8", "replace"))
+            if whole and isinstance(content, str)
+            else found
+        )
 
     def _root(self) -> str:
         return "/" + "/".join(self.paths.root)

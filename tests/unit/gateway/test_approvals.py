@@ -508,6 +508,18 @@ async def test_the_status_says_that_a_decision_is_waited_for(desk: Desk) -> None
             {"tool": "write_file", "replaces": 2},
             "May I replace a file? There is such a file already: its 2 lines would be gone.",
         ),
+        (
+            {"tool": "write_file", "replaces": 1_200, "gone": 3, "new": 1, "differs_from": 14},
+            "May I replace a file? There is such a file already: of its 1,200 lines 3 would go, and 1 would come, from line 14 on.",
+        ),
+        (
+            {"tool": "write_file", "replaces": 2, "gone": 0, "new": 0, "differs_from": 3},
+            "May I replace a file? There is such a file already, with the same lines.",
+        ),
+        (
+            {"tool": "write_file", "replaces": 2, "gone": 0, "new": 0, "differs_from": 1},
+            "May I replace a file? There is such a file already: its lines would stand in another order.",
+        ),
         ({"tool": "memory"}, "May I change my notes?"),
         ({"tool": "schedule_create"}, "May I plan a job?"),
         ({"tool": "web_fetch"}, "May I open a web page?"),

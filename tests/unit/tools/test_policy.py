@@ -49,6 +49,7 @@ class Anything(BaseModel):
     path: str | None = None
     url: str | None = None
     scope: str | None = None
+    content: str | None = None
 
 
 class Fake:
@@ -212,6 +213,34 @@ async def test_lines_that_would_be_gone_are_counted_as_people_do(
     asks = Asks()
     await Bench(tmp_path, asks).run(tool_use("write_file", path="old.txt"))
     assert [asked.replaces for asked in asks.asked] == [lines]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("one\ntwo\nthree\n", "one\n2\nthree\nfour", (1, 2, 2)),
+        ("one\ntwo\n", "one\ntwo", (0, 0, 3)),
+        ("one\none\none\n", "one\n", (2, 0, 2)),
+        ("a\nb\n", "b\na\n", (0, 0, 1)),
+        ("", "new\n", (0, 1, 1)),
+    ],
+)
+async def test_who_decides_hears_how_many_lines_would_be_others(
+    tmp_path: Path, before: str, after: str, told: tuple[int, int, int]
+) -> None:
+    (tmp_path / "old.txt").write_text(before)
+    asks = Asks()
+    await Bench(tmp_path, asks).run(tool_use("write_file", path="old.txt", content=after))
+    (asked,) = asks.asked
+    assert (asked.gone, asked.new, asked.differs_from) == told
+
+
+async def test_a_file_that_is_too_large_to_be_compared_is_counted_alone(tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_text("line\n" * 300_000)
+    asks = Asks()
+    await Bench(tmp_path, asks).run(tool_use("write_file", path="old.txt", content="new"))
+    (asked,) = asks.asked
+    assert (asked.replaces, asked.gone) == (300_000, None)
 
 
 async def test_a_pipe_in_the_place_of_a_file_holds_up_no_question(tmp_path: Path) -> None:
