@@ -49,7 +49,7 @@ _MARKS = {"ok": "ok   ", "warn": "warn ", "later": "later", "wrong": "wrong"}
 
 
 def doctor(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False) -> None:
-    """Connect and look at tokens, model, disk, clock and files; say what to do. Exit code 0, 75 or 78."""
+    """Connect, look whether all is well, and say what to do. Tokens, model, disk, clock and files. Exit code 0, 75 or 78."""
     raise typer.Exit(asyncio.run(_examine(root, defaults=defaults, as_json=as_json)))
 
 

@@ -28,7 +28,7 @@ def chat(root: Dir = Here) -> None:
 
 
 def link(root: Dir = Here) -> None:
-    """Print a link that works once: the browser that opens it is an operator's."""
+    """Print a link that makes a browser an operator's. It works once."""
     import bot.app
 
     say(bot.app.link(root))

@@ -64,7 +64,7 @@ def history(
     ] = 30,
     as_json: AsJson = False,
 ) -> None:
-    """Show one conversation, oldest first; with --search the best matches, best first."""
+    """Show one conversation, oldest first. With --search the best matches, best first, then what was only said beside them."""
     window = {"limit": limit, "before": milliseconds(before), "after": milliseconds(after)}
     found = asyncio.run(_ask(root, lambda archive: _found(archive, chat_key, search, window))) or []
     if as_json:

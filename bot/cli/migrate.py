@@ -16,7 +16,7 @@ def migrate(
     ],
     root: Dir = Here,
 ) -> None:
-    """Move journal and conversations to PostgreSQL or back, compare all of it, and put the old journal aside. Shipmate must be stopped."""
+    """Move to PostgreSQL, or back. Journal and conversations are copied and compared, and the old journal is put aside. Shipmate must be stopped."""
     from bot import instance
     from bot.journal import transfer
 

@@ -65,7 +65,7 @@ def replay(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show every model request of a turn or a task as it was sent, byte for byte; ask another model or prompt. No tool
+    """Show what the model was asked, byte for byte. Every request of a turn or a task; or ask another model or prompt. No tool
     runs, nothing is sent.
     """
     live = model is not None or prompt is not None

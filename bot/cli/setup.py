@@ -45,7 +45,7 @@ def init(
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Write ship.json, Agent.md, .env.example and .ship/; on a terminal ask for keys and tokens, try each, and write .env."""
+    """Set up a project's folder. Write ship.json, Agent.md, .env.example and .ship/; on a terminal ask for keys and tokens, try each, and write .env."""
     from bot import config
     from bot.cli import credentials
 

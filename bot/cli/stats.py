@@ -42,7 +42,7 @@ def stats(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Count the whole log anew first.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tokens, cache share, cost, errors and latency, summed up from the log; sums stay when its files are removed."""
+    """Tokens, share of the cache, cost, errors and latency. Summed up from the log; sums stay when its files are removed."""
     from bot.history.usage.sums import UsageSums
     from bot.system import SystemDisk
 

@@ -51,7 +51,7 @@ def trace(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The path of one turn: inbound, model calls, tools, delivery, cost. Works beside a running gateway."""
+    """The path of one turn. Inbound, model calls, tools, delivery, cost. Works beside a running gateway."""
     from bot.history.usage.trace import detail_words, total_of
 
     asked = request_id.upper()

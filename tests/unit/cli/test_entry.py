@@ -40,6 +40,12 @@ def app_that(monkeypatch: pytest.MonkeyPatch, outcome: int | BaseException) -> l
     return called
 
 
+def test_no_command_is_described_in_half_a_sentence(shipmate: Shipmate) -> None:
+    _, _, commands = shipmate("--help").out.partition("Commands:\n")
+    assert "  init " in commands
+    assert "..." not in commands
+
+
 @pytest.mark.parametrize("command", ["run", "chat"])
 @pytest.mark.parametrize("code", [0, 75, 78])
 def test_the_app_decides_the_exit_code(
