@@ -66,7 +66,10 @@ class Terminal:
         return found
 
     def type(self, words: str) -> None:
-        os.write(self._ours, f"{words}\n".encode())
+        self.press(f"{words}\n")
+
+    def press(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
 
     async def answer(self, question: str, words: str) -> None:
         await self.until(rf"{question}[^\n]*: $")  # what is typed before the colon's space is thrown away
