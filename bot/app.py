@@ -37,6 +37,8 @@ from bot.llm.budgets import Spending
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.words import DEFAULT, language_of, speaking
 
+CONSOLE = "console"
+"""The channel of `shipmate chat`."""
 Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractContextManager[None]]
 
 
@@ -249,17 +251,19 @@ def ready_line(gateway: Gateway) -> str:
 
 
 async def chat(root: Path) -> int:
-    """`shipmate chat`: talk in the terminal, with the running gateway, or with one started for it."""
-    client = importlib.import_module(f"{discovery.PACKAGE}.console.client")
+    """`shipmate chat`: talk in the terminal, with the running gateway, or with one started for it. Raises `errors.ShipmateError`."""
+    client = importlib.import_module(f"{discovery.PACKAGE}.{CONSOLE}.client")
     home = root / config.HOME
-    talk = functools.partial(
-        client.converse, home, stdin=sys.stdin, stdout=sys.stdout, start=command("run", root)
-    )
+    talk = functools.partial(client.converse, home, stdin=sys.stdin, stdout=sys.stdout)
     if await asyncio.to_thread(instance.is_held, home):
         with speaking(terminal_language(os.environ)):
             return int(await talk())
+    if CONSOLE not in (await asyncio.to_thread(configuration.load, root)).enabled:
+        raise errors.ConfigError(
+            "channels.console.enabled: found false; expected true, without which no terminal reaches me; leave it out or set it"
+        )
     stop = asyncio.Event()
-    async with started(root, _complain, stop, only=frozenset({"console"})):
+    async with started(root, _complain, stop, only=frozenset({CONSOLE})):
         with speaking(terminal_language(os.environ)):
             return int(await talk(outlived=False))
 

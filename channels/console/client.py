@@ -111,13 +111,12 @@ async def converse(
     *,
     stdin: TextIO,
     stdout: TextIO,
-    start: str = "shipmate run",
     chat_id: str = "local",
     quiet: float = QUIET,
     outlived: bool = True,
 ) -> int:
-    """Talk with the gateway of `home` until the input ends; the exit code. `start` is the command that starts one; the conversation
-    is `outlived` by a gateway that runs on after it.
+    """Talk with the gateway of `home` until the input ends; the exit code. The conversation is `outlived` by a gateway that
+    runs on after it.
 
     On a terminal it greets; Ctrl-D leaves, Ctrl-C stops what runs, a second Ctrl-C leaves. From a pipe each line is a
     message, and the next one goes out once the last is answered.
@@ -127,7 +126,7 @@ async def converse(
         path = await asyncio.to_thread(socket_file.socket_path, home)
         reader, writer = await asyncio.open_unix_connection(path, limit=_LINE)
     except OSError:
-        screen.say(say("console.not_running", command=start))
+        screen.say(say("console.unreachable"))
         return 1
     talk = _Conversation(writer, screen, quiet, home=home, outlived=outlived)
     try:

@@ -161,11 +161,11 @@ async def test_a_message_too_long_for_the_line_is_refused_before_it_is_sent(
     assert intake.offered == []
 
 
-async def test_without_a_gateway_it_says_how_to_start_one(home: Path) -> None:
+async def test_a_gateway_that_no_terminal_reaches_is_told_with_the_setting(home: Path) -> None:
     out = io.StringIO()
-    start = f"shipmate run --dir {home.parent}"
-    assert await client.converse(home, stdin=io.StringIO("hi\n"), stdout=out, start=start) == 1
-    assert out.getvalue() == f"Shipmate isn't running here. Start it with: {start}\n"
+    assert await client.converse(home, stdin=io.StringIO("hi\n"), stdout=out) == 1
+    assert out.getvalue().startswith("No terminal can reach Shipmate here.")
+    assert "`channels.console` is off" in out.getvalue()
 
 
 async def test_when_the_gateway_goes_it_says_so(
