@@ -24,11 +24,13 @@ from bot.cli.common import (
     say_json,
     when,
 )
+from bot.invocation import command
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from bot.contracts.archive import ArchiveLine
+    from bot.contracts.identity import ChatKey
     from bot.history.search.searched_archive import SearchedArchive
 
 T = TypeVar("T")
@@ -65,8 +67,9 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """Show one conversation, oldest first. With --search the best matches, best first, then what was only said beside them."""
+    key = _chat_key(chat_key, root)
     window = {"limit": limit, "before": milliseconds(before), "after": milliseconds(after)}
-    found = asyncio.run(_ask(root, lambda archive: _found(archive, chat_key, search, window))) or []
+    found = asyncio.run(_ask(root, lambda archive: _found(archive, key, search, window))) or []
     if as_json:
         for line, score in found:
             scored = {} if score is None else {"score": round(score, 4)}
@@ -78,6 +81,19 @@ def history(
         _show_matches(search, [line for line, _ in found])
     if not found:
         complain(f"Nothing found in {chat_key}.")
+
+
+def _chat_key(words: str, root: Path) -> ChatKey:
+    """The conversation that a person names. Raises `typer.BadParameter`."""
+    from bot.contracts.identity import ChatKey
+
+    try:
+        return ChatKey.parse(words)
+    except errors.IdentityInvalid:
+        raise typer.BadParameter(
+            f"{words!r} names no conversation; `{command('chats', root)}` shows those that are kept",
+            param_hint="CHATKEY",
+        ) from None
 
 
 def _show_matches(search: str, lines: Sequence[ArchiveLine]) -> None:
@@ -133,17 +149,12 @@ async def _ask(root: Path, ask: Callable[[SearchedArchive], Awaitable[T]]) -> T 
 
 
 async def _found(
-    archive: SearchedArchive, text: str, search: str | None, window: dict[str, Any]
+    archive: SearchedArchive, chat_key: ChatKey, search: str | None, window: dict[str, Any]
 ) -> list[tuple[ArchiveLine, float | None]]:
     """Lines with their scores, which only a search gives."""
     from bot.contracts.archive import HistoryQuery
-    from bot.contracts.identity import ChatKey
     from bot.contracts.recall import RecallQuery
 
-    try:
-        chat_key = ChatKey.parse(text)
-    except errors.IdentityInvalid:
-        return []
     if search is None:
         page = await archive.search(chat_key, HistoryQuery(**window))
         return [(line, None) for line in page.lines]

@@ -134,6 +134,12 @@ def test_an_unknown_chat_has_nothing(shipmate: Shipmate, archive: Path, tmp_path
     assert (done.code, done.out, done.err) == (0, "", "Nothing found in slack:chat:C1.\n")
 
 
+def test_what_names_no_conversation_is_wrong_usage(shipmate: Shipmate, archive: Path) -> None:
+    done = shipmate("history", "nonsense", "--dir", archive)
+    assert (done.code, done.out) == (2, "")
+    assert "'nonsense' names no conversation; `shipmate chats" in " ".join(done.err.split())
+
+
 @pytest.mark.parametrize("words", [("--before", "yesterday"), ("--after", "2027-13-01"), ("--limit", "0")])
 def test_windows_that_cannot_be_are_wrong_usage(
     shipmate: Shipmate, archive: Path, words: tuple[str, str]
