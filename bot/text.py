@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import difflib
 import html
 import json
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,6 +26,10 @@ _SENTENCE_END = regex.compile(r"[.!?。！？؟।]['\"”’」』)]*(?:\s|(?<=
 
 REACH = 1_024
 """Characters before a place that are looked at to find the border of a grapheme."""
+NAME = 32
+"""Characters of the longest word that is looked at for the name that it means."""
+ALIKE = 0.7
+"""How like a name it has to be (`difflib`): `hlep` is for `help`, `deploy` not for `deny`."""
 FENCE_ROOM = 48
 """Characters kept free in a part so that a code fence can be closed in it and opened in the next."""
 
@@ -272,6 +277,13 @@ def width(text: str) -> int:
 
 def _is_wide(shown: str) -> bool:
     return unicodedata.east_asian_width(shown[0]) in {"W", "F"} or "\ufe0f" in shown
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The one of these names that a misspelt word probably means; None where none is like it."""
+    if len(word) > NAME:
+        return None
+    return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=ALIKE)), None)
 
 
 def head(text: str, limit: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import typer
 from bot import discovery
 from bot.cli.commands import app
 from bot.config.schema import schemas
-from bot.gateway.commands import HELP
+from bot.gateway.commands import SECTIONS, usage
 from bot.words import say
 
 ROOT = Path(__file__).parents[1]
@@ -97,11 +97,16 @@ def _cell(words: str) -> str:
 
 
 def _commands() -> str:
-    chat = "\n".join(f"| `/{name}` | {_cell(say(f'help.{name}'))} |" for name in HELP)
-    said = f"## In a chat\n\nIn Slack write `!new`, or `/shipmate new`.\n\n| | |\n| --- | --- |\n{chat}\n"
+    chat = "\n\n".join(_commands_of(section, listed) for section, listed in SECTIONS.items())
+    said = f"## In a chat\n\nIn Slack write `!new`, or `/shipmate new`. `/help new` explains one.\n\n{chat}\n"
     group = typer.main.get_command(app)
     shell = "\n".join(_shell("shipmate", group))
     return f"{COMMANDS_HEAD}\n{said}\n## On the machine\n\n{shell}".rstrip() + "\n"
+
+
+def _commands_of(section: str, listed: Sequence[str]) -> str:
+    rows = (f"| `{usage(name, '/', operator=True)}` | {_cell(say(f'help.{name}'))} |" for name in listed)
+    return "\n".join([f"**{say(f'sections.{section}')}**\n", "| | |", "| --- | --- |", *rows])
 
 
 def _shell(name: str, command: Any) -> Iterator[str]:

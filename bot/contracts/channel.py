@@ -447,6 +447,8 @@ class Manifest:
     access: Literal["allowlist", "local"] = "allowlist"
     valid_id: Callable[[str], bool] = bool
     """True if a string can be a stable id of this platform, for allow lists."""
+    where_id: Sentence | None = None
+    """For operators: the form of a person's id, with an example, and where it is found."""
     operators: frozenset[str] = frozenset()
     """Ids that are operators' without being named: those of the user who started Shipmate."""
     never_admit: frozenset[str] = frozenset()

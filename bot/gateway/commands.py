@@ -33,36 +33,28 @@ from bot.gateway.retries import Retries
 from bot.gateway.stops import Stops
 from bot.gateway.turn_queue import TurnQueue
 from bot.tools.permissions.display import named
-from bot.words import CATALOGUES, language_of, names, paragraph, say, sentence, speaking, times, zone
+from bot.words import (
+    CATALOGUES,
+    DEFAULT,
+    is_traditional,
+    language,
+    language_of,
+    paragraph,
+    say,
+    sentence,
+    speaking,
+    times,
+    zone,
+)
 
 _MOST_BACK = 6
 """Digits of the number of turns; what is longer is an id."""
 
 
-AT_ONCE = frozenset(
-    {
-        "allow",
-        "block",
-        "approve",
-        "deny",
-        "start",
-        "help",
-        "history",
-        "language",
-        "jobs",
-        "listen",
-        "receipt",
-        "renew",
-        "retry",
-        "stats",
-        "status",
-        "stop",
-        "timezone",
-        "usage",
-        "whoami",
-    }
-)
-"""Commands that do not touch the conversation, whatever follows them (`runs_at_once`)."""
+QUEUED = frozenset({"compact", "forget", "fork", "model", "new", "resume", "undo"})
+"""Commands that change the conversation: they wait for what runs, which waits for its person no longer. All others, those that do
+not exist among them, are answered at once.
+"""
 
 OF_CONVERSATION = frozenset(
     {"compact", "forget", "fork", "history", "model", "new", "resume", "stats", "undo"}
@@ -73,7 +65,7 @@ ALIASES = {"usage": "stats"}
 
 
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
-DEFAULT = "default"
+DEFAULT_MODEL = "default"
 MOST_ZONE = 60
 """Characters of the name of a zone that is looked for."""
 MOST_WAITING = 20
@@ -82,8 +74,23 @@ MOST_JOBS = 10
 """Jobs that a person's page shows; `/jobs` shows the others in their chats."""
 MOST_QUESTIONS = 5
 """Questions that it shows by themselves."""
-HELP = names("help")
-"""The commands that `/help` lists, with a sentence each in the catalogues."""
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "talk": ("start", "help", "new", "stop", "undo", "forget"),
+    "history": ("history", "compact", "resume", "fork"),
+    "jobs": ("jobs",),
+    "permissions": ("whoami", "approve", "deny"),
+    "answers": ("status", "model", "stats", "usage", "receipt"),
+    "settings": ("language", "timezone", "listen"),
+    "operators": ("allow", "block"),
+}
+"""The commands that people type, as `/help` groups them. Each has a sentence in the catalogues (`help`), those that take something
+their arguments, and many an explanation.
+"""
+OPERATORS = frozenset(SECTIONS["operators"])
+"""Commands of operators alone."""
+CHANGED_BY_OPERATORS = frozenset({"listen", "model"})
+"""Commands that tell everybody something, and whose arguments are for operators."""
+_LISTED = tuple(name for listed in SECTIONS.values() for name in listed)
 LOOKED_AT = 50
 """Inbounds of a direct chat that are looked at for its last message, at first: where there is none among them, ever more."""
 AUTO = "auto"
@@ -222,10 +229,13 @@ class Commands:
         name = inbound.command.name
         run = self._runs.get(ALIASES.get(name, name))
         if run is None:
-            asked = text.preview(inbound.command.name, 40)
-            prefix = self._prefix(inbound)
-            return say("commands.unknown", name=asked, prefix=prefix)
+            return self._unknown(inbound, inbound.command.name)
         return await run(inbound)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all commands that are carried out, those behind buttons too."""
+        return frozenset({"start", *self._runs, *ALIASES})
 
     async def _rate(self, rating: Inbound) -> None:
         """Keep 👍 or 👎 in the operator's log with the turn of the answer; one of a message that is no answer is none. Nobody is
@@ -287,20 +297,53 @@ class Commands:
         return f"{hello}\n\n{say('start.tap')}" if examples(inbound, self._manifests) else hello
 
     async def _help(self, inbound: Inbound) -> str:
-        prefix = self._prefix(inbound)
-        return "\n".join(f"{prefix}{name} – {say(f'help.{name}')}" for name in HELP)
+        prefix, operator = self._prefix(inbound), self._access.is_operator(inbound.person)
+        if inbound.args:
+            return self._explained(inbound, inbound.args.split()[0].lstrip("/!").casefold())
+        parts = list[str]()
+        for section, listed in SECTIONS.items():
+            lines = [
+                f"{usage(name, prefix, operator=operator)} – {say(f'help.{name}')}"
+                for name in listed
+                if operator or name not in OPERATORS
+            ]
+            parts += ["\n".join([f"**{say(f'sections.{section}')}**", *lines])] if lines else []
+        return "\n\n".join([*parts, say("commands.help_end", prefix=prefix)])
+
+    def _explained(self, inbound: Inbound, name: str) -> str:
+        """One command with what it takes."""
+        prefix, operator = self._prefix(inbound), self._access.is_operator(inbound.person)
+        if name not in _LISTED:
+            return self._unknown(inbound, name)
+        if name in OPERATORS and not operator:
+            return say("commands.operators_admit")
+        more = [say(f"explained.{name}", prefix=prefix)] if f"explained.{name}" in CATALOGUES[DEFAULT] else []
+        more += [self._id_form(inbound.channel)] if name in OPERATORS else []
+        shown = f"{usage(name, prefix, operator=operator)} – {say(f'help.{name}')}"
+        return "\n".join([shown, *([paragraph(*more)] if more else [])])
+
+    def _unknown(self, inbound: Inbound, name: str) -> str:
+        """Say that there is no such command, and which one may be meant."""
+        prefix, shown = self._prefix(inbound), text.preview(name, 40)
+        operator = self._access.is_operator(inbound.person)
+        near = text.nearest(name, [one for one in _LISTED if operator or one not in OPERATORS])
+        if near is None:
+            return say("commands.unknown", name=shown, prefix=prefix)
+        return say("commands.unknown_near", name=shown, near=near, prefix=prefix)
 
     async def _language(self, inbound: Inbound) -> str:
         """Say which language is spoken with a person, or speak another one from now on."""
         asked, prefix = inbound.args, self._prefix(inbound)
         codes = ", ".join(CATALOGUES)
         if not asked:
-            return say("language.choices", language=say("language.name"), codes=codes, prefix=prefix)
+            told = say("language.choices", language=say("language.name"), codes=codes, prefix=prefix)
+            return paragraph(*_other_script(inbound.language), told)
         code = None if asked.casefold() == AUTO else language_of(asked)
         if code is None and asked.casefold() != AUTO:
             return say("language.unknown", asked=text.preview(asked, 40), codes=codes)
         with speaking(*await self._locales.choose_language(inbound, code)):
-            return say("language.now") if code else say("language.auto", language=say("language.name"))
+            now = say("language.now") if code else say("language.auto", language=say("language.name"))
+            return paragraph(now, *_other_script(asked if code else inbound.language))
 
     async def _timezone(self, inbound: Inbound) -> str:
         """Say in which time zone a person is told times, or tell them in another one from now on."""
@@ -389,7 +432,7 @@ class Commands:
             return _answering(await self._agent.describe(inbound.chat_key))
         if not self._access.is_operator(inbound.person):
             return say("commands.operators_model")
-        name = None if asked.casefold() == DEFAULT else asked
+        name = None if asked.casefold() == DEFAULT_MODEL else asked
         shown = text.preview(asked, 60)
         if name is not None and MODEL_NAME.fullmatch(name) is None:
             return say("commands.model_name", name=shown)
@@ -433,7 +476,7 @@ class Commands:
         channel = channel or inbound.channel
         manifest = self._manifests.get(channel)
         if not user_id or manifest is None or not manifest.valid_id(user_id):
-            return say("commands.no_id", asked=text.preview(asked, 60), prefix=self._prefix(inbound))
+            return self._no_id(inbound, asked, channel if manifest is not None else inbound.channel)
         who = UserRef(channel, user_id)
         if decision == "denied" and self._access.is_operator(who):
             # Of the last one nobody could be let in again by a message.
@@ -442,6 +485,24 @@ class Commands:
         await self._admissions.decide(who, verdict)
         key = "commands.admitted" if decision == "approved" else "commands.kept_out"
         return say(key, who=who)
+
+    def _no_id(self, inbound: Inbound, asked: str, channel: str) -> str:
+        """Say what an id of a channel looks like, to an operator who has named none."""
+        assert inbound.command is not None  # noqa: S101 - this answers a command
+        prefix, name = self._prefix(inbound), inbound.command.name
+        said = (
+            say("commands.no_id", asked=text.preview(asked, 60))
+            if asked
+            else say("commands.needs_id", name=name, prefix=prefix)
+        )
+        return paragraph(said, self._id_form(channel), say("commands.who_waits", prefix=prefix))
+
+    def _id_form(self, channel: str) -> str:
+        """Say what an id of a channel looks like, and where it is found."""
+        manifest = self._manifests[channel]
+        if manifest.where_id is not None:
+            return str(manifest.where_id)
+        return say("commands.id_told", prefix=manifest.command_prefix)
 
     async def _listen(self, inbound: Inbound) -> str:
         """Say what is listened to in a group; operators change it."""
@@ -573,11 +634,24 @@ def _doing(turns: Sequence[Turn]) -> str:
 
 
 def runs_at_once(inbound: Inbound) -> bool:
-    """True where a command does not touch the conversation: it is answered at once, whatever runs."""
+    """True where a command does not touch the conversation, or there is none of that name: it is answered at once, whatever runs,
+    and calls off nothing that waits for its person.
+    """
     command = inbound.command
     if command is None:
         return False
-    return command.name in AT_ONCE or (command.name == "model" and not inbound.args)
+    return command.name not in QUEUED or (command.name == "model" and not inbound.args)
+
+
+def usage(name: str, prefix: str, *, operator: bool) -> str:
+    """A command with the arguments that this person may give it, as in `/resume [id]`."""
+    takes = f"arguments.{name}" in CATALOGUES[DEFAULT] and (operator or name not in CHANGED_BY_OPERATORS)
+    return f"{prefix}{name} {say(f'arguments.{name}')}" if takes else f"{prefix}{name}"
+
+
+def _other_script(tag: str | None) -> list[str]:
+    """What a reader of Traditional Chinese is told who gets the simplified one."""
+    return [say("language.simplified")] if is_traditional(tag) and language() == "zh" else []
 
 
 def _answering(info: ModelInfo) -> str:

@@ -136,3 +136,9 @@ def language_of(tag: str | None) -> str | None:
     """The catalogue of a tag such as `zh-hans` or `en_US`; None where there is none."""
     code = (tag or "").replace("_", "-").partition("-")[0].casefold()
     return code if code in CATALOGUES else None
+
+
+def is_traditional(tag: str | None) -> bool:
+    """True for the tag of Chinese in traditional characters, by its script or, where it names none, by its region."""
+    parts = (tag or "").replace("_", "-").casefold().split("-")
+    return parts[0] == "zh" and "hans" not in parts and not {"hant", "tw", "hk", "mo"}.isdisjoint(parts)

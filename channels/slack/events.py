@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bot import text
 from bot.contracts.environment import Log
 from bot.words import names
 
@@ -16,8 +17,23 @@ MESSAGES = frozenset({"file_share", "thread_broadcast", "me_message", "bot_messa
 CHANGES = frozenset({"message_changed", "message_deleted"})
 """Subtypes that tell of a change to another message."""
 
-COMMANDS = frozenset({*names("help"), "usage"})
-"""`!` with one of these is a command, and speaks to the bot without a mention; with any other word it is a message."""
+COMMANDS = frozenset(names("help"))
+"""`!` with one of these is a command, and speaks to the bot without a mention; with any other word it is a message, unless that
+`is_misspelt` and speaks to the bot.
+"""
+MOST_ARGS = 2
+"""Words behind a command whose name is misspelt: more make a sentence, as in `!news of today, please`."""
+
+
+def is_command(name: str, _args: str) -> bool:
+    return name in COMMANDS
+
+
+def is_misspelt(name: str, args: str) -> bool:
+    """True for a word that is no command and probably means one: as a message it would call off what waits for its person."""
+    return (
+        name not in COMMANDS and len(args.split()) <= MOST_ARGS and text.nearest(name, COMMANDS) is not None
+    )
 
 
 def is_handled(kind: str, subtype: object = None) -> bool:

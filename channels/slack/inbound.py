@@ -248,7 +248,8 @@ def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
     said = unescape(slash.text or "").strip(_LEAD)
     words = said.split(None, 1) or ["help"]
     name, args = words[0].lstrip("!/").lower(), words[1] if len(words) > 1 else ""
-    command = Command(name=name, args=args) if name in events.COMMANDS else None
+    is_command = events.is_command(name, args) or events.is_misspelt(name, args)
+    command = Command(name=name, args=args) if is_command else None
     return me.inbound(
         slash.channel_id,
         None,
@@ -318,6 +319,8 @@ def _message(post: _New, event_id: str, me: BotIdentity, names: Names) -> Inboun
         keys.append(f"slack:{me.team}:client:{post.client_msg_id}")
     command = _command(post.words, me)
     addressed = _addressed(post, command, mentioned=post.type == "app_mention" or me.named_in(post.source))
+    if command is None and addressed != "chat":
+        command = _command(post.words, me, known=events.is_misspelt)
     words = me.heard(post.source, names)
     found = _inbound(post.channel, post, tuple(keys), addressed, me, words=words, command=command)
     alone = command is not None and (command.name == "stop" or address.is_direct(post.channel))
@@ -441,16 +444,19 @@ def _addressed(post: _New, command: Command | None, *, mentioned: bool) -> Addre
     return place
 
 
-def _command(words: str, me: BotIdentity) -> Command | None:
+def _command(
+    words: str, me: BotIdentity, *, known: Callable[[str, str], bool] = events.is_command
+) -> Command | None:
     """`!word args` at the start, or after a mention of the bot, where the word is a command."""
     start = words.lstrip(_LEAD)
     mention = re.match(rf"<@{re.escape(me.user)}(?:\|[^<>]*)?>[\s:,]*", start)
     if mention is not None:
         start = start[mention.end() :].lstrip(_LEAD)
     match = _COMMAND.fullmatch(start)
-    if match is None or match[1].lower() not in events.COMMANDS:
+    if match is None:
         return None
-    return Command(name=match[1].lower(), args=(match[2] or "").strip())
+    name, args = match[1].lower(), (match[2] or "").strip()
+    return Command(name=name, args=args) if known(name, args) else None
 
 
 def _inbound(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest, Pace, TokenForm
 from bot.contracts.examination import Examination
+from bot.words import sentence
 from channels.slack import address
 from channels.slack.settings import SlackSettings
 
@@ -64,6 +65,7 @@ MANIFEST = Manifest(
     },
     access="allowlist",
     valid_id=address.valid_id,
+    where_id=sentence("operators.id_slack"),
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=1.0)},
     # One message a second in each conversation, and in a workspace some hundreds a minute.
     total=Pace(burst=20, every=0.25),

@@ -57,9 +57,9 @@ SIGNS = 6
 """Signs of work sent at once: fewer than there are connections, since messages must not wait behind them."""
 GROUP_MENU = ("help", "new", "stop", "forget", "jobs", "listen", "language", "status", "approve", "deny")
 """The commands that the window of a group offers."""
-MENU = tuple(name for name in names("help") if name not in {"allow", "block", "listen"})
+MENU = tuple(name for name in names("help") if name not in {"allow", "block", "listen", "usage"})
 """Those of a private chat: all but those of operators and groups."""
-OPERATORS_MENU = tuple(name for name in names("help") if name != "listen")
+OPERATORS_MENU = tuple(name for name in names("help") if name not in {"listen", "usage"})
 """Those of an operator's private chat."""
 _LANGUAGES = {code: None if code == DEFAULT else code for code in CATALOGUES}
 """The languages and their codes for Telegram: what has none there is for all that have no text of their own."""

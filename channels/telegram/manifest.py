@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest, Pace, TokenForm
 from bot.contracts.examination import Claim, Examination
+from bot.words import sentence
 from channels.telegram import address
 from channels.telegram.settings import TelegramSettings
 
@@ -42,6 +43,7 @@ MANIFEST = Manifest(
     tokens=("bot_token",),
     token_forms={"bot_token": TokenForm(r"\d+:[\w-]+", "123456789:ABC…")},
     valid_id=address.valid_id,
+    where_id=sentence("operators.id_telegram"),
     # GroupAnonymousBot and Channel_Bot: whoever hides behind them cannot be told apart.
     never_admit=frozenset({"1087968824", "136817688"}),
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=3.0)},

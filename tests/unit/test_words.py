@@ -20,6 +20,7 @@ from bot.words import (
     CATALOGUES,
     DEFAULT,
     best_language,
+    is_traditional,
     language,
     language_of,
     names,
@@ -71,7 +72,7 @@ def said() -> Iterator[tuple[str, ast.Call]]:
     """Each call of `say` and `sentence` in the code, with its file."""
     for path in sorted((*(ROOT / "bot").rglob("*.py"), *(ROOT / "channels").rglob("*.py"))):
         source = path.read_text("utf-8")
-        if re.search(r"^from bot\.words import .*\b(?:say|sentence)\b", source, re.MULTILINE):
+        if re.search(r"^from bot\.words import (?:\([^)]*|.*)\b(?:say|sentence)\b", source, re.MULTILINE):
             for node in ast.walk(gates.parsed(source)):
                 if (
                     isinstance(node, ast.Call)
@@ -144,6 +145,16 @@ def test_every_error_has_its_sentence_in_each_language() -> None:
 def test_errors_speak_of_nothing_that_only_operators_know(code: str) -> None:
     with speaking(code):
         assert [name for name in names("errors") if UNSAID.search(say(f"errors.{name}"))] == []
+
+
+@pytest.mark.parametrize("tag", ["zh-Hant", "zh_TW", "zh-hk", "ZH-Hant-HK", "zh-MO"])
+def test_tags_of_traditional_chinese(tag: str) -> None:
+    assert is_traditional(tag)
+
+
+@pytest.mark.parametrize("tag", ["zh", "zh-CN", "zh-Hans-HK", "zh-SG", "en-HK", "", None])
+def test_tags_of_other_languages_and_scripts(tag: str | None) -> None:
+    assert not is_traditional(tag)
 
 
 def test_english_counts_and_chinese_does_not() -> None:

@@ -417,6 +417,17 @@ async def test_a_command_of_the_person_ends_the_waiting_and_runs(desk: Desk, com
     assert len(answers) == 1, "the command has its answer"
 
 
+@pytest.mark.parametrize("args", ["", "{name}", "{name} chat"])
+async def test_a_misspelt_command_is_told_as_one_and_what_waits_stays(desk: Desk, args: str) -> None:
+    name = await desk.asked(user_id=OPERATOR)
+    await desk.press("aprove", args.format(name=name), OPERATOR)
+    await until(lambda: desk.tele.texts[-1] == "I don't know /aprove. Did you mean /approve?")
+    assert not desk.ran
+    await desk.press("approve", name)
+    await desk.idle()
+    assert [verdict.ended for verdict in desk.ran] == ["approved"]
+
+
 async def test_a_stop_names_the_commands_that_do_not_run_for_it(desk: Desk) -> None:
     desk.agent.hold = asyncio.Event()
     await desk.say("quick", user_id=MEMBER, **GROUP)

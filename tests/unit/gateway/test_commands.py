@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 from bot import errors
 from bot.contracts.agent import ChatStats, SessionChange, SessionInfo
+from bot.contracts.channel import Manifest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
-from bot.gateway.commands import ALIASES
+from bot.words import CATALOGUES, speaking
 from channels.slack.events import COMMANDS
+from channels.slack.manifest import MANIFEST as SLACK
+from channels.telegram.manifest import MANIFEST as TELEGRAM
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.test_turns import command
 
@@ -44,13 +48,94 @@ async def test_a_person_sees_what_the_conversation_has_come_to(bench: Bench) -> 
     )
 
 
-async def test_slack_takes_the_commands_that_there_are_and_no_other_words(bench: Bench) -> None:
-    await bench.say("/help", **command("help"))
-    await bench.tele.until(1)
+async def helped(bench: Bench, words: str = "/help", user_id: str = "77", **more: Any) -> list[str]:
+    """The lines of an answer to `/help`, which may be several messages here."""
+    before = len(bench.tele.sent)
+    args = words.partition(" ")[2]
+    await bench.say(words, user_id=user_id, chat_id=user_id, **command("help", args=args), **more)
+    await bench.tele.until(before + 1)
     await bench.idle()
-    told = "\n".join(bench.tele.texts).splitlines()
-    listed = {line[1:].partition(" – ")[0] for line in told if line.startswith("/") and " – " in line}
-    assert listed | ALIASES.keys() == COMMANDS
+    return "\n".join(bench.tele.texts[before:]).splitlines()
+
+
+def listed(lines: list[str]) -> dict[str, str]:
+    """The usage of each command that is listed, by its name."""
+    shown = [line.partition(" – ")[0] for line in lines if line.startswith("/") and " – " in line]
+    return {one[1:].split()[0]: one for one in shown}
+
+
+BUTTONS = {"renew", "retry"}
+"""Commands that only buttons send: they need an id that nobody sees."""
+
+
+async def test_help_lists_every_command_and_slack_takes_these_and_no_other_words(bench: Bench) -> None:
+    told = listed(await helped(bench, user_id="1"))
+    assert told.keys() | BUTTONS == bench.commands.names
+    assert told.keys() == COMMANDS
+
+
+async def test_help_shows_operators_commands_and_what_only_they_may_change_to_operators_alone(
+    bench: Bench,
+) -> None:
+    lines, operators = await helped(bench), await helped(bench, user_id="1")
+    assert listed(operators).keys() - listed(lines).keys() == {"allow", "block"}
+    assert {name: usage for name, usage in listed(operators).items() if listed(lines).get(name) != usage} == {
+        "allow": "/allow [id]",
+        "block": "/block id",
+        "listen": "/listen [mention, thread, always or never]",
+        "model": "/model [name or default]",
+    }
+    assert "**Operators**" in operators
+    assert "**Operators**" not in lines
+    assert lines[:3] == [
+        "**Talk**",
+        "/start – A few words about me",
+        "/help [command] – All commands, or one of them explained",
+    ]
+    assert lines[lines.index("**Jobs**") :][:4] == [
+        "**Jobs**",
+        "/jobs [pause, resume or cancel] [name] – What I'm to do here later; pause, resume or cancel it",
+        "",
+        "**Permissions**",
+    ]
+    assert lines[-1] == "/help and the name of a command explains that one."
+
+
+@pytest.mark.parametrize("words", ["/help fork", "/help /FORK", "/help !fork now"])
+async def test_help_explains_one_command(bench: Bench, words: str) -> None:
+    first, more = await helped(bench, words)
+    assert first == "/fork [number or id] – Go on in a copy, from a message or some answers back"
+    assert more.startswith("/fork 2 leaves out your last 2 messages.")
+
+
+async def test_help_explains_an_operators_command_to_operators_alone(bench: Bench) -> None:
+    assert await helped(bench, "/help block") == ["Only operators say who may talk to me."]
+    assert await helped(bench, "/help block", user_id="1") == [
+        "/block id – Keep somebody out",
+        "I no longer answer that person. /whoami tells people their own id.",
+    ]
+    assert await helped(bench, "/help status") == [
+        "/status – What I'm doing, and with which model",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("user_id", "words", "says"),
+    [
+        ("77", "/aprove W6AG6Q", "I don't know /aprove. Did you mean /approve?"),
+        ("77", "/help aprove", "I don't know /aprove. Did you mean /approve?"),
+        ("77", "/stauts", "I don't know /stauts. Did you mean /stats?"),
+        ("77", "/retyr", "I don't know /retyr. See /help."),
+        ("77", "/alow", "I don't know /alow. See /help."),
+        ("1", "/alow", "I don't know /alow. Did you mean /allow?"),
+        ("77", "/deploy", "I don't know /deploy. See /help."),
+        ("77", f"/{'a' * 200_000}", f"I don't know /{'a' * 39}…. See /help."),
+    ],
+)
+async def test_a_misspelt_command_is_told_which_one_may_be_meant(
+    bench: Bench, user_id: str, words: str, says: str
+) -> None:
+    assert await told(bench, words, user_id) == says
 
 
 async def test_a_person_sees_what_is_kept_and_is_told_what_was_taken_back(bench: Bench) -> None:
@@ -231,12 +316,44 @@ async def test_a_member_lets_nobody_in_and_sees_nobody_who_waits(bench: Bench, w
     assert (bench.lists.allowed("tele"), bench.lists.blocked("tele")) == (frozenset(), frozenset())
 
 
-@pytest.mark.parametrize("name", ["", "nowhere:5", "tele:", "tele:x y", "名前"])
-async def test_what_is_no_id_changes_nothing(bench: Bench, name: str) -> None:
-    bench.manifests["tele"] = replace(bench.manifests["tele"], valid_id=str.isdecimal)
-    said = await told(bench, f"/block {name}".rstrip(), "1")
-    assert said.endswith("is no id that I know. /allow alone shows who waits.")
-    assert bench.lists.blocked("tele") == frozenset()
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("/block", "Add the id of a person: /block ID."),
+        ("/block nowhere:5", "“nowhere:5” is not an id."),
+        ("/block tele:", "“tele:” is not an id."),
+        ("/allow tele:x y", "“tele:x y” is not an id."),
+        ("/allow 名前", "“名前” is not an id."),
+    ],
+)
+async def test_what_is_no_id_changes_nothing_and_is_told_what_an_id_looks_like(
+    bench: Bench, words: str, says: str
+) -> None:
+    form = TELEGRAM.where_id
+    bench.manifests["tele"] = replace(bench.manifests["tele"], valid_id=str.isdecimal, where_id=form)
+    said = await told(bench, words, "1")
+    assert said == f"{says} {form} /allow alone shows who waits, with their ids."
+    assert "such as 123456789" in said
+    assert (bench.lists.allowed("tele"), bench.lists.blocked("tele")) == (frozenset(), frozenset())
+
+
+async def test_an_id_of_another_channel_is_told_as_it_looks_there(bench: Bench) -> None:
+    bench.manifests["local"] = replace(
+        bench.manifests["local"], valid_id=str.isdecimal, where_id=SLACK.where_id
+    )
+    said = await told(bench, "/allow local:ada", "1")
+    assert "A Slack id looks like U024BE7LH" in said
+
+
+@pytest.mark.parametrize("manifest", [SLACK, TELEGRAM])
+def test_the_example_of_an_id_is_one(manifest: Manifest) -> None:
+    for code in CATALOGUES:
+        with speaking(code):
+            assert [
+                word
+                for word in re.findall(r"[A-Z0-9]{5,}", str(manifest.where_id))
+                if manifest.valid_id(word)
+            ]
 
 
 @pytest.mark.parametrize(("channel", "takes_files"), [("tele", True), ("local", False)])

@@ -12,9 +12,8 @@ import pytest
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Command
 from bot.contracts.journal import Journal, Locale
-from bot.gateway.commands import HELP
 from bot.testing.journal import FaultyJournal, JournalFailure
-from bot.words import say, speaking
+from bot.words import names, say, speaking
 from tests.unit.gateway.conftest import Bench, killed
 
 ANN = UserRef("tele", "77")
@@ -188,7 +187,19 @@ async def test_language_and_zone_that_are_chosen_while_one_is_written_are_both_k
     await bench.close()
 
 
-@pytest.mark.parametrize("name", HELP)
+async def test_a_reader_of_traditional_chinese_is_told_that_there_is_only_the_simplified_one(
+    bench: Bench,
+) -> None:
+    only = "我目前只会简体中文，还没有繁體中文。"
+    assert await asked(bench, "language", "zh-TW") == f"{chinese('language.now')}{only}"
+    assert await asked(bench, "language", "zh-CN") == chinese("language.now")
+    assert only in await asked(bench, "language", language="zh-Hant")
+    assert (await asked(bench, "language", "auto", language="zh-hk")).endswith(only)
+    assert only not in await asked(bench, "language", "auto", language="zh-hans")
+    assert await asked(bench, "language", "en", language="zh-hk") == say("language.now")
+
+
+@pytest.mark.parametrize("name", names("help"))
 async def test_in_chinese_no_space_stands_behind_a_sentence(bench: Bench, name: str) -> None:
     for chat_type in ("direct", "group"):
         told = await asked(bench, name, user_id="1", language="zh", chat_type=chat_type, keys=(chat_type,))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import Command, Inbound
 from bot.contracts.provenance import ANYBODYS
 from channels.slack import adapter
 
@@ -248,7 +248,7 @@ async def test_commands_begin_with_an_exclamation_mark(stage: Any, text: str, na
         "!ship/it",
         "<@U0GRACE> !new",
         "!important: read this",
-        "!hepl",
+        "!news about this, please",
         "!重要",
     ],
 )
@@ -283,6 +283,38 @@ async def test_a_slash_command_is_acked_and_answered_outside_threads(stage: Any)
     assert (message.addressed, message.chat_type, message.message_id) == ("command", "group", None)
     assert message.keys[0].startswith("slack:T0TEAM:command:")
     assert message.ts == 1_800_000_000_000
+
+
+@pytest.mark.parametrize("mention", ["", "<@U0SHIP> "])
+async def test_a_misspelt_command_that_speaks_to_the_bot_is_no_message(stage: Any, mention: str) -> None:
+    """As a message it would call off what waits for its person."""
+    where = stage.channel if mention else stage.direct
+    await stage.server.say(f"{mention}!aprove W6AG6Q", channel=where, user=stage.ada)
+    (message,) = await stage.arrived()
+    assert message.command == Command(name="aprove", args="W6AG6Q")
+
+
+async def test_a_misspelt_command_in_a_channel_speaks_to_nobody(stage: Any) -> None:
+    await stage.server.say("!aprove", channel=stage.channel, user=stage.ada)
+    await stage.server.say("!stop", channel=stage.channel, user=stage.ada)
+    (message,) = await stage.arrived()
+    assert message.command == Command(name="stop")
+
+
+async def test_a_misspelt_command_in_a_thread_is_told_to_the_gateway_as_one(stage: Any) -> None:
+    root = await stage.server.say("<@U0SHIP> hello", channel=stage.channel, user=stage.ada)
+    await stage.server.say("!aprove", channel=stage.channel, user=stage.ada, thread_ts=root)
+    *_, message = await stage.arrived(2)
+    assert (message.command, message.addressed) == (Command(name="aprove"), "thread")
+
+
+@pytest.mark.parametrize(("text", "name"), [("aprove W6AG6Q", "aprove"), ("news of today, please", None)])
+async def test_a_misspelt_word_behind_the_slash_is_a_command_and_a_sentence_is_none(
+    stage: Any, text: str, name: str | None
+) -> None:
+    await stage.server.command(text, channel=stage.direct, user=stage.ada)
+    (message,) = await stage.arrived()
+    assert (message.command.name if message.command else None) == name
 
 
 @pytest.mark.parametrize("text", ["", "  ", "/help", "!HELP"])
