@@ -209,8 +209,7 @@ def user_message(
     if instructions is not None:
         content.append(replace(instructions, nonce=nonce).block)
     quoted = (*request.context, *(inbound.quoted if inbound is not None else ()))
-    if quoted:
-        content.append(quotes.block(quoted, iso, nonce))
+    content += quotes.blocks(quoted, iso, nonce)
     if any(seen.read for _, seen in attached):
         content.append(file_previews.tag(attached, nonce).block)
         content += [blocks.attached(seen.shown) for _, seen in attached if seen.shown is not None]
@@ -254,7 +253,7 @@ def loaded(line: ArchiveLine, nonce: str) -> Message:
     own, quoted = quotes.unarchived(line, nonce)
     words = _block(own if own.strip() else "(no text)")
     mark = tags.Tag(tags.HISTORY, tags.dumped(facts), nonce=nonce)
-    return {"role": "user", "content": [mark.block, words, *([quoted.block] if quoted else [])]}
+    return {"role": "user", "content": [mark.block, words, *(tag.block for tag in quoted)]}
 
 
 def _whereabouts(line: ArchiveLine) -> Json:

@@ -119,6 +119,14 @@ class Quoted(Frozen):
     def provenance(self) -> Provenance:
         return _provenance(self.words_of, self.taint)
 
+    @property
+    def in_place_of_words(self) -> bool:
+        """True for what its person has sent by their message instead of words: a contact, a poll, the place where they are. The
+        words in it may be anybody's all the same.
+        """
+        own = self.origin is None and self.message_id is None
+        return self.brought and own and self.kind is not None
+
 
 class Link(Frozen):
     """An address that stands behind other words of a message."""

@@ -175,7 +175,7 @@ class Sayings:
             Quoted(user_id="U2", message_id=one, text=deletions.REMOVED if one in hidden else words_of(one))
             for one in ids
         ]
-        content = [first, quotes.block(quoted, str, ""), text(self.words())]
+        content = [first, *quotes.blocks(quoted, str, ""), text(self.words())]
         return {"message": {"role": "user", "content": content}, "unquoted": tuple(hidden)}
 
     def words(self) -> str:
