@@ -7,6 +7,7 @@ import contextlib
 import difflib
 import html
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -277,6 +278,12 @@ def width(text: str) -> int:
 
 def _is_wide(shown: str) -> bool:
     return unicodedata.east_asian_width(shown[0]) in {"W", "F"} or "\ufe0f" in shown
+
+
+def dollars(usd: float) -> str:
+    """A sum of money, with two digits that say something however small it is: `$12.35`, `$0.012`."""
+    decimals = 2 if usd >= 0.1 or usd <= 0 else 1 - math.floor(math.log10(usd))
+    return f"${usd:,.{decimals}f}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bot import errors
+from bot import errors, text
 from bot.cli.common import (
     HOME,
     AsJson,
@@ -28,7 +28,10 @@ from bot.cli.logs import log_of, tell_unreadable
 from bot.cli.stats import cost_of
 
 if TYPE_CHECKING:
-    from bot.gateway.receipt import Path as TurnPath
+    from bot.contracts.base import Json
+    from bot.contracts.journal import InboxRecord, StepRecord
+    from bot.contracts.outbound import OutboxRow
+    from bot.gateway.receipt import TurnRecords
     from bot.history.usage.sums import UsageTotals
     from bot.telemetry.log_reader import Line
 
@@ -55,19 +58,19 @@ def trace(
     from bot.history.usage.trace import detail_words, total_of
 
     asked = request_id.upper()
-    path, turn, lines = None, asked, _lines(root, asked)
+    records, turn, lines = None, asked, _lines(root, asked)
     if full or as_json or not any(line.get("kind") == "turn_end" for line in lines):
         # It may have joined another turn; the journal knows.
-        path = asyncio.run(_path(root, asked))
-        if path is not None and path.request_id != asked:
-            turn = path.request_id
+        records = asyncio.run(_records(root, asked))
+        if records is not None and records.request_id != asked:
+            turn = records.request_id
             lines = _lines(root, turn)
     sums = total_of(lines)
     if lines and not full and not as_json:
         _show_steps(lines)
         say(_total(sums))
         return
-    seen = [*_journal(path), *map(_event, lines), *_transcript(root, turn)]
+    seen = [*_journal(records), *map(_event, lines), *_transcript(root, turn)]
     if not seen:
         raise errors.NotFound(f"nothing is on disk of a turn {request_id!r}; logs and `/receipt` show ids")
     seen.sort(key=lambda one: one.at)
@@ -83,9 +86,9 @@ def trace(
         say(_total(sums))
 
 
-async def _path(root: Path, request_id: str) -> TurnPath | None:
-    """The turn's path in the journal; None where there is no journal, or it has forgotten the turn."""
-    from bot.gateway.receipt import Receipts
+async def _records(root: Path, request_id: str) -> TurnRecords | None:
+    """The turn in the journal; None where there is no journal, or it cannot be read."""
+    from bot.gateway.receipt import turn_records
     from bot.journal.view import in_file
     from bot.system import SystemClock
 
@@ -99,7 +102,7 @@ async def _path(root: Path, request_id: str) -> TurnPath | None:
     else:
         return None
     try:
-        return await Receipts(journal).path(request_id)
+        return await turn_records(journal, request_id)
     except errors.StorageError as error:
         complain(f"shipmate: {error}")
         return None
@@ -107,10 +110,58 @@ async def _path(root: Path, request_id: str) -> TurnPath | None:
         await journal.close()
 
 
-def _journal(path: TurnPath | None) -> list[TraceEvent]:
-    if path is None:
+def _journal(found: TurnRecords | None) -> list[TraceEvent]:
+    """All that happened in a turn by its journal, with the ids that the log and the platform know."""
+    if found is None:
         return []
-    return [TraceEvent(timestamp(event.at), "journal", event.words, {}) for event in path.events]
+    events = [*map(_step, found.steps), *map(_delivery, found.rows)]
+    if found.asked is not None:
+        events += [_received(found.asked), *_ended(found, found.asked)]
+    return [TraceEvent(timestamp(at), "journal", words, {}) for at, words in events]
+
+
+def _received(record: InboxRecord) -> tuple[float, str]:
+    inbound = record.inbound
+    named = f" {inbound.message_id}" if inbound.message_id else ""
+    return record.received_at, f"received: {inbound.kind}{named} from {inbound.user_id}"
+
+
+def _ended(found: TurnRecords, record: InboxRecord) -> list[tuple[float, str]]:
+    if not record.open:
+        return [(record.changed_at, f"finished: {record.detail or record.state}")]
+    if record.state != "in_turn":
+        return []
+    waits = found.turn is not None and found.turn.state == "suspended"
+    return [(record.changed_at, "begun, and waits for a person" if waits else "begun, and not finished yet")]
+
+
+def _step(step: StepRecord) -> tuple[float, str]:
+    what = f"{step.kind} {step.name}"
+    if step.ended_at is None:
+        return step.began_at, f"{what}: begun, no end recorded (id {step.id})"
+    result = step.result or {}
+    facts = [f"{max(0.0, step.ended_at - step.began_at):.3f} s", *_usage(result)]
+    facts += ["failed"] if result.get("is_error") else []
+    return step.began_at, f"{what}: {', '.join(facts)} (id {result.get('providerRequestId') or step.id})"
+
+
+def _usage(result: Json) -> list[str]:
+    usage, cost = result.get("usage") or {}, result.get("costUsd")
+    if not usage:
+        return []
+    cached = int(usage.get("cacheReadTokens") or 0)
+    read = int(usage.get("inputTokens") or 0) + cached + int(usage.get("cacheWriteTokens") or 0)
+    from_cache = f" ({cached:,} from the cache)" if cached else ""
+    facts = [f"{read:,} tokens in{from_cache}", f"{int(usage.get('outputTokens') or 0):,} out"]
+    return [*facts, text.dollars(float(cost))] if cost is not None else facts
+
+
+def _delivery(row: OutboxRow) -> tuple[float, str]:
+    what = f"{row.kind}, repeated" if row.repeat_of is not None else row.kind
+    state = f"delivered as message {row.message_id}" if row.state == "sent" else f"{row.state} (id {row.id})"
+    reason = f": {row.reason}" if row.reason else ""
+    until = f", not before {timestamp(row.not_before)}" if row.delayed and row.not_before is not None else ""
+    return row.changed_at, f"{what}: {state}{reason}{until}"
 
 
 def _lines(root: Path, request_id: str) -> list[Line]:

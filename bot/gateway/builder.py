@@ -403,7 +403,7 @@ def build_gateway(
         alerts=services.alerts,
         stops=stops,
         approvals=approvals,
-        receipts=Receipts(journal),
+        receipts=Receipts(journal, deps.archive, clock),
         deletions=deletions,
         retries=retries,
         jobs=jobs,

@@ -12,8 +12,9 @@ import pytest
 
 from bot import errors
 from bot.contracts.agent import TurnRequest
-from bot.contracts.journal import ANSWERED, InboxEnd
+from bot.contracts.journal import ANSWERED, InboxEnd, StepRecord
 from bot.contracts.model import ModelReply, Usage
+from bot.contracts.outbound import OutboxRow
 from bot.journal.sqlite import SqliteJournal
 from bot.journal.view import in_file
 from bot.llm.log import LoggedModel
@@ -87,6 +88,40 @@ def test_it_ends_with_what_it_cost(turn: Turn, shipmate: Shipmate) -> None:
 def test_what_joined_a_turn_leads_to_it(turn: Turn, shipmate: Shipmate) -> None:
     done = shipmate("trace", turn.joined, "--dir", turn.root, "--json")
     assert {one["requestId"] for one in done.lines} == {turn.request_id}
+
+
+async def _open(root: Path) -> None:
+    """A turn that waits for a person, with a tool that was cut off and an answer that the platform put off."""
+    bench = Bench(root / ".ship")
+    journal = SqliteJournal(root / ".ship" / "journal.db", clock=bench.clock, log=bench.log)
+    asked = bench.inbound("hello").model_copy(update={"request_id": "01REQ", "message_id": "41"})
+    await journal.receive(asked)
+    await journal.begin_turn("01REQ", KEY, ["01REQ"])
+    now = bench.clock.now()
+    usage = {"inputTokens": 200, "outputTokens": 41, "cacheReadTokens": 1_000}
+    result = {"usage": usage, "costUsd": 0.00012, "providerRequestId": "req_7"}
+    await journal.begin_step(StepRecord("01REQ", "s1", "model", "claude", now, now + 1.25, result))
+    await journal.begin_step(StepRecord("01REQ", "s2", "tool", "run_shell", now + 2))
+    row = OutboxRow("01ROW", "01REQ", KEY, {"chat": "77"}, "words")
+    await journal.put_outbox([row.put_off(now + 60)])
+    await journal.suspend_turn("01REQ")
+    await journal.close()
+    await bench.close()
+
+
+def test_a_turn_that_is_open_is_told_with_the_ids_that_log_and_platform_know(
+    project: Path, shipmate: Shipmate
+) -> None:
+    asyncio.run(_open(project))
+    done = shipmate("trace", "01REQ", "--dir", project, "--json")
+    told = {one["what"] for one in done.lines if one["source"] == "journal"}
+    (row,) = told - {
+        "received: message 41 from 77",
+        "model claude: 1.250 s, 1,200 tokens in (1,000 from the cache), 41 out, $0.00012 (id req_7)",
+        "tool run_shell: begun, no end recorded (id s2)",
+        "begun, and waits for a person",
+    }
+    assert row.startswith("reply: ready (id 01ROW), not before ")
 
 
 def test_without_a_journal_the_rest_is_told(turn: Turn, shipmate: Shipmate) -> None:

@@ -1,4 +1,4 @@
-"""`/receipt`: the path of a reply, in plain words, and never that of another chat."""
+"""`/receipt`: an account of a turn in plain words, and never of one of another chat."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def asking(words: str = "", *, answers: str | None = None, chat: str = "77") -> 
 
 
 async def shown(desk: Desk, words: str = "", **more: Any) -> list[str]:
-    return (await Receipts(desk.file).run(asking(words, **more))).splitlines()
+    return (await Receipts(desk.file, desk.archive, desk.clock).run(asking(words, **more))).splitlines()
 
 
 async def step(desk: Desk, what: str, began: float, ended: float | None, result: Json) -> None:
@@ -60,40 +60,88 @@ async def step(desk: Desk, what: str, began: float, ended: float | None, result:
     await desk.file.begin_step(one)
 
 
-async def test_the_path_of_a_reply_from_the_message_to_the_chat(desk: Desk) -> None:
+async def test_an_account_of_a_turn_for_its_person(desk: Desk) -> None:
     await desk.asked()
     usage = {"inputTokens": 200, "outputTokens": 41, "cacheReadTokens": 1_000, "cacheWriteTokens": 34}
     result = {"usage": usage, "costUsd": 0.01234, "providerRequestId": "req_7"}
     await step(desk, "model claude", 0.1, 1.35, result)
-    await step(desk, "tool read_file", 1.4, 1.4125, {"is_error": True})
-    await step(desk, "tool chat_send", 1.5, None, {})
+    await step(desk, "tool read_file", 1.4, 1.5, {"is_error": True})
+    await step(desk, "tool run_shell", 1.5, 1.7, {})
+    await step(desk, "tool chat_send", 1.7, None, {})
     await desk.clock.advance(2.25)
     await desk.delivery.send(TO, "はい")
     await desk.clock.advance(0.5)
     await desk.file.finish("01REQ", ANSWERED)
     assert await shown(desk) == [
-        "Receipt of 01REQ, times in UTC",
-        "2027-01-15",
-        "08:00:00.000 received: message from 77",
-        "08:00:00.100 model claude: 1.250 s, 1234 tokens in (1000 from the cache), 41 out, 0.0123 $ (id req_7)",
-        "08:00:01.400 tool read_file: 0.012 s, failed (id tool-read_file)",
-        "08:00:01.500 tool chat_send: begun, no end recorded (id tool-chat_send)",
-        "08:00:02.250 reply: delivered as message m1",
-        "08:00:02.750 finished: answered",
+        "You asked today 08:00 UTC: “你好”",
+        "It took 2.2 s.",
+        "Tools:",
+        "- `read_file`: failed (0.1 s)",
+        "- `run_shell`: done (0.2 s)",
+        "- `chat_send`: begun, no end known",
+        "1 request to claude: 1,234 tokens read (1,000 of them from the cache), 41 written. Cost: $0.012.",
+        "My answer was delivered.",
+        "For the people who run me: 01REQ",
     ]
 
 
-async def test_the_parts_of_a_long_answer_have_their_ids_and_the_days_their_dates(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    ("costs", "says"),
+    [
+        ([0.0], ""),
+        ([None], ""),
+        ([], ""),
+        ([0.00002, 0.00003], " Cost: $0.000050."),
+        ([1.234, 1.0], " Cost: $2.23."),
+        ([0.5, None], " Cost: $0.50 and 1 request whose price I don't know."),
+    ],
+)
+async def test_a_cost_is_told_where_it_is_known_and_something(
+    desk: Desk, costs: list[float | None], says: str
+) -> None:
     await desk.asked()
-    await desk.clock.advance(86_400)
-    await desk.delivery.send(TO, "\n\n".join(letter * 900 for letter in "甲乙"))
-    assert (await shown(desk))[1:] == [
-        "2027-01-15",
-        "08:00:00.000 received: message from 77",
-        "2027-01-16",
-        "08:00:00.000 part 1 of 2: delivered as message m1",
-        "08:00:00.000 part 2 of 2: delivered as message m2",
+    usage = {"inputTokens": 5, "outputTokens": 1}
+    for number, cost in enumerate(costs):
+        row = StepRecord(
+            "01REQ", f"m{number}", "model", "m", BEGAN, BEGAN + 1, {"usage": usage, "costUsd": cost}
+        )
+        await desk.file.begin_step(row)
+    lines = await shown(desk, "01REQ")
+    told = [line for line in lines if "tokens" in line]
+    count = len(costs)
+    requests = "1 request" if count == 1 else f"{count} requests"
+    assert told == ([f"{requests} to m: {5 * count} tokens read, {count} written.{says}"] if costs else [])
+    assert not any("0.0000 " in line for line in lines)
+
+
+async def test_tools_of_one_name_and_result_are_one_line_and_a_file_is_told_as_that(desk: Desk) -> None:
+    await desk.asked()
+    rows = [
+        ("read_file", {}),
+        ("read_file", {"is_error": True}),
+        ("read_file", {}),
+        ("attachment", {"read": False}),
     ]
+    for number, (name, result) in enumerate(rows):
+        at = BEGAN + number * 40
+        await desk.file.begin_step(StepRecord("01REQ", f"t{number}", "tool", name, at, at + 35, result))
+    lines = await shown(desk, "01REQ")
+    assert lines[lines.index("Tools:") + 1 : -1] == [
+        "- `read_file` ×2: done (1 min 10 s)",
+        "- `read_file`: failed (35 s)",
+        "- your file: failed (35 s)",
+    ]
+
+
+async def test_the_ids_of_what_happened_are_told_once_at_the_end(desk: Desk) -> None:
+    await desk.asked()
+    await step(desk, "model claude", 0.1, 1.35, {"providerRequestId": "req_7"})
+    await desk.delivery.send(TO, "\n\n".join(letter * 900 for letter in "甲乙"))
+    said = "\n".join(await shown(desk))
+    assert said.count("01REQ") == 1
+    assert said.endswith("My answer was delivered in 2 parts.\nFor the people who run me: 01REQ")
+    ids = ["req_7", "model-claude", "m1", "m2", *(row.id for row in await desk.rows("01REQ"))]
+    assert [one for one in ids if one in said] == []
 
 
 async def test_what_did_not_arrive_is_named_plainly(desk: Desk) -> None:
@@ -112,28 +160,25 @@ async def test_what_did_not_arrive_is_named_plainly(desk: Desk) -> None:
             await desk.delivery.send(address(str(number), f"0{number}REQ"), "words")
 
     async def lines(request_id: str, chat: str) -> list[str]:
-        ids = [row.id for row in await desk.rows(request_id)]
-        found = (await shown(desk, request_id, chat=chat))[2:]
-        return [line.partition(" ")[2].replace(name, "ID") for line, name in zip(found, ids, strict=True)]
+        return (await shown(desk, request_id, chat=chat))[:-1]
 
     assert await lines("02REQ", "77") == [
-        "reply: uncertain: it may or may not have arrived, so it was sent once more (id ID)",
-        "reply, repeated: delivered as message m1",
+        "My answer: it may or may not have arrived, so I sent it once more",
+        "My answer, sent once more: delivered",
     ]
     assert await lines("03REQ", "3") == [
-        "reply: deferred: the platform wants to be left alone until 09:00:00.000 (id ID)"
+        "My answer: not sent yet: the platform wants to be left alone until 09:00 UTC"
     ]
-    assert await lines("04REQ", "4") == ["reply: failed: this chat could no longer be written to (id ID)"]
-    assert await lines("05REQ", "5") == ["reply: failed: the platform refused it (id ID)"]
+    assert await lines("04REQ", "4") == ["My answer: not delivered: this chat could no longer be written to"]
+    assert await lines("05REQ", "5") == ["My answer: not delivered: the platform refused it"]
 
 
 async def test_what_was_put_off_says_so_whatever_the_clock_shows(desk: Desk) -> None:
     row = OutboxRow("01ROW", "01REQ", ChatKey.parse("tele:chat:77"), {"chat": "77"}, "words")
     await desk.asked()
     await desk.file.put_outbox([row.put_off(BEGAN - 60)])  # the clock was set back meanwhile
-    assert (await shown(desk))[-1].endswith(
-        "reply: deferred: the platform wants to be left alone until 07:59:00.000 (id 01ROW)"
-    )
+    deferred = "My answer: not sent yet: the platform wants to be left alone until 07:59 UTC"
+    assert (await shown(desk))[-2] == deferred
 
 
 async def test_the_newest_answer_counts_whatever_became_of_it(desk: Desk) -> None:
@@ -141,9 +186,62 @@ async def test_the_newest_answer_counts_whatever_became_of_it(desk: Desk) -> Non
     desk.tele.failures = [errors.DeliveryFailed("400")]
     with pytest.raises(errors.DeliveryFailed):
         await desk.delivery.send(address(request_id="03REQ"), "refused")
-    lines = await shown(desk)
-    assert lines[0] == "Receipt of 03REQ, times in UTC"
-    assert "reply: failed: the platform refused it" in lines[-1]
+    assert await shown(desk) == [
+        "My answer: not delivered: the platform refused it",
+        "For the people who run me: 03REQ",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ("failed", "It failed after 3.0 s."),
+        ("stopped", "It was stopped after 3.0 s."),
+        ("withdrawn", "It was taken back after 3.0 s."),
+        ("answered", "It took 3.0 s."),
+    ],
+)
+async def test_the_end_of_a_turn_is_told(desk: Desk, state: Any, says: str) -> None:
+    await desk.asked()
+    await desk.clock.advance(3)
+    await desk.file.finish("01REQ", InboxEnd(state))
+    assert says in await shown(desk, "01REQ")
+
+
+async def test_words_that_were_forgotten_are_not_told_again_and_edited_ones_as_they_are_now(
+    bench: Bench,
+) -> None:
+    await bench.say("my first secret", message_id="41")
+    await bench.idle()
+    await bench.say("asked with a slip", message_id="42")
+    await bench.idle()
+    await bench.say("asked well", kind="edit", message_id="42")
+    await bench.idle()
+    assert await receipt(bench, "42") == "You asked today 08:00 UTC: “asked well”"
+    await bench.say("/forget", command=Command(name="forget"), addressed="command", answers="41")
+    await bench.idle()
+    assert await receipt(bench, "41") == "You asked today 08:00 UTC: “[removed]”"
+    await bench.say("", kind="delete", message_id="42")
+    await bench.idle()
+    assert await receipt(bench, "42") == "You asked today 08:00 UTC: “[removed]”"
+
+
+async def receipt(bench: Bench, asked: str) -> str:
+    """The first line of what a person is told of a message."""
+    told = await Receipts(bench.journal, bench.archive, bench.clock).run(asking(asked))
+    return told.splitlines()[0]
+
+
+async def test_in_a_group_it_says_who_asked(bench: Bench) -> None:
+    group: dict[str, Any] = {
+        "chat_id": "-100",
+        "chat_type": "group",
+        "chat_key": ChatKey.parse("tele:chat:-100"),
+    }
+    await bench.say("what is it?", user_id="5", user_name="Zoë`", message_id="41", **group)
+    await bench.idle()
+    told = await Receipts(bench.journal, bench.archive, bench.clock).run(asking("41", chat="-100"))
+    assert told.startswith("`Zoë\\u0060` asked today 08:00 UTC: “what is it?”")
 
 
 async def test_a_reply_is_found_by_what_is_replied_to_and_by_either_id(desk: Desk) -> None:
@@ -156,8 +254,8 @@ async def test_a_reply_is_found_by_what_is_replied_to_and_by_either_id(desk: Des
         await shown(desk, "m1"),
         await shown(desk, "01REQ", answers="m2"),
     ):
-        assert found[0] == "Receipt of 01REQ, times in UTC"
-    assert (await shown(desk))[0] == "Receipt of 02REQ, times in UTC"
+        assert found[-1] == "For the people who run me: 01REQ"
+    assert (await shown(desk))[-1] == "For the people who run me: 02REQ"
 
 
 async def test_a_message_to_us_leads_to_its_answer_also_where_it_joined_another(bench: Bench) -> None:
@@ -165,13 +263,14 @@ async def test_a_message_to_us_leads_to_its_answer_also_where_it_joined_another(
         inbound = bench.inbound("问", message_id=message_id).model_copy(update={"request_id": request_id})
         await bench.journal.receive(inbound)
     await bench.journal.join_turn("01REQ", ["02REQ"])
-    receipts = Receipts(bench.journal)
-    assert "received: message 41 from 77" in await receipts.run(asking("41"))
+    receipts = Receipts(bench.journal, bench.archive, bench.clock)
+    assert (await receipts.run(asking("41"))).splitlines()[0] == "You asked today 08:00 UTC: “问”"
     lines = (await receipts.run(asking(answers="42"))).splitlines()
     assert lines[:2] == [
-        "Message 42 was answered together with another one.",
-        "Receipt of 01REQ, times in UTC",
+        "I answered that together with this message:",
+        "You asked today 08:00 UTC: “问”",
     ]
+    assert lines[-1] == "For the people who run me: 01REQ"
 
 
 async def test_a_turn_that_waits_for_a_person_says_so_also_asked_by_an_edit_that_its_message_took_up(
@@ -184,12 +283,12 @@ async def test_a_turn_that_waits_for_a_person_says_so_also_asked_by_an_edit_that
         await bench.journal.receive(inbound.model_copy(update={"keys": (request_id,)}))
     await bench.journal.begin_turn("03REQ", ChatKey.parse("tele:chat:77"), ["03REQ", "01REQ"])
     await bench.journal.finish("02REQ", InboxEnd("merged", merged_into="01REQ"))
-    receipts = Receipts(bench.journal)
-    path = await receipts.path("02REQ")
-    assert (path.request_id, path.events[-1].words) == ("03REQ", "begun, and not finished yet")
+    receipts = Receipts(bench.journal, bench.archive, bench.clock)
+    lines = (await receipts.run(asking("02REQ"))).splitlines()
+    assert (lines[-2], lines[-1]) == ("I'm still at it.", "For the people who run me: 03REQ")
     await bench.journal.suspend_turn("03REQ")
-    path = await receipts.path("02REQ")
-    assert path.events[-1].words == "begun, and waits for a person"
+    lines = (await receipts.run(asking("02REQ"))).splitlines()
+    assert lines[-2] == "I wait for an answer or a decision."
 
 
 @pytest.mark.parametrize("asked", ["01REQ", "m1", "nonsense", "'; DROP TABLE outbox"])
@@ -216,13 +315,14 @@ async def test_asked_outside_of_threads_it_is_of_what_its_person_was_answered_in
     theirs = await answered(bench, ChatKey.parse("tele:chat:-100:thread:1"), "not mine", user_id="5")
     await answered(bench, ChatKey.parse("tele:chat:-1001:thread:1"), "elsewhere")
     here = asking(chat="-100")
-    assert f"reply: delivered as message {mine}" in await Receipts(bench.journal).run(here)
+    receipts = Receipts(bench.journal, bench.archive, bench.clock)
+    of = {f"m{number}": message.request_id for number, message in enumerate(bench.tele.sent, 1)}
+    assert (await receipts.run(here)).endswith(of[mine])
     for known, asked in ((True, first), (False, theirs), (False, "m4")):
-        found = await Receipts(bench.journal).run(asking(asked, chat="-100"))
-        assert (f"reply: delivered as message {asked}" in found) is known
-    one, _, other = (message.request_id for message in bench.tele.sent[:3])
-    assert (await Receipts(bench.journal).run(asking(one, chat="-100"))).startswith(f"Receipt of {one}")
-    assert (await Receipts(bench.journal).run(asking(other, chat="-100"))).startswith("I know nothing")
+        found = await receipts.run(asking(asked, chat="-100"))
+        assert found.endswith(of[asked]) is known
+    assert (await receipts.run(asking(of[first], chat="-100"))).endswith(of[first])
+    assert (await receipts.run(asking(of[theirs], chat="-100"))).startswith("I know nothing")
 
 
 async def test_asked_in_the_thread_that_a_message_opened_it_is_of_the_answer_that_is_there(
@@ -232,9 +332,13 @@ async def test_asked_in_the_thread_that_a_message_opened_it_is_of_the_answer_tha
         await bench.say(f"top {thread}", target={"chat": "77", "thread": thread})
         await bench.idle()
     where = {"chat_key": ChatKey.parse("tele:chat:77:thread:1"), "target": {"chat": "77", "thread": "1"}}
-    assert "delivered as message m1" in await Receipts(bench.journal).run(asking().model_copy(update=where))
+    told = await Receipts(bench.journal, bench.archive, bench.clock).run(asking().model_copy(update=where))
+    assert told.endswith(bench.tele.sent[0].request_id)
     other = {"chat_key": ChatKey.parse("tele:chat:77:thread:3"), "target": {"chat": "77", "thread": "3"}}
-    assert await Receipts(bench.journal).run(asking().model_copy(update=other)) == NOTHING_YET
+    assert (
+        await Receipts(bench.journal, bench.archive, bench.clock).run(asking().model_copy(update=other))
+        == NOTHING_YET
+    )
 
 
 async def test_it_answers_beside_a_running_turn_as_a_notice(bench: Bench) -> None:
@@ -243,5 +347,5 @@ async def test_it_answers_beside_a_running_turn_as_a_notice(bench: Bench) -> Non
     await bench.idle()
     await bench.say("/receipt", command=Command(name="receipt"), addressed="command")
     texts = await bench.tele.until(2)
-    assert "reply: delivered as message m1" in texts[1]
+    assert "My answer was delivered." in texts[1]
     assert [role for role, _ in await bench.lines()] == ["user", "assistant"]
