@@ -161,7 +161,7 @@ class Commands:
             "fork": self._fork,
             "help": self._help,
             "history": self._history,
-            "jobs": jobs.command,
+            "jobs": self._jobs_here,
             "language": self._language,
             "listen": self._listen,
             "model": self._model,
@@ -345,6 +345,9 @@ class Commands:
             now = say("language.now") if code else say("language.auto", language=say("language.name"))
             return paragraph(now, *_other_script(asked if code else inbound.language))
 
+    async def _jobs_here(self, inbound: Inbound) -> str:
+        return await self._jobs.command(inbound, self._prefix(inbound))
+
     async def _timezone(self, inbound: Inbound) -> str:
         """Say in which time zone a person is told times, or tell them in another one from now on."""
         asked, prefix, now = inbound.args, self._prefix(inbound), self._clock.now()
@@ -511,6 +514,8 @@ class Commands:
             return say("listen.direct")
         if not asked:
             said = say(f"listen.{await self._participation.listening(inbound.chat_key)}")
+            if not self._access.is_operator(inbound.person):
+                return said
             how = say("listen.change", choices=", ".join(LISTENING), prefix=self._prefix(inbound))
             return paragraph(said, how)
         if not self._access.is_operator(inbound.person):
@@ -669,8 +674,10 @@ def _answering(info: ModelInfo) -> str:
 
 def status_text(stats: ChatStats, *, details: bool) -> str:
     """The state of a conversation, for a person; `details` are for operators."""
-    cost = f"${stats.cost_usd:.2f}"
-    if stats.unpriced:
+    cost = text.dollars(stats.cost_usd)
+    if stats.unpriced and not stats.cost_usd:
+        cost = say("stats.price_unknown")
+    elif stats.unpriced:
         cost = say("stats.unpriced", count=stats.unpriced, cost=cost)
     lines = [say("stats.answers", count=stats.turns, cost=cost)]
     if details:

@@ -142,15 +142,17 @@ class JobService:
 
     # ------------------------------------------------------------ for people
 
-    async def command(self, inbound: Inbound) -> str:
-        """`/jobs [pause|resume|cancel NAME]`; what to say of it. Raises `errors.StorageError`."""
+    async def command(self, inbound: Inbound, prefix: str = "/") -> str:
+        """`/jobs [pause|resume|cancel NAME]`; what to say of it, with commands as they are written there. Raises
+        `errors.StorageError`.
+        """
         words = inbound.args.split()
         if not words or words == ["list"]:
             return (await self._list(inbound, _shown)).words
         verbs = {"pause": self._pause, "resume": self._resume, "cancel": self._cancel}
         verb = verbs.get(words[0].lower())
         if verb is None or len(words) != 2:
-            return say("jobs.how")
+            return say("jobs.how", prefix=prefix)
         async with self._book.lock:
             found = await self._named(inbound, words[1])
             return found if isinstance(found, str) else await verb(inbound, found)

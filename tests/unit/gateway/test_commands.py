@@ -48,6 +48,22 @@ async def test_a_person_sees_what_the_conversation_has_come_to(bench: Bench) -> 
     )
 
 
+@pytest.mark.parametrize(
+    ("cost", "unpriced", "says"),
+    [
+        (0.0, 0, "1 answer so far, $0.00."),
+        (0.00312, 0, "1 answer so far, $0.0031."),
+        (0.0, 2, "1 answer so far, at a price I don't know."),
+        (0.5, 2, "1 answer so far, $0.50 and 2 requests whose price I don't know."),
+    ],
+)
+async def test_a_small_sum_is_not_told_as_nothing(
+    bench: Bench, cost: float, unpriced: int, says: str
+) -> None:
+    bench.agent.totals = ChatStats(turns=1, cost_usd=cost, unpriced=unpriced)
+    assert await told(bench, "/stats", "77") == says
+
+
 async def helped(bench: Bench, words: str = "/help", user_id: str = "77", **more: Any) -> list[str]:
     """The lines of an answer to `/help`, which may be several messages here."""
     before = len(bench.tele.sent)

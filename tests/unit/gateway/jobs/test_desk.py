@@ -183,7 +183,9 @@ async def test_a_place_shows_its_own_jobs_and_those_of_its_threads(rig: Rig) -> 
     (line,) = (await command(rig, **GROUP | {"chat_key": "tele:chat:-100:thread:1"})).splitlines()
     assert line == f"{inner} – every 2 hours (UTC), next Fri 15 Jan 2027, 10:00 UTC, for 77: 二"
     assert (await rig.desk.listed(rig.inbound())).words == "There are no jobs here."
-    assert await command(rig, "burn it") == "Say jobs, or jobs pause, resume or cancel with the name of one."
+    assert await command(rig, "burn it") == (
+        "/jobs lists the jobs. /jobs cancel and the name of one takes it away; pause and resume work alike."
+    )
 
 
 async def test_a_list_says_whose_words_it_repeats_and_what_is_cancelled_repeats_none(rig: Rig) -> None:
