@@ -62,7 +62,7 @@ class AccessList:
     """The access list. Changes of other processes are seen within two seconds.
 
     A file that cannot be read raises `errors.ConfigError` at first; later the last good state holds, so that a torn
-    file lets no blocked person in.
+    file, also one that is cut off to nothing, lets no blocked person in.
     """
 
     def __init__(self, path: Path, disk: Disk, clock: Clock) -> None:
@@ -193,30 +193,34 @@ class AccessList:
             if self._stat() != self._stamp:
                 self._load()
             self._problem = None
-        except (errors.ConfigError, OSError) as error:
+        except errors.ConfigError as error:
             self._problem = str(error)
 
     def _load(self) -> None:
         stamp = self._stat()
-        data = self._disk.read(self._path)
-        if data:
-            try:
-                self._file = _File.model_validate_json(data)
-            except ValidationError as error:
-                where = f"{self._path.parent.name}/{self._path.name}"
-                raise errors.ConfigError(
-                    f"{where}: found {error.errors()[0]['msg']}; expected the lists that `shipmate allow` "
-                    "writes; mend it, or delete it to start with empty lists"
-                ) from None
-        else:
-            self._file = _File()
+        try:
+            data = self._disk.read(self._path)
+            # One that is there and has nothing in it was cut off.
+            self._file = _File() if stamp is None and not data else _File.model_validate_json(data)
+        except ValidationError as error:
+            raise self._unreadable(error.errors()[0]["msg"]) from None
+        except OSError as error:
+            raise self._unreadable(f"{error.strerror}") from None
         self._stamp = stamp
+
+    def _unreadable(self, what: str) -> errors.ConfigError:
+        return errors.ConfigError(
+            f"{self._path.parent.name}/{self._path.name}: found {what}; expected the lists that `shipmate allow` "
+            "writes; mend it, or delete it to start with empty lists"
+        )
 
     def _stat(self) -> tuple[int, ...] | None:
         try:
             found = self._path.stat()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise self._unreadable(f"{error.strerror}") from None
         return (found.st_mtime_ns, found.st_ino, found.st_size)
 
     def _change(self, channel: str, change: Callable[[ChannelLists], None]) -> None:
@@ -234,6 +238,8 @@ class AccessList:
                     self._load()
         except filelock.Timeout:
             raise errors.StorageError("the access list is held by another process") from None
+        except errors.ConfigError as error:
+            raise errors.StorageError(f"the access list cannot be changed: {error}") from None
         except OSError as error:
             raise errors.StorageError(f"the access list cannot be written: {error.strerror}") from error
 

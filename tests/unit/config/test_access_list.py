@@ -102,7 +102,7 @@ async def test_a_file_that_breaks_while_running_changes_nothing(path: Path) -> N
     await clock.advance(2)
     assert lists.blocked("telegram") == {"1"}
     assert lists.problem is not None
-    with pytest.raises(errors.ConfigError):
+    with pytest.raises(errors.StorageError, match=r"cannot be changed: \.ship/access\.json: found"):
         lists.allow("telegram", "2")
     path.write_text('{"v": 1, "channels": {"telegram": {"allow": ["3"]}}}')
     await clock.advance(2)
@@ -110,8 +110,31 @@ async def test_a_file_that_breaks_while_running_changes_nothing(path: Path) -> N
     assert lists.problem is None
 
 
+async def test_a_file_that_is_cut_off_to_nothing_lets_nobody_in(path: Path) -> None:
+    clock = FakeClock()
+    lists = make(path, clock)
+    lists.block("telegram", "1")
+    path.write_bytes(b"")
+    await clock.advance(2)
+    assert lists.blocked("telegram") == {"1"}
+    assert lists.problem is not None
+    with pytest.raises(errors.StorageError):
+        lists.allow("telegram", "2")
+
+
+async def test_a_folder_in_its_place_is_told_without_where_that_is(path: Path) -> None:
+    clock = FakeClock()
+    lists = make(path, clock)
+    path.mkdir(parents=True)
+    await clock.advance(2)
+    assert lists.problem is not None
+    assert str(path.parent.parent) not in lists.problem
+    with pytest.raises(errors.ConfigError, match=r"\.ship/access\.json: found .*directory"):
+        make(path)
+
+
 @pytest.mark.parametrize(
-    "content", ["{", "[]", '{"channels": {"telegram": {"allow": [1]}}}', '{"x": 1}', "\xff"]
+    "content", ["", "{", "[]", '{"channels": {"telegram": {"allow": [1]}}}', '{"x": 1}', "\xff"]
 )
 def test_a_file_that_cannot_be_read_stops_the_start(path: Path, content: str) -> None:
     path.parent.mkdir()
