@@ -62,7 +62,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Literal, TypedDict, Unpack
+from typing import Any, ClassVar, Literal, TypedDict, Unpack
 
 from bot.words import DEFAULT, say, speaking, times
 
@@ -559,7 +559,10 @@ def connection_reason(error: BaseException) -> str:
         return "no answer in time"
     if (certificate := getattr(error, "certificate_error", None)) is not None:
         return f"its certificate does not hold: {getattr(certificate, 'verify_message', '')}".rstrip(": ")
-    cause = getattr(error, "os_error", error)
+    cause: Any = getattr(error, "os_error", error)
+    if getattr(cause, "library", None):
+        # An error of the TLS library is an OSError whose number is none of the system's.
+        return f"the TLS handshake failed: {str(cause.reason).replace('_', ' ').lower()}"
     if isinstance(cause, OSError):
         # Libraries write addresses into the words of an error that has a number.
         number = cause.errno or 0

@@ -88,6 +88,18 @@ async def test_an_answer_that_breaks_the_protocol_ends_in_time(
             await reply_of(model)
 
 
+async def test_an_address_that_speaks_no_tls_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+
+    bare(monkeypatch)
+    async with listening(handler) as port, asking(f"https://127.0.0.1:{port}") as model:
+        with pytest.raises(errors.ModelUnreachable, match="the TLS handshake failed: "):
+            await reply_of(model)
+
+
 async def test_a_name_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async def hangs(*_: Any, **__: Any) -> Any:
         await asyncio.Event().wait()
