@@ -65,6 +65,8 @@ class WebChannel:
             operators=around.operators,
             user_of=around.user_of,
         )
+        # Before anybody can begin one.
+        await self._kept(lambda _: self._received.drop_parts())
         server = around.serve()
         self._routes = routes.WebRoutes(
             doors,
@@ -85,7 +87,6 @@ class WebChannel:
         self._server, self._intake = server, intake
         self.addresses = (f"http://{guard.for_url(self._host)}:{port}",)
         await self._kept(lambda home: state.save_address(home, self.addresses[0]))
-        await self._kept(lambda _: self._received.drop_parts())
         self._beating = asyncio.create_task(self._beat())
 
     async def invite(self) -> str:

@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import threading
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,6 +24,8 @@ SENT, RECEIVED = "sent", "received"
 ENDING = ".bin"
 TOTAL = 500_000_000
 """Bytes of all files of a folder; the oldest go first."""
+MOST, MOST_OF_CHAT = 10_000, 1_000
+"""Files of a folder, and of one chat: one of few bytes takes room too, and all are looked at to make some."""
 OF_CHAT = 250_000_000
 """Bytes of what people gave one chat; its oldest go first. The files of a message have room in it (`uploads`): each is kept before
 the message is sent.
@@ -148,18 +151,22 @@ class ChatFiles:
         return self._folder / str(chat).replace(":", "%3A") / f"{name}{ENDING}"
 
     def _make_room(self, chat: Path, more: int) -> None:
-        for pattern, most in ((f"{chat.name}/*{ENDING}", self._of_chat), (f"*/*{ENDING}", TOTAL)):
-            kept = list[tuple[float, int, Path]]()
-            for path in self._folder.glob(pattern):
-                with contextlib.suppress(FileNotFoundError):  # let go of meanwhile
-                    facts = path.stat()
-                    kept.append((facts.st_mtime, facts.st_size, path))
-            total = sum(size for _, size, _ in kept) + more
-            for _, size, path in sorted(kept):
-                if total <= most:
+        for pattern, most, count in (
+            (f"{chat.name}/*{ENDING}", self._of_chat, MOST_OF_CHAT),
+            (f"*/*{ENDING}", TOTAL, MOST),
+        ):
+            kept = sorted(self._facts(pattern), key=lambda one: one[0].st_mtime)
+            total = sum(facts.st_size for facts, _ in kept) + more
+            for left, (facts, path) in zip(range(len(kept), 0, -1), kept, strict=True):
+                if total <= most and left < count:
                     break
                 self._disk.remove(path)
-                total -= size
+                total -= facts.st_size
+
+    def _facts(self, pattern: str) -> Iterator[tuple[os.stat_result, Path]]:
+        for path in self._folder.glob(pattern):
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile, as for another file that comes
+                yield path.stat(), path
 
 
 def new_id(moment: float) -> str:

@@ -65,7 +65,12 @@ class Uploads:
             for id_ in list(self._under_way)[: max(0, len(self._under_way) + 1 - IN_ALL)]:
                 await self._drop(id_)
             id_ = new_id(self._clock.now())
-            await asyncio.to_thread(self.received.begin, id_, _named(name), _typed(mime))
+            try:
+                await asyncio.to_thread(self.received.begin, id_, _named(name), _typed(mime))
+            except OSError:
+                with contextlib.suppress(OSError):
+                    await asyncio.to_thread(self.received.drop, id_)
+                raise
             self._under_way[id_] = Upload(chat, size)
         return id_
 

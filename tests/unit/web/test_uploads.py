@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,10 @@ async def test_nothing_is_left_of_one_that_the_disk_refused(
     with pytest.raises(OSError, match="space"):
         await giving.add(id_, upload, b"def")
     assert (parts(tmp_path), giving.under_way("one", id_)) == ([], None)
+    disk.fail(Failure("append", when="torn"))
+    with pytest.raises(OSError, match="space"):
+        await giving.begin("one", "a", "", 6)
+    assert parts(tmp_path) == []
 
 
 @pytest.mark.parametrize("size", [3, 6])
@@ -303,6 +308,72 @@ async def test_files_that_are_whole_at_once_are_all_kept_within_the_room_of_thei
     assert parts(tmp_path) == []
     left = [path.stat().st_size for path in tmp_path.glob("received/*/*.bin")]
     assert 10_000 < sum(left) <= 20_000
+
+
+async def test_of_many_small_files_the_oldest_go_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, giving: uploads.Uploads
+) -> None:
+    async def given(chat: str) -> str:
+        id_ = await giving.begin(chat, "a", "", 0)
+        upload = giving.under_way(chat, id_)
+        assert upload is not None
+        assert await giving.add(id_, upload, b"")
+        return id_
+
+    monkeypatch.setattr(chat_files, "MOST_OF_CHAT", 2)
+    monkeypatch.setattr(chat_files, "MOST", 3)
+    ids = [await given("one") for _ in range(3)]
+    assert [await giving.attachment("one", id_) is not None for id_ in ids] == [False, True, True]
+    for chat in ("two", "three"):
+        await given(chat)
+    assert [await giving.attachment("one", id_) is not None for id_ in ids] == [False, False, True]
+    assert len(list((tmp_path / "received").glob("*/*"))) == 3
+
+
+async def test_one_that_is_removed_while_room_is_made_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, giving: uploads.Uploads
+) -> None:
+    first, second = [await giving.begin("one", "a", "", 0) for _ in range(2)]
+    one, other = giving.under_way("one", first), giving.under_way("one", second)
+    assert one is not None
+    assert other is not None
+    assert await giving.add(first, one, b"")
+    glob = Path.glob
+
+    def then_removed(folder: Path, pattern: str) -> list[Path]:
+        found = list(glob(folder, pattern))
+        for path in found:
+            path.unlink()
+        return found
+
+    monkeypatch.setattr(Path, "glob", then_removed)
+    assert await giving.add(second, other, b"")
+
+
+async def test_a_file_that_is_begun_as_soon_as_the_page_answers_is_kept(tmp_path: Path) -> None:
+    around, begun = surroundings(tmp_path), list[str]()
+
+    class Server:
+        """Begins a file at the first moment at which a browser can."""
+
+        def __init__(self) -> None:
+            self._server = around.serve()
+            self.streams = self._server.streams
+            self.stop = self._server.stop
+
+        async def start(self, app: Any, host: str, port: int, *, grace: float) -> int:
+            found = await self._server.start(app, host, port, grace=grace)
+            channel.addresses = (f"http://{host}:{found}",)
+            _, told = await browser.post("/api/files", {"name": "a", "type": "", "size": 3})
+            begun.append(told["id"])
+            return found
+
+    channel = adapter.WebChannel(WebSettings(port=0), replace(around, serve=Server))
+    async with Browser(channel) as browser:
+        await channel.start(RecordingIntake())
+        assert (await browser.piece(begun[0], 0, b"abc"))[1] == {"have": 3, "whole": True}
+        assert (await said(browser, begun[0]))[0] == 202
+    await channel.stop()
 
 
 async def test_a_disk_that_takes_nothing_is_told_of_and_the_upload_given_up(
