@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bot import errors
+from channels.web.chat_files import PARTS
 from tests.browser.chromium import Browser
 from tests.browser.conftest import SHOWN, Desk, connected, heard, say
 
@@ -32,6 +34,13 @@ if (arguments[1]) brought.setData('text/plain', 'a table');
 const event = new ClipboardEvent('paste', { clipboardData: brought, bubbles: true, cancelable: true });
 document.getElementById('text').dispatchEvent(event);
 return event.defaultPrevented;
+"""
+HELD = """
+const fetched = window.fetch;
+window.fetch = async (path, how) => {
+  if (path.includes('?at=')) { window.held = true; await new Promise((done) => { window.goOn = done; }); window.fetch = fetched; }
+  return fetched(path, how);
+};
 """
 LARGE = """
 const brought = new DataTransfer();
@@ -106,3 +115,18 @@ async def test_a_file_that_is_refused_says_so_and_holds_the_message_back(desk: D
     await browser.run(DROP, [[f"{n}.txt", "x"] for n in range(11)])
     await browser.until("return document.querySelectorAll('#files li:not(.failed) .state').length === 10")
     assert (await browser.run(CHIPS))[-1] == "10.txt A message may have 10 files. ✕"
+
+
+async def test_of_a_piece_that_the_disk_refused_the_reason_is_shown(desk: Desk) -> None:
+    await desk.start()
+    browser = await desk.opened(desk.link)
+    await browser.run(HELD)
+    await browser.run(DROP, [["a.txt", "alpha"]])
+    await browser.until("return window.held")
+    (part,) = (desk.world.root / ".ship" / PARTS).iterdir()
+    part.unlink()
+    part.mkdir()
+    await browser.run("window.goOn()")
+    await browser.until("return document.querySelector('#files .failed')")
+    (chip,) = await browser.run(CHIPS)
+    assert errors.StorageError().for_model in chip

@@ -92,11 +92,13 @@ export function nextFiles(list, changed, loggedOut) {
 
   /** The answer of the server, with what it tells, and the sentence of a refusal; asked again while it cannot be reached. */
   async function asked(path, how) {
+    let sentence = ""; // of the first refusal: asked again, the server may only know that the file is given up
     for (const pause of PAUSES) {
       const answer = await fetch(path, how).catch(() => null);
       const told = (await answer?.json().catch(() => null)) ?? {};
+      sentence ||= told.error ?? "";
       if (answer?.status === 401) loggedOut();
-      if ((answer && answer.status < 500) || !pause) return [answer && { ok: answer.ok, status: answer.status, told }, told.error ?? ""];
+      if ((answer && answer.status < 500) || !pause) return [answer && { ok: answer.ok, status: answer.status, told }, sentence];
       await wait(pause);
     }
     return [null, ""];
