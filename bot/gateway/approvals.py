@@ -367,20 +367,25 @@ class ApprovalService:
         for record in await self._journal.open_approvals():
             if record.asked.chat_key != chat_key or record.expires_at <= now or record.asked.admits:
                 continue
-            for row in await self._journal.deliveries(record.id):
-                if row.chat_key == chat_key and row.buttons is not None:
-                    buttons = QuestionButtons(record.id, self._choices(record.asked, person))
-                    words = await self._for_decider(record, row, buttons) if buttons.choices else row.text
-                    found.append(OpenQuestion(row.id, words, int(record.asked_at * 1000), buttons))
+            choices, ts = self._choices(record.asked, person), int(record.asked_at * 1000)
+            rows = await self._journal.deliveries(record.id)
+            for copy in copies_of(
+                row for row in rows if row.chat_key == chat_key and row.buttons is not None
+            ):
+                offered = any(row.buttons is not None and row.buttons.choices for row in copy)
+                for row in copy:
+                    words = row.text if offered else await self._for_viewer(record, row, choices)
+                    buttons = QuestionButtons(record.id, choices if row is copy[-1] else ())
+                    found.append(OpenQuestion(row.id, words, ts, buttons))
         return found
 
-    async def _for_decider(self, record: ApprovalRecord, row: OutboxRow, buttons: QuestionButtons) -> str:
-        """The words for who may decide now, whoever was shown this row."""
+    async def _for_viewer(self, record: ApprovalRecord, row: OutboxRow, choices: tuple[Choice, ...]) -> str:
+        """The words of a question that was shown to somebody who may not decide, for who may give these answers now."""
         asked = await self._journal.inbound(record.asked.request_id)
-        if asked is None or row.buttons is None or row.buttons.choices:
+        if asked is None or not choices:
             return row.text
         with speaking(row.language, row.zone, row.own_zone):
-            return self._question(record, asked.inbound, row.chat_key, buttons.choices).words
+            return self._question(record, asked.inbound, row.chat_key, choices).words
 
     def _elsewhere(self, first: Inbound, name: str, *, own: bool) -> Iterator[tuple[ReaderLocale, Address]]:
         """The direct chats of the operators, each with how they are spoken to, who need not be where it was asked; none where an operator asked, or where it
@@ -467,13 +472,13 @@ class ApprovalService:
         return say("approval.not_whole") if lasts and not await self._offered(record, inbound, scope) else ""
 
     async def _offered(self, record: ApprovalRecord, inbound: Inbound, scope: Scope) -> bool:
-        """True where a copy of the question stands in the chat of an inbound that offers this: all of the call is to be seen there.
-        A channel of this machine shows it to who has become an operator since as well (`open_in`).
+        """True where a copy of the question stands in the chat of an inbound that offers this, or does so to who may decide by now: all
+        of the call is to be seen there.
         """
         rows = await self._journal.deliveries(record.id)
-        shows = self._manifests[inbound.channel].access == "local" and not self._cut(record, inbound.channel)
         return any(
-            row.buttons is not None and (shows or scope in row.buttons.choices)
+            row.buttons is not None
+            and (scope in row.buttons.choices or not self._cut(record, row.chat_key.channel))
             for copy in _delivered(rows)
             for row in copy
             if inbound.chat_key.shows(row.chat_key)

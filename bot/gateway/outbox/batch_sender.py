@@ -15,7 +15,7 @@ from bot.contracts.environment import Alert, Clock, Log, storage_errors_logged
 from bot.contracts.outbound import Address, OutboxRow, Sent
 from bot.gateway.outbox.channel_sender import ChannelSender
 from bot.gateway.outbox.rate_limit import MAX_WAIT, UNSAID
-from bot.gateway.outbox.rows import Batch, derived_id, repeated
+from bot.gateway.outbox.rows import Batch, derived_id, repeated, with_buttons
 from bot.system import JumpSafeClock
 from bot.words import say, sentence, speaking
 
@@ -339,7 +339,7 @@ class BatchSender:
                 # Where its turn may be over, nobody looks for what was not put off.
                 not_before=None if lost.not_before is None else self._clock.now(),
                 step_id=lost.step_id,
-                buttons=lost.buttons,
+                buttons=below,
                 part_of=lost.part_of,
                 closes_as=closes_as or (lost.closes_as and part.removeprefix(before)),
                 language=lost.language,
@@ -347,7 +347,7 @@ class BatchSender:
                 zone=lost.zone,
                 own_zone=lost.own_zone,
             )
-            for part in parts
+            for part, below in with_buttons(parts, lost.buttons)
         ]
         batch.rows.extendleft(reversed(repeats))
         await self._sender.rows.supersede(lost.lose("uncertain"), repeats)

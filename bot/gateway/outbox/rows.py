@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from bot import errors
 from bot.contracts.agent import PriorReply
+from bot.contracts.approvals import QuestionButtons
 from bot.contracts.environment import Clock, Ids
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -63,6 +64,17 @@ def joined(rows: Sequence[OutboxRow]) -> Iterator[OutboxRow]:
     """New rows of one message: each but the first names that one."""
     for row in rows:
         yield row if row is rows[0] else replace(row, part_of=rows[0].id)
+
+
+def with_buttons(
+    parts: Sequence[str], buttons: QuestionButtons | None
+) -> Iterator[tuple[str, QuestionButtons | None]]:
+    """The parts of one message, each with the buttons below it: the last one alone has answers, so that nobody gives one before all
+    of the message stands above it.
+    """
+    none = None if buttons is None else replace(buttons, choices=())
+    for number, part in enumerate(parts, 1):
+        yield part, buttons if number == len(parts) else none
 
 
 def without(words: str, lines: Collection[str]) -> str:

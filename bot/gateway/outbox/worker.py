@@ -37,6 +37,7 @@ from bot.gateway.outbox.rows import (
     prior_replies,
     seconds_left,
     stopped,
+    with_buttons,
     without,
 )
 from bot.telemetry.context import turn_scope
@@ -205,17 +206,17 @@ class OutboxWorker:
         files: Sequence[KeptFile] = (),
     ) -> Batch:
         """Put one message into the outbox, in parts that each fit, with the files below them that the store has (`OutgoingFiles.keep`).
-        `replaces` are the message ids of the previews in whose places the first of them come.
+        `replaces` are the message ids of the previews in whose places the first of them come. `buttons` stand below the last part.
         """
         rows = [
             replace(
                 self.rows.new(to, part, kind),
                 repeat_of=repeat_of,
                 step_id=step_id,
-                buttons=buttons,
+                buttons=below,
                 closes_as=None if buttons is None else without(part, while_open),
             )
-            for part in parts
+            for part, below in with_buttons(parts, buttons)
         ]
         rows += [replace(self.rows.of_file(to, kept, kind), step_id=step_id) for kept in files]
         rows[: len(replaces)] = [
@@ -251,10 +252,10 @@ class OutboxWorker:
             replace(
                 self.rows.new(to, part, "notice"),
                 id=name,
-                buttons=buttons,
+                buttons=below,
                 closes_as=None if buttons is None else part,
             )
-            for name, part in zip(names, parts, strict=True)
+            for name, (part, below) in zip(names, with_buttons(parts, buttons), strict=True)
         ]
         return self._concluded(to, rows, self._journal.post.put_outbox)
 

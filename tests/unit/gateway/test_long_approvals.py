@@ -13,7 +13,7 @@ import pytest
 from bot import errors
 from bot.contracts.approvals import CHOICES, Verdict
 from bot.contracts.channel import ReadingLimits
-from bot.contracts.identity import UserRef
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.approvals import LONGEST_PASSAGE
 from bot.words import say
@@ -45,7 +45,8 @@ class Long(Desk):
 
     def offered(self) -> set[Any]:
         """The answers that the operator's question offers."""
-        return {one.buttons.choices for one in self.of(OPERATOR) if one.buttons is not None}
+        buttons = [one.buttons for one in self.of(OPERATOR) if one.buttons is not None]
+        return {one.choices for one in buttons if one.choices}
 
     def asked_text(self) -> str:
         return "".join(one.text for one in self.of(OPERATOR) if one.buttons is not None)
@@ -129,6 +130,63 @@ async def test_a_channel_without_limits_shows_all_of_it(tmp_path: Path) -> None:
     assert HIDDEN in "".join(one.text for one in desk.of(OPERATOR))
     assert not any(one.file for one in desk.tele.sent)
     await desk.press("deny")
+    await desk.idle()
+    await desk.close()
+
+
+async def test_its_buttons_stand_below_all_of_it(tmp_path: Path) -> None:
+    desk = Long(tmp_path, limits=False)
+    await desk.open()
+    await desk.asked()
+    *above, last = [one.buttons.choices for one in desk.of(OPERATOR) if one.buttons is not None]
+    assert set(above) == {()}
+    assert last == CHOICES
+    await desk.press("deny", **DIRECT)
+    await desk.idle()
+    await desk.close()
+
+
+async def test_a_page_that_is_opened_anew_shows_each_part_once(tmp_path: Path) -> None:
+    desk = Long(tmp_path, limits=False)
+    await desk.open()
+    await desk.asked(**DIRECT, user_id=OPERATOR)
+    sent = [one for one in desk.of(OPERATOR) if one.buttons is not None]
+    shown = await desk.intake.questions(ChatKey.parse(DIRECT["chat_key"]), UserRef("tele", OPERATOR))
+    assert [(one.id, one.text, one.buttons) for one in shown] == [
+        (one.id, one.text, one.buttons) for one in sent
+    ]
+    await desk.press("deny", **DIRECT)
+    await desk.idle()
+    await desk.close()
+
+
+async def test_who_becomes_an_operator_while_it_waits_sees_all_of_it_and_may_allow_it_for_longer(
+    tmp_path: Path,
+) -> None:
+    operators = {UserRef("tele", OPERATOR)}
+    desk = Long(tmp_path, limits=False, operators=operators)
+    await desk.open()
+    place = {**DIRECT, "chat_id": "77", "chat_key": "tele:chat:77", "target": {"chat": "77"}}
+    name = await desk.asked(**place)
+    person = UserRef("tele", "77")
+    operators.add(person)
+    (shown,) = await desk.intake.questions(ChatKey.parse("tele:chat:77"), person)
+    assert HIDDEN in shown.text
+    assert shown.buttons.choices == CHOICES
+    await desk.press("approve", f"{name} chat", user="77", **place)
+    await desk.idle()
+    assert desk.ran == [Verdict("approved", person, "chat")]
+    await desk.close()
+
+
+async def test_it_is_in_a_file_also_where_long_code_of_answers_is_not(tmp_path: Path) -> None:
+    desk = Long(tmp_path, long_as_files=False)
+    await desk.open()
+    await desk.asked()
+    assert [one.file is not None for one in desk.of(OPERATOR)][:2] == [True, False]
+    assert say("approval.whole_above") in desk.asked_text()
+    assert HIDDEN not in desk.asked_text()
+    await desk.press("deny", **DIRECT)
     await desk.idle()
     await desk.close()
 
