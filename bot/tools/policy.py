@@ -158,14 +158,14 @@ class Policy:
     ) -> str | None:
         """Have a person decide; why it is not run, or None where it is."""
         name = self._fingerprint(asked, call)
-        replaced = await asyncio.to_thread(self._replaced, asked)
+        shown, replaced = await asyncio.to_thread(lambda: (self.shown(asked, call), self._replaced(asked)))
         approval = Approval(
             request_id=turn.request_id,
             call_id=call.id,
             chat_key=turn.chat_key,
             tool=asked.tool,
             fingerprint=name,
-            shown=self.shown(asked, call),
+            shown=shown,
             why=decision.why,
             rule=decision.rule,
             channel=turn.channel,

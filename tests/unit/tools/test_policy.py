@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC
@@ -108,10 +109,16 @@ class Bench:
             zone=UTC,
             clock=FakeClock(),
             log=self.log,
-            redact=lambda words: words.replace("hunter2", "[redacted]"),
+            redact=self.redact,
             **more,
         )
         self.dispatcher = Dispatcher(registry, clock=FakeClock(), log=self.log, around=self.policy)
+        self.threads = set[int]()
+        """Those on which words were gone through."""
+
+    def redact(self, words: str) -> str:
+        self.threads.add(threading.get_ident())
+        return words.replace("hunter2", "[redacted]")
 
     async def run(
         self, *calls: Json, user: str | None = "U1", view: Sequence[Message] = (), **more: Any
@@ -203,6 +210,15 @@ async def test_a_person_hears_which_file_would_be_replaced_and_how_long_it_is(tm
     for path in ("old.txt", "new.txt"):
         await bench.run(tool_use("write_file", path=path))
     assert [asked.replaces for asked in asks.asked] == [3, None]
+
+
+async def test_a_long_call_is_gone_through_where_nothing_else_waits(tmp_path: Path) -> None:
+    asks = Asks()
+    bench = Bench(tmp_path, asks)
+    await bench.run(tool_use("run_shell", command="echo hello; " * 20_000))
+    assert len(asks.asked[0].shown) > 200_000
+    assert bench.threads
+    assert threading.get_ident() not in bench.threads
 
 
 @pytest.mark.parametrize(("content", "lines"), [(b"", 0), (b"one", 1), (b"one\n", 1), (b"one\n\ntwo", 3)])
