@@ -97,8 +97,10 @@ class WatchedModel(ModelWrapper):
         """Of the last call or check."""
         self._refused: ModelTrouble | None = None
         """Holds until there is an answer of a model."""
-        self._refused_model = ""
-        """The one that was asked."""
+        self._answered = ""
+        """The model that answered last."""
+        self._tried = ""
+        """The model that a trial asks: a refusal may be of one model alone, so one that has answered before says more."""
         self._next_trial = 0.0
 
     @property
@@ -110,14 +112,15 @@ class WatchedModel(ModelWrapper):
             try:
                 async for piece in pieces:
                     if isinstance(piece, ModelReply):
-                        self._refused = None
+                        self._refused, self._answered = None, request.model
                         self._note(None)
                     yield piece
             except errors.ModelError as error:
                 self._note(error)
                 if self._last is not None and self._last.of_account:
-                    self._refused, self._refused_model = self._last, request.model
-                    self._next_trial = self._clock.monotonic() + TRIAL_SECONDS
+                    self._refused, self._tried = self._last, self._answered or request.model
+                    wait = TRIAL_SECONDS if self._tried == request.model else 0.0
+                    self._next_trial = self._clock.monotonic() + wait
                 raise
 
     async def check(self) -> None:
@@ -136,7 +139,7 @@ class WatchedModel(ModelWrapper):
             await self.check()
             if self._refused is not None and self._clock.monotonic() >= self._next_trial:
                 self._next_trial = self._clock.monotonic() + TRIAL_SECONDS
-                await self._try(self._refused_model)
+                await self._try(self._tried)
 
     async def _try(self, model: str) -> None:
         """Ask for one token, which costs nothing while the account is refused. Raises `errors.ModelError`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bot import errors
@@ -103,6 +105,33 @@ async def test_an_account_that_is_refused_stays_in_trouble_until_there_is_an_ans
     assert {(one.model, one.max_tokens, one.purpose) for one in inner.asked[1:]} == {
         ("claude-sonnet-5-5", 1, "check")
     }
+
+
+async def test_a_model_that_the_account_may_not_use_is_no_trouble_of_one_that_answers() -> None:
+    clock, refused = FakeClock(), errors.ModelRefused("not this model")
+    inner = ScriptedModel([REPLY], [refused], [REPLY], [refused], [errors.SpendLimit("no credit")], [REPLY])
+
+    async def check() -> None:
+        """The provider tells of its models all the same."""
+
+    inner.check = check  # type: ignore[method-assign]
+    model = WatchedModel(inner, clock=clock)
+    other = replace(ask(), model="another-model")
+    await items(model, ask())
+    with pytest.raises(errors.ModelRefused):
+        await items(model, other)
+    await model.look()
+    assert model.trouble is None
+    # Where the account is refused by now, the one that answered before says so too.
+    with pytest.raises(errors.ModelRefused):
+        await items(model, other)
+    for _ in range(3):
+        await model.look()
+        assert model.trouble == ModelTrouble("no credit", of_account=True)
+    await clock.advance(TRIAL_SECONDS)
+    await model.look()
+    assert model.trouble is None
+    assert [one.model for one in inner.asked if one.purpose == "check"] == [ask().model] * 3
 
 
 async def test_a_network_that_was_down_does_not_hide_that_an_account_is_refused() -> None:
