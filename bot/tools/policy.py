@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import stat
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,7 +14,7 @@ from typing import Any
 
 import pydantic
 
-from bot import errors, text
+from bot import errors, regular_files, text
 from bot.contracts.approvals import Approval, Approvals, Unattended
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.identity import UserRef
@@ -240,9 +238,7 @@ class Policy:
         if asked.tool != "write_file":
             return _Replaced()
         try:
-            with open(self._place(asked), "rb", opener=_without_waiting) as there:
-                if not stat.S_ISREG(os.fstat(there.fileno()).st_mode):
-                    return _Replaced()
+            with open(self._place(asked), "rb", opener=regular_files.opener) as there:
                 lines, end, first = 0, b"\n", there.read(_PIECE)
                 piece = first
                 while piece:
@@ -288,11 +284,6 @@ def _asked(tool: Tool | None, call: ToolCall) -> Call | None:
         return None
     arguments: Mapping[str, Any] = {**call.input, **given.model_dump(mode="json")}
     return Call(tool.name, arguments, tool.effects)
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Opens a file; a pipe that nobody writes to would be waited for without end."""
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _value(value: Any) -> str:

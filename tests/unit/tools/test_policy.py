@@ -264,13 +264,13 @@ async def test_a_pipe_in_the_place_of_a_file_holds_up_no_question(tmp_path: Path
     asks = Asks()
 
     async def opened() -> None:
-        await asyncio.sleep(1)
+        await asyncio.sleep(5)
         (tmp_path / "pipe").open("r+b", buffering=0).close()
 
     # Else a thread that waits for the pipe would hold up the end of the tests.
     rescue = asyncio.create_task(opened())
     await Bench(tmp_path, asks).run(tool_use("write_file", path="pipe"))
-    rescue.cancel()
+    assert rescue.cancel(), "the pipe was waited for"
     assert [asked.replaces for asked in asks.asked] == [None]
 
 

@@ -257,10 +257,66 @@ async def test_one_that_is_let_go_while_a_piece_is_written_leaves_nothing(
     writing = asyncio.create_task(giving.add(id_, upload, b"abc"))
     await asyncio.to_thread(writes.wait)
     removing = asyncio.create_task(giving.remove("one", id_))
+    late = asyncio.create_task(giving.add(id_, upload, b"abc"))
     await asyncio.sleep(0.05)
     go_on.set()
     await asyncio.gather(writing, removing)
+    assert not await late
     assert (parts(tmp_path), list(tmp_path.glob("received/*/*"))) == ([], [])
+
+
+async def test_a_piece_that_comes_again_while_it_is_written_does_not_count_twice(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes, go_on, add = threading.Event(), threading.Event(), chat_files.ChatFiles.add
+
+    def slow(files: chat_files.ChatFiles, id_: str, data: bytes) -> None:
+        writes.set()
+        go_on.wait(10)
+        add(files, id_, data)
+
+    monkeypatch.setattr(chat_files.ChatFiles, "add", slow)
+    _, told = await browser.post("/api/files", {"name": "a", "type": "", "size": 3})
+    first = asyncio.create_task(browser.piece(told["id"], 0, b"abc"))
+    await asyncio.to_thread(writes.wait)
+    assert await browser.piece(told["id"], 0, b"abc") == (409, {"have": 0})
+    go_on.set()
+    assert await first == (200, {"have": 3, "whole": True})
+    assert await browser.file(told["id"], "a") == b"abc"
+
+
+async def test_one_whose_piece_is_cut_off_is_given_up(
+    giving: uploads.Uploads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes, go_on = threading.Event(), threading.Event()
+
+    def slow(_: str, __: bytes) -> None:
+        writes.set()
+        go_on.wait(10)
+
+    monkeypatch.setattr(giving.received, "add", slow)
+    id_ = await giving.begin("one", "a", "", 6)
+    upload = giving.under_way("one", id_)
+    assert upload is not None
+    writing = asyncio.create_task(giving.add(id_, upload, b"abc"))
+    await asyncio.to_thread(writes.wait)
+    writing.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    assert giving.under_way("one", id_) is None
+
+
+async def test_a_file_counts_as_kept_once_its_bytes_are_on_the_disk(
+    giving: uploads.Uploads, disk: FaultyDisk, tmp_path: Path
+) -> None:
+    id_ = await giving.begin("one", "a", "", 3)
+    upload = giving.under_way("one", id_)
+    assert upload is not None
+    disk.fail(Failure("sync"))
+    with pytest.raises(OSError, match="space"):
+        await giving.add(id_, upload, b"abc")
+    assert (parts(tmp_path), await giving.attachment("one", id_)) == ([], None)
 
 
 async def test_all_files_of_a_message_are_kept_until_it_is_sent(
