@@ -155,7 +155,7 @@ async def test_a_receipt_names_what_was_read(bench: Bench) -> None:
     bench.tele.files["f1"] = TEXT.encode()
     await seen(bench, file())
     await bench.say("/receipt", command={"name": "receipt"})
-    assert "file of the message: " in (await bench.tele.until(2))[-1]
+    assert "\n- your file: done" in (await bench.tele.until(2))[-1]
 
 
 async def test_what_was_read_and_is_gone_from_the_disk_is_said_to_be_gone(bench: Bench) -> None:
