@@ -299,6 +299,10 @@ async def test_a_misspelt_command_in_a_channel_speaks_to_nobody(stage: Any) -> N
     await stage.server.say("!stop", channel=stage.channel, user=stage.ada)
     (message,) = await stage.arrived()
     assert message.command == Command(name="stop")
+    stage.intake.overheard.add(message.chat_key.chat)
+    await stage.server.say("!aprove", channel=stage.channel, user=stage.ada)
+    _, heard = await stage.arrived(2)
+    assert (heard.command, heard.text, heard.addressed) == (None, "!aprove", "chat")
 
 
 async def test_a_misspelt_command_in_a_thread_is_told_to_the_gateway_as_one(stage: Any) -> None:
