@@ -157,11 +157,17 @@ def _state(found: TurnRecords) -> str:
     record = found.asked
     if record is None:
         return ""
-    if record.open:
-        waits = found.turn is not None and found.turn.state == "suspended"
-        return say("receipt.waits") if waits else say("receipt.running")
-    arrived = [row.changed_at for row in found.rows if row.kind == "reply" and row.state == "sent"]
-    took = duration(max(arrived, default=record.changed_at) - record.received_at)
+    arrived = max(
+        (row.changed_at for row in found.rows if row.kind == "reply" and row.state == "sent"), default=None
+    )
+    if found.turn is not None and found.turn.state == "suspended":
+        return say("receipt.waits")
+    # Who asks at once may be faster than the end of the turn: an answer behind which nothing was begun is that end.
+    if record.open and (
+        arrived is None or any((step.ended_at or arrived + 1) > arrived for step in found.steps)
+    ):
+        return say("receipt.running")
+    took = duration((arrived if arrived is not None else record.changed_at) - record.received_at)
     key = f"receipt.state_{record.state}"
     return say(key, time=took) if key in CATALOGUES[DEFAULT] else say("receipt.took", time=took)
 

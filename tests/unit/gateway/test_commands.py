@@ -114,7 +114,7 @@ async def test_help_shows_operators_commands_and_what_only_they_may_change_to_op
         "",
         "**Permissions**",
     ]
-    assert lines[-1] == "/help and the name of a command explains that one."
+    assert lines[-1] == "/help new explains that command, and so on."
 
 
 @pytest.mark.parametrize("words", ["/help fork", "/help /FORK", "/help !fork now"])

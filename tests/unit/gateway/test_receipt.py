@@ -208,6 +208,17 @@ async def test_the_end_of_a_turn_is_told(desk: Desk, state: Any, says: str) -> N
     assert says in await shown(desk, "01REQ")
 
 
+async def test_a_turn_is_over_with_its_answer_for_who_asks_before_it_has_ended(desk: Desk) -> None:
+    await desk.asked()
+    await step(desk, "model claude", 0.1, 1.35, {})
+    assert "I'm still at it." in await shown(desk, "01REQ")
+    await desk.clock.advance(2)
+    await desk.delivery.send(TO, "はい")
+    assert "It took 2.0 s." in await shown(desk)
+    await step(desk, "model claude-2", 2.1, None, {})
+    assert "I'm still at it." in await shown(desk)
+
+
 async def test_words_that_were_forgotten_are_not_told_again_and_edited_ones_as_they_are_now(
     bench: Bench,
 ) -> None:
