@@ -223,7 +223,7 @@ async def test_a_kill_between_the_file_and_its_question_repeats_the_question_alo
     second = Long(tmp_path)
     second.numbers = itertools.count(100)
     await second.open()
-    await until(lambda: bool(second.names()))
+    await until(lambda: bool(second.offered()))
     assert not any(one.file for one in second.of(OPERATOR))
     assert second.offered() == {CHOICES}
     await second.press("approve", f"{second.names()[0]} always", **DIRECT)
