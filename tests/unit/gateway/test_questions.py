@@ -124,6 +124,15 @@ async def test_a_stop_ends_it(asks: Asks) -> None:
     assert not asks.questions.waits(ChatKey.parse("tele:chat:-100"))
 
 
+async def test_a_command_of_whom_was_asked_ends_it_and_runs(asks: Asks) -> None:
+    await asks.begun()
+    await asks.press("new", user="78")
+    await asks.press("new", user=MEMBER)
+    await until(lambda: len(asks.answers) == 1)
+    await asks.idle()
+    assert asks.answers == [Answer("nobody")]
+
+
 async def test_one_question_at_a_time_in_a_chat(asks: Asks) -> None:
     await asks.begun()
     second = asyncio.create_task(
