@@ -42,6 +42,15 @@ window.fetch = async (path, how) => {
   return fetched(path, how);
 };
 """
+WRITING = """
+const fetched = window.fetch, until = Date.now() + 1500;
+window.pieces = 0;
+window.fetch = async (path, how) => {
+  if (!path.includes('?at=') || Date.now() > until) return fetched(path, how);
+  window.pieces += 1;
+  return new Response('{"have": 0}', { status: 409 });
+};
+"""
 LARGE = """
 const brought = new DataTransfer();
 brought.items.add(new File([new Uint8Array(arguments[0])], 'big.bin'));
@@ -130,3 +139,12 @@ async def test_of_a_piece_that_the_disk_refused_the_reason_is_shown(desk: Desk) 
     await browser.until("return document.querySelector('#files .failed')")
     (chip,) = await browser.run(CHIPS)
     assert errors.StorageError().for_model in chip
+
+
+async def test_a_piece_that_is_still_being_written_is_asked_about_now_and_then(desk: Desk) -> None:
+    await desk.start()
+    browser = await desk.opened(desk.link)
+    await browser.run(WRITING)
+    await browser.run(DROP, [["a.txt", "alpha"]])
+    await browser.until(READY)
+    assert int(await browser.run("return window.pieces")) <= 3

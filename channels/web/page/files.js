@@ -80,6 +80,7 @@ export function nextFiles(list, changed, loggedOut) {
       });
       // A piece whose answer was lost has come: the server says how much it has.
       if (answer?.status !== 409 && !answer?.ok) { fail(item, why); return; }
+      if (answer.status === 409 && answer.told.have === at) await wait(1); // it is being written
       at = answer.told.have ?? at + piece.byteLength;
       show(item, `${Math.floor((at / (file.size || 1)) * 100)} %`);
     } while (at < file.size);
