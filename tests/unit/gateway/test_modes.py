@@ -222,7 +222,9 @@ class TestMessagesOfOneChatThatEachOpenAThread:
         receipt = await bench.commands.run(
             bench.inbound("/receipt 2", command=Command(name="receipt", args="2"), target={"chat": "77"})
         )
-        assert receipt.startswith("I answered that together with this message:\nYou asked today 08:00 UTC: “one”\n")
+        assert receipt.startswith(
+            "I answered that together with this message:\nYou asked today 08:00 UTC: “one”\n"
+        )
         await bench.close()
 
     async def test_go_on_together_after_a_restart(self, tmp_path: Path) -> None:
