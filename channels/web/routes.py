@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import re
@@ -251,12 +252,17 @@ class WebRoutes:
         """
         if "Sec-Purpose" in request.headers:
             return _refusal(request, 503, "web.ahead")
-        visitor = request[_VISITOR]
-        if not await asyncio.to_thread(state.redeem, self._around.home, request.match_info["key"]):
+        visitor, key = request[_VISITOR], request.match_info["key"]
+        if not await asyncio.to_thread(state.redeem, self._around.home, key):
             if visitor.appointed:
                 return self._welcomed(request, visitor)
             return _refusal(request, 410, "web.opened")
-        await self._around.appoint(UserRef(NAME, visitor.user))
+        try:
+            await self._around.appoint(UserRef(NAME, visitor.user))
+        except errors.StorageError:
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(state.put_back, self._around.home, key)
+            raise
         room = self._chats.room(visitor.user)
         room.tell(event("reload", {}))
         # They come again with the new cookie; whoever has the one of before does not.

@@ -71,8 +71,13 @@ def create_link(home: Path) -> str:
                 link.unlink()
     key = secrets.token_urlsafe(16)
     (home / LINKS).mkdir(mode=0o700, exist_ok=True)
-    os.close(os.open(home / LINKS / _hash(key), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    put_back(home, key)
     return f"{address}/open/{key}"
+
+
+def put_back(home: Path, key: str) -> None:
+    """Let a link with this key be opened, once: a new one, or one that was redeemed for nothing. Raises OSError."""
+    os.close(os.open(home / LINKS / _hash(key), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def redeem(home: Path, key: str) -> bool:

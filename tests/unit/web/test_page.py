@@ -13,6 +13,7 @@ from typing import cast
 import pytest
 
 import channels.web
+from bot import errors
 from bot.contracts.channel import Channel, Invites
 from bot.contracts.identity import UserRef
 from bot.testing.clock import FakeClock
@@ -189,6 +190,29 @@ async def test_a_browser_that_has_opened_the_link_gets_to_the_chat_by_it_again(i
             async with browser.http.get(link, headers={"Accept": "text/html"}) as answer:
                 assert (answer.status, answer.url.path) == (200, "/")
                 assert '<ol id="messages"' in await answer.text()
+
+
+async def test_a_link_that_made_nobody_an_operator_is_not_used_up(tmp_path: Path) -> None:
+    appointed, refusals = set[UserRef](), [errors.StorageError("the access list cannot be written")]
+
+    async def appoint(person: UserRef) -> None:
+        if refusals:
+            raise refusals.pop()
+        appointed.add(person)
+
+    deps = dataclasses.replace(surroundings(tmp_path), operators=appointed, appoint=appoint)
+    channel = MANIFEST.build(WebSettings(port=0), deps)
+    await channel.start(RecordingIntake())
+    assert isinstance(channel, Invites)
+    link = await channel.invite()
+    async with Browser(channel) as browser:
+        async with browser.http.get(link) as answer:
+            assert answer.status == 503
+        assert not appointed
+        async with browser.http.get(link) as answer:
+            assert (answer.status, answer.url.path) == (200, "/")
+    assert len(appointed) == 1
+    await channel.stop()
 
 
 @pytest.mark.parametrize("path", ["/nothing.here", "/api/nothing", "/login", "/api/files/none"])
