@@ -85,23 +85,29 @@ def cpu(root: Path, *words: str, lines: int = 0) -> tuple[float, str]:
     return used.ru_utime + used.ru_stime, told
 
 
+def within(most: float, root: Path, *words: str, lines: int = 0) -> str:
+    """What a command prints that takes fewer than so many times the processor's seconds of one that reads nothing. One of three
+    tries will do: other work on the machine makes them more, and never fewer.
+    """
+    ratios = list[float]()
+    for _ in range(3):
+        (idle, _), (took, told) = cpu(root, *IDLE), cpu(root, *words, lines=lines)
+        ratios.append(took / idle)
+        if ratios[-1] < most:
+            return told
+    raise AssertionError(words, ratios)
+
+
 @pytest.mark.parametrize("day", [1, 15, DAYS])
 def test_a_turn_of_any_day_is_traced_at_once(project: Path, day: int) -> None:
-    (idle, _), (took, told) = cpu(project, *IDLE), cpu(project, "trace", request_id(day, 1))
-    assert f"turn of day {day}" in told
-    assert took < MOST * idle, took / idle
+    assert f"turn of day {day}" in within(MOST, project, "trace", request_id(day, 1))
 
 
 def test_the_first_of_the_newest_lines_comes_at_once(project: Path) -> None:
-    (idle, _), (took, told) = cpu(project, *IDLE), cpu(project, "logs", "-f", lines=1)
-    assert "2027-01-30" in told
-    assert took < MOST * idle, took / idle
+    assert "2027-01-30" in within(MOST, project, "logs", "-f", lines=1)
 
 
-def test_each_view_of_what_was_spent_comes_at_once(project: Path) -> None:
+@pytest.mark.parametrize("by", ["day", "person", "chat", "model"])
+def test_each_view_of_what_was_spent_comes_at_once(project: Path, by: str) -> None:
     cpu(project, "stats")  # counts what was not counted yet
-    idle, _ = cpu(project, *IDLE)
-    for by in ("day", "person", "chat", "model"):
-        took, told = cpu(project, "stats", "--by", by)
-        assert "$" in told
-        assert took < STATS * idle, (by, took / idle)
+    assert "$" in within(STATS, project, "stats", "--by", by)
