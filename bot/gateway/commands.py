@@ -655,7 +655,7 @@ def usage(name: str, prefix: str, *, operator: bool) -> str:
 
 
 def _other_script(tag: str | None) -> list[str]:
-    """What a reader of Traditional Chinese is told who gets the simplified one."""
+    """One sentence for a reader of Traditional Chinese who gets the simplified one; none for others."""
     return [say("language.simplified")] if is_traditional(tag) and language() == "zh" else []
 
 

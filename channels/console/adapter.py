@@ -109,9 +109,8 @@ class ConsoleChannel:
         if CHAT_ID.fullmatch(chat_id) is None:
             raise errors.TargetGone("The target names no console chat.")
         chat = self._chat(chat_id)
-        if (
-            self._paused and not chat.terminals
-        ):  # nobody comes any more, and what is held here ends with the process
+        # Nobody comes any more, and what is held here ends with the process.
+        if self._paused and not chat.terminals:
             raise errors.DeliveryThrottled("No terminal is there.", retry_after=ABSENT)
         words = text.clean(message.text)
         if message.file is not None:
