@@ -13,7 +13,6 @@ from aiohttp import web
 
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
-from bot.testing import telegram_rich
 from bot.testing import telegram_rules as rules
 from bot.testing import telegram_world as world
 from bot.testing.loopback import Loopback
@@ -33,7 +32,6 @@ DRAFT_SECONDS = 30.0
 _BUDGETED = frozenset(
     {
         "sendMessage",
-        "sendRichMessage",
         "sendMessageDraft",
         "sendDocument",
         "editMessageText",
@@ -72,8 +70,6 @@ class Service(Loopback):
         self.descriptions: dict[tuple[str, str], str] = {}
         """`description` and `short_description`, by language."""
         self.hook = WebhookPoster(self.clock, self.updates, self.changed)
-        self.knows_rich = True
-        """False: a server of before Bot API 10.1."""
         self.chats: dict[int, world.Chat] = {}
         self.callbacks: set[str] = set()
         self.contested_until = 0.0
@@ -131,7 +127,7 @@ class Service(Loopback):
         try:
             self._check_token(request.match_info["token"])
             call = self._methods.get(method.lower())
-            if call is None or (call == self._send_rich_message and not self.knows_rich):
+            if call is None:
                 raise rules.Refused(404, "Not Found")
             args = rules.Args(params)
             if method in _BUDGETED:
@@ -267,18 +263,6 @@ class Service(Loopback):
         chat.previews[message["message_id"]] = _previewed(args, text, entities)
         return _posted(chat, message)
 
-    async def _send_rich_message(self, args: rules.Args) -> Json:
-        chat = self._chat_of(args)
-        self._check_rights(chat)
-        for ordinary in ("text", "entities", "link_preview_options"):
-            if args.has(ordinary):
-                raise rules.bad(f"a rich message has no {ordinary}")
-        message = self._message(chat, self.me, chat.last_id + 1) | _rich_of(args)
-        if args.has("reply_markup"):
-            message["reply_markup"] = rules.checked_keyboard(args.mapping("reply_markup"))
-        self._check_place(chat, args, message)
-        return _posted(chat, message)
-
     async def _send_document(self, args: rules.Args) -> Json:
         chat = self._chat_of(args)
         self._check_rights(chat, "can_send_documents", "documents")
@@ -336,9 +320,8 @@ class Service(Loopback):
     async def _edit_message_text(self, args: rules.Args) -> Json:
         chat = self._chat_of(args)
         old = self._own(chat, args, "edit")
-        rich = args.has("rich_message") and self.knows_rich
-        text, entities = ("", []) if rich else _text_of(args)
-        content = _rich_of(args) if rich else {"text": text, "entities": entities}
+        text, entities = _text_of(args)
+        content = {"text": text, "entities": entities}
         keyboard = args.mapping("reply_markup") if args.has("reply_markup") else None
         same = all(old.get(name, []) == one for name, one in content.items())
         if same and keyboard == old.get("reply_markup"):
@@ -346,8 +329,7 @@ class Service(Loopback):
                 "message is not modified: specified new message content and reply markup are exactly "
                 "the same as a current content and reply markup of the message"
             )
-        before = {name: one for name, one in old.items() if name not in {"text", "entities", "rich_message"}}
-        message = {**before, **content, "edit_date": int(self.clock.now())}
+        message = {**old, **content, "edit_date": int(self.clock.now())}
         message.pop("reply_markup", None)  # an edit that brings no buttons takes those that were there
         if keyboard is not None:
             message["reply_markup"] = rules.checked_keyboard(keyboard)
@@ -496,9 +478,3 @@ def _text_of(args: rules.Args) -> tuple[str, list[Json]]:
 def _previewed(args: rules.Args, text: str, entities: list[Json]) -> bool:
     disabled = args.mapping("link_preview_options").get("is_disabled") is True
     return not disabled and world.links(text, entities)
-
-
-def _rich_of(args: rules.Args) -> Json:
-    """The field of a rich message."""
-    blocks, _ = telegram_rich.checked_rich(args.mapping("rich_message"))
-    return {"rich_message": {"blocks": blocks}}

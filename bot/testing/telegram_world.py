@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
-from bot.testing import telegram_rich
 from bot.testing import telegram_rules as rules
 from bot.testing.loopback import ChatCounts
 
@@ -38,8 +37,6 @@ class Seen:
     preview: bool = False
     from_bot: bool = True
     edited: bool = False
-    rich: tuple[Json, ...] = ()
-    """The blocks of a rich message; its `text` is their words."""
 
 
 @dataclass(slots=True)
@@ -97,18 +94,16 @@ class Chat:
     def seen(self, message: Json, bot_id: int) -> Seen:
         number = message["message_id"]
         mine = message.get("from", {}).get("id") == bot_id
-        blocks = message.get("rich_message", {}).get("blocks", ()) if mine else ()
         said, spans = ("text", "entities") if "text" in message else ("caption", "caption_entities")
         return Seen(
             number,
-            telegram_rich.checked_rich({"blocks": blocks})[1] if blocks else message.get(said, ""),
+            message.get(said, ""),
             tuple(message.get(spans, ())),
             message.get("message_thread_id"),
             message.get("reply_to_message", {}).get("message_id"),
             preview=self.previews.get(number, False),
             from_bot=mine,
             edited="edit_date" in message,
-            rich=tuple(blocks),
         )
 
 

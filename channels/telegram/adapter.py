@@ -7,7 +7,6 @@ import contextlib
 import re
 import zlib
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from telegram import (
     BotCommand,
@@ -30,7 +29,7 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.contracts.recall import MembershipAnswer
 from bot.words import CATALOGUES, DEFAULT, names, paragraph, say, sentence, speaking
 from channels import approval_buttons
-from channels.telegram import address, bot_api, download, members, render, rich
+from channels.telegram import address, bot_api, download, members, render
 from channels.telegram.group_migrations import GroupMigrations
 from channels.telegram.poll import UpdatePoller
 from channels.telegram.settings import TelegramSettings
@@ -66,8 +65,6 @@ _LANGUAGES = {code: None if code == DEFAULT else code for code in CATALOGUES}
 _OF_TEXT = frozenset({"text", "entities", "link_preview_options"})
 UNKNOWN_METHOD = (EndPointNotFound, InvalidToken)
 """A service that does not know a method answers as it does to a wrong token."""
-RICH_COLUMNS = 1_000
-"""Columns of a table in a rich message, whose cells wrap."""
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
 
 
@@ -78,7 +75,6 @@ class TelegramChannel:
     addresses: tuple[str, ...] = ()
     largest_file = 50_000_000
     reading_limits = ReadingLimits()
-    _rich = False
 
     def __init__(self, settings: TelegramSettings, around: ChannelDeps, *, patience: float = 20.0) -> None:
         self._token = settings.bot_token or ""
@@ -98,9 +94,6 @@ class TelegramChannel:
         self._failures = _FailureLog(around.log)
         self._signs = asyncio.Semaphore(SIGNS)
         self._drafts = True
-        if settings.rich_messages:
-            self._rich = True
-            self.reading_limits = ReadingLimits(columns=RICH_COLUMNS)
 
     async def start(self, intake: Intake) -> None:
         if _TOKEN.fullmatch(self._token) is None:
@@ -195,32 +188,7 @@ class TelegramChannel:
             return []
         measured = len(markdown) <= MEASURED
         parts = text.split(render.sendable(markdown), LIMIT, text.utf16_len)
-        return [piece for part in parts for piece in self._fitting(part, measured=measured)]
-
-    def _fitting(self, part: str, *, measured: bool) -> list[str]:
-        return [part] if self._blocks(part) else _fitting(part, measured=measured)
-
-    def _blocks(self, markdown: str) -> tuple[Json, ...]:
-        return (rich.blocks(markdown) or ()) if self._rich else ()
-
-    def _shown(self, message: Outbound) -> render.Rendered:
-        """As `_shown`; a reply that is whole as a rich message, where that is turned on and shows more."""
-        shown = _shown(message)
-        whole = message.kind == "reply" and message.file is None and not message.goes_on
-        return replace(shown, blocks=self._blocks(message.text)) if whole else shown
-
-    def _plainer(
-        self, exc: TelegramError, shown: render.Rendered, message: Outbound
-    ) -> render.Rendered | None:
-        """The plainer form of what Telegram has refused for its form; None where that was not the cause."""
-        if shown.blocks and type(bot_api.delivery_error(exc)) is errors.DeliveryFailed:
-            # A service that does not know the method; other refusals may concern these blocks alone.
-            self._rich = not isinstance(exc, UNKNOWN_METHOD)
-            self._failures.write("delivery", "Telegram does not take a rich message", exc)
-            return replace(shown, blocks=())
-        if isinstance(exc, BadRequest) and "entit" in exc.message.lower() and shown.entities:
-            return render.without_markup(message.text)
-        return None
+        return [piece for part in parts for piece in _fitting(part, measured=measured)]
 
     async def send(self, message: Outbound) -> Sent:
         bot = self._connected()
@@ -235,7 +203,7 @@ class TelegramChannel:
     async def _sent(self, bot: bot_api.Bot, message: Outbound) -> Sent:
         if "press" in message.target:
             return await self._answer_press(bot, message)
-        shown, place = self._shown(message), self._migrations.place(message.target)
+        shown, place = _shown(message), self._migrations.place(message.target)
         failure = self._undelivered if message.file is None else self._file_undelivered
         # Three refusals, each of which says surely that nothing was sent, are answered by asking for less, once.
         while True:
@@ -251,8 +219,8 @@ class TelegramChannel:
             except TelegramError as exc:
                 if "message thread not found" in exc.message.lower() and "message_thread_id" in place:
                     del place["message_thread_id"]
-                elif (plainer := self._plainer(exc, shown, message)) is not None:
-                    shown = plainer
+                elif _is_malformed(exc, shown):
+                    shown = render.without_markup(message.text)
                 else:
                     raise failure(exc, place) from None
             except bot_api.GARBLED as exc:
@@ -262,7 +230,7 @@ class TelegramChannel:
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         """As `contracts.channel.Edits`."""
-        bot, shown = self._connected(), self._shown(message)
+        bot, shown = self._connected(), _shown(message)
         place, number = self._migrations.place(message.target), message_id.rpartition("/")[2]
         if not number.isdecimal():
             raise errors.EditRefused("this is no message of Telegram's")
@@ -275,9 +243,9 @@ class TelegramChannel:
             except TelegramError as exc:
                 if "message is not modified" in exc.message.lower():
                     return
-                if (plainer := self._plainer(exc, shown, message)) is None:
+                if not _is_malformed(exc, shown):
                     raise self._unchanged(exc, message.target) from None
-                shown = plainer
+                shown = render.without_markup(message.text)
             except bot_api.GARBLED as exc:
                 raise errors.DeliveryUncertain(
                     f"Telegram's answer makes no sense ({bot_api.said(exc)})"
@@ -508,10 +476,13 @@ def _shown(message: Outbound) -> render.Rendered:
     return shown
 
 
+def _is_malformed(exc: TelegramError, shown: render.Rendered) -> bool:
+    """True where Telegram has refused the entities of a message."""
+    return isinstance(exc, BadRequest) and "entit" in exc.message.lower() and bool(shown.entities)
+
+
 def _content(place: Mapping[str, str], shown: render.Rendered) -> Json:
     """The chat and the words of a message, in the names of the Bot API."""
-    if shown.blocks:
-        return {"chat_id": _chat(place), "rich_message": {"blocks": list(shown.blocks)}}
     entities = [
         {"type": entity.type, "offset": entity.offset, "length": entity.length}
         | ({"url": entity.url} if entity.url is not None else {})

@@ -249,11 +249,8 @@ class Bot(telegram.Bot):
             await request.shutdown()
 
     async def say(self, message: Json) -> int:
-        """Send a message, whose fields are those of `sendMessage` or, with a `rich_message`, of `sendRichMessage`; returns its
-        number. Raises a `TelegramError`.
-        """
-        method = "sendRichMessage" if "rich_message" in message else "sendMessage"
-        return _number_of(await self._post(method, message), method)
+        """Send a message with the fields of `sendMessage`; returns its number. Raises a `TelegramError`."""
+        return _number_of(await self._post("sendMessage", message), "sendMessage")
 
     async def send_file(self, message: Json, file: OutgoingFile) -> int:
         """Send a file with the fields of `sendDocument`; returns the message's number. Raises a `TelegramError`."""

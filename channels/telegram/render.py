@@ -10,14 +10,12 @@ from functools import lru_cache
 from markdown_it.token import Token
 
 from bot import text
-from bot.contracts.base import Json
 from channels.markdown import parse
 
 STYLES = {"em": "italic", "strong": "bold", "s": "strikethrough"}
 SPOILER = "spoiler"
 _SPOILER = re.compile(r"(?<!\|)\|\|(?!\|)")
-CHECKED = "☑ "
-_BOXES = {"[ ] ": "☐ ", "[x] ": CHECKED, "[X] ": CHECKED}
+_BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 BULLETS = ("• ", "◦ ", "▪ ")
 RULE = "———"
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
@@ -44,11 +42,10 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """The text of a message and its entities. `blocks` is its form as a rich message, where it has one."""
+    """The text of a message and its entities."""
 
     text: str
     entities: tuple[Entity, ...] = ()
-    blocks: tuple[Json, ...] = ()
 
 
 def sendable(said: str) -> str:
@@ -78,21 +75,10 @@ def render(markdown: str, *, goes_on: bool = False) -> Rendered:
     return rendered if visible(rendered.text) else bare
 
 
-def inline(token: Token, *, task: bool = False) -> Rendered:
-    """Render the inside of one block; that of a `task` without its box."""
-    return _Writer(goes_on=False, box=CHECKED if task else "").write([token])
-
-
-def language(token: Token) -> str | None:
-    """The language of code, where its fence has one."""
-    found = _LANGUAGE.match(token.info.strip()) if token.info else None
-    return found.group() if found else None
-
-
 class _Writer:
     """Goes through the parser's tokens once and writes text and entities."""
 
-    def __init__(self, *, goes_on: bool, box: str = "") -> None:
+    def __init__(self, *, goes_on: bool) -> None:
         self._goes_on = goes_on
         self._pieces: list[str] = []
         self._at = 0
@@ -101,7 +87,7 @@ class _Writer:
         self._link: tuple[str, int, int] | None = None
         self._items: list[str] = []
         self._prefix = ""
-        self._box = box
+        self._box = ""
         self._line = -1
         self._quotes = 0
         self._blocks: dict[str, Callable[[Token], None]] = {
@@ -131,7 +117,7 @@ class _Writer:
         while at < len(tokens):
             token = tokens[at]
             if token.type == "list_item_open":
-                self._box = task_box(tokens[at : at + 3])
+                self._box = _task_box(tokens[at : at + 3])
             if token.type == "table_open":
                 end = next(i for i in range(at, len(tokens)) if tokens[i].type == "table_close")
                 self._table(token, tokens[at:end])
@@ -218,7 +204,8 @@ class _Writer:
         self._start_line(token, indent=False)
         if begun:
             self._put("\n")
-        self._pre(token.content.rstrip("\n"), language(token))
+        language = _LANGUAGE.match(token.info.strip())
+        self._pre(token.content.rstrip("\n"), language and language.group())
 
     def _pre(self, content: str, language: str | None = None) -> None:
         start = self._at
@@ -339,7 +326,7 @@ def _words(tokens: Sequence[Token]) -> str:
     return "".join(words)
 
 
-def task_box(tokens: Sequence[Token]) -> str:
+def _task_box(tokens: Sequence[Token]) -> str:
     """The box of a task, where an item of a list begins with one; else ""."""
     inline = tokens[2].children if len(tokens) > 2 and tokens[2].type == "inline" else None
     first = inline[0].content if inline and inline[0].type == "text" else ""

@@ -27,8 +27,6 @@ class TelegramSettings(ChannelSettings):
     """Ids of people, groups and channels that may talk to it; `*` is everyone. `shipmate allow` adds to these."""
     streaming: Streaming = Streaming()
     """Answers and progress that are shown while they change."""
-    rich_messages: bool = False
-    """Send answers with tables or headings as Telegram's rich messages. Apps from before June 2026 show a note in their place."""
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
