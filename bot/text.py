@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import bisect
 import contextlib
 import difflib
 import html
@@ -81,6 +82,7 @@ INVISIBLE = (
 """Characters beyond ASCII that no reader sees, as ranges for a class of a regular expression: those that Unicode calls
 default ignorable, marks of direction, line separators and annotation marks.
 """
+_VISIBLE = regex.compile(f"[^\\s{INVISIBLE}\u2800\ufffc]")
 _BIDI = regex.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _STRINGS = regex.compile(
     r"(?r)(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"
@@ -254,6 +256,11 @@ def _written(host: str) -> str:
     return host
 
 
+def visible(words: str) -> bool:
+    """True if a text has a character that a reader sees."""
+    return _VISIBLE.search(words) is not None
+
+
 def without_direction(words: str) -> str:
     """Words without marks that turn their order around."""
     return words if words.isascii() else _BIDI.sub("", words)
@@ -367,9 +374,71 @@ def has_sentence(text: str, end: int) -> bool:
 def _fit(text: str, start: int, limit: int, size: Callable[[str], int]) -> int:
     """The largest end for which size(text[start:end]) <= limit, at least one character on."""
     end = min(len(text), start + limit)
-    while end > start + 1 and (over := size(text[start:end]) - limit) > 0:
-        end = max(start + 1, end - (over + 1) // 2)
-    return end
+    if size(text[start:end]) <= limit:
+        return end
+    ends = range(start + 2, end)
+    return start + 1 + bisect.bisect_right(ends, limit, key=lambda at: size(text[start:at]))
+
+
+OF_WORD = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{N}]"
+"""A number, or a letter of a script with spaces between words, for a regular expression."""
+_OF_WORD = regex.compile(OF_WORD)
+_NAME_WITH_MARKS = re.compile(r"__[a-z][a-z0-9_]*__")
+"""`__init__`: a program's name, though the rules of Markdown make it bold."""
+
+
+def emphasis(source: str, start: int, end: int) -> tuple[bool, bool]:
+    """True, True if the marks source[start:end] may open emphasis, and close it. As in CommonMark, but for three things: inside of a
+    word or a sum, and around a program's name, they are no marks, and scripts without spaces between words need none.
+    """
+    before, after = source[start - 1 : start] or " ", source[end : end + 1] or " "
+    if _OF_WORD.fullmatch(before) and _OF_WORD.fullmatch(after):
+        return False, False
+    named = _NAME_WITH_MARKS.finditer(source, max(0, start - NAME), end + NAME) if end - start == 2 else ()
+    if any(name.start() <= start < name.end() for name in named):
+        return False, False
+    spaced, ended = after.isspace(), before.isspace()
+    left = not spaced and (not _is_sign(after) or ended or _is_sign(before) or _is_wide(before))
+    right = not ended and (not _is_sign(before) or spaced or _is_sign(after) or _is_wide(after))
+    if source[start] == "_":
+        return left and (not right or _is_sign(before)), right and (not left or _is_sign(after))
+    return left, right
+
+
+def _is_sign(char: str) -> bool:
+    return unicodedata.category(char)[0] in {"P", "S"}
+
+
+_INLINE = re.compile(
+    r"\\.|(?<!`)(`+)(?!`).{1,500}?(?<!`)\1(?!`)|!?\[[^\[\]]{0,500}\]\([^()\s]{1,2000}\)|<[^<>\s][^<>\n]{0,2000}>"
+    r"|(?P<mark>\*+|_+|~~|\|\|)",
+    re.DOTALL,
+)
+"""What no part of a message may end in, and the marks that can be closed there and opened again."""
+_BLOCK = re.compile(r"\n(?=[ \t>]*(?:\n|[-+*][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|\||```|~~~))")
+_AHEAD = 16_384
+"""Characters behind a cut in which the end of an open mark is looked for."""
+_OPEN = 20
+
+
+def _cut(window: str, at: int) -> tuple[int, str]:
+    """A cut at `at`, or before what must not be cut there, and the marks of emphasis that are open at it and close behind it."""
+    begin = max((found.end() for found in _BLOCK.finditer(window, 0, at)), default=0)
+    behind = _BLOCK.search(window, at - 1)
+    opened: list[re.Match[str]] = []
+    around: list[re.Match[str]] = []
+    for found in _INLINE.finditer(window, begin, behind.start() if behind else len(window)):
+        mark = found["mark"]
+        opens, closes = emphasis(window, *found.span()) if mark else (False, False)
+        if found.start() < at < found.end() + opens:
+            at = found.start()
+        same = [one for one in opened if one[0] == mark]
+        if closes and same:
+            del opened[opened.index(same[-1]) :]
+            around += same[-1:] if same[-1].start() < at <= found.start() else []
+        elif opens:
+            opened = [*opened[-_OPEN:], found]
+    return at, "".join(one[0] for one in sorted(around, key=lambda one: one.start()))
 
 
 def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
@@ -377,9 +446,9 @@ def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
 
     `size` of a text is never less than its number of characters.
 
-    No part begins or ends inside a grapheme (unless one alone is over the limit); a code fence that is cut
-    is closed in one part and opened again, with its language, in the next; parts are never blank, and blank
-    text has none.
+    No part begins or ends inside a grapheme (unless one alone is over the limit), or inside a link or the code of a line; a code
+    fence that is cut is closed in one part and opened again, with its language, in the next, and so are marks of emphasis;
+    in each part there is something to see.
     """
     parts: list[str] = []
     start, prefix = 0, ""
@@ -392,15 +461,19 @@ def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
         end = _fit(text, start, max(1, room), size)
         end = _soft_border(text, start, end) if end < len(text) else end
         chunk = prefix + text[start:end]
-        fence = _open_fence(chunk)
-        prefix = ""
-        if fence and limit > 4 * FENCE_ROOM:
+        fence = _open_fence(chunk) if limit > 4 * FENCE_ROOM else None
+        if fence:
             mark, language = fence
             chunk = chunk.rstrip("\n") + "\n" + mark
             prefix = f"{mark}{language}\n"
+        elif limit > 4 * FENCE_ROOM:
+            at, marks = _cut(chunk + text[end : end + _AHEAD], len(chunk))
+            if at > len(prefix):
+                end, chunk = end - len(chunk) + at, chunk[:at]
+            chunk, prefix = chunk.rstrip() + marks[::-1] if marks else chunk, marks
         parts.append(chunk)
         start = end
-    return [part.strip("\n") for part in parts if part.strip()]
+    return [part.strip("\n") for part in parts if visible(part)]
 
 
 def with_code_closed(text: str) -> str:

@@ -1,13 +1,13 @@
 """Parses Markdown for channels that give it a form of their own, within limits of time and depth.
 
 Cells of a table beyond its columns stay, in the last one; the parser would drop them, though a model that forgets to escape a `|` means
-them to be read. The rules of emphasis are relaxed for scripts without spaces between words: CommonMark lets `**` close behind punctuation only where a
-space or more punctuation follows, so that in Chinese and Japanese, which have neither, `**重要：**请看` would show its marks.
+them to be read. The rules of emphasis are those of `bot.text.emphasis`: by CommonMark's, `2*3*4` and `__init__.py` would lose their signs, and
+`**重要：**请看` would show its marks. `<https://…|label>`, which Slack has taught to models, is a link.
 """
 
 from __future__ import annotations
 
-import unicodedata
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +17,13 @@ from markdown_it.rules_block.table import escapedSplit, getLine, table
 from markdown_it.rules_inline import StateInline, emphasis, strikethrough
 from markdown_it.token import Token
 
+from bot import text
+
 Rule = Callable[[StateInline, bool], bool]
 
 
 def relaxed(parser: MarkdownIt) -> MarkdownIt:
-    """The parser, with marks that also open and close between punctuation and a wide letter."""
+    """The parser, with the marks that `bot.text.emphasis` takes for such."""
     parser.inline.ruler.at("emphasis", _relaxed(emphasis.tokenize))
     parser.inline.ruler.at("strikethrough", _relaxed(strikethrough.tokenize))
     return parser
@@ -31,24 +33,26 @@ def _relaxed(rule: Rule) -> Rule:
     def relaxed_rule(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the library calls it so
         start, known = state.pos, len(state.delimiters)
         found = rule(state, silent)
-        fresh = state.delimiters[known:]
-        if fresh and state.src[start] != "_":
-            before = state.src[start - 1] if start else " "
-            after = state.src[state.pos] if state.pos < state.posMax else " "
-            for delimiter in fresh:
-                delimiter.open = delimiter.open or (_is_wide(before) and _is_punctuation(after))
-                delimiter.close = delimiter.close or (_is_punctuation(before) and _is_wide(after))
+        for delimiter in state.delimiters[known:]:
+            delimiter.open, delimiter.close = text.emphasis(state.src, start, state.pos)
         return found
 
     return relaxed_rule
 
 
-def _is_wide(char: str) -> bool:
-    return unicodedata.east_asian_width(char) in {"W", "F"}
+_SLACK_LINK = re.compile(r"<(https?://[^<>|\s]{1,2000})\|([^<>\n]{1,500})>", re.IGNORECASE)
 
 
-def _is_punctuation(char: str) -> bool:
-    return unicodedata.category(char)[0] in {"P", "S"}
+def _slack_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the library calls it so
+    found = _SLACK_LINK.match(state.src, state.pos)
+    if found is None:
+        return False
+    if not silent:
+        state.push("link_open", "a", 1).attrs = {"href": found[1]}
+        state.push("text", "", 0).content = found[2]
+        state.push("link_close", "a", -1)
+    state.pos = found.end()
+    return True
 
 
 def _whole_table(state: StateBlock, first: int, last: int, silent: bool) -> bool:  # noqa: FBT001 - the library calls it so
@@ -102,6 +106,7 @@ def _parser(*, references: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST}).enable(
         ["table", "strikethrough"]
     )
+    parser.inline.ruler.before("autolink", "slack_link", _slack_link)
     parser.block.ruler.at("table", _whole_table, {"alt": ["paragraph", "reference"]})
     # Addresses that are no links are still shown: whoever writes the tokens decides, not the parser.
     parser.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005

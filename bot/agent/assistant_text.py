@@ -24,13 +24,14 @@ def spoken(words: str) -> Message:
 
 
 def last_words(entries: Sequence[Entry]) -> str:
-    """The text with which a turn ends: an answer that paused and went on is one answer."""
+    """The text with which a turn ends: an answer that paused and went on is one answer. "" where nothing in it can be seen."""
     words: list[str] = []
     for entry in reversed(entries):
         if entry.message["role"] != "assistant":
             break
         words.insert(0, blocks.plain_text(begun(entry.message)))
-    return "".join(words)
+    said = "".join(words)
+    return said if text.visible(said) else ""
 
 
 def begun(message: Message) -> Sequence[Json]:

@@ -49,7 +49,6 @@ _ROWS = (("once", "deny"), ("chat", "always"), ("admit", "later"), ("again",), (
 """Buttons below a message, row by row."""
 MEASURED = 32_768
 """Characters of a text whose parts are rendered to see whether they fit; longer texts are cut by length."""
-SMALLEST = 256
 SEEN = "👀"
 """The reaction to a message that has joined what is being answered."""
 SIGNS = 6
@@ -184,11 +183,8 @@ class TelegramChannel:
     # -- going out -------------------------------------------------------------------------------------------
 
     def split(self, markdown: str) -> list[str]:
-        if not render.visible(markdown):
-            return []
-        measured = len(markdown) <= MEASURED
-        parts = text.split(render.sendable(markdown), LIMIT, text.utf16_len)
-        return [piece for part in parts for piece in _fitting(part, measured=measured)]
+        size = _size if len(markdown) <= MEASURED else text.utf16_len
+        return text.split(render.sendable(markdown), LIMIT, size)
 
     async def send(self, message: Outbound) -> Sent:
         bot = self._connected()
@@ -346,7 +342,7 @@ class TelegramChannel:
 
     async def _answer_press(self, bot: bot_api.Bot, message: Outbound) -> Sent:
         """Answer the person who pressed a button; no other person sees it."""
-        if not render.visible(message.text):
+        if not text.visible(message.text):
             raise errors.DeliveryFailed("an answer to a button needs a text")
         words, *_ = text.split(render.without_markup(message.text).text, TOLD, text.utf16_len)
         try:
@@ -453,15 +449,14 @@ def _commands(menu: Sequence[str], code: str) -> list[BotCommand]:
         return [BotCommand(name, say(f"help.{name}")) for name in menu]
 
 
-def _fitting(part: str, *, measured: bool) -> list[str]:
-    """A part, cut further where what it shows is longer than its Markdown or holds too many entities."""
-    if not measured or len(part) <= SMALLEST:
-        return [part]
+def _size(part: str) -> int:
+    """Of a part, the length of its Markdown or of what it shows, whichever is longer; over `LIMIT` with too many entities."""
+    length = text.utf16_len(part)
+    if length > LIMIT:
+        return length
     shown = render.render(part)
-    if text.utf16_len(shown.text) <= LIMIT and len(shown.entities) <= ENTITIES:
-        return [part]
-    pieces = text.split(part, len(part) // 2 + 1)
-    return [piece for half in pieces for piece in _fitting(half, measured=True)]
+    excess = len(shown.entities) - ENTITIES
+    return max(length, text.utf16_len(shown.text), LIMIT + excess if excess > 0 else 0)
 
 
 def _shown(message: Outbound) -> render.Rendered:
@@ -471,7 +466,7 @@ def _shown(message: Outbound) -> render.Rendered:
     shown = render.render(message.text, goes_on=message.goes_on)
     if text.utf16_len(shown.text) > LIMIT:
         shown = render.without_markup(message.text)
-    if not render.visible(shown.text) or not address.valid_id(message.target.get("chat_id", "")):
+    if not text.visible(shown.text) or not address.valid_id(message.target.get("chat_id", "")):
         raise errors.DeliveryFailed("a message to Telegram needs a text and the number of a chat")
     return shown
 

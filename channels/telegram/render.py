@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import regex
 from markdown_it.token import Token
 
 from bot import text
@@ -14,13 +15,12 @@ from channels.markdown import parse
 
 STYLES = {"em": "italic", "strong": "bold", "s": "strikethrough"}
 SPOILER = "spoiler"
-_SPOILER = re.compile(r"(?<!\|)\|\|(?!\|)")
+_SPOILER = regex.compile(rf"(?<!\|)\|\|(?!\|)(?:(?<!{text.OF_WORD}\|\|)|(?!{text.OF_WORD}))")
 _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 BULLETS = ("• ", "◦ ", "▪ ")
 RULE = "———"
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
 _LINK = re.compile(r"(?:https?|tg)://[^\s/?#]", re.IGNORECASE)
-_INVISIBLE = re.compile(r"[\s\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2800\ufeff\ufffc]+")
 WIDEST = 100
 """Columns in cells; a wider table is not padded, since its lines would wrap anyway."""
 
@@ -53,11 +53,6 @@ def sendable(said: str) -> str:
     return text.clean(said).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
 
 
-def visible(said: str) -> bool:
-    """True if a text has a visible character; Telegram refuses a message without one."""
-    return _INVISIBLE.fullmatch(said) is None and bool(said)
-
-
 def without_markup(said: str) -> Rendered:
     """A text without entities."""
     return Rendered(sendable(said).strip("\n"))
@@ -72,7 +67,7 @@ def render(markdown: str, *, goes_on: bool = False) -> Rendered:
     if (tokens := parse(bare.text)) is None:
         return bare
     rendered = _Writer(goes_on=goes_on).write(tokens)
-    return rendered if visible(rendered.text) else bare
+    return rendered if text.visible(rendered.text) else bare
 
 
 class _Writer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import unicodedata
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -31,6 +30,7 @@ _OPEN_END = re.compile(
     r"|<[^\s<>|]{0,2000}$|<https?://[^<>\s|]{1,2000}\|[^<>\n]{0,500}$"  # an address between brackets
     r"|(?:https?|tg|mailto):\S{0,2000}$"  # an address: half of it leads elsewhere
     r"|(?<!\S)!$"  # an image
+    r"|__[a-z][a-z0-9_]{0,30}$"  # a name
     r"|(?<!\\)(?:\\\\)*\\$",
     re.ASCII | re.IGNORECASE,
 )
@@ -246,9 +246,7 @@ class _Inline:
         block, start = self._block, self._at
         count = _run(block, start)
         self._at += count
-        previous = block[start - 1] if start else " "
-        following = block[self._at] if self._at < len(block) else " "
-        opens, closes = _flanking(sign, previous, following)
+        opens, closes = text.emphasis(block, start, self._at)
         if sign == "~" and count != 2:
             return
         while closes and count and self._opened[sign]:
@@ -316,26 +314,6 @@ def _run(block: str, at: int) -> int:
     while end < len(block) and block[end] == block[at]:
         end += 1
     return end - at
-
-
-def _flanking(sign: str, previous: str, following: str) -> tuple[bool, bool]:
-    """True, True if marks between these characters may open emphasis, and close it. As where it is rendered, scripts without
-    spaces between words need none.
-    """
-    spaced, ended = following.isspace(), previous.isspace()
-    left = not spaced and (not _sign(following) or ended or _sign(previous) or _wide(previous))
-    right = not ended and (not _sign(previous) or spaced or _sign(following) or _wide(following))
-    if sign == "_":
-        return left and (not right or _sign(previous)), right and (not left or _sign(following))
-    return left, right
-
-
-def _sign(char: str) -> bool:
-    return unicodedata.category(char)[0] in {"P", "S"}
-
-
-def _wide(char: str) -> bool:
-    return unicodedata.east_asian_width(char) in {"W", "F"}
 
 
 def _escaped(before: str) -> bool:

@@ -15,6 +15,7 @@ from bot.contracts.agent import Reply
 from bot.contracts.base import Json
 from bot.contracts.outbound import OutgoingFile, Sent
 from bot.contracts.tools import Effect, ToolInput
+from bot.text import visible
 from bot.tools import context
 from bot.tools.made_files import is_made
 from bot.tools.project import Project, stamp
@@ -73,7 +74,7 @@ class ChatSend:
             raise errors.ToolError(
                 "No chat caused this turn, so there is nowhere to send. Answer with plain text instead."
             )
-        if not args.text.strip():
+        if not visible(args.text):
             raise errors.ToolError("The text is empty, so nothing was sent. Send the message itself.")
         try:
             sent = await self._sent(reply, args)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from bot import text
 from bot.gateway.live.message import GOES_ON
 from bot.gateway.live.partial_markdown import RenderablePrefix, beginning, has_begun
 from bot.testing import telegram_rules as rules
@@ -202,7 +203,7 @@ def test_whatever_is_shown_of_adversarial_texts_is_taken_and_keeps_its_words(par
             shown = beginning(said[:end])
             assert said.startswith(shown.words)
             assert 0 <= shown.sure <= len(shown.words)
-            if not render.visible(shown.closed):
+            if not text.visible(shown.closed):
                 continue
             whole = shown.closed + GOES_ON
             rendered = render.render(whole)

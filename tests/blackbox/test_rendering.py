@@ -1,0 +1,107 @@
+"""What a model writes as people see it: messages that are filled, marks over a cut, words that hold marks, answers without words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bot.testing.telegram_world import Seen
+from bot.words import say
+from tests.blackbox.conftest import World
+
+OPTIONS = "\n".join(f"- **option{at}** (`conf.key{at}`): words" for at in range(120))
+LONG = " ".join(["word"] * 900)
+URL = "https://e.com/a_b"
+LINKED = f"[{'label ' * 20}here]({URL})"
+NOTHING = say("turn.nothing_to_say")
+
+
+def covered(message: Seen, kind: str) -> list[str]:
+    """The words that entities of a kind cover."""
+    raw = message.text.encode("utf-16-le")
+    spans = [(one["offset"] * 2, one["length"] * 2) for one in message.entities if one["type"] == kind]
+    return [raw[at : at + length].decode("utf-16-le") for at, length in spans]
+
+
+def filled(messages: list[Seen]) -> bool:
+    lines = [line for one in messages for line in one.text.split("\n")]
+    sizes = [len(one.entities) for one in messages]
+    return sizes == [100, 100, 40] and len(lines) == 120 and all(line.startswith("• ") for line in lines)
+
+
+def full_of_words(kind: str) -> Callable[[list[Seen]], bool]:
+    """All words are of a kind, in two messages of which the first is full."""
+
+    def check(messages: list[Seen]) -> bool:
+        whole = " ".join(one.text for one in messages)
+        return whole == LONG and len(messages[0].text) > 4_000 and [*map(len, of(messages))] == [1, 1]
+
+    def of(messages: list[Seen]) -> list[list[str]]:
+        return [[words for words in covered(one, kind) if words == one.text] for one in messages]
+
+    return check
+
+
+def literal(words: str) -> Callable[[list[Seen]], bool]:
+    return lambda messages: [(one.text, one.entities) for one in messages] == [(words, ())]
+
+
+def linked(messages: list[Seen]) -> bool:
+    (one,) = messages
+    return one.text == "see label, `<https://e.com|label>`".replace("`", "") and (
+        [span.get("url") for span in one.entities if span["type"] == "text_link"] == ["https://e.com"]
+    )
+
+
+IN_TELEGRAM: dict[str, Callable[[list[Seen]], bool]] = {
+    OPTIONS: filled,
+    f"**{LONG}**": full_of_words("bold"),
+    f"||{LONG}||": full_of_words("spoiler"),
+    f"{'word ' * 800}{LINKED} end": lambda seen: (
+        [covered(one, "text_link") for one in seen] == [[], [f"{'label ' * 20}here"]]
+    ),
+    f"{'word ' * 800}**{'many ' * 10}`{'code ' * 10}end` bold**": lambda seen: (
+        [len(covered(one, "code")) for one in seen] == [0, 1] and all(covered(one, "bold") for one in seen)
+    ),
+    **{
+        words: literal(words)
+        for words in (
+            "Edit __init__.py",
+            "2*3*4 = 24",
+            "2*π*r and x**2 + y**2",
+            'if __name__ == "__main__": obj.__class__',
+            "if (a||b||c) and a~~b~~c",
+            "Call *this with x, f(*args)",
+            "*unpaired " + "word " * 100 + "end",
+        )
+    },
+    "**重要：**请看 __Wichtig__ ไทย**หนา**ไทย": lambda seen: (
+        covered(seen[0], "bold") == ["重要：", "Wichtig", "หนา"]
+    ),
+    "see <https://e.com|label>, `<https://e.com|label>`": linked,
+    **{sign: literal(NOTHING) for sign in ("\u200b", "\u2800", "\u202e", " \ufeff\u3164\n")},
+}
+
+
+async def test_telegram_shows_what_was_meant(world: World) -> None:
+    world.only("telegram")
+    world.config["channels"]["telegram"]["allow"] = ["*"]
+    chats = dict(enumerate(IN_TELEGRAM, 2001))
+
+    def answer(body: Any) -> Any:
+        asked = str(body["messages"][0]["content"])
+        number = next(number for number in chats if f"number {number}" in asked)
+        return chats[number]
+
+    world.model.script(answer)
+    await world.start()
+    for number in chats:
+        world.telegram.say(f"number {number}", chat_id=number)
+    await world.turns(len(chats))
+    await world.sent()
+    wrong = {
+        words[:60]: [(one.text[:80], len(one.entities)) for one in world.telegram.visible(number)]
+        for number, words in chats.items()
+        if not IN_TELEGRAM[words](world.telegram.visible(number))
+    }
+    assert wrong == {}
