@@ -179,7 +179,8 @@ class Inbound(Frozen):
     command is read from it. `links` are addresses that words of theirs stand for.
     `items` are the words of the messages that make up an album, by their ids, in the order of the attachments; an
     edit of one of them names in `changes` the key that it was taken in under. `of_album`: it is one item of an album, whose others
-    come as messages of their own.
+    come as messages of their own. `goes_on`: it is as long as its platform lets a message be, so its rest probably comes as one
+    of its own.
     `renews` is the id of the answer in whose place the answer to this comes; the words are those of a message that was edited.
     `language` is the tag of the language of the person's app (`zh-hans`, `en-US`), and `zone` the name of its time zone, where
     the platform tells.
@@ -211,6 +212,7 @@ class Inbound(Frozen):
     answers: str | None = None
     items: dict[str, str] = Field(default_factory=dict)
     of_album: bool = False
+    goes_on: bool = False
     changes: str | None = None
     due: Due | None = None
     renews: str | None = None

@@ -39,6 +39,8 @@ MOST_RESTARTS = 2
 """Model calls of one turn that are given up so that a further message is part of the question."""
 ALBUM_SECONDS = 1.0
 """Seconds after an item of an album in which the next one comes, where they come one by one."""
+PASTE_SECONDS = 2.5
+"""Seconds after a full message in which the rest of its text comes."""
 LONGEST_BURST = 5
 """A burst is this many times the quiet that ends it at most: then its turn begins although its person still writes."""
 
@@ -379,15 +381,17 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Burst:
-    """Messages that one person writes in a row. `past`: they were written before this process could wait for their end. `album`:
-    it is one whose items still come, and joins no turn before it is whole.
+    """Messages that one person writes in a row. `past`: they were written before this process could wait for their end. `parts`:
+    it is an album or a long text whose other parts still come, and joins no turn before it is whole. `goes_on`: it is such a text,
+    which the next message may end.
     """
 
     number: int
     began: float
     until: float
     past: bool
-    album: bool = False
+    parts: bool = False
+    goes_on: bool = False
 
 
 class Conversation:
@@ -579,7 +583,7 @@ class Conversation:
         if (
             event.taken_in is None
             and self._running is not None
-            and not (inbound.of_album and burst != number)  # its first item has done what an album does
+            and not (_is_part(inbound) and burst != number)  # its first part has done what the whole does
         ):
             if is_follow_up(inbound, self._running.first):
                 effects += self._added(self._running, inbound)
@@ -612,13 +616,13 @@ class Conversation:
         return [CancelWait(turn)]
 
     def _woken(self, now: float) -> list[Effect]:
-        whole = [who for who, burst in self._bursts.items() if burst.album and now >= burst.until]
+        whole = [who for who, burst in self._bursts.items() if burst.parts and now >= burst.until]
         for who in whole:
-            self._bursts[who].album = False
+            self._bursts[who].parts = False
         turn = self._running
         if turn is None or turn.first.person not in whole or not turn.may_restart_model_call:
             return []
-        if not any(one.of_album for one in self._joining(turn)):
+        if not any(map(_is_part, self._joining(turn))):
             return []
         turn.restarts += 1
         return [RestartModelCall(turn)]
@@ -633,20 +637,26 @@ class Conversation:
         """Seconds for which its person has to be quiet after a message, before their turn begins."""
         if not plain(inbound):
             return 0.0
+        if inbound.goes_on:
+            return max(self._debounce, PASTE_SECONDS)
         return max(self._debounce, ALBUM_SECONDS) if inbound.of_album else self._debounce
 
     def _burst(self, inbound: Inbound, number: int, *, now: float, past: float | None) -> int:
-        """The number of the burst that a message belongs to. One that is not waited after ends the burst before it."""
+        """The number of the burst that a message belongs to. One that is not waited after ends the burst before it, and is the last
+        of that where it is the rest of a long text.
+        """
         who, quiet = inbound.person, self._quiet_after(inbound)
-        if not quiet:
-            self._bursts.pop(who, None)
-            return number
         at = now if past is None else past
         burst = self._bursts.get(who)
-        if burst is None or burst.past != (past is not None) or at >= burst.until:
+        over = burst is None or burst.past != (past is not None) or at >= burst.until
+        if not quiet:
+            self._bursts.pop(who, None)
+            return number if burst is None or over or not (burst.goes_on and plain(inbound)) else burst.number
+        if burst is None or over:
             burst = self._bursts[who] = _Burst(number, at, 0.0, past is not None)
-        burst.until = max(burst.until, min(at + quiet, burst.began + LONGEST_BURST * quiet))
-        burst.album = inbound.of_album and past is None
+        longest = burst.began + LONGEST_BURST * quiet
+        burst.until = max(burst.until, at + quiet if inbound.goes_on else min(at + quiet, longest))
+        burst.parts, burst.goes_on = _is_part(inbound) and past is None, inbound.goes_on
         return burst.number
 
     def _held(self, who: UserRef, first: _Waiting, now: float) -> bool:
@@ -754,7 +764,7 @@ class Conversation:
         or that came after what somebody else has waiting: they come first.
         """
         burst = self._bursts.get(who)
-        coming = burst.number if burst is not None and burst.album else None
+        coming = burst.number if burst is not None and burst.parts else None
         others = [queue[0].number for other, queue in self._people.items() if other != who]
         before = [one for one in self._people.get(who, ()) if not others or one.number < min(others)]
         taken = itertools.takewhile(lambda one: one.burst != coming and wanted(one.inbound), before)
@@ -767,6 +777,11 @@ class Conversation:
             if not self._people[who]:
                 del self._people[who]
                 self._bursts.pop(who, None)
+
+
+def _is_part(inbound: Inbound) -> bool:
+    """True where further messages belong to it, which come by themselves."""
+    return inbound.of_album or inbound.goes_on
 
 
 def _stopping(turn: Turn) -> list[Effect]:

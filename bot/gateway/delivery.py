@@ -195,7 +195,7 @@ class Delivery:
         for file in files:
             await self._check(to, file)
         await self.outbox.load()
-        missed = self.outbox.rows.missed(to.chat_key) if must_arrive or kind == "reply" else []
+        missed = self._untold(to) if must_arrive or kind == "reply" else []
         said = await self._said(words, missed)
         shorter = await self._shortened(to, said) if kind == "reply" else Shortened(said)
         parts = await self._split(to, shorter.words)
@@ -221,11 +221,15 @@ class Delivery:
         self, to: Address, words: str, write: WriteRows, buttons: QuestionButtons | None
     ) -> Batch:
         await self.outbox.load()
-        missed = self.outbox.rows.missed(to.chat_key)
+        missed = self._untold(to)
         batch = self.outbox.conclude(to, await self._parts(to, words, missed), write, buttons)
         if missed:
             await self.outbox.rows.announce(batch, missed)
         return batch
+
+    def _untold(self, to: Address) -> list[OutboxRow]:
+        """What a chat has still to hear that it misses; nothing while it can hear nothing."""
+        return [] if self.gone(to) else self.outbox.rows.missed(to.chat_key)
 
     async def _parts(self, to: Address, words: str, missed: Sequence[OutboxRow]) -> list[str]:
         return await self._split(to, await self._said(words, missed))

@@ -212,7 +212,11 @@ class GatewayIntake:
             inbound = await self._commands.of_conversation(
                 inbound.model_copy(update={"request_id": self._ids.ulid()})
             )
-            return await self._handed_over(self._stops.meant(inbound))
+            taken = await self._handed_over(self._stops.meant(inbound))
+        for early in self._heard.early(inbound):
+            await self.accept(early)
+            self._heard.forget(early.chat_key, early.message_id or "")
+        return taken
 
     async def _handed_over(self, inbound: Inbound) -> bool:
         """Take in an inbound that has its id."""

@@ -129,11 +129,15 @@ LONGEST_KEPT = 2_000
 
 @dataclass(frozen=True, slots=True)
 class _RecentMessage:
-    """One message: its id, when it was heard (monotonic seconds), and its words with those that it passes on."""
+    """One message: when it was heard (monotonic seconds), and its words with those that it passes on, as they are now."""
 
-    message_id: str | None
+    inbound: Inbound
     at: float
     said: tuple[Quoted, ...]
+
+    @property
+    def message_id(self) -> str | None:
+        return self.inbound.message_id
 
 
 class UnaddressedMessages:
@@ -150,7 +154,7 @@ class UnaddressedMessages:
         kept = self._chats.get(inbound.chat_key, deque(maxlen=MOST_KEPT))
         said = _said(inbound) if inbound.kind != "delete" else ()
         if inbound.kind == "message" and self.author(inbound.chat_key, inbound.message_id) is None:
-            kept.append(_RecentMessage(inbound.message_id, self._clock.monotonic(), said))
+            kept.append(_RecentMessage(inbound, self._clock.monotonic(), said))
             self._chats[inbound.chat_key] = kept
             self._chats.move_to_end(inbound.chat_key)
         else:
@@ -167,6 +171,12 @@ class UnaddressedMessages:
     def forget(self, chat_key: ChatKey, message_id: str) -> None:
         """Keep the message with this id no longer."""
         _change(self._chats.get(chat_key, deque()), message_id, ())
+
+    def early(self, opening: Inbound) -> list[Inbound]:
+        """Messages of a thread that came before the one that they follow, which brought the bot into it."""
+        kept = self._chats.get(opening.chat_key, ()) if not opening.overheard else ()
+        early = (one.inbound for one in kept if one.said and one.inbound.ts >= opening.ts)
+        return [one for one in early if one.addressed == "thread"]
 
     def before(self, inbound: Inbound) -> tuple[Quoted, ...]:
         """Messages that were heard in the conversation of an inbound, oldest first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -48,6 +49,8 @@ UNAVAILABLE = frozenset(
 CONFLICT = "streaming_state_conflict"
 """Slack's refusal to edit what is a stream still; that ends by itself within five minutes."""
 _CONFLICT_SECONDS = 5.0
+_MESSAGE = re.compile(r"/chat\.(post|update|stopStream)|/files\.")
+"""In the address of a call that brings a message, or changes it for good."""
 _LIMITED = frozenset({"ratelimited", "rate_limited"})
 _SHORT = 1.0
 """Seconds to wait where Slack does not say how long."""
@@ -136,8 +139,11 @@ def history_error(error: BaseException) -> errors.ChannelError:
 def send_error(error: BaseException) -> errors.DeliveryFailed:
     """The failure of a post, which says how sure it is that nothing was posted."""
     if is_rate_limited(error):
-        # Slack counts calls by method and workspace, whatever the conversation.
-        return errors.DeliveryThrottled("Slack asks to wait", retry_after=retry_after(error), everywhere=True)
+        # Slack counts posts by conversation. What it counts by workspace each conversation finds out by itself, but for signs of work.
+        url = getattr(getattr(error, "response", None), "api_url", "")
+        return errors.DeliveryThrottled(
+            "Slack asks to wait", retry_after=retry_after(error), everywhere=_MESSAGE.search(url) is None
+        )
     if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
         return errors.DeliveryThrottled(f"Slack was not reached: {name(error)}", retry_after=_SHORT)
     if isinstance(error, SlackApiError) and not may_pass(error):

@@ -213,7 +213,7 @@ class TelegramChannel:
                     raise failure(exc, place) from None
                 place = self._migrations.place(place)
             except TelegramError as exc:
-                if "message thread not found" in exc.message.lower() and "message_thread_id" in place:
+                if bot_api.lacks_topic(exc) and "message_thread_id" in place:
                     del place["message_thread_id"]
                 elif _is_malformed(exc, shown):
                     shown = render.without_markup(message.text)

@@ -47,9 +47,9 @@ GONE = (
     "chat was deactivated",
     "peer_id_invalid",
 )
-"""Parts of a 400's description of a chat that cannot be reached. A closed topic is not among them: the chat's other
-topics are open.
-"""
+"""Parts of a 400's description of a chat that cannot be reached."""
+NO_TOPIC = ("message thread not found", "topic_deleted", "topic_closed")
+"""Parts of a 400's description where a topic is gone or closed. Its chat is open."""
 NO_RIGHT = ("not enough rights", "have no rights", "chat_write_forbidden", "need administrator rights")
 """Parts of a 400's description where the bot lacks a right in a chat."""
 
@@ -373,6 +373,11 @@ def tls() -> ssl.SSLContext:
 def lacks_right(exc: TelegramError) -> bool:
     """True where Telegram refuses a call because the bot lacks a right in a chat."""
     return any(part in exc.message.lower() for part in NO_RIGHT)
+
+
+def lacks_topic(exc: TelegramError) -> bool:
+    """True where Telegram refuses a message because its topic takes none."""
+    return any(part in exc.message.lower() for part in NO_TOPIC)
 
 
 def said(exc: BaseException) -> str:

@@ -26,6 +26,8 @@ REACTED = "message_reaction"
 HANDLED = ("message", "edited_message", PRESSED, STOPPED, ADDED, REACTED)
 """The kinds of update that the bot asks Telegram for."""
 
+FULL = 4_000
+"""Characters from which on a text is likely to go on in the next message: people's apps cut a long one at 4,096, or a little before."""
 Addressed = Literal["direct", "mention", "reply", "command", "chat"]
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z0-9_]{1,64})(?:@(?P<bot>\w+))?")
 
@@ -138,6 +140,7 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> ReadU
         text=_without_address(said or rich, me),
         command=None if edit else command,
         message_id=numbered,
+        goes_on=not edit and text.utf16_len(said) >= FULL,
         user_name=name(sender),
         language=_language(sender.language_code),
         from_bot=sender.is_bot is not False,

@@ -181,7 +181,10 @@ class UpdateIntake:
             if digest not in self._nameless and len(self._nameless) < REMEMBERED:
                 await self._keep_dead_letter(f"nameless:{digest}", text, "an update without update_id")
                 self._nameless.add(digest)
-        return sorted(named, key=lambda raw: int(raw["update_id"]))
+        # The service may give one twice.
+        return sorted(
+            {raw["update_id"]: raw for raw in named}.values(), key=lambda raw: int(raw["update_id"])
+        )
 
     def _units(self, raws: Sequence[Json]) -> dict[str, _UpdateGroup]:
         units: dict[str, _UpdateGroup] = {}

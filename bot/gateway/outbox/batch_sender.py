@@ -403,7 +403,8 @@ class BatchSender:
 
     async def _give_up(self, batch: Batch, error: errors.DeliveryFailed) -> None:
         """Nothing more of a batch is sent: each row that is left says why."""
-        if isinstance(error, errors.TargetGone) and not self._sender.closed_chats.closed(batch.to):
+        known = self._sender.closed_chats.closed(batch.to)
+        if isinstance(error, errors.TargetGone) and not known:
             await self._sender.closed_chats.close(batch.to, str(error))
         await self._sender.rows.write(batch)
         left, rest = list(batch.rows), error
@@ -411,7 +412,7 @@ class BatchSender:
         if isinstance(error, errors.DeliveryUncertain):
             await self._end(left.pop(0), error)
             rest = errors.DeliveryFailed("what came before it may not have arrived")
-        await asyncio.gather(*(self._end(row, rest) for row in left))
+        await asyncio.gather(*(self._end(row, rest, known=known) for row in left))
         await self._archive(batch)
         if batch.sent and not isinstance(error, errors.DeliveryUncertain):
             begun = {row.original for row in batch.sent}
@@ -421,12 +422,12 @@ class BatchSender:
         else:
             batch.end(error)
 
-    async def _end(self, row: OutboxRow, error: errors.DeliveryFailed) -> None:
+    async def _end(self, row: OutboxRow, error: errors.DeliveryFailed, *, known: bool = False) -> None:
         """Record, and tell operators, that a row will not be sent any more; its chat hears it with the next message where the
-        turn that would have told it may be over.
+        turn that would have told it may be over, or cannot. Neither is told of what was for a chat that is `known` to be gone.
         """
-        gone = isinstance(error, errors.TargetGone)
-        untold = row.not_before is not None and not gone
+        lost = row.kind == "reply" and not known
+        untold = lost if isinstance(error, errors.TargetGone) else row.not_before is not None
         if isinstance(error, errors.DeliveryUncertain):
             row = row.lose(error.code, untold=untold)
         else:
@@ -445,7 +446,7 @@ class BatchSender:
         await self._sender.rows.update(row)
         if untold:
             self._sender.rows.untold(row)
-        if row.kind == "reply" and not gone:
+        if lost:
             channel = row.chat_key.channel
             self._alerts.put_nowait(
                 Alert(
