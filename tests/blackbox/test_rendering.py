@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
+from bot.testing.anthropic_script import reply, tool_use
 from bot.testing.telegram_world import Seen
 from bot.words import say
-from tests.blackbox.conftest import World
+from tests.blackbox.conftest import ANN, World
+from tests.blackbox.test_web_approvals import Tabs
+from tests.blackbox.test_web_approvals import say as say_in_page
 
 OPTIONS = "\n".join(f"- **option{at}** (`conf.key{at}`): words" for at in range(120))
 LONG = " ".join(["word"] * 900)
 URL = "https://e.com/a_b"
 LINKED = f"[{'label ' * 20}here]({URL})"
 NOTHING = say("turn.nothing_to_say")
+BLANKS = ("\u200b", "\u2800", "\u202e", " \ufeff\u3164\n")
 
 
 def covered(message: Seen, kind: str) -> list[str]:
@@ -79,29 +85,65 @@ IN_TELEGRAM: dict[str, Callable[[list[Seen]], bool]] = {
         covered(seen[0], "bold") == ["重要：", "Wichtig", "หนา"]
     ),
     "see <https://e.com|label>, `<https://e.com|label>`": linked,
-    **{sign: literal(NOTHING) for sign in ("\u200b", "\u2800", "\u202e", " \ufeff\u3164\n")},
+    **{sign: literal(NOTHING) for sign in BLANKS},
 }
 
 
-async def test_telegram_shows_what_was_meant(world: World) -> None:
-    world.only("telegram")
-    world.config["channels"]["telegram"]["allow"] = ["*"]
-    chats = dict(enumerate(IN_TELEGRAM, 2001))
+TWICE = "word " * 4_000
+PLAIN = "Edit __init__.py, 2*3*4 = 24"
+IN_SLACK: dict[str, Callable[[list[str]], bool]] = {
+    f"**{TWICE}end**": lambda texts: (
+        [words.strip("*") != words for words in texts] == [True, True]
+        and " ".join(words.strip("*") for words in texts) == f"{TWICE}end"
+    ),
+    **{sign: lambda texts: texts == [NOTHING] for sign in BLANKS},
+}
+
+
+def by_number(answers: dict[int, str]) -> Callable[[Any], Any]:
+    """A model that gives the answer of this number; each even one by its tool, until that refuses."""
 
     def answer(body: Any) -> Any:
-        asked = str(body["messages"][0]["content"])
-        number = next(number for number in chats if f"number {number}" in asked)
-        return chats[number]
+        asked = next(number for number in answers if f"number {number}" in str(body["messages"]))
+        refused = "tool_result" in str(body["messages"][-1])
+        sent = asked % 2 == 0 and not refused
+        return reply(tool_use("chat_send", {"text": answers[asked]})) if sent else answers[asked]
 
-    world.model.script(answer)
+    return answer
+
+
+async def test_people_see_what_was_meant(world: World) -> None:
+    world.only("telegram", "slack", "web")
+    world.config["channels"]["telegram"]["allow"] = ["*"]
+    chats, rooms = dict(enumerate(IN_TELEGRAM, 2001)), dict(enumerate(IN_SLACK, 3001))
+    world.model.script(by_number({**chats, **rooms, 4001: PLAIN}))
+    for number in rooms:
+        world.slack.add_channel(f"C{number}", members=[ANN])
+    world.config["channels"]["slack"]["allow"] = [ANN]
     await world.start()
     for number in chats:
         world.telegram.say(f"number {number}", chat_id=number)
-    await world.turns(len(chats))
+    asked = {
+        number: await world.slack.say(f"<@U0SHIP> number {number}", channel=f"C{number}", user=ANN)
+        for number in rooms
+    }
+    page = re.findall(r"http://127\.0\.0\.1:\d+", world.process.ready_line)[0]
+    async with Tabs() as tabs:
+        stream = await tabs.open(page)
+        await say_in_page(tabs.browser, page, "number 4001", "k1")
+        async with asyncio.timeout(60):
+            while (shown := await stream.next())[1].get("text") != PLAIN:
+                pass
+    assert shown[1]["nodes"] == [["p", {}, PLAIN]]
+    await world.turns(len(chats) + len(rooms) + 1)
     await world.sent()
-    wrong = {
+    wrong: dict[str, Any] = {
         words[:60]: [(one.text[:80], len(one.entities)) for one in world.telegram.visible(number)]
         for number, words in chats.items()
         if not IN_TELEGRAM[words](world.telegram.visible(number))
     }
+    for number, words in rooms.items():
+        seen = world.slack.replies(f"C{number}", asked[number])
+        if not IN_SLACK[words]([one.text for one in seen]) or (words in BLANKS and seen[0].buttons):
+            wrong[f"slack {words[:60]}"] = [one.text[:80] for one in seen]
     assert wrong == {}

@@ -13,6 +13,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command
 from bot.contracts.jobs import JobRequest
 from bot.contracts.provenance import Provenance
+from bot.words import say
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.desk import Desk
 
@@ -126,7 +127,8 @@ async def test_in_a_chat_that_is_gone_nothing_is_run_until_somebody_writes_there
     await bench.idle()
     bench.clock.jump(3_600)
     await look(bench)
-    assert bench.tele.texts == ["re: back again", "re: the news"]
+    lost = say("delivery.missed", which="“re: the news”")
+    assert bench.tele.texts == [f"{lost}\n\nre: back again", "re: the news"]
 
 
 async def test_what_the_chat_has_to_be_told_waits_for_a_platform_that_asks_for_patience(bench: Bench) -> None:
