@@ -457,8 +457,8 @@ def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
         if len(prefix) + len(text) - start <= limit and size(prefix + text[start:]) <= limit:
             parts.append(prefix + text[start:])
             break
-        room = limit - size(prefix) - (FENCE_ROOM if limit > 4 * FENCE_ROOM else 0)
-        end = _fit(text, start, max(1, room), size)
+        room = limit - (FENCE_ROOM if limit > 4 * FENCE_ROOM else 0)
+        end = _fit(text, start, room, lambda part, before=prefix: size(before + part))
         end = _soft_border(text, start, end) if end < len(text) else end
         chunk = prefix + text[start:end]
         fence = _open_fence(chunk) if limit > 4 * FENCE_ROOM else None

@@ -330,9 +330,9 @@ def _task_box(tokens: Sequence[Token]) -> str:
 
 def _spoilers(children: Sequence[Token], *, goes_on: bool) -> dict[int, list[int]]:
     """The places of the marks around what is hidden, by the number of their piece: two at one level, the first before a word and
-    the second behind one.
+    the second behind one, and none within others.
     """
-    found: dict[int, list[int]] = {}
+    pairs: list[tuple[tuple[int, int], ...]] = []
     begun: list[tuple[int, int] | None] = [None]
     for at, child in enumerate(children):
         if child.nesting:
@@ -345,12 +345,22 @@ def _spoilers(children: Sequence[Token], *, goes_on: bool) -> dict[int, list[int
                 if after[:1].strip() or (not after and at + 1 < len(children)):
                     begun[-1] = (at, mark.start())
             elif before[-1:].strip() or (not before and at):
-                for piece, place in (first, (at, mark.start())):
-                    found.setdefault(piece, []).append(place)
+                pairs.append((first, (at, mark.start())))
                 begun[-1] = None
     if goes_on and (first := begun[0]) is not None:
-        found.setdefault(first[0], []).append(first[1])
-    return {piece: sorted(places) for piece, places in found.items()}
+        pairs.append((first,))
+    return _outermost(pairs)
+
+
+def _outermost(pairs: Sequence[tuple[tuple[int, int], ...]]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    end = (-1, 0)
+    for pair in sorted(pairs):
+        if pair[0] > end:
+            end = pair[-1]
+            for piece, place in pair:
+                found.setdefault(piece, []).append(place)
+    return found
 
 
 def _around(entity: Entity, holes: Sequence[Entity]) -> list[Entity]:
