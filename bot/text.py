@@ -371,13 +371,13 @@ def has_sentence(text: str, end: int) -> bool:
     return found is not None and found.end() <= end
 
 
-def _fit(text: str, start: int, limit: int, size: Callable[[str], int]) -> int:
-    """The largest end for which size(text[start:end]) <= limit, at least one character on."""
+def _fit(prefix: str, text: str, start: int, limit: int, size: Callable[[str], int]) -> int:
+    """The largest end for which size(prefix + text[start:end]) <= limit, at least one character on."""
     end = min(len(text), start + limit)
-    if size(text[start:end]) <= limit:
+    if size(prefix + text[start:end]) <= limit:
         return end
     ends = range(start + 2, end)
-    return start + 1 + bisect.bisect_right(ends, limit, key=lambda at: size(text[start:at]))
+    return start + 1 + bisect.bisect_right(ends, limit, key=lambda at: size(prefix + text[start:at]))
 
 
 OF_WORD = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{N}]"
@@ -458,7 +458,7 @@ def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
             parts.append(prefix + text[start:])
             break
         room = limit - (FENCE_ROOM if limit > 4 * FENCE_ROOM else 0)
-        end = _fit(text, start, room, lambda part, before=prefix: size(before + part))
+        end = _fit(prefix, text, start, room, size)
         end = _soft_border(text, start, end) if end < len(text) else end
         chunk = prefix + text[start:end]
         fence = _open_fence(chunk) if limit > 4 * FENCE_ROOM else None

@@ -26,7 +26,7 @@ _TITLED = re.compile(
 )
 """A first line that is a comment with the name of the file."""
 _MARKS = re.compile(
-    r"(`+)(?P<code>.+?)(?<!`)\1(?!`)|\*\*(?P<strong>\S|\S.*?\S)\*\*|~~(?P<gone>\S|\S.*?\S)~~"
+    r"(`+)(?P<code>.+?)(?<!`)\1(?!`)|(?<![0-9A-Za-z])(?:\*\*(?P<strong>\S|\S.*?\S)\*\*|~~(?P<gone>\S|\S.*?\S)~~)(?![0-9A-Za-z])"
     r"|!?\[(?P<label>[^\[\]]*)\]\((?P<url>[^()\s]*)\)|\\(?P<sign>[!-/:-@\[-`{-~])|(?P<line><br ?/?>)"
 )
 _FORMULA = re.compile(r"[=@\t＝＠]|[-+－＋](?!$|[\d.,]+ ?[%\w]{0,3}$)")

@@ -24,7 +24,7 @@ SENTENCE = say("delivery.code_as_file", name="code.py")
 SHORT = f"Here is the script that you wanted.\n\n{SENTENCE}\n\nRun it with care."
 FILE = ("code.py", f"{BODY}\n".encode())
 CELL = "一个很长的单元格" * 16
-TABLE = f"So:\n\n| 名称 | 说明 |\n|---|---|\n| 苹果 | {CELL} |\n\nEnd."
+TABLE = f"So:\n\n| 名称 | 说明 |\n|---|---|\n| 苹果 | {CELL} |\n| x**2 + y**2 | **b** |\n\nEnd."
 
 
 def seen(words: str) -> str:
@@ -62,7 +62,9 @@ async def test_a_wide_table_is_a_file_that_programs_for_tables_read(world: World
     await world.start()
     world.model.then(told(TABLE))
     await reader.ask("which?")
-    assert await reader.gets() == [("table.csv", f"\ufeff名称,说明\r\n苹果,{CELL}\r\n".encode())]
+    assert await reader.gets() == [
+        ("table.csv", f"\ufeff名称,说明\r\n苹果,{CELL}\r\nx**2 + y**2,b\r\n".encode())
+    ]
     assert texts(reader) == [
         as_shown(reader, f"So:\n\n{say('delivery.table_as_file', name='table.csv')}\n\nEnd.")
     ]
