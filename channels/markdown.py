@@ -49,7 +49,7 @@ def _slack_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the
         return False
     if not silent:
         state.push("link_open", "a", 1).attrs = {"href": found[1]}
-        state.push("text", "", 0).content = found[2]
+        state.tokens.append(Token("text", "", 0, content=found[2], level=state.level))
         state.push("link_close", "a", -1)
     state.pos = found.end()
     return True

@@ -72,7 +72,7 @@ async def test_what_is_said_in_a_thread_before_its_mention_is_heard_of_is_answer
     for who in ("Ann", "Bob", "Eve"):
         await slack.say(f"what {who} adds", channel=other, user=f"U0{who.upper()}", thread_ts=root)
     await slack.tell(other, root)
-    await slack.until(lambda: any("Bob" in one.text for one in slack.replies(other, root)), 10)
+    await slack.until(lambda: any("Bob" in one.text for one in slack.replies(other, root)))
     await world.turns(2)
     asked = json.dumps([said(body) for body in world.model.bodies])
     assert "what Ann adds" in asked

@@ -131,7 +131,7 @@ async def test_people_see_what_was_meant(world: World) -> None:
     async with Tabs() as tabs:
         stream = await tabs.open(page)
         await say_in_page(tabs.browser, page, "number 4001", "k1")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(90):
             while (shown := await stream.next())[1].get("text") != PLAIN:
                 pass
     assert shown[1]["nodes"] == [["p", {}, PLAIN]]
