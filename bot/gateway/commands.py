@@ -66,6 +66,8 @@ ALIASES = {"usage": "stats"}
 
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 DEFAULT_MODEL = "default"
+WITHOUT_SUMMER = frozenset({"EST", "MST", "HST"})
+"""Names of zones that most people who use them take for clocks which change."""
 MOST_ZONE = 60
 """Characters of the name of a zone that is looked for."""
 MOST_WAITING = 20
@@ -357,13 +359,15 @@ class Commands:
             return paragraph(say(key, zone=zone(), time=times.clock(now)), say("timezone.how", prefix=prefix))
         name = None
         if asked.casefold() != AUTO:
-            name = await asyncio.to_thread(zone_named, asked)
+            name = await asyncio.to_thread(zone_named, asked, now)
             if name is None:
                 return await self._no_zone(asked, prefix)
         with speaking(*await self._locales.choose_zone(inbound, name)):
             known = self._locales.locale(inbound.person).zone is not None
             key = "now" if name is not None else "auto" if known else "unknown"
-            return say(f"timezone.{key}", zone=zone(), time=times.clock(now))
+            told = say(f"timezone.{key}", zone=zone(), time=times.clock(now))
+            fixed = [say("timezone.fixed", zone=zone(), prefix=prefix)] if zone() in WITHOUT_SUMMER else []
+            return paragraph(told, *fixed)
 
     @staticmethod
     async def _no_zone(asked: str, prefix: str) -> str:

@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 import difflib
 import functools
+import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC as AT_UTC
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 from zoneinfo import available_timezones
@@ -143,36 +148,74 @@ def _is_zone(name: str | None) -> bool:
         return False
 
 
-def zone_named(asked: str) -> str | None:
-    """The zone that a person means by its name, or by its city where one zone is called so; None where there is none. Reads the
-    tz database.
+def zone_named(asked: str, now: float) -> str | None:
+    """The zone that a person means by its name, by a place in it, or by how far it is from UTC; None where that is none or may be
+    several. Reads the tz database.
     """
-    wanted = "_".join(asked.split()).casefold()
-    found = _zones().get(wanted, ())
+    if (offset := _OFFSET.fullmatch(unicodedata.normalize("NFKC", asked).strip())) is not None:
+        return _with_offset(timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0)), offset[1], now)
+    found = _zones().get(_key(asked), ())
     return found[0] if len(found) == 1 else None
 
 
 def near_zones(asked: str) -> list[str]:
-    """The zones whose names come near to what a person has written, the nearest first."""
-    wanted = "_".join(asked.split()).casefold()
+    """The zones that a person may mean: those of that name, else those whose names come near to it, the nearest first."""
+    wanted = _key(asked)
+    found = _zones().get(wanted, ())
+    if found or any(letter.isdigit() for letter in wanted):  # another number is another time
+        return list(found[:NEAR])
     names = difflib.get_close_matches(wanted, _zones(), n=NEAR, cutoff=0.6)
     inside = [name for name in _zones() if len(wanted) > 2 and wanted in name]
-    found = (zone for name in (*names, *inside) for zone in _zones()[name])
-    return list(dict.fromkeys(found))[:NEAR]
+    near = (zone for name in (*names, *inside) for zone in _zones()[name])
+    return list(dict.fromkeys(near))[:NEAR]
+
+
+def _with_offset(apart: timedelta, sign: str, now: float) -> str | None:
+    """The zone whose clocks are so far from UTC: of whole hours one that always is; else one that is now, and be it in winter alone."""
+    if not apart % timedelta(hours=1):
+        # In names of this kind the sign is the other way round.
+        name = f"Etc/GMT{'-' if sign == '+' else '+'}{apart // timedelta(hours=1)}" if apart else UTC
+        return next(iter(_zones().get(_key(name), ())), None)
+    wanted = apart if sign == "+" else -apart
+    moments = [datetime.fromtimestamp(now + seconds, AT_UTC) for seconds in (0, _HALF_A_YEAR)]
+
+    def fits(zone: str) -> list[bool]:
+        return [moment.astimezone(times.zone(zone)).utcoffset() == wanted for moment in moments]
+
+    best = max(_places(), key=fits, default=UTC)
+    return best if fits(best)[0] else None
 
 
 @functools.cache
 def _zones() -> Mapping[str, tuple[str, ...]]:
-    """Every zone by its name in small letters, and by its last part alone, where a region stands before that."""
-    names = sorted(available_timezones())
-    found = {name.casefold(): (name,) for name in names}
-    cities: dict[str, list[str]] = {}
+    """Every zone by the key of its name, of its last part alone, where a region stands before that, and of the places in it."""
+    names = sorted({*available_timezones(), UTC})
+    cities: dict[str, dict[str, None]] = {}
     for name in names:
         region, _, city = name.rpartition("/")
         if region and region not in _NO_PLACES:
-            cities.setdefault(city.casefold(), []).append(name)
-    return {city: tuple(zones) for city, zones in cities.items()} | found
+            cities.setdefault(_key(city), {})[name] = None
+    for zone, places in _places().items():
+        for place in places:
+            cities.setdefault(_key(place), {})[zone] = None
+    return {_key(name): (name,) for name in names} | {city: tuple(zones) for city, zones in cities.items()}
 
 
+@functools.cache
+def _places() -> Mapping[str, list[str]]:
+    """The places and short names in `cities.tsv` by zone, as far as this machine knows it."""
+    lines = Path(__file__).with_name("cities.tsv").read_text("utf-8").splitlines()
+    found = dict(line.split("\t") for line in lines if not line.startswith("#"))
+    return {zone: found[zone].split("|") for zone in found if zone in available_timezones()}
+
+
+def _key(name: str) -> str:
+    """A name without what people write in several ways: accents, capitals, spaces, hyphens."""
+    plain = unicodedata.normalize("NFKD", name).casefold()
+    return re.sub(r"[^\w/+-]|_|[+-](?!\d)", "", plain).removesuffix("市")
+
+
+_OFFSET = re.compile(r"(?:gmt|utc|z)?\s*([+−–-])\s*(\d{1,2})(?::?([0-5]\d))?", re.IGNORECASE | re.ASCII)
+_HALF_A_YEAR = 182 * 86_400.0
 _NO_PLACES = frozenset({"Etc", "US", "Canada", "Mexico", "Brazil", "Chile"})
 """Regions whose zones are called in another way than by their cities."""

@@ -15,7 +15,7 @@ from bot.contracts.provenance import Provenance, Taint
 from bot.gateway.access import Access
 from bot.gateway.jobs import plans
 from bot.gateway.jobs.store import ASK_SECONDS, JobLimits, JobStore, ScheduledJob
-from bot.gateway.locales import Locales
+from bot.gateway.locales import Locales, zone_named
 from bot.words import DEFAULT, say, speaking, times
 
 SHORT = 6
@@ -219,14 +219,12 @@ class JobService:
         person = asked.inbound.person
         known = self._locales.locale(person)
         if named := asked.timezone.strip():
-            try:
-                times.zone(named)
-            except ValueError:
+            if (zone := await asyncio.to_thread(zone_named, named, self._clock.now())) is None:
                 raise errors.ToolInputInvalid(
                     "- timezone: expected a name of the tz database such as Europe/Berlin, got "
                     f"{text.preview(named, 40)!r}. Nothing was scheduled."
-                ) from None
-            return named, "as asked for"
+                )
+            return zone, "as asked for"
         if known.zone is not None and known.zone_chosen:
             return known.zone, "as the person has chosen"
         if told := await self._platform(person.channel, person.user_id):
