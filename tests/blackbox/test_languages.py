@@ -100,7 +100,9 @@ async def test_on_telegram_a_person_names_their_time_zone_and_that_outlives_a_ki
     assert re.search(LOCAL, facts(world))
 
 
-async def test_a_zone_is_found_by_its_offset_a_place_or_a_short_name_and_never_the_inverse(world: World) -> None:
+async def test_a_zone_is_found_by_its_offset_a_place_or_a_short_name_and_never_the_inverse(
+    world: World,
+) -> None:
     world.only("telegram")
     await world.start()
     for words, hours, zone in (
@@ -120,7 +122,9 @@ async def test_a_zone_is_found_by_its_offset_a_place_or_a_short_name_and_never_t
             near = {f"{datetime.fromtimestamp(now - back, UTC):%H:%M}" for back in (0, 60)}
             assert near & set(re.findall(r"\d\d:\d\d", world.texts()[-1])), world.texts()[-1]
         assert ("summer" in world.texts()[-1]) is (words == "EST")
-    await asked(world, "/timezone CST", "I don't know the time zone “CST”. Did you mean one of these? Asia/Shang")
+    await asked(
+        world, "/timezone CST", "I don't know the time zone “CST”. Did you mean one of these? Asia/Shang"
+    )
     assert world.texts()[-1].endswith("Asia/Shanghai, America/Chicago")
     await asked(world, "/timezone UTC+15", "I don't know the time zone “UTC+15”. Name")
     with speaking("zh"):
