@@ -132,12 +132,8 @@ class AnthropicModel:
                 deltas.clear()
                 if answer.done:
                     break
-            if not answer.done and _is_json(response):
-                raise errors.ModelMisconfigured(
-                    "The provider answered with JSON that is no message. Is llm.baseUrl right?"
-                )
             if not answer.done:
-                raise errors.StreamBroken("The answer ended early.")
+                raise _ended_early(response)
             await _drain(chunks)
             yield self._reply(request, answer, response.headers, started, first)
         except errors.ModelError as error:
@@ -334,6 +330,14 @@ class AnthropicModel:
 
 def _is_json(response: httpx2.Response) -> bool:
     return "json" in response.headers.get("content-type", "")
+
+
+def _ended_early(response: httpx2.Response) -> errors.ModelError:
+    if _is_json(response):
+        return errors.ModelMisconfigured(
+            "The provider answered with JSON that is no message: see llm.baseUrl."
+        )
+    return errors.StreamBroken("The answer ended early.")
 
 
 def _count(value: object) -> int | None:

@@ -9,7 +9,7 @@ import pytest
 
 from bot.testing.anthropic_script import Failure, null_stop, reply, text, tool_use
 from bot.words import say
-from tests.blackbox.conftest import PERSON, World
+from tests.blackbox.conftest import World
 
 OPERATOR = 2002
 
