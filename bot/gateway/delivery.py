@@ -64,7 +64,7 @@ class Delivery:
         self._files = files
         self._previews = previews
         self.progress = progress
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: set[asyncio.Task[Any]] = set()
         self._sending_once = asyncio.Lock()
 
     async def open(self) -> None:
@@ -140,29 +140,33 @@ class Delivery:
 
     async def send_once(
         self, to: Address, words: str, what: str, buttons: QuestionButtons | None = None
-    ) -> None:
-        """Send a notice that is on file when this returns, once for each `what` of its request. Nobody waits for it: the outbox
-        alone looks after it. Raises `errors.StorageError` where it cannot be known.
+    ) -> asyncio.Task[bool] | None:
+        """Send a notice that is on file when this returns, once for each `what` of its request. The outbox alone looks after it;
+        whoever wants to wait is told whether it has arrived, unless it was there before. Raises `errors.StorageError` where it cannot
+        be known.
         """
         await self.outbox.load()
         parts = await self._parts(to, words, ())
         async with self._sending_once:  # asked for twice at once, it must find itself on file
             batch = await self.outbox.enqueue_once(to, parts, what, buttons)
             if batch is None:
-                return
+                return None
             if batch.written is not None:
                 await batch.written
-        seeing_off = asyncio.ensure_future(self._seen_off(batch))
+        seeing_off = asyncio.create_task(self._seen_off(batch))
         self._leaving.add(seeing_off)
         seeing_off.add_done_callback(self._leaving.discard)
+        return seeing_off
 
-    async def _seen_off(self, batch: Batch) -> None:
+    async def _seen_off(self, batch: Batch) -> bool:
         try:
-            with contextlib.suppress(errors.DeliveryFailed):  # it is in the log already
-                await self.outbox.outcome(batch)
+            await self.outbox.outcome(batch)
+        except errors.DeliveryFailed:  # it is in the log already
+            return False
         except asyncio.CancelledError:
             await self.outbox.leave(batch)
             raise
+        return True
 
     async def _delivered(self, submitting: Coroutine[Any, Any, Batch]) -> list[Sent]:
         submitted = asyncio.ensure_future(submitting)

@@ -110,7 +110,14 @@ async def test_in_slack_too_every_operator_sees_how_it_ended(world: World) -> No
     await world.slack.until(lambda: all("Not now by `Ann`" in one.text for one in posts()), START_SECONDS)
     assert all(one.buttons == () for one in posts())
     await eventually(lambda: len(world.slack.ephemeral) == 2)
-    assert "They stay out for now." in world.slack.ephemeral
+    assert any("Not let in for now." in one for one in world.slack.ephemeral)
+    # Who was put off hears of a later yes, and be it after a restart.
+    await world.process.kill()
+    await world.start()
+    await world.slack.command(f"allow {BOB}", channel=places[0], user=ANN)
+    await world.slack.until(
+        lambda: any("You can talk to me now" in one.text for one in world.slack.replies(f"D{BOB[1:]}"))
+    )
     assert world.model.requests == []
     assert await world.process.stop() == 0
 
@@ -165,6 +172,16 @@ async def test_an_operator_lets_a_stranger_in_from_the_chat(world: World) -> Non
     await world.telegram.until(lambda: len(world.texts()) == 5)
     assert len(world.texts(2002)) == 3
     assert len(world.model.requests) == 2
+
+
+async def test_a_stranger_reads_that_operators_were_asked_only_where_one_was(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = ["telegram:999999"]
+    world.config["channels"]["telegram"]["allow"] = []
+    await world.start()
+    world.telegram.say("hello?", chat_id=2002)
+    await world.telegram.until(lambda: bool(world.texts(2002)))
+    assert world.texts(2002) == [f"{say('strangers.hello')} Tell them your id: telegram:2002."]
 
 
 async def test_added_to_a_chat_it_says_once_how_it_is_spoken_to_over_a_kill_too(world: World) -> None:
