@@ -399,7 +399,7 @@ def _shows_secret(piece: bytes, wide: str | None, redact: Redact) -> bool:
 
 class ChatReply:
     """`contracts.agent.Reply` to one chat. What stands in `below` goes below the next message: what could not be looked at.
-    `shown` is called before anything is sent. The first message comes in the `place` of another one, which stands until then.
+    What stands `above` comes before it. `shown` is called before anything is sent. The first message comes in the `place` of another one, which stands until then.
     """
 
     def __init__(
@@ -408,8 +408,11 @@ class ChatReply:
         to: Address,
         below: list[str],
         shown: Callable[[], None] = unseen,
+        *,
         place: str | None = None,
+        above: str = "",
     ) -> None:
+        self._above = above
         self._delivery = delivery
         self._to = to
         self._below = below
@@ -419,14 +422,14 @@ class ChatReply:
 
     def preview(self, words: Callable[[], str]) -> None:
         if self._place is None:
-            self._delivery.preview(self._to, words, shown=self._shown)
+            self._delivery.preview(self._to, lambda: self._above + words(), shown=self._shown)
 
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
         self._shown()
         place, self._place = self._place, None
-        told = len(self._below)
+        told, words, self._above = len(self._below), self._above + words, ""
         if told:
             words = f"{words}\n\n" + "\n".join(self._below)
         try:

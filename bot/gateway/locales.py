@@ -23,7 +23,7 @@ from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Locale, LocaleRows
 from bot.gateway.background import BackgroundTasks
-from bot.words import DEFAULT, UTC, language_of, times
+from bot.words import CATALOGUES, DEFAULT, UTC, language_of, times
 
 NEAR = 3
 """Names of zones that are offered in place of one that is none."""
@@ -50,6 +50,8 @@ class Locales:
         self._zone = zone
         self._known: dict[UserRef, Locale] = {}
         self._loaded = False
+        self._scripts: dict[UserRef, str] = {}
+        """The script of the last message of a person."""
         self._writing = WeakValueDictionary[UserRef, asyncio.Lock]()
 
     async def load(self) -> None:
@@ -73,13 +75,15 @@ class Locales:
         if now != before and inbound.kind != "admission":
             self._known[inbound.person] = now
             self._tasks.start(self._remember(inbound.person))
-        return self._spoken(now, inbound.chat_type)
+        if inbound.due is None and inbound.command is None and (script := _script(inbound.text)):
+            self._scripts[inbound.person] = script
+        return self._spoken(inbound.person, now, inbound.chat_type)
 
     def of_person(
         self, person: UserRef, zone: str | None = None, chat_type: ChatType = "direct"
     ) -> ReaderLocale:
         """Return how a person is spoken to who has written before; `zone` stands for one that is not known."""
-        return self._spoken(self.locale(person), chat_type, zone)
+        return self._spoken(person, self.locale(person), chat_type, zone)
 
     async def choose_language(self, inbound: Inbound, code: str | None) -> ReaderLocale:
         """Speak this language with a person from now on, over restarts, None for that of their app. Raises
@@ -107,12 +111,20 @@ class Locales:
             locale = _by_app(replace(self.locale(person), **chosen), inbound)
             await self._journal.put_locale(person, locale)
             self._known[person] = locale
-        return self._spoken(locale, inbound.chat_type)
+        return self._spoken(person, locale, inbound.chat_type)
 
-    def _spoken(self, locale: Locale, chat_type: ChatType, zone: str | None = None) -> ReaderLocale:
+    def _spoken(
+        self, person: UserRef, locale: Locale, chat_type: ChatType, zone: str | None = None
+    ) -> ReaderLocale:
         # The others of a group may live elsewhere.
         own = locale.zone is not None and chat_type == "direct"
-        return ReaderLocale(locale.language or DEFAULT, locale.zone or zone or self._zone, own)
+        # Of a language that nobody has chosen, the script in which they write says more than their app.
+        wanted = None if locale.language_chosen else self._scripts.get(person)
+        codes = (locale.language or DEFAULT, DEFAULT, *CATALOGUES)
+        fitting = (
+            code for code in codes if wanted in {None, _script(str(CATALOGUES[code]["language.name"]))}
+        )
+        return ReaderLocale(next(fitting, codes[0]), locale.zone or zone or self._zone, own)
 
     def _turn(self, person: UserRef) -> asyncio.Lock:
         """The lock under which a choice of a person is written, so that the last one knows the others."""
@@ -129,6 +141,18 @@ class Locales:
         self._log.write(
             "error", "people's languages and time zones are not known", level="error", cause=str(error)
         )
+
+
+def _script(words: str) -> str | None:
+    """The script in which words are written, where that tells their language from another one; None where it does not."""
+    words = re.sub(r"\S*[/@_\\.:]\S", " ", words)  # addresses and names of files are in Latin everywhere
+    chinese, latin = (
+        len(re.findall(r"[\u3400-\u9fff]", words)),
+        len(re.findall(r"[^\W\d_]{3,}", words, re.ASCII)),
+    )
+    if re.search(r"[\u3040-\u30ff\uac00-\ud7af]", words) or not (chinese or latin > 1):
+        return None
+    return "chinese" if chinese > latin else "latin"
 
 
 def _by_app(known: Locale, inbound: Inbound) -> Locale:

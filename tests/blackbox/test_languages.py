@@ -41,6 +41,21 @@ async def test_on_telegram_the_app_decides_until_somebody_chooses_and_that_outli
     assert failure["reply_markup"]["inline_keyboard"][0][0]["text"] == "重试"
 
 
+async def test_notices_are_in_the_language_of_the_last_message(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    await said(world, "/stop", "Nothing's running here.", language="en")
+    for words, notice, failed in (
+        ("帮我看看 README.md 里有什么 bug", NOTHING, FAILED),
+        ("ok 👍", NOTHING, FAILED),
+        ("what does that say, please?", "Nothing's running here.", say("errors.request_invalid")),
+        ("これは何ですか", "Nothing's running here.", say("errors.request_invalid")),
+    ):
+        world.model.then(error(400, "invalid_request_error", "no"))
+        await said(world, words, failed, language="en")
+        await said(world, "/stop", notice, language="en")
+
+
 async def said(world: World, words: str, answer: str, language: str) -> None:
     count = len(world.texts())
     world.telegram.say(words, language=language)
