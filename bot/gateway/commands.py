@@ -62,6 +62,15 @@ OF_CONVERSATION = frozenset(
 """Commands about one conversation of a chat."""
 
 ALIASES = {"usage": "stats"}
+MEANT = {
+    "clear": "new",
+    "reset": "new",
+    "restart": "new",
+    "cancel": "stop",
+    "delete": "forget",
+    "cost": "stats",
+}
+"""What words of other bots mean here, whatever they are spelt like."""
 
 
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
@@ -328,7 +337,9 @@ class Commands:
         """Say that there is no such command, and which one may be meant."""
         prefix, shown = self._prefix(inbound), text.preview(name, 40)
         operator = self._access.is_operator(inbound.person)
-        near = text.nearest(name, [one for one in _LISTED if operator or one not in OPERATORS])
+        near = MEANT.get(name) or text.nearest(
+            name, [one for one in _LISTED if operator or one not in OPERATORS]
+        )
         if near is None:
             return say("commands.unknown", name=shown, prefix=prefix)
         return say("commands.unknown_near", name=shown, near=near, prefix=prefix)

@@ -195,19 +195,14 @@ def near_zones(asked: str) -> list[str]:
 
 
 def _with_offset(apart: timedelta, sign: str, now: float) -> str | None:
-    """The zone whose clocks are so far from UTC: of whole hours one that always is; else one that is now, and be it in winter alone."""
+    """The zone whose clocks are so far from UTC: of whole hours one that always is; else the largest one that is now."""
     if not apart % timedelta(hours=1):
         # In names of this kind the sign is the other way round.
         name = f"Etc/GMT{'-' if sign == '+' else '+'}{apart // timedelta(hours=1)}" if apart else UTC
         return next(iter(_zones().get(_key(name), ())), None)
-    wanted = apart if sign == "+" else -apart
-    moments = [datetime.fromtimestamp(now + seconds, AT_UTC) for seconds in (0, _HALF_A_YEAR)]
-
-    def fits(zone: str) -> list[bool]:
-        return [moment.astimezone(times.zone(zone)).utcoffset() == wanted for moment in moments]
-
-    best = max(_places(), key=fits, default=UTC)
-    return best if fits(best)[0] else None
+    wanted, moment = apart if sign == "+" else -apart, datetime.fromtimestamp(now, AT_UTC)
+    zones = (zone for zone in _places() if moment.astimezone(times.zone(zone)).utcoffset() == wanted)
+    return next(zones, None)
 
 
 @functools.cache
@@ -240,6 +235,5 @@ def _key(name: str) -> str:
 
 
 _OFFSET = re.compile(r"(?:gmt|utc|z)?\s*([+−–-])\s*(\d{1,2})(?::?([0-5]\d))?", re.IGNORECASE | re.ASCII)
-_HALF_A_YEAR = 182 * 86_400.0
 _NO_PLACES = frozenset({"Etc", "US", "Canada", "Mexico", "Brazil", "Chile"})
 """Regions whose zones are called in another way than by their cities."""

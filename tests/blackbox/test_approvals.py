@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -190,6 +191,29 @@ async def test_a_call_that_is_too_long_for_its_question_comes_as_a_file_above_it
     for path in ("of-telegram.md", "of-slack.md"):
         assert (world.root / path).read_text(encoding="utf-8") == content
     assert await world.process.stop() == 0
+
+
+async def test_several_that_wait_are_named_with_what_each_of_them_shows(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{OPERATOR}"]
+    world.config["channels"]["telegram"]["allow"] = [str(PERSON), str(OTHER)]
+    world.telegram.chat(OPERATOR)
+    await world.start()
+    for person, command in ((PERSON, "df -h"), (OTHER, "uptime -p")):
+        world.model.answer(tool_use("run_shell", {"command": command}))
+        world.telegram.say("please", chat_id=person, user_id=person)
+        await world.telegram.until(lambda command=command: command in str(world.texts(OPERATOR)[-1:]))  # type: ignore[misc]
+    world.telegram.say("/approve", chat_id=OPERATOR, user_id=OPERATOR)
+    await world.telegram.until(lambda: len(world.texts(OPERATOR)) == 3)
+    told = world.texts(OPERATOR)[-1]
+    assert told.count("run a command") == 2
+    found = re.search(r"(\w{6}) \(run a command[^)]*uptime -p", told)
+    assert found is not None, told
+    world.telegram.say(f"/deny {found[1]}", chat_id=OPERATOR, user_id=OPERATOR)
+    await world.telegram.until(lambda: "⛔ Denied by" in world.texts(OPERATOR)[1])
+    assert "⛔" not in world.texts(OPERATOR)[0]
+    world.telegram.say("/reset", chat_id=OPERATOR, user_id=OPERATOR)
+    await world.telegram.until(lambda: world.texts(OPERATOR)[-1].endswith("Did you mean /new?"))
 
 
 async def test_what_is_denied_reaches_the_model_with_its_rule(world: World) -> None:
