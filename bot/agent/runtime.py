@@ -386,9 +386,7 @@ class AgentRuntime:
             person = error.person
             unknown = isinstance(error, errors.ModelUnknown) and self.chosen is not None
             if isinstance(error, errors.RequestInvalid):
-                deps.operators.tell(
-                    "a request of the model", sentence("operators.model_request", cause=error)
-                )
+                deps.operators.tell("a model's request", sentence("operators.model_request", cause=error))
             if unknown:
                 person = say("turn.model_gone", model=self.chosen, default=deps.models.default_model)
             outcome = _failed(turn, person, f"{type(error).__name__}: {error}")

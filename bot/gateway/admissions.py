@@ -68,6 +68,7 @@ def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
         addressed=inbound.addressed,
         message_id=inbound.message_id,
         user_name=inbound.user_name,
+        chat_name=inbound.chat_name,
         language=inbound.language,
         zone=inbound.zone,
         request_id=request_id,

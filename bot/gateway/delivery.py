@@ -141,9 +141,8 @@ class Delivery:
     async def send_once(
         self, to: Address, words: str, what: str, buttons: QuestionButtons | None = None
     ) -> asyncio.Task[bool] | None:
-        """Send a notice that is on file when this returns, once for each `what` of its request. The outbox alone looks after it;
-        whoever wants to wait is told whether it has arrived, unless it was there before. Raises `errors.StorageError` where it cannot
-        be known.
+        """Send a notice that is on file when this returns, once for each `what` of its request; the outbox alone looks after it. The
+        task says whether it has arrived; None where it was there before. Raises `errors.StorageError` where it cannot be known.
         """
         await self.outbox.load()
         parts = await self._parts(to, words, ())

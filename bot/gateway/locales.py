@@ -121,10 +121,8 @@ class Locales:
         # Of a language that nobody has chosen, the script in which they write says more than their app.
         wanted = None if locale.language_chosen else self._scripts.get(person)
         codes = (locale.language or DEFAULT, DEFAULT, *CATALOGUES)
-        fitting = (
-            code for code in codes if wanted in {None, _script(str(CATALOGUES[code]["language.name"]))}
-        )
-        return ReaderLocale(next(fitting, codes[0]), locale.zone or zone or self._zone, own)
+        fits = (one for one in codes if wanted in {None, _script(str(CATALOGUES[one]["language.now"]))})
+        return ReaderLocale(next(fits, codes[0]), locale.zone or zone or self._zone, own)
 
     def _turn(self, person: UserRef) -> asyncio.Lock:
         """The lock under which a choice of a person is written, so that the last one knows the others."""
@@ -146,10 +144,7 @@ class Locales:
 def _script(words: str) -> str | None:
     """The script in which words are written, where that tells their language from another one; None where it does not."""
     words = re.sub(r"\S*[/@_\\.:]\S", " ", words)  # addresses and names of files are in Latin everywhere
-    chinese, latin = (
-        len(re.findall(r"[\u3400-\u9fff]", words)),
-        len(re.findall(r"[^\W\d_]{3,}", words, re.ASCII)),
-    )
+    chinese, latin = len(re.findall(r"[\u3400-\u9fff]", words)), len(re.findall(r"[A-Za-z]{3,}", words))
     if re.search(r"[\u3040-\u30ff\uac00-\ud7af]", words) or not (chinese or latin > 1):
         return None
     return "chinese" if chinese > latin else "latin"

@@ -133,7 +133,7 @@ class AnthropicModel:
                 if answer.done:
                     break
             if not answer.done:
-                raise _ended_early(response)
+                raise errors.StreamBroken("The answer ended early.")
             await _drain(chunks)
             yield self._reply(request, answer, response.headers, started, first)
         except errors.ModelError as error:
@@ -158,7 +158,10 @@ class AnthropicModel:
     ) -> None:
         """Feed an answer with events that came together, up to its end; adds what is to be shown of them."""
         for event in events:
-            if event.get("type") == "error" or ("error" in event and "type" not in event):
+            untyped = "type" not in event and _is_json(response)
+            if untyped and "error" not in event:
+                raise errors.ModelMisconfigured("The provider's JSON is no message. Is llm.baseUrl right?")
+            if untyped or event.get("type") == "error":
                 raise classify.classify(
                     classify.read(response.status_code, event, response.headers, now=self._clock.now())
                 )
@@ -330,14 +333,6 @@ class AnthropicModel:
 
 def _is_json(response: httpx2.Response) -> bool:
     return "json" in response.headers.get("content-type", "")
-
-
-def _ended_early(response: httpx2.Response) -> errors.ModelError:
-    if _is_json(response):
-        return errors.ModelMisconfigured(
-            "The provider answered with JSON that is no message: see llm.baseUrl."
-        )
-    return errors.StreamBroken("The answer ended early.")
 
 
 def _count(value: object) -> int | None:

@@ -54,6 +54,9 @@ async def test_notices_are_in_the_language_of_the_last_message(world: World) -> 
         world.model.then(error(400, "invalid_request_error", "no"))
         await said(world, words, failed, language="en")
         await said(world, "/stop", notice, language="en")
+    await said(world, "/stop", NOTHING, language="zh-hans")
+    world.model.then(error(400, "invalid_request_error", "no"))
+    await said(world, "and what is this?", say("errors.request_invalid"), language="zh-hans")
 
 
 async def said(world: World, words: str, answer: str, language: str) -> None:

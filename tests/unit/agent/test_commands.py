@@ -105,7 +105,7 @@ async def test_people_see_what_is_kept_without_secrets_and_not_all_of_it(bench: 
     shown = await bench.pool.history(KEY)
     assert shown.splitlines()[0] == "You: mein [redacted] 👩‍👩‍👧"
     assert "skills_list" not in shown
-    assert shown.endswith("I: 答え")
+    assert shown.endswith("Me: 答え")
     bench.model.answers.append(reply(text("a" * 1_800 + SECRET + "b" * 3_000)))
     await bench.say("and long")
     bench.restart()
