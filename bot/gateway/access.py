@@ -73,8 +73,10 @@ class Memberships:
         return say("place.direct") if inbound.chat_type == "direct" else str(self._group(inbound))
 
     def _group(self, inbound: Inbound) -> Sentence:
-        name, link = named(inbound.chat_name or inbound.chat_id), self.permalink(ArchiveLine.of(inbound))
-        return sentence("place.link" if link else "place.group", group=name, link=link)
+        name, link = named(inbound.chat_name or ""), self.permalink(ArchiveLine.of(inbound))
+        if link:
+            return sentence("place.link", link=link, group=f" (`{name}`)" if name else "")
+        return sentence("place.group", group=f"`{name}`" if name else inbound.chat_id)
 
     def note(self, inbound: Inbound) -> None:
         """Remember what operators read of a person and a chat in the place of their ids."""

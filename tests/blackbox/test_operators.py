@@ -199,9 +199,11 @@ async def test_added_to_a_chat_it_says_once_how_it_is_spoken_to_over_a_kill_too(
     assert world.slack.replies(ROOM)[0].text.endswith("I lack some rights here.")
     closed, deaf = sorted(one.text for one in world.slack.replies(f"D{ANN[1:]}"))[::-1]
     assert deaf.startswith(
-        f"`Ann` ({ANN}) has added me to `#{ROOM.lower()}`, but I can't read what is said there"
+        f"`Ann` ({ANN}) has added me to the group `#{ROOM.lower()}`, but I can't read what is said there"
     )
-    assert closed.startswith(f"`Person 1001` ({PERSON}) has added me to `Group {GROUP}`. There I answer only")
+    assert closed.startswith(
+        f"`Person 1001` ({PERSON}) has added me to the group `Group {GROUP}`. There I answer only"
+    )
     assert closed.endswith(f"`shipmate allow telegram {GROUP}` lets in everybody there.")
     await world.sent()
     await world.process.kill()
@@ -227,7 +229,9 @@ async def test_a_stranger_who_adds_it_asks_to_be_let_in_and_the_group_hears_noth
     world.telegram.add_bot(GROUP, by=2002)
     await world.telegram.until(lambda: bool(asked(world)), START_SECONDS)
     ((_, text, _),) = asked(world)
-    assert text.startswith(f"Person 2002 (telegram:2002) would like to talk to me, in Group {GROUP}.")
+    assert text.startswith(
+        f"Person 2002 (telegram:2002) would like to talk to me, in the group Group {GROUP}."
+    )
     await world.sent()
     assert world.texts(GROUP) == []
     assert await world.process.stop() == 0

@@ -116,7 +116,7 @@ async def test_people_see_what_is_kept_without_secrets_and_not_all_of_it(bench: 
     bench.model.answers.append(reply(text("the newest")))
     await bench.say("short")
     shown = await bench.pool.history(KEY)
-    assert shown.endswith("You: short\nI: the newest")
+    assert shown.endswith("You: short\nMe: the newest")
     assert SECRET[:8] not in shown
 
 
