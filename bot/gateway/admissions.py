@@ -251,7 +251,6 @@ class AdmissionService:
             return
         verdict = Verdict("approved") if standing.allowed else Verdict("denied", scope="always")
         if not record.open:
-            # Put off before, they hear of it now.
             if standing.allowed and record.state == "denied":
                 await self.announce(record, verdict)
         elif not await self.carry_out(record, verdict, done=True) and self._waiting is not None:

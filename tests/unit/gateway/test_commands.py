@@ -283,7 +283,7 @@ async def test_the_model_is_told_at_once_and_chosen_after_the_running_turn(bench
     await bench.say("a long one", user_id="1")
     await bench.agent.began.wait()
     await bench.say("/model x", user_id="1", command=Command(name="model", args="x"), addressed="command")
-    assert "the one I use everywhere" in await model(bench, "", "1")
+    assert "(the default)" in await model(bench, "", "1")
     assert bench.agent.chosen is None
     bench.agent.hold.set()
     await bench.idle()
