@@ -145,9 +145,9 @@ def _script(words: str) -> str | None:
     """The script in which words are written, where that tells their language from another one; None where it does not."""
     words = re.sub(r"\S*[/@_\\.:]\S", " ", words)  # addresses and names of files are in Latin everywhere
     chinese, latin = len(re.findall(r"[\u3400-\u9fff]", words)), len(re.findall(r"[A-Za-z]{3,}", words))
-    if re.search(r"[\u3040-\u30ff\uac00-\ud7af]", words) or not (chinese or latin > 1):
-        return None
-    return "chinese" if chinese > latin else "latin"
+    if chinese and chinese >= 4 * latin and not re.search(r"[\u3040-\u30ff\uac00-\ud7af]", words):
+        return "chinese"
+    return "latin" if latin > 1 and latin > chinese else None
 
 
 def _by_app(known: Locale, inbound: Inbound) -> Locale:

@@ -93,7 +93,7 @@ async def test_an_operator_elsewhere_sees_where_it_was_asked_and_each_copy_how_i
     await asked_for(world, PERSON, lambda: bool(world.texts(OPERATOR) and world.texts(GROUP)))
     assert question(world) == 0, "in the group nobody may decide who has asked"
     (copy,) = [one for one in world.telegram.chats[OPERATOR].messages.values() if "reply_markup" in one]
-    assert copy["text"].endswith("Asked in this conversation.")
+    assert copy["text"].endswith(f"Asked in this conversation (Group {GROUP}).")
     links = [one["url"] for one in copy["entities"] if one["type"] == "text_link"]
     (said,) = [one for one in world.telegram.chats[GROUP].messages.values() if one["from"]["id"] == PERSON]
     assert links == [f"https://t.me/c/{str(GROUP).removeprefix('-100')}/{said['message_id']}"]
@@ -128,7 +128,8 @@ async def test_in_slack_an_operator_decides_from_their_direct_messages_after_a_k
     assert [bool(one.buttons) for one in copies()] == [False, True]
     await world.slack.until(lambda: world.slack.session_of(ROOM, ts) == "suspended", START_SECONDS)
     link = f"https://example.slack.com/archives/{ROOM}/p{ts.replace('.', '')}"
-    assert [one.text.endswith(f"Asked in [this conversation]({link}).") for one in copies()] == [False, True]
+    where = f"Asked in [this conversation]({link}) (`#{ROOM.lower()}`)."
+    assert [one.text.endswith(where) for one in copies()] == [False, True]
     await world.sent()
     await world.process.kill()
     await world.start()
