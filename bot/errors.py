@@ -32,6 +32,7 @@
     │   ├── ContextOverflow         the prompt does not fit the model's window
     │   ├── OutputOverflow          prompt plus `max_tokens` do not fit: lower `max_tokens`
     │   ├── RequestTooLarge         the body has too many bytes
+    │   ├── ModelMisconfigured      what llm.baseUrl leads to takes no messages
     │   ├── RequestInvalid          the provider calls the request malformed
     │   │   ├── ThinkingUnbound     a thinking block stands after a changed position
     │   │   └── SummaryRefused      a summary of the provider's own is not taken, or not made of this conversation
@@ -359,6 +360,12 @@ class ModelUnknown(ModelError):
     """The provider does not have a model of this name, or not for this account."""
 
     sentence = "model_unknown"
+
+
+class ModelMisconfigured(ModelError):
+    """What is asked is no endpoint for messages: whatever people say, it answers none until the settings are mended."""
+
+    sentence = "model_setup"
 
 
 class OneModel(ModelUnknown):

@@ -225,7 +225,7 @@ class started:  # noqa: N801 - used as a function is
 
 def look(address: str) -> None:
     """Open the console, whose pages are files of the wheel."""
-    for path, shown in (("/", "All is well"), ("/style.css", "color-scheme")):
+    for path, shown in (("/", "Healthy"), ("/style.css", "color-scheme")):
         with urlopen(address + path, timeout=SECONDS) as answer:
             if shown not in answer.read().decode():
                 raise Failed(f"the console shows no {shown!r} at {path}")

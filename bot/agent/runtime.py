@@ -43,7 +43,7 @@ from bot.contracts.journal import FinalTurnState
 from bot.contracts.transcript import Boundary, TurnEnd, TurnStart
 from bot.telemetry import context
 from bot.tools.permissions import taint
-from bot.words import say
+from bot.words import say, sentence
 
 WITHDRAWN = (Refused, TurnTooLarge, HistoryCleared, errors.RequestInvalid)
 """Errors caused by the turn itself: kept in the history, it would fail every later turn too."""
@@ -385,6 +385,8 @@ class AgentRuntime:
             wrong = f"{UNANSWERED} ({_plain(error)})"
             person = error.person
             unknown = isinstance(error, errors.ModelUnknown) and self.chosen is not None
+            if isinstance(error, errors.RequestInvalid):
+                deps.operators.tell("a model's request", sentence("operators.model_request", cause=error))
             if unknown:
                 person = say("turn.model_gone", model=self.chosen, default=deps.models.default_model)
             outcome = _failed(turn, person, f"{type(error).__name__}: {error}")

@@ -28,11 +28,15 @@ MAX_STEPS = 50
 
 
 class Refused(errors.ShipmateError):
-    """The model refused: the turn is withdrawn from the history, as the provider advises."""
+    """The model refused, in these words: the turn is withdrawn from the history, as the provider advises."""
+
+    def __init__(self, message: str, words: str) -> None:
+        super().__init__(message)
+        self._words = words
 
     @property
     def person(self) -> str:
-        return say("turn.declined")
+        return f"{self._words}\n\n{say('turn.declined')}".strip()
 
 
 async def take_turn(turn: ActiveTurn, system: list[Json], deps: AgentDeps) -> TurnOutcome:
@@ -84,7 +88,9 @@ async def _act(
     Of the calls of a step that a crash cut off the `known` keep their result; only what surely did not run is run.
     """
     if reply.stop_reason == "refusal":
-        raise Refused(f"refusal, category {(reply.detail or {}).get('category')}")
+        detail = reply.detail or {}
+        words = blocks.plain_text(reply.content).strip() or str(detail.get("explanation") or "")
+        raise Refused(f"refusal, category {detail.get('category')}", words)
     if calls:
         results = await continuation.deps.dispatcher.run(calls, reply.cut, turn, known)
         turn.add_results(await tasks.merged(calls, results))

@@ -315,6 +315,9 @@ async def model(config: Settings) -> AsyncIterator[Finding]:
             "model key", "wrong", f"the provider refuses it: {error}", "set llm.apiKey to one that holds"
         )
         return
+    except errors.ModelMisconfigured as error:
+        yield Finding("llm.baseUrl", "wrong", str(error), "set it to the address before /v1/messages")
+        return
     except errors.ModelError as error:
         yield Finding(
             "model", "later", f"the provider does not answer: {error}", "see its status page; try again"

@@ -116,6 +116,14 @@ def credential(key: str, value: str) -> Iterator[str]:
         )
 
 
+def base_url(llm: Llm) -> Iterator[str]:
+    """Yield a finding for an address that has what is added to it already."""
+    found = re.search(r"/v1(?:/messages)?/*$", llm.base_url or "")
+    if found is not None:
+        mend = f"write it without {found[0].rstrip('/')}"
+        yield finding("llm.baseUrl", shown(llm.base_url), "the address before /v1/messages", mend)
+
+
 def misshapen(name: str, settings: ChannelSettings, manifest: Manifest) -> Iterator[str]:
     """Tokens that are not of their platform's form, such as two that were swapped."""
     keys = keys_in_use(settings, manifest)

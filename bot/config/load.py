@@ -322,6 +322,7 @@ def _between(file: Any, filled: FilledDocument, manifests: Mapping[str, Manifest
     yield from checks.ports(file.dashboard, {name: getattr(file.channels, name) for name in manifests})
     if file.llm.provider == "anthropic" and not file.llm.api_key and ("llm", "apiKey") not in filled.missing:
         yield finding("llm.apiKey", "nothing", "a key", 'set ANTHROPIC_API_KEY, or provider to "demo"')
+    yield from checks.base_url(file.llm)
     if file.llm.api_key and file.llm.provider != "demo":
         yield from checks.credential("llm.apiKey", file.llm.api_key)
     for name, manifest in manifests.items():
@@ -329,11 +330,13 @@ def _between(file: Any, filled: FilledDocument, manifests: Mapping[str, Manifest
         yield from checks.channel(name, settings, manifest, filled)
         if settings.enabled is not False and not checks.has_own_service(settings):
             yield from checks.misshapen(name, settings, manifest)
-        for token, key in checks.keys_in_use(settings, manifest).items():
+        keys = checks.keys_in_use(settings, manifest)
+        half = settings.enabled is None and any(getattr(settings, token) for token in keys)
+        for token, key in keys.items():
             value = getattr(settings, token)
             if value and settings.enabled is not False:
                 yield from checks.credential(f"channels.{name}.{key}", value)
-            elif settings.enabled and ("channels", name, key) not in filled.missing:
+            elif half or (settings.enabled and ("channels", name, key) not in filled.missing):
                 mend = f"set {checks.variable(name, token)} and refer to it, or set enabled to false"
                 yield finding(f"channels.{name}.{key}", "nothing", "a token", mend)
 

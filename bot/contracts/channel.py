@@ -201,7 +201,7 @@ class ChannelSettings(Section):
     """Base of the settings models in the channels' manifests (`channels.<name>` of ship.json)."""
 
     enabled: bool | None = None
-    """Connect this channel. Absent: where all its tokens are set."""
+    """Whether to connect. Default: yes, if all its tokens are set."""
 
 
 @runtime_checkable

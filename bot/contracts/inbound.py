@@ -182,7 +182,7 @@ class Inbound(Frozen):
     come as messages of their own. `goes_on`: it is as long as its platform lets a message be, so its rest probably comes as one
     of its own.
     `renews` is the id of the answer in whose place the answer to this comes; the words are those of a message that was edited.
-    `language` is the tag of the language of the person's app (`zh-hans`, `en-US`), and `zone` the name of its time zone, where
+    `chat_name` is what its group is called. `language` is the tag of the language of the person's app (`zh-hans`, `en-US`), and `zone` the name of its time zone, where
     the platform tells.
     `due` is set where a job of this person is due; `text` is then what they had planned.
     `request_id` (ULID) is given by the intake.
@@ -203,6 +203,7 @@ class Inbound(Frozen):
     command: Command | None = None
     message_id: str | None = None
     user_name: str | None = None
+    chat_name: str | None = None
     language: str | None = None
     zone: str | None = None
     from_bot: bool = False

@@ -15,8 +15,11 @@ from bot.contracts.environment import Log, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Command, Inbound, Link, Quoted
 from bot.contracts.recall import KnowsChatMigrations, KnowsLinks, KnowsMembers, MembershipAnswer
-from bot.words import say
+from bot.tools.permissions.display import named
+from bot.words import Sentence, say, sentence
 
+MOST_CALLED = 1_000
+"""People and chats whose names are known for operators."""
 SECONDS = 15.0
 """The time for a platform to say who is where."""
 
@@ -27,6 +30,7 @@ class Memberships:
     def __init__(self, channels: Mapping[str, Channel], log: Log) -> None:
         self._channels = channels
         self._log = log
+        self._called: dict[str, object] = {}
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
@@ -66,10 +70,29 @@ class Memberships:
 
     def place(self, inbound: Inbound) -> str:
         """The place where somebody spoke, for operators, with a link to it where its channel knows one."""
-        if inbound.chat_type == "direct":
-            return say("place.direct")
-        link = self.permalink(ArchiveLine.of(inbound))
-        return say("place.link", link=link) if link else say("place.group", group=inbound.chat_id)
+        return say("place.direct") if inbound.chat_type == "direct" else str(self._group(inbound))
+
+    def _group(self, inbound: Inbound) -> Sentence:
+        name, link = named(inbound.chat_name or ""), self.permalink(ArchiveLine.of(inbound))
+        if link:
+            return sentence("place.link", link=link, group=f" (`{name}`)" if name else "")
+        return sentence("place.group", group=f"`{name}`" if name else inbound.chat_id)
+
+    def note(self, inbound: Inbound) -> None:
+        """Remember what operators read of a person and a chat in the place of their ids."""
+        name, ref = named(inbound.user_name or ""), str(inbound.person)
+        who = f"`{name}` ({inbound.user_id})" if name else ref
+        chat = who if inbound.chat_type == "direct" else self._group(inbound)
+        for known, words in {ref: who, str(inbound.chat_key.chat): chat}.items():
+            self._called.pop(known, None)
+            self._called[known] = words
+        for oldest in list(self._called)[:-MOST_CALLED]:
+            del self._called[oldest]
+
+    def called(self, words: Sentence) -> Sentence:
+        """A sentence with that in it."""
+        known, values = self._called.get, words.values.items()
+        return Sentence(words.key, {key: known(str(getattr(one, "chat", one)), one) for key, one in values})
 
 
 EVERYONE = "*"
@@ -119,7 +142,10 @@ class Access:
         """The verdict on one inbound, whatever its kind."""
         if inbound.from_bot:
             return Verdict(allowed=False, reason="bot")
-        return self.standing(inbound.person, inbound.chat_id, inbound.chat_type)
+        verdict = self.standing(inbound.person, inbound.chat_id, inbound.chat_type)
+        if verdict.allowed:
+            self._memberships.note(inbound)
+        return verdict
 
     def prove(self, channel: str) -> None:
         """See that somebody whom nobody can know is kept out. Raises `errors.ConfigError` where they are not, although no
@@ -189,6 +215,7 @@ class InboundCleaner:
             update={
                 "text": self.words(inbound.text),
                 "user_name": self._optional(inbound.user_name),
+                "chat_name": self._optional(inbound.chat_name),
                 "command": self._clean_command(inbound.command),
                 "links": tuple(
                     Link(text=self.words(link.text), url=self.words(link.url)) for link in inbound.links

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from bot.access_list import AccessList
@@ -38,6 +39,10 @@ MOST_OPEN = 200
 """Requests that are kept at once, as many as `/allow` can know of each channel: the oldest of them give way."""
 
 
+KEPT = 6 * 24 * 3600.0
+"""Seconds after which somebody who was put off hears of no later yes: what says where they asked is on file for a week."""
+REACHED_SECONDS = 3.0
+"""Seconds in which an operator has to have a request, so that its person reads that one was asked."""
 LOOK_EVERY = 2.0
 """Seconds between two looks for people who were let in, or kept out, in another way than through this process."""
 
@@ -63,6 +68,7 @@ def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
         addressed=inbound.addressed,
         message_id=inbound.message_id,
         user_name=inbound.user_name,
+        chat_name=inbound.chat_name,
         language=inbound.language,
         zone=inbound.zone,
         request_id=request_id,
@@ -100,10 +106,10 @@ class AdmissionService:
         self._log = log
         self._asking = asyncio.Lock()
         self._deciding = asyncio.Lock()
-        self._waiting: dict[str, ApprovalRecord] | None = None
-        """The requests that are not decided; None until they are read."""
+        self._waiting: dict[UserRef, ApprovalRecord] | None = None
+        """The newest request of each person who was not let in; None until they are read."""
         self._rules: list[tuple[frozenset[str] | frozenset[UserRef], ...]] = []
-        self._unjudged: set[str] = set()
+        self._unjudged: set[UserRef] = set()
         """Those that were not held against the newest rules of access."""
 
     async def ask(self, inbound: Inbound) -> str:
@@ -121,18 +127,19 @@ class AdmissionService:
             if record.verdict is not None:
                 return ""  # decided before a crash
             if self._waiting is not None:
-                self._waiting[record.id] = record
-                self._unjudged.add(record.id)
+                self._waiting[inbound.person] = record
+                self._unjudged.add(inbound.person)
             for oldest in waiting[: max(0, len(waiting) + 1 - MOST_OPEN)]:
                 await self.carry_out(oldest, Verdict("expired"))
-            asked = await self._asked(inbound)
+            asking = await self._asked(inbound)
         if inbound.chat_type == "group" and not self._ephemeral(inbound.channel):
             return ""  # all of the group would read it
-        key = "strangers.asked" if asked else "strangers.tell_them"
+        key = "strangers.asked" if await _reached(asking) else "strangers.tell_them"
         return paragraph(say("strangers.hello"), say(key, who=inbound.person))
 
-    async def _asked(self, inbound: Inbound) -> bool:
-        """Write to operators where they have not had too many requests; True if there is one to write to."""
+    async def _asked(self, inbound: Inbound) -> list[asyncio.Task[bool]]:
+        """Write to operators where they have not had too many requests; returns what tells whether it has arrived."""
+        asking = list[asyncio.Task[bool]]()
         chats = list(self._chats.people(inbound.request_id)) if await self._room(inbound) else []
         for operator, to in chats:
             buttons = QuestionButtons(inbound.request_id, ABOUT_A_PERSON)
@@ -140,8 +147,9 @@ class AdmissionService:
                 words = _question(
                     inbound, self._memberships.place(inbound), self._manifests[to.channel].command_prefix
                 )
-                await self._delivery.send_once(to, words, str(to.chat_key), buttons)
-        return bool(chats)
+                sent = await self._delivery.send_once(to, words, str(to.chat_key), buttons)
+            asking += [sent] if sent is not None else []
+        return asking
 
     async def _room(self, inbound: Inbound) -> bool:
         """True where operators were written to about fewer than `MOST` other requests in a day, decided or not."""
@@ -192,8 +200,10 @@ class AdmissionService:
 
     async def announce(self, record: ApprovalRecord, verdict: Verdict) -> None:
         """Show operators how a request ended, and tell the person who is let in where they asked; again, it changes nothing."""
-        if self._waiting is not None:
-            self._waiting.pop(record.id, None)
+        if self._waiting is not None and self._waiting.get(_person(record), record).id == record.id:
+            self._waiting.pop(_person(record), None)
+            if verdict.ended == "denied":
+                self._waiting[_person(record)] = replace(record, verdict=verdict)
         self._copies.close(record.id, ended)
         asked = await self._journal.inbound(record.id)
         if asked is None or asked.inbound.channel not in self._manifests:
@@ -223,24 +233,28 @@ class AdmissionService:
 
     async def _look(self) -> None:
         if self._waiting is None:
-            waiting = [one for one in await self._journal.open_approvals() if one.asked.admits]
-            self._waiting = {one.id: one for one in waiting}
+            put_off = await self._journal.decided_since(self._clock.now() - KEPT)
+            found = [*put_off, *await self._journal.open_approvals()]
+            self._waiting = {_person(one): one for one in found if one.asked.admits}
         rules = [self._access.rules(channel) for channel in self._manifests]
         if rules != self._rules:
             self._rules = rules
             self._unjudged.update(self._waiting)
-        for name in list(self._unjudged):
-            if (record := self._waiting.get(name)) is not None:
+        for person in list(self._unjudged):
+            if (record := self._waiting.get(person)) is not None:
                 await self._hold_against_rules(record)
-            self._unjudged.discard(name)
+            self._unjudged.discard(person)
 
     async def _hold_against_rules(self, record: ApprovalRecord) -> None:
         standing = self._access.standing(_person(record), record.asked.chat_key.chat_id, "direct")
         if standing.reason == "stranger":
             return
         verdict = Verdict("approved") if standing.allowed else Verdict("denied", scope="always")
-        if not await self.carry_out(record, verdict, done=True) and self._waiting is not None:
-            self._waiting.pop(record.id, None)
+        if not record.open:
+            if standing.allowed and record.state == "denied":
+                await self.announce(record, verdict)
+        elif not await self.carry_out(record, verdict, done=True) and self._waiting is not None:
+            self._waiting.pop(_person(record), None)
 
     async def _carry_out(self, who: UserRef, verdict: Verdict) -> None:
         if verdict.ended == "approved":
@@ -260,6 +274,16 @@ class AdmissionService:
             decision=decision,
             by=str(verdict.by or ""),
         )
+
+
+async def _reached(asking: Collection[asyncio.Task[bool]]) -> bool:
+    """True once one of these has arrived; False where none does soon."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(REACHED_SECONDS):
+            for sent in asyncio.as_completed(asking):
+                if await sent:
+                    return True
+    return False
 
 
 def examples(inbound: Inbound, manifests: Mapping[str, Manifest]) -> QuestionButtons | None:

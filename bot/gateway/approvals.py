@@ -508,7 +508,10 @@ class ApprovalService:
             return (here or near)[0]
         if not near:
             return say("approval.nothing")
-        names = ", ".join(say("approval.one", name=_short(one), act=act(one.asked)) for one in near)
+        names = ", ".join(
+            say("approval.one", name=_short(one), act=act(one.asked), shown=named(in_words(one.asked.shown)))
+            for one in near
+        )
         prefix = self._manifests[inbound.channel].command_prefix
         return say("approval.which", name=_short(near[0]), names=names, prefix=prefix)
 
@@ -618,6 +621,8 @@ def act(asked: Approval, *, names_tool: bool = True) -> str:
     """The thing that a call wants to do, for people: it stands behind “to”. Only those who decide read which tool that is."""
     if asked.subject == "task":
         return say("approval.act_task")
+    if asked.subject == "budget":
+        return say("approval.act_budget")
     if asked.replaces is not None:
         return say("approval.act_replace")
     if asked.tool.startswith(MCP) and names_tool:

@@ -228,6 +228,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
     chats = OperatorChats(deps.operators, channels, manifests)
     alerts = OperatorAlerts(
         chats,
+        memberships=memberships,
         raised=raised,
         journal=journal,
         delivery=delivery,

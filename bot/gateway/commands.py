@@ -62,6 +62,8 @@ OF_CONVERSATION = frozenset(
 """Commands about one conversation of a chat."""
 
 ALIASES = {"usage": "stats"}
+MEANT = {"cancel": "stop", "delete": "forget"} | dict.fromkeys(("clear", "reset", "restart"), "new")
+"""What words of other bots mean here, whatever they are spelt like."""
 
 
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
@@ -326,7 +328,8 @@ class Commands:
         """Say that there is no such command, and which one may be meant."""
         prefix, shown = self._prefix(inbound), text.preview(name, 40)
         operator = self._access.is_operator(inbound.person)
-        near = text.nearest(name, [one for one in _LISTED if operator or one not in OPERATORS])
+        listed = [one for one in _LISTED if operator or one not in OPERATORS]
+        near = MEANT.get(name) or text.nearest(name, listed)
         if near is None:
             return say("commands.unknown", name=shown, prefix=prefix)
         return say("commands.unknown_near", name=shown, near=near, prefix=prefix)
@@ -357,13 +360,16 @@ class Commands:
             return paragraph(say(key, zone=zone(), time=times.clock(now)), say("timezone.how", prefix=prefix))
         name = None
         if asked.casefold() != AUTO:
-            name = await asyncio.to_thread(zone_named, asked)
+            name = await asyncio.to_thread(zone_named, asked, now)
             if name is None:
                 return await self._no_zone(asked, prefix)
         with speaking(*await self._locales.choose_zone(inbound, name)):
             known = self._locales.locale(inbound.person).zone is not None
             key = "now" if name is not None else "auto" if known else "unknown"
-            return say(f"timezone.{key}", zone=zone(), time=times.clock(now))
+            told = say(f"timezone.{key}", zone=zone(), time=times.clock(now))
+            # Most people who name these have clocks that change.
+            fixed = [say("timezone.fixed", zone=name, prefix=prefix)] if name in {"EST", "MST", "HST"} else []
+            return paragraph(told, *fixed)
 
     @staticmethod
     async def _no_zone(asked: str, prefix: str) -> str:
@@ -661,15 +667,13 @@ def _other_script(tag: str | None) -> list[str]:
 
 def _answering(info: ModelInfo) -> str:
     """Names the model that answers in a chat, for a person."""
-    chosen = (
-        say("commands.model_chosen", default=info.default) if info.chosen else say("commands.model_default")
-    )
+    key = "commands.model_chosen" if info.chosen else "commands.model_default"
     window, price = info.window, info.price
     reads = say("commands.model_window", window=window) if window else say("commands.model_window_unknown")
     costs = say("commands.model_price_unknown")
     if price is not None:
         costs = say("commands.model_price", read=price[0], written=price[1])
-    return paragraph(say("commands.model_answers", model=info.model), chosen, reads, costs)
+    return paragraph(say(key, model=info.model, default=info.default), reads, costs)
 
 
 def status_text(stats: ChatStats, *, details: bool) -> str:

@@ -64,7 +64,7 @@ class Delivery:
         self._files = files
         self._previews = previews
         self.progress = progress
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: set[asyncio.Task[Any]] = set()
         self._sending_once = asyncio.Lock()
 
     async def open(self) -> None:
@@ -140,29 +140,32 @@ class Delivery:
 
     async def send_once(
         self, to: Address, words: str, what: str, buttons: QuestionButtons | None = None
-    ) -> None:
-        """Send a notice that is on file when this returns, once for each `what` of its request. Nobody waits for it: the outbox
-        alone looks after it. Raises `errors.StorageError` where it cannot be known.
+    ) -> asyncio.Task[bool] | None:
+        """Send a notice that is on file when this returns, once for each `what` of its request; the outbox alone looks after it. The
+        task says whether it has arrived; None where it was there before. Raises `errors.StorageError` where it cannot be known.
         """
         await self.outbox.load()
         parts = await self._parts(to, words, ())
         async with self._sending_once:  # asked for twice at once, it must find itself on file
             batch = await self.outbox.enqueue_once(to, parts, what, buttons)
             if batch is None:
-                return
+                return None
             if batch.written is not None:
                 await batch.written
-        seeing_off = asyncio.ensure_future(self._seen_off(batch))
+        seeing_off = asyncio.create_task(self._seen_off(batch))
         self._leaving.add(seeing_off)
         seeing_off.add_done_callback(self._leaving.discard)
+        return seeing_off
 
-    async def _seen_off(self, batch: Batch) -> None:
+    async def _seen_off(self, batch: Batch) -> bool:
         try:
-            with contextlib.suppress(errors.DeliveryFailed):  # it is in the log already
-                await self.outbox.outcome(batch)
+            await self.outbox.outcome(batch)
+        except errors.DeliveryFailed:  # it is in the log already
+            return False
         except asyncio.CancelledError:
             await self.outbox.leave(batch)
             raise
+        return True
 
     async def _delivered(self, submitting: Coroutine[Any, Any, Batch]) -> list[Sent]:
         submitted = asyncio.ensure_future(submitting)
@@ -399,7 +402,7 @@ def _shows_secret(piece: bytes, wide: str | None, redact: Redact) -> bool:
 
 class ChatReply:
     """`contracts.agent.Reply` to one chat. What stands in `below` goes below the next message: what could not be looked at.
-    `shown` is called before anything is sent. The first message comes in the `place` of another one, which stands until then.
+    What stands `above` comes before it. `shown` is called before anything is sent. The first message comes in the `place` of another one, which stands until then.
     """
 
     def __init__(
@@ -408,8 +411,11 @@ class ChatReply:
         to: Address,
         below: list[str],
         shown: Callable[[], None] = unseen,
+        *,
         place: str | None = None,
+        above: str = "",
     ) -> None:
+        self._above = above
         self._delivery = delivery
         self._to = to
         self._below = below
@@ -419,14 +425,14 @@ class ChatReply:
 
     def preview(self, words: Callable[[], str]) -> None:
         if self._place is None:
-            self._delivery.preview(self._to, words, shown=self._shown)
+            self._delivery.preview(self._to, lambda: self._above + words(), shown=self._shown)
 
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
         self._shown()
         place, self._place = self._place, None
-        told = len(self._below)
+        told, words, self._above = len(self._below), self._above + words, ""
         if told:
             words = f"{words}\n\n" + "\n".join(self._below)
         try:

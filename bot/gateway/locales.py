@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 import difflib
 import functools
+import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC as AT_UTC
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 from zoneinfo import available_timezones
@@ -18,7 +23,7 @@ from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Locale, LocaleRows
 from bot.gateway.background import BackgroundTasks
-from bot.words import DEFAULT, UTC, language_of, times
+from bot.words import CATALOGUES, DEFAULT, UTC, language_of, times
 
 NEAR = 3
 """Names of zones that are offered in place of one that is none."""
@@ -45,6 +50,8 @@ class Locales:
         self._zone = zone
         self._known: dict[UserRef, Locale] = {}
         self._loaded = False
+        self._scripts: dict[UserRef, str] = {}
+        """The script of the last message of a person."""
         self._writing = WeakValueDictionary[UserRef, asyncio.Lock]()
 
     async def load(self) -> None:
@@ -68,13 +75,15 @@ class Locales:
         if now != before and inbound.kind != "admission":
             self._known[inbound.person] = now
             self._tasks.start(self._remember(inbound.person))
-        return self._spoken(now, inbound.chat_type)
+        if inbound.due is None and inbound.command is None and (script := _script(inbound.text)):
+            self._scripts[inbound.person] = script
+        return self._spoken(inbound.person, now, inbound.chat_type)
 
     def of_person(
         self, person: UserRef, zone: str | None = None, chat_type: ChatType = "direct"
     ) -> ReaderLocale:
         """Return how a person is spoken to who has written before; `zone` stands for one that is not known."""
-        return self._spoken(self.locale(person), chat_type, zone)
+        return self._spoken(person, self.locale(person), chat_type, zone)
 
     async def choose_language(self, inbound: Inbound, code: str | None) -> ReaderLocale:
         """Speak this language with a person from now on, over restarts, None for that of their app. Raises
@@ -102,12 +111,18 @@ class Locales:
             locale = _by_app(replace(self.locale(person), **chosen), inbound)
             await self._journal.put_locale(person, locale)
             self._known[person] = locale
-        return self._spoken(locale, inbound.chat_type)
+        return self._spoken(person, locale, inbound.chat_type)
 
-    def _spoken(self, locale: Locale, chat_type: ChatType, zone: str | None = None) -> ReaderLocale:
+    def _spoken(
+        self, person: UserRef, locale: Locale, chat_type: ChatType, zone: str | None = None
+    ) -> ReaderLocale:
         # The others of a group may live elsewhere.
         own = locale.zone is not None and chat_type == "direct"
-        return ReaderLocale(locale.language or DEFAULT, locale.zone or zone or self._zone, own)
+        # Of a language that nobody has chosen, the script in which they write says more than their app.
+        wanted = None if locale.language_chosen else self._scripts.get(person)
+        codes = (locale.language or DEFAULT, DEFAULT, *CATALOGUES)
+        fits = (one for one in codes if wanted in {None, _script(str(CATALOGUES[one]["language.now"]))})
+        return ReaderLocale(next(fits, codes[0]), locale.zone or zone or self._zone, own)
 
     def _turn(self, person: UserRef) -> asyncio.Lock:
         """The lock under which a choice of a person is written, so that the last one knows the others."""
@@ -124,6 +139,15 @@ class Locales:
         self._log.write(
             "error", "people's languages and time zones are not known", level="error", cause=str(error)
         )
+
+
+def _script(words: str) -> str | None:
+    """The script in which words are written, where that tells their language from another one; None where it does not."""
+    words = re.sub(r"\S*[/@_\\.:]\S", " ", words)  # addresses and names of files are in Latin everywhere
+    chinese, latin = len(re.findall(r"[\u3400-\u9fff]", words)), len(re.findall(r"[A-Za-z]{3,}", words))
+    if chinese and chinese >= 4 * latin and not re.search(r"[\u3040-\u30ff\uac00-\ud7af]", words):
+        return "chinese"
+    return "latin" if latin > 1 and latin > chinese else None
 
 
 def _by_app(known: Locale, inbound: Inbound) -> Locale:
@@ -143,36 +167,68 @@ def _is_zone(name: str | None) -> bool:
         return False
 
 
-def zone_named(asked: str) -> str | None:
-    """The zone that a person means by its name, or by its city where one zone is called so; None where there is none. Reads the
-    tz database.
+def zone_named(asked: str, now: float) -> str | None:
+    """The zone that a person means by its name, by a place in it, or by how far it is from UTC; None where that is none or may be
+    several. Reads the tz database.
     """
-    wanted = "_".join(asked.split()).casefold()
-    found = _zones().get(wanted, ())
+    if (offset := _OFFSET.fullmatch(unicodedata.normalize("NFKC", asked).strip())) is not None:
+        return _with_offset(timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0)), offset[1], now)
+    found = _zones().get(_key(asked), ())
     return found[0] if len(found) == 1 else None
 
 
 def near_zones(asked: str) -> list[str]:
-    """The zones whose names come near to what a person has written, the nearest first."""
-    wanted = "_".join(asked.split()).casefold()
+    """The zones that a person may mean: those of that name, else those whose names come near to it, the nearest first."""
+    wanted = _key(asked)
+    found = _zones().get(wanted, ())
+    if found or any(letter.isdigit() for letter in wanted):  # another number is another time
+        return list(found[:NEAR])
     names = difflib.get_close_matches(wanted, _zones(), n=NEAR, cutoff=0.6)
     inside = [name for name in _zones() if len(wanted) > 2 and wanted in name]
-    found = (zone for name in (*names, *inside) for zone in _zones()[name])
-    return list(dict.fromkeys(found))[:NEAR]
+    near = (zone for name in (*names, *inside) for zone in _zones()[name])
+    return list(dict.fromkeys(near))[:NEAR]
+
+
+def _with_offset(apart: timedelta, sign: str, now: float) -> str | None:
+    """The zone whose clocks are so far from UTC: of whole hours one that always is; else the largest one that is now."""
+    if not apart % timedelta(hours=1):
+        # In names of this kind the sign is the other way round.
+        name = f"Etc/GMT{'-' if sign == '+' else '+'}{apart // timedelta(hours=1)}" if apart else UTC
+        return next(iter(_zones().get(_key(name), ())), None)
+    wanted, moment = apart if sign == "+" else -apart, datetime.fromtimestamp(now, AT_UTC)
+    zones = (zone for zone in _places() if moment.astimezone(times.zone(zone)).utcoffset() == wanted)
+    return next(zones, None)
 
 
 @functools.cache
 def _zones() -> Mapping[str, tuple[str, ...]]:
-    """Every zone by its name in small letters, and by its last part alone, where a region stands before that."""
-    names = sorted(available_timezones())
-    found = {name.casefold(): (name,) for name in names}
-    cities: dict[str, list[str]] = {}
+    """Every zone by the key of its name, of its last part alone, where a region stands before that, and of the places in it."""
+    names = sorted({*available_timezones(), UTC})
+    cities: dict[str, dict[str, None]] = {}
     for name in names:
         region, _, city = name.rpartition("/")
         if region and region not in _NO_PLACES:
-            cities.setdefault(city.casefold(), []).append(name)
-    return {city: tuple(zones) for city, zones in cities.items()} | found
+            cities.setdefault(_key(city), {})[name] = None
+    for zone, places in _places().items():
+        for place in places:
+            cities.setdefault(_key(place), {})[zone] = None
+    return {_key(name): (name,) for name in names} | {city: tuple(zones) for city, zones in cities.items()}
 
 
+@functools.cache
+def _places() -> Mapping[str, list[str]]:
+    """The places and short names in `cities.tsv` by zone, as far as this machine knows it."""
+    lines = Path(__file__).with_name("cities.tsv").read_text("utf-8").splitlines()
+    found = dict(line.split("\t") for line in lines if not line.startswith("#"))
+    return {zone: found[zone].split("|") for zone in found if zone in available_timezones()}
+
+
+def _key(name: str) -> str:
+    """A name without what people write in several ways: accents, capitals, spaces, hyphens."""
+    plain = unicodedata.normalize("NFKD", name).casefold()
+    return re.sub(r"[^\w/+-]|_|[+-](?!\d)", "", plain).removesuffix("市")
+
+
+_OFFSET = re.compile(r"(?:gmt|utc|z)?\s*([+−–-])\s*(\d{1,2})(?::?([0-5]\d))?", re.IGNORECASE | re.ASCII)
 _NO_PLACES = frozenset({"Etc", "US", "Canada", "Mexico", "Brazil", "Chile"})
 """Regions whose zones are called in another way than by their cities."""

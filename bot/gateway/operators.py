@@ -15,6 +15,7 @@ from bot.contracts.environment import Alert, Clock, Ids, Log
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow
+from bot.gateway.access import Memberships
 from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales
 from bot.tools.permissions.display import named
@@ -143,6 +144,7 @@ class OperatorAlerts:
         self,
         chats: OperatorChats,
         *,
+        memberships: Memberships,
         raised: asyncio.Queue[Alert],
         journal: Journal,
         delivery: Delivery,
@@ -151,6 +153,7 @@ class OperatorAlerts:
         ids: Ids,
         log: Log,
     ) -> None:
+        self._memberships = memberships
         self._raised = raised
         self._journal = journal
         self._delivery = delivery
@@ -247,7 +250,7 @@ class OperatorAlerts:
         try:
             async with asyncio.timeout(TELL_SECONDS):
                 with speaking(*self._locales.of_person(operator)):
-                    await self._delivery.send(to, str(words), kind="notice")
+                    await self._delivery.send(to, str(self._memberships.called(words)), kind="notice")
         except (TimeoutError, errors.DeliveryFailed) as error:
             cause = str(error) or f"no answer within {TELL_SECONDS:g} s"
             self._log.write(

@@ -38,6 +38,7 @@ from bot.gateway.jobs.due import merged
 from bot.gateway.questions import QuestionService
 from bot.gateway.turn_inputs import TurnInputs
 from bot.gateway.turn_queue import TurnQueue
+from bot.tools.permissions.display import named
 from bot.words import say
 
 SHOWN_AFTER = 0.4
@@ -301,6 +302,7 @@ class TurnRunner:
                     turn.below,
                     arrivals.effect_begins,
                     place=None if begun else first.renews,
+                    above="" if begun else _question(first),
                 ),
                 also=tuple(one for one in turn.left if one is not first),
                 arrivals=arrivals,
@@ -327,6 +329,13 @@ class TurnRunner:
             await self._deletions.settled(turn.first.chat_key)
             more = bool(arrivals.take())
         return says
+
+
+def _question(asked: Inbound) -> str:
+    """The question as a quote with who asked, for a group that has not seen it: it came by a command of the platform."""
+    if asked.chat_type != "group" or asked.message_id is not None or asked.due is not None or not asked.text:
+        return ""
+    return f"> `{named(asked.user_name or asked.user_id)}`: {text.preview(asked.text, 500)}\n\n"
 
 
 def _unanswered(turn: Turn, words: str) -> InboundOutcome:

@@ -114,6 +114,8 @@ STATUS_OF_TYPE = {
     "invalid_request_error": 400,
 }
 OVERLOADED = frozenset({503, 529})
+OF_A_REQUEST = frozenset({200, 400, 409, 422})
+"""Statuses under which an endpoint for messages refuses one; any other below 500 that is not known says that there is none."""
 _CERTAIN = frozenset(STATUS_OF_TYPE) - {"api_error", "invalid_request_error", "not_found_error"}
 
 
@@ -303,6 +305,8 @@ def _of_status(failure: Failure, status: int | None) -> errors.ModelError:
     if status >= 500:
         kind = errors.Overloaded if status in OVERLOADED else errors.ProviderFailing
         return kind(line, retry_after=failure.retry_after, **_where(failure))
+    if status not in OF_A_REQUEST:
+        return errors.ModelMisconfigured(f"{line}. Is llm.baseUrl right?", **_where(failure))
     about_files = FILES.search(f"{failure.type} {failure.code} {failure.words}") is not None
     return errors.RequestInvalid(line, about_files=about_files, **_where(failure))
 

@@ -36,6 +36,7 @@ DEFAULT_BASE_URL = "https://api.anthropic.com"
 DRAIN_SECONDS = 0.25
 AT_ONCE = 0.01
 """Seconds of work on one request between which others have their turn."""
+MESSAGES = "/v1/messages"
 NO_SUCH_PAGE = frozenset({404, 405, 501})
 
 _NOTHING = ModelRequest(model="", max_tokens=0, system=(), messages=())
@@ -157,7 +158,10 @@ class AnthropicModel:
     ) -> None:
         """Feed an answer with events that came together, up to its end; adds what is to be shown of them."""
         for event in events:
-            if event.get("type") == "error":
+            untyped = "type" not in event and _is_json(response)
+            if untyped and "error" not in event:
+                raise errors.ModelMisconfigured("The provider's JSON is no message. Is llm.baseUrl right?")
+            if untyped or event.get("type") == "error":
                 raise classify.classify(
                     classify.read(response.status_code, event, response.headers, now=self._clock.now())
                 )
@@ -169,7 +173,7 @@ class AnthropicModel:
     async def _open(self, request: ModelRequest) -> httpx2.Response:
         try:
             stream = await self._client.post(
-                "/v1/messages",
+                MESSAGES,
                 cast_to=object,
                 content=await self._body(request),
                 # Without a key of ours the library makes one, and never sends it.
@@ -184,7 +188,7 @@ class AnthropicModel:
             raise self._failure(error) from None
         response = stream.response
         kind = response.headers.get("content-type", "text/event-stream")
-        if "event-stream" not in kind:
+        if "event-stream" not in kind and not _is_json(response):
             await response.aclose()
             raise errors.StreamBroken(
                 f"The provider answered with {kind[:60]!r} instead of an event stream.",
@@ -207,12 +211,14 @@ class AnthropicModel:
         return request.wire[0]
 
     async def _chunks(self, response: httpx2.Response, started: float) -> AsyncIterator[list[Json]]:
-        """The events of an answer, those together that came together."""
-        events = EventStream(**self._limit)
+        """The events of an answer, those together that came together; one object, where it is no stream."""
+        events, whole = EventStream(**self._limit), _is_json(response)
+        events.feed(b"data:" if whole else b"")
         async for chunk in response.aiter_bytes():
             if self._clock.monotonic() - started > self._timeouts.total:
                 raise endless(f"The answer took longer than {self._timeouts.total:.0f} s: given up.")
-            yield events.feed(chunk)
+            yield events.feed(chunk.translate(None, b"\r\n") if whole else chunk)
+        yield events.feed(b"\n\n" if whole else b"")
 
     def _reply(
         self,
@@ -276,7 +282,15 @@ class AnthropicModel:
         return failure
 
     async def check(self) -> None:
-        await self._get("/v1/models", {"limit": 1})
+        if await self._get("/v1/models", {"limit": 1}):
+            return
+        # It tells of no models. A request without anything is refused by what takes messages, and costs nothing.
+        try:
+            await self._client.post(MESSAGES, cast_to=object, body={})
+        except _FAILURES as error:
+            failure = self._failure(error)
+            if isinstance(failure, errors.ModelMisconfigured | errors.ModelRefused):
+                raise self._discreet(failure, _NOTHING, None) from None
 
     async def facts(self, model: str) -> ModelFacts:
         page = f"/v1/models/{quote(model, safe='')}"
@@ -315,6 +329,10 @@ class AnthropicModel:
 
     async def close(self) -> None:
         await self._client.close()
+
+
+def _is_json(response: httpx2.Response) -> bool:
+    return "json" in response.headers.get("content-type", "")
 
 
 def _count(value: object) -> int | None:

@@ -129,6 +129,8 @@ class Accumulator:
             return self._block_event(str(kind), event)
         elif kind == "message_delta":
             self._message_delta(event)
+        elif kind == "message":
+            self._whole(event)
         elif kind == "message_stop":
             self._stop()
         return None
@@ -141,6 +143,16 @@ class Accumulator:
         model = message.get("model")
         self.model = model if isinstance(model, str) else ""
         self._count(_object(message.get("usage")))
+
+    def _whole(self, message: Json) -> None:
+        """An answer that is one object, as of an endpoint that does not stream."""
+        self._start({"message": message})
+        content = message.get("content")
+        for index, block in enumerate(content if isinstance(content, list) else ()):
+            self._blocks[index] = _Block(block)
+            self._blocks[index].close()
+        self._message_delta({"delta": message})
+        self._stop()
 
     def _block_event(self, kind: str, event: Json) -> TextDelta | ToolInputDelta | None:
         index = event.get("index")
@@ -175,7 +187,7 @@ class Accumulator:
         self._count(_object(event.get("usage")))
 
     def _stop(self) -> None:
-        if not self.started or self.stop_reason is None:
+        if not self.started or not (self.stop_reason or self._blocks):
             raise errors.StreamBroken("The answer ended without a reason to stop.")
         for block in self._blocks.values():
             # A block that was never closed: its text counts, its tool call does not.
@@ -185,6 +197,7 @@ class Accumulator:
         ids = [block.value["id"] for block in self._blocks.values() if block.is_call]
         if len(set(ids)) < len(ids):
             raise errors.StreamBroken("Two tool calls of one answer have the same id.")
+        self.stop_reason = self.stop_reason or ("tool_use" if ids else "end_turn")
         self.done = True
 
     def _count(self, usage: Json) -> None:

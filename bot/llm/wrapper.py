@@ -63,14 +63,15 @@ class aclosing(Generic[T]):  # noqa: N801 - as the one of contextlib, which is f
 
 
 AWAY = (
-    errors.ModelUnreachable,
+    errors.ModelMisconfigured,
     errors.ModelRefused,
+    errors.ModelUnreachable,
     errors.Overloaded,
     errors.SpendLimit,
     errors.StreamBroken,
 )
 """Failures after which no turn can be answered. The others belong to one request, or pass by themselves."""
-_OF_THE_ACCOUNT = (errors.ModelRefused, errors.SpendLimit)
+_OF_THE_ACCOUNT = (errors.ModelMisconfigured, errors.ModelRefused, errors.SpendLimit)
 """Those of a call that only an answer disproves: a provider tells of its models also where it answers nothing."""
 TRIAL_SECONDS = 300.0
 """Between two requests that only find out whether the account is answered again."""

@@ -133,9 +133,10 @@ def best_language(accepted: str) -> str | None:
 
 
 def language_of(tag: str | None) -> str | None:
-    """The catalogue of a tag such as `zh-hans` or `en_US`; None where there is none."""
-    code = (tag or "").replace("_", "-").partition("-")[0].casefold()
-    return code if code in CATALOGUES else None
+    """The catalogue of a tag such as `zh-hans` or `en_US`, or of a language's name; None where there is none."""
+    code = (tag or "").replace("_", "-").partition("-")[0].strip().casefold()
+    called = (one for one in CATALOGUES if code in str(CATALOGUES[one]["language.called"]).split(", "))
+    return code if code in CATALOGUES else next(called, None)
 
 
 def is_traditional(tag: str | None) -> bool:

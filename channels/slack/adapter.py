@@ -256,14 +256,16 @@ class SlackChannel:
         turn = self._in_order.setdefault(message.chat_id, asyncio.Lock())
         async with turn:
             if heard and not message.from_bot and not message.is_stop:
-                people = (message.user_id, *list(mentioned)[:MOST_MENTIONED])
+                group = [message.chat_id] if message.chat_type == "group" else []
+                people = (message.user_id, *group, *list(mentioned)[:MOST_MENTIONED])
                 if unknown := [user for user in people if not self._names.has_asked(user)]:
                     await asyncio.gather(*(self._names.learn(user, client) for user in unknown))
         message = self._read(body, self._names.get) or message if mentioned else message
         self._names.renew(message.user_id, client)
         profile = self._names.profile(message.user_id)
+        name = self._names.get(message.chat_id)
         known = {"user_name": profile.name, "language": profile.locale, "zone": profile.zone}
-        named = message.model_copy(update=known)
+        named = message.model_copy(update=known | {"chat_name": name and f"#{name}"})
         if await self._accepted(named, intake) and message.kind == "stop" and not message.from_bot:
             self._signs.remove_stop(client, message.target["channel"], message.target["thread_ts"])
 

@@ -1,4 +1,4 @@
-"""Names, languages and time zones of people, looked up when they first write and again after an hour."""
+"""Names of channels, and names, languages and time zones of people, looked up when they first write and again after an hour."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ class UserNames:
     async def _ask(self, user: str, client: AsyncWebClient) -> None:
         now = self._clock.monotonic()
         try:
-            answer = await client.users_info(user=user, include_locale=True)
+            if user[0] in "CG":
+                answer = await client.conversations_info(channel=user)
+            else:
+                answer = await client.users_info(user=user, include_locale=True)
         except failures.CALL_ERRORS as error:
             self._log.write(
                 "inbound", "A name is not known", level="debug", user=user, error=failures.name(error)
@@ -104,7 +107,7 @@ class UserNames:
                 return
             self._known[user] = replace(self.profile(user), asked_at=now)
         else:
-            told = answer.get("user")
+            told = answer.get("user") or answer.get("channel")
             self._known[user] = Profile(_name(told), _field(told, "locale"), _field(told, "tz"), now)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
@@ -117,10 +120,10 @@ def _field(user: object, name: str) -> str | None:
 
 
 def _name(user: object) -> str | None:
-    profile = user.get("profile") if isinstance(user, dict) else None
+    profile = user.get("profile", user) if isinstance(user, dict) else None
     if not isinstance(profile, dict):
         return None
-    for key in ("display_name", "real_name"):
+    for key in ("display_name", "real_name", "name"):
         value = profile.get(key)
         if isinstance(value, str) and value.strip():
             return text.head(" ".join(text.clean(value).split()), 100)

@@ -364,7 +364,9 @@ class TelegramChannel:
         if bot_api.lacks_right(exc) and self._intake is not None:
             chat = target["chat_id"]
             self._intake.report_missing_right(
-                self.name, f"write in {chat}", sentence("operators.mute_telegram", chat=chat)
+                self.name,
+                f"write in {chat}",
+                sentence("operators.mute_telegram", chat=address.encode(target)),
             )
         if isinstance(exc, bot_api.TooManyRequests):
             now = self._around.clock.monotonic()
@@ -380,7 +382,7 @@ class TelegramChannel:
                 self._intake.report_missing_right(
                     self.name,
                     f"send files in {chat}",
-                    sentence("operators.fileless_telegram", chat=chat),
+                    sentence("operators.fileless_telegram", chat=address.encode(target)),
                 )
             return errors.FileRefused(f"Telegram: {exc}", forbidden=True)
         failure = self._undelivered(exc, target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -92,7 +93,7 @@ async def test_an_operator_elsewhere_sees_where_it_was_asked_and_each_copy_how_i
     await asked_for(world, PERSON, lambda: bool(world.texts(OPERATOR) and world.texts(GROUP)))
     assert question(world) == 0, "in the group nobody may decide who has asked"
     (copy,) = [one for one in world.telegram.chats[OPERATOR].messages.values() if "reply_markup" in one]
-    assert copy["text"].endswith("Asked in this conversation.")
+    assert copy["text"].endswith(f"Asked in this conversation (Group {GROUP}).")
     links = [one["url"] for one in copy["entities"] if one["type"] == "text_link"]
     (said,) = [one for one in world.telegram.chats[GROUP].messages.values() if one["from"]["id"] == PERSON]
     assert links == [f"https://t.me/c/{str(GROUP).removeprefix('-100')}/{said['message_id']}"]
@@ -127,7 +128,8 @@ async def test_in_slack_an_operator_decides_from_their_direct_messages_after_a_k
     assert [bool(one.buttons) for one in copies()] == [False, True]
     await world.slack.until(lambda: world.slack.session_of(ROOM, ts) == "suspended", START_SECONDS)
     link = f"https://example.slack.com/archives/{ROOM}/p{ts.replace('.', '')}"
-    assert [one.text.endswith(f"Asked in [this conversation]({link}).") for one in copies()] == [False, True]
+    where = f"Asked in [this conversation]({link}) (`#{ROOM.lower()}`)."
+    assert [one.text.endswith(where) for one in copies()] == [False, True]
     await world.sent()
     await world.process.kill()
     await world.start()
@@ -192,6 +194,29 @@ async def test_a_call_that_is_too_long_for_its_question_comes_as_a_file_above_it
     assert await world.process.stop() == 0
 
 
+async def test_several_that_wait_are_named_with_what_each_of_them_shows(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{OPERATOR}"]
+    world.config["channels"]["telegram"]["allow"] = [str(PERSON), str(OTHER)]
+    world.telegram.chat(OPERATOR)
+    await world.start()
+    for person, command in ((PERSON, "df -h"), (OTHER, "uptime -p")):
+        world.model.answer(tool_use("run_shell", {"command": command}))
+        world.telegram.say("please", chat_id=person, user_id=person)
+        await world.telegram.until(lambda command=command: command in str(world.texts(OPERATOR)[-1:]))  # type: ignore[misc]
+    world.telegram.say("/approve", chat_id=OPERATOR, user_id=OPERATOR)
+    await world.telegram.until(lambda: len(world.texts(OPERATOR)) == 3)
+    told = world.texts(OPERATOR)[-1]
+    assert told.count("run a command") == 2
+    found = re.search(r"(\w{6}) \(run a command[^)]*uptime -p", told)
+    assert found is not None, told
+    world.telegram.say(f"/deny {found[1]}", chat_id=OPERATOR, user_id=OPERATOR)
+    await world.telegram.until(lambda: "⛔ Denied by" in world.texts(OPERATOR)[1])
+    assert "⛔" not in world.texts(OPERATOR)[0]
+    world.telegram.say("/reset", chat_id=OPERATOR, user_id=OPERATOR)
+    await world.telegram.until(lambda: world.texts(OPERATOR)[-1].endswith("Did you mean /new?"))
+
+
 async def test_what_is_denied_reaches_the_model_with_its_rule(world: World) -> None:
     world.only("telegram")
     world.config["permissions"] = {"deny": ["skills_*"]}
@@ -225,7 +250,7 @@ async def test_where_no_operator_can_be_asked_nobody_is_waited_for(
     def ended() -> list[str]:
         """The questions that were asked, each as it ended."""
         asked = [text for text in world.texts() if "I need a yes" in text]
-        return [text for text in asked if "Nobody needs to decide" in text or "did not run" in text]
+        return [text for text in asked if "No longer needed" in text or "was not run" in text]
 
     await world.telegram.until(lambda: len(ended()) == len(operators))
     assert len([text for text in world.texts() if "I need a yes" in text]) == len(operators)

@@ -145,7 +145,7 @@ async def test_what_cannot_be_opened_is_named_and_its_caption_answered(world: Wo
         ([scripts.rate_limited(3600)], "busy"),
         ([scripts.html_page()] * 3, "Please try again"),
         ([scripts.empty_body()] * 3, "broke off"),
-        ([scripts.refusal()], "declined"),
+        ([scripts.refusal()], "I can\n\nThe language model declined"),
         ([scripts.unpaid()], "no longer serves my account"),
         ([scripts.error(404, "not_found_error", "model: claude-nope")], "The people who run me have to look"),
     ],

@@ -46,6 +46,9 @@ async def test_a_budget_that_is_spent_waits_for_an_operator_over_a_kill(world: W
     world.telegram.say("two")
     await world.telegram.until(lambda: question(world) > 0)
     words = world.telegram.chats[OPERATOR].messages[question(world)]["text"]
+    assert words.startswith("Today's budget is used up. May I go on for ")
+    waits = "For this I need a yes from an operator. I'd like to go on though today's budget is used up."
+    await world.telegram.until(lambda: world.texts()[-1].startswith(waits))
     assert "today's budget of this person is spent" in words
     assert "/ $0.10" in words
     assert len(world.model.requests) == asked

@@ -13,7 +13,8 @@ from tests.blackbox.conftest import PERSON, START_SECONDS, World
 
 
 async def test_without_ship_json_the_environment_suffices(world: World, tmp_path: Path) -> None:
-    world.process.env |= {"SHIPMATE_OPERATORS": f"telegram:{PERSON}, slack:U0ANN", "SLACK_BOT_TOKEN": ""}
+    world.process.env |= {"SHIPMATE_OPERATORS": f"telegram:{PERSON}, slack:U0ANN"}
+    world.process.env |= {"SLACK_BOT_TOKEN": "", "SLACK_APP_TOKEN": ""}
     checked = await world.process.start(command=("check", "--defaults", "--json"), wait=False)
     assert await checked.ended() == 0
     (found,) = map(json.loads, checked.lines)

@@ -195,3 +195,14 @@ async def test_the_model_knows_who_writes_from_the_first_message_on(world: World
     await world.slack.until(lambda: len(world.slack.replies("D0ANN")) == 1)
     told = [block["text"] for block in world.model.bodies[-1]["messages"][-1]["content"]]
     assert any('"userName": "Ann"' in one or '"userName":"Ann"' in one for one in told)
+
+
+async def test_what_a_slash_command_asks_in_a_channel_is_seen_there_with_who_asked(world: World) -> None:
+    world.only("slack")
+    world.slack.add_user(ANN, name="Ann *x*")
+    world.model.answer("At noon.")
+    await world.start()
+    await world.slack.command("when do\n<!here> we eat?", channel=ROOM, user=ANN)
+    await world.slack.until(lambda: len(world.slack.replies(ROOM)) == 1)
+    (shown,) = world.slack.replies(ROOM)
+    assert shown.text == "> `Ann *x*`: when do <\u200b!here> we eat?\n\nAt noon."

@@ -39,8 +39,8 @@ async def test_an_operator_chooses_the_model_of_a_chat_and_it_outlives_a_kill(wo
     assert SONNET in await said(world, "/model")
     assert await said(world, "remember 東京") == "Noted."
     chosen = await said(world, f"/model {OPUS}")
-    assert f"{OPUS} answers here. It was chosen for this chat; elsewhere it's {SONNET}." in chosen
-    assert "It reads up to 1,000,000 tokens. A million tokens cost $4.00 read and $20.00 written." in chosen
+    assert f"This chat uses {OPUS}; elsewhere it's {SONNET}." in chosen
+    assert "It reads up to 1,000,000 tokens. $4.00 per million tokens in, $20.00 out." in chosen
     assert await said(world, "and now?") == "Noted."
     assert asked(world) == [SONNET, OPUS]
     assert "東京" in json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)
@@ -120,7 +120,7 @@ async def test_in_slack_an_operator_chooses_it_by_mark_and_by_slash(world: World
     await world.slack.until(lambda: len(world.slack.replies("D0ANN", hello)) == 1)
     ts = await world.slack.say(f"!model {OPUS}", channel="D0ANN", user=ANN)
     await world.slack.until(lambda: len(world.slack.replies("D0ANN", ts)) == 1)
-    assert f"{OPUS} answers here. It was chosen for this chat" in world.slack.replies("D0ANN", ts)[0].text
+    assert f"This chat uses {OPUS}; elsewhere" in world.slack.replies("D0ANN", ts)[0].text
     await world.slack.say("in its thread", channel="D0ANN", user=ANN, thread_ts=hello)
     await world.slack.until(lambda: len(world.slack.replies("D0ANN", hello)) == 2)
     other = await world.slack.say("elsewhere", channel="D0ANN", user=ANN)
@@ -132,8 +132,7 @@ async def test_in_slack_an_operator_chooses_it_by_mark_and_by_slash(world: World
     await asyncio.wait_for(delivery.acked.wait(), 90)
     await world.slack.until(
         lambda: any(
-            f"{SONNET} answers here. That's the one I use everywhere" in one.text
-            for one in world.slack.visible("D0ANN")
+            f"This chat uses {SONNET} (the default)." in one.text for one in world.slack.visible("D0ANN")
         )
     )
 
@@ -143,6 +142,6 @@ async def test_the_demo_says_that_it_is_the_only_one(world: World) -> None:
     team(world)
     world.config["llm"] = {"provider": "demo"}
     await world.start()
-    assert (await said(world, "/model")).startswith("demo answers here. That's the one I use everywhere.")
+    assert (await said(world, "/model")).startswith("This chat uses demo (the default).")
     assert "only the built-in demo model" in await said(world, f"/model {OPUS}")
-    assert (await said(world, "/model")).startswith("demo answers here")
+    assert (await said(world, "/model")).startswith("This chat uses demo ")

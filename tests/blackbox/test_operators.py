@@ -110,7 +110,14 @@ async def test_in_slack_too_every_operator_sees_how_it_ended(world: World) -> No
     await world.slack.until(lambda: all("Not now by `Ann`" in one.text for one in posts()), START_SECONDS)
     assert all(one.buttons == () for one in posts())
     await eventually(lambda: len(world.slack.ephemeral) == 2)
-    assert "They stay out for now." in world.slack.ephemeral
+    assert any("Not let in for now." in one for one in world.slack.ephemeral)
+    # Who was put off hears of a later yes, and be it after a restart.
+    await world.process.kill()
+    await world.start()
+    await world.slack.command(f"allow {BOB}", channel=places[0], user=ANN)
+    await world.slack.until(
+        lambda: any("You can talk to me now" in one.text for one in world.slack.replies(f"D{BOB[1:]}"))
+    )
     assert world.model.requests == []
     assert await world.process.stop() == 0
 
@@ -167,6 +174,16 @@ async def test_an_operator_lets_a_stranger_in_from_the_chat(world: World) -> Non
     assert len(world.model.requests) == 2
 
 
+async def test_a_stranger_reads_that_operators_were_asked_only_where_one_was(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = ["telegram:999999"]
+    world.config["channels"]["telegram"]["allow"] = []
+    await world.start()
+    world.telegram.say("hello?", chat_id=2002)
+    await world.telegram.until(lambda: bool(world.texts(2002)))
+    assert world.texts(2002) == [f"{say('strangers.hello')} Tell them your id: telegram:2002."]
+
+
 async def test_added_to_a_chat_it_says_once_how_it_is_spoken_to_over_a_kill_too(world: World) -> None:
     world.only("slack", "telegram")
     world.config["operators"] = [f"slack:{ANN}"]
@@ -182,9 +199,11 @@ async def test_added_to_a_chat_it_says_once_how_it_is_spoken_to_over_a_kill_too(
     assert world.slack.replies(ROOM)[0].text.endswith("I lack some rights here.")
     closed, deaf = sorted(one.text for one in world.slack.replies(f"D{ANN[1:]}"))[::-1]
     assert deaf.startswith(
-        f"slack:{ANN} has added me to slack:chat:{ROOM}, but I can't read what is said there"
+        f"`Ann` ({ANN}) has added me to the group `#{ROOM.lower()}`, but I can't read what is said there"
     )
-    assert closed.startswith(f"telegram:{PERSON} has added me to telegram:chat:{GROUP}. There I answer only")
+    assert closed.startswith(
+        f"`Person 1001` ({PERSON}) has added me to the group `Group {GROUP}`. There I answer only"
+    )
     assert closed.endswith(f"`shipmate allow telegram {GROUP}` lets in everybody there.")
     await world.sent()
     await world.process.kill()
@@ -210,7 +229,9 @@ async def test_a_stranger_who_adds_it_asks_to_be_let_in_and_the_group_hears_noth
     world.telegram.add_bot(GROUP, by=2002)
     await world.telegram.until(lambda: bool(asked(world)), START_SECONDS)
     ((_, text, _),) = asked(world)
-    assert text.startswith(f"Person 2002 (telegram:2002) would like to talk to me, in the group {GROUP}.")
+    assert text.startswith(
+        f"Person 2002 (telegram:2002) would like to talk to me, in the group Group {GROUP}."
+    )
     await world.sent()
     assert world.texts(GROUP) == []
     assert await world.process.stop() == 0

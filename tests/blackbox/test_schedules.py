@@ -149,8 +149,30 @@ async def test_in_slack_it_comes_in_its_thread_and_at_the_time_of_the_persons_cl
     assert f"T{told[0][11:].removesuffix(':00')}+05:30" in results[0]
 
 
+async def test_a_time_of_a_clock_waits_until_the_persons_zone_is_known(world: World) -> None:
+    world.only("telegram")
+    world.model.script(planning(lambda: "0 9 * * 1-5"))
+    await world.start()
+    world.telegram.say("remind me")
+    await world.telegram.until(lambda: bool(world.texts()))
+    assert world.texts()[0].startswith("No: ")
+    assert "time zone is not known" in world.texts()[0]
+    world.model.script(planning(lambda: "every 2h"))
+    world.telegram.say("remind me")
+    await world.telegram.until(lambda: world.texts()[1:] == ["I will."])
+    world.telegram.say("/timezone Beijing")
+    await world.telegram.until(lambda: len(world.texts()) == 3)
+    world.model.script(planning(lambda: "0 9 * * 1-5"))
+    world.telegram.say("remind me")
+    await world.telegram.until(lambda: len(world.texts()) == 4)
+    assert world.texts()[-1] == "I will."
+    world.telegram.say("/jobs")
+    await world.telegram.until(lambda: "Mon–Fri at 09:00 (Asia/Shanghai), next" in world.texts()[-1])
+
+
 async def test_people_look_at_jobs_and_take_them_back(world: World) -> None:
     world.only("telegram")
+    world.config["schedule"] = {"timezone": "Europe/Berlin"}
     world.model.script(planning(lambda: "0 9 * * 1-5"))
     await world.start()
     world.telegram.say("remind me")
@@ -158,7 +180,7 @@ async def test_people_look_at_jobs_and_take_them_back(world: World) -> None:
     world.telegram.say("/jobs")
     await world.telegram.until(lambda: len(world.texts()) == 2)
     line = world.texts()[1]
-    assert "Mon–Fri at 09:00 (UTC), next" in line
+    assert "Mon–Fri at 09:00 (Europe/Berlin), next" in line
     assert line.endswith(WORDS)
     world.telegram.say(f"/jobs cancel {line[:6]}")
     await world.telegram.until(lambda: len(world.texts()) == 3)

@@ -295,13 +295,16 @@ def _every(words: str, zone: str, now: float, least: float) -> Plan:
     return Plan(kind="every", zone=zone, said=f"{match[1]}{match[2].lower()}", begin=now, every=seconds)
 
 
+def of_a_clock(plan: Plan) -> bool:
+    """True where it means times that the clocks of its zone show."""
+    return plan.kind == "cron" or (plan.kind == "once" and _moment(plan.said).tzinfo is None)
+
+
 def remark(plan: Plan) -> str:
     """The sentence about a time that the clocks skip or show twice; "" where they do neither."""
-    if plan.kind != "once":
+    if plan.kind != "once" or not of_a_clock(plan):
         return ""
     shown = _moment(plan.said)
-    if shown.tzinfo is not None:
-        return ""
     if not kept(shown, plan.where):
         return " The clocks skip that time, so it comes at the first moment after."
     return " The clocks show that time twice, so it comes the first time." if twice(shown, plan.where) else ""

@@ -15,8 +15,8 @@ from bot.contracts.provenance import Provenance, Taint
 from bot.gateway.access import Access
 from bot.gateway.jobs import plans
 from bot.gateway.jobs.store import ASK_SECONDS, JobLimits, JobStore, ScheduledJob
-from bot.gateway.locales import Locales
-from bot.words import DEFAULT, say, speaking, times
+from bot.gateway.locales import Locales, zone_named
+from bot.words import DEFAULT, UTC, say, speaking, times
 
 SHORT = 6
 """Letters of a job's name."""
@@ -24,6 +24,7 @@ LONGEST = 4_000
 """Characters of what a job is to do."""
 MOST_WORDS = 50
 """People whose words a job may stand for; with more, it stands for anybody's."""
+UNKNOWN = "the default here; ask the person if theirs may differ"
 IN_A_JOB = "A job is what runs now, and jobs neither make nor change jobs. Say what you would plan; the person can ask for it."
 
 
@@ -81,6 +82,11 @@ class JobService:
                 )
             now = self._clock.now()
             plan = plans.read(asked.when, zone=zone, now=now, least=self._limits.least)
+            if source == UNKNOWN and self._timezone == UTC and plans.of_a_clock(plan):
+                raise errors.ToolError(
+                    "The person's time zone is not known. Ask them in which city they are, then try again with timezone. A "
+                    "time from now on needs none, with its offset (2026-03-01T09:00Z). Nothing was scheduled."
+                )
             job = await self._book.put(self._made(asked, plan, now))
         if asked.timezone:
             await self._locales.note_zone(inbound, zone)
@@ -219,21 +225,19 @@ class JobService:
         person = asked.inbound.person
         known = self._locales.locale(person)
         if named := asked.timezone.strip():
-            try:
-                times.zone(named)
-            except ValueError:
+            if (zone := await asyncio.to_thread(zone_named, named, self._clock.now())) is None:
                 raise errors.ToolInputInvalid(
                     "- timezone: expected a name of the tz database such as Europe/Berlin, got "
                     f"{text.preview(named, 40)!r}. Nothing was scheduled."
-                ) from None
-            return named, "as asked for"
+                )
+            return zone, "as asked for"
         if known.zone is not None and known.zone_chosen:
             return known.zone, "as the person has chosen"
         if told := await self._platform(person.channel, person.user_id):
             return told, f"as {person.channel} has it for the person"
         if known.zone is not None:
             return known.zone, "as the person named it before"
-        return self._timezone, "the default here; ask the person if theirs may differ"
+        return self._timezone, UNKNOWN
 
     async def _platform(self, channel: str, user_id: str) -> str:
         knows: object = self._channels.get(channel)

@@ -132,7 +132,7 @@ async def test_what_is_claimed_again_goes_out_with_a_note(bench: Bench) -> None:
     bench.model.answers += [claim, reply(tool_use("chat_send", text="I've emailed Bob."))]
     await bench.say("email Bob")
     (seen,) = bench.chat.seen
-    assert seen.startswith("I've emailed Bob.\n\n(Please check: “I've emailed Bob.”")
+    assert seen.startswith("I've emailed Bob.\n\n(⚠️ Please check: “I've emailed Bob.”")
     marks = [entry for entry in bench.log.entries if entry.kind == "claim"]
     assert [entry.details["action"] for entry in marks] == ["corrected", "marked"]
 

@@ -105,7 +105,7 @@ async def test_people_see_what_is_kept_without_secrets_and_not_all_of_it(bench: 
     shown = await bench.pool.history(KEY)
     assert shown.splitlines()[0] == "You: mein [redacted] 👩‍👩‍👧"
     assert "skills_list" not in shown
-    assert shown.endswith("I: 答え")
+    assert shown.endswith("Me: 答え")
     bench.model.answers.append(reply(text("a" * 1_800 + SECRET + "b" * 3_000)))
     await bench.say("and long")
     bench.restart()
@@ -116,7 +116,7 @@ async def test_people_see_what_is_kept_without_secrets_and_not_all_of_it(bench: 
     bench.model.answers.append(reply(text("the newest")))
     await bench.say("short")
     shown = await bench.pool.history(KEY)
-    assert shown.endswith("You: short\nI: the newest")
+    assert shown.endswith("You: short\nMe: the newest")
     assert SECRET[:8] not in shown
 
 

@@ -47,8 +47,10 @@ async def test_several_become_one_with_what_they_agree_on_and_where_they_conflic
 ) -> None:
     found = {
         "view": "Three disks [1] [3].",
+        "findings": ["sda, sdb, sdc [1]"],
         "agreements": ["three disks [1, 3]"],
         "conflicts": ["[1] three ↔ [2] four"],
+        "confidence": "medium: two results differ",
     }
     answer = f"```json\n{json.dumps(found, ensure_ascii=False)}\n```"
     model: Routed = work(say(priced(text(answer), tokens=500, usd=0.02)), fast_model="quick")
@@ -73,8 +75,10 @@ async def test_several_become_one_with_what_they_agree_on_and_where_they_conflic
     assert own.startswith("- the server has 3 disks")
     assert together == (
         "Three disks [1] [3].\n\n"
+        "Findings:\n- sda, sdb, sdc [1]\n\n"
         "Agreement:\n- three disks [1, 3]\n\n"
         "Conflicts:\n- [1] three ↔ [2] four\n\n"
+        "Confidence: medium: two results differ\n\n"
         "Coverage: 3 of 3 tasks came to their end."
     )
     stats = await bench.pool.stats(KEY)

@@ -274,7 +274,7 @@ async def test_a_refusal_is_told_and_the_turn_leaves_the_history(bench: Bench) -
     await bench.say("one")
     bench.model.answers += [reply(text("I can"), stop_reason="refusal")]
     outcome = await bench.say("something bad")
-    assert (outcome.status, outcome.notice) == ("failed", say("turn.declined"))
+    assert (outcome.status, outcome.notice) == ("failed", f"I can\n\n{say('turn.declined')}")
     await bench.say("two")
     assert "something bad" not in json.dumps(bench.sent)
 

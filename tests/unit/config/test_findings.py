@@ -232,7 +232,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("open by an empty host", {"channels": {"door": {"host": ""}}}, "channels.door.host: .*or a token"),
     (
         "token with a space",
-        {"channels": {"pigeon": {"wingToken": "abc defgh"}}},
+        {"channels": {"pigeon": {"wingToken": "abc defgh", "beakToken": "beak-12345678"}}},
         "channels.pigeon.wingToken: found [hidden] with white space",
     ),
     (

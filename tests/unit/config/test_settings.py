@@ -38,12 +38,6 @@ def test_credentials_in_the_environment_turn_things_on(load: Load) -> None:
     assert "wing-12345678" not in repr(settings)
 
 
-def test_a_channel_waits_for_all_its_tokens(load: Load) -> None:
-    settings = load({}, {"PIGEON_WING_TOKEN": "wing-12345678"})
-    assert settings.enabled == ("door",)
-    assert settings.reasons["pigeon"] == "PIGEON_BEAK_TOKEN is not set"
-
-
 def test_an_empty_variable_is_not_set(load: Load) -> None:
     assert load({}, {"ANTHROPIC_API_KEY": ""}).llm.provider == "demo"
     assert load({}, {"ANTHROPIC_API_KEY": ""}, "ANTHROPIC_API_KEY=from-dotenv").llm.api_key == "from-dotenv"

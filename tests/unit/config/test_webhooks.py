@@ -22,11 +22,6 @@ def test_its_own_tokens_turn_it_on(load: Load) -> None:
     assert settings.channels["pigeon"].webhook.path == "/pigeon"  # type: ignore[attr-defined]
 
 
-def test_without_them_it_is_off_and_says_which_is_missing(load: Load) -> None:
-    settings = load({"channels": {"pigeon": HOOK}}, env=WING | {"PIGEON_BEAK_TOKEN": "beak-12345678"})
-    assert settings.reasons["pigeon"] == "PIGEON_PERCH_SECRET is not set"
-
-
 def test_one_that_is_turned_on_without_them_is_a_finding(load: Load) -> None:
     with pytest.raises(errors.ConfigError) as caught:
         load({"channels": {"pigeon": HOOK | {"enabled": True}}}, env=WING)

@@ -111,7 +111,7 @@ async def test_now_shows_what_runs_which_part_is_in_trouble_and_who_waits(tmp_pa
     assert "telegram:chat:1 runs 2 min 2 trace" in told
     assert "and 11 more" in told
     assert "1 person waits to be let in" in told
-    assert "All is well" in told
+    assert "Healthy" in told
     assert "slack well 2 s ago" in told
     assert 'href="/turns/01J"' in page
     assert "http-equiv" not in page

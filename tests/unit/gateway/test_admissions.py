@@ -328,7 +328,7 @@ async def test_no_other_command_takes_a_request_for_a_call(door: Door) -> None:
     await door.press("approve", "", chat_id="666", chat_key="tele:chat:666")
     await door.idle()
     assert door.lists.allowed("tele") == frozenset()
-    assert "Nothing waits for a decision here." in [one.text for one in door.tele.sent]
+    assert "Nothing is waiting for approval here." in [one.text for one in door.tele.sent]
 
 
 async def test_a_stranger_learns_only_that_they_have_to_be_let_in(door: Door) -> None:

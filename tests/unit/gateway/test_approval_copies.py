@@ -95,9 +95,9 @@ async def steered(desk: Copies, _: str) -> None:
 ENDS = [
     (approved, "✅ Allowed by an operator"),
     (denied, "⛔ Denied by an operator"),
-    (expired, "⌛ Nobody has decided by 08:30 UTC: it did not run."),
+    (expired, "⌛ Nobody decided by 08:30 UTC. It was not run."),
     (stopped, "⏹ Stopped"),
-    (steered, "Nobody needs to decide this any more"),
+    (steered, "No longer needed"),
 ]
 
 
@@ -282,11 +282,11 @@ async def test_of_a_direct_chat_no_address_is_shown(desk: Copies) -> None:
     [
         (
             "",
-            "For this I need a yes from an operator. I'd like to run a command.\nI've asked, and wait for up to 30 minutes.",
+            "For this I need a yes from an operator. I'd like to run a command.\nI've asked. I'll wait up to 30 minutes.",
         ),
         (
             "look",
-            "For the task “look” I need a yes from an operator. I'd like to run a command.\nI've asked, and wait for up to 30 minutes.",
+            "For the task “look” I need a yes from an operator. I'd like to run a command.\nI've asked. I'll wait up to 30 minutes.",
         ),
     ],
 )

@@ -399,7 +399,7 @@ async def test_without_a_name_the_question_of_a_thread_is_meant_where_it_is_the_
     await desk.press(word, user=MEMBER, **below("2"))
     await until(lambda: len(desk.ran) == 1)
     await desk.press(word, user=MEMBER, **{**direct, "chat_key": f"tele:chat:{MEMBER}:topic:9"})
-    await until(lambda: "Nothing waits for a decision here." in desk.tele.texts)
+    await until(lambda: "Nothing is waiting for approval here." in desk.tele.texts)
     await desk.press(word, user=MEMBER, **direct)
     await until(lambda: len(desk.ran) == 2)
     await desk.idle()
@@ -517,22 +517,22 @@ async def test_the_status_says_that_a_decision_is_waited_for(desk: Desk) -> None
         ({"tool": "write_file"}, "May I write a file?"),
         (
             {"tool": "write_file", "replaces": 2},
-            "May I replace a file? There is such a file already: its 2 lines would be gone.",
+            "May I replace a file? The file exists already: its 2 lines would be replaced.",
         ),
         (
             {"tool": "write_file", "replaces": 1_200, "gone": 3, "new": 1, "differs_from": 14},
-            "May I replace a file? There is such a file already: of its 1,200 lines 3 would go, and 1 would come, from line 14 on.",
+            "May I replace a file? The file exists already: this replaces 3 of its 1,200 lines with 1, from line 14 on.",
         ),
         (
             {"tool": "write_file", "replaces": 2, "gone": 0, "new": 0, "differs_from": 3},
-            "May I replace a file? There is such a file already, with the same lines.",
+            "May I replace a file? The file exists already, with the same lines.",
         ),
         (
             {"tool": "write_file", "replaces": 2, "gone": 0, "new": 0, "differs_from": 1},
-            "May I replace a file? There is such a file already: its lines would stand in another order.",
+            "May I replace a file? The file exists already: its lines would be reordered.",
         ),
         ({"tool": "memory"}, "May I change my notes?"),
-        ({"tool": "schedule_create"}, "May I plan a job?"),
+        ({"tool": "schedule_create"}, "May I schedule a job?"),
         ({"tool": "web_fetch"}, "May I open a web page?"),
         ({"tool": "mcp__tracker__close_it"}, "May I use `close_it` of the server `tracker`?"),
         (

@@ -243,7 +243,7 @@ async def model(bench: Bench, args: str, user_id: str = "77") -> str:
 
 async def test_who_is_no_operator_sees_which_model_answers_and_chooses_none(bench: Bench) -> None:
     unknown = "I don't know how many tokens it reads. I don't know its price."
-    assert await model(bench, "") == f"fake answers here. That's the one I use everywhere. {unknown}"
+    assert await model(bench, "") == f"This chat uses fake (the default). {unknown}"
     assert await model(bench, "claude-opus-5-5") == "Only operators choose the model of a chat."
     assert await model(bench, "default") == "Only operators choose the model of a chat."
     assert bench.agent.chosen is None
@@ -251,12 +251,10 @@ async def test_who_is_no_operator_sees_which_model_answers_and_chooses_none(benc
 
 async def test_an_operator_chooses_a_model_and_goes_back(bench: Bench) -> None:
     said = await model(bench, " claude-opus-5-5 ", "1")
-    assert said.startswith("claude-opus-5-5 answers here. It was chosen for this chat; elsewhere it's fake.")
+    assert said.startswith("This chat uses claude-opus-5-5; elsewhere it's fake.")
     assert "couldn't ask" not in said
     assert bench.agent.chosen == "claude-opus-5-5"
-    assert (await model(bench, "Default", "1")).startswith(
-        "fake answers here. That's the one I use everywhere."
-    )
+    assert (await model(bench, "Default", "1")).startswith("This chat uses fake (the default).")
     bench.agent.reachable = False
     assert "I couldn't ask the provider whether it has that one." in await model(bench, "local/model:7b", "1")
     assert bench.agent.chosen == "local/model:7b"
@@ -285,7 +283,7 @@ async def test_the_model_is_told_at_once_and_chosen_after_the_running_turn(bench
     await bench.say("a long one", user_id="1")
     await bench.agent.began.wait()
     await bench.say("/model x", user_id="1", command=Command(name="model", args="x"), addressed="command")
-    assert "the one I use everywhere" in await model(bench, "", "1")
+    assert "(the default)" in await model(bench, "", "1")
     assert bench.agent.chosen is None
     bench.agent.hold.set()
     await bench.idle()

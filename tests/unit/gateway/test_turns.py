@@ -130,7 +130,7 @@ async def test_status_does_not_call_idle_what_waits_for_a_place(tmp_path: Path) 
         ("help", "/stop"),
         ("whoami", "You're tele:77, a member."),
         ("status", "Ready. Model: "),
-        ("new", "New conversation. (/resume goes back"),
+        ("new", "New conversation. (/resume brings"),
         ("compact", "too little here to summarise"),
         ("stats", "0 answers so far, $0.00."),
         ("usage", "0 answers so far"),

@@ -14,6 +14,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import Locale
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import operators, watchdog
+from bot.gateway.access import Memberships
 from bot.gateway.locales import Locales
 from bot.gateway.operators import EVERY, OperatorAlerts, OperatorChats
 from bot.gateway.watchdog import LOOK_EVERY, PATIENCE, ChannelWatchdog
@@ -93,6 +94,7 @@ class Ward:
     def new_reports(self) -> OperatorAlerts:
         return OperatorAlerts(
             OperatorChats(self.operators, self.bench.channels, self.bench.manifests),
+            memberships=Memberships({}, self.bench.log),
             raised=asyncio.Queue(),
             journal=self.bench.journal,
             delivery=self.bench.delivery,

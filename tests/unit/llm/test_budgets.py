@@ -85,7 +85,7 @@ async def test_up_to_its_budget_a_chat_is_answered_and_operators_hear_of_four_fi
     desk = Desk([DENIED], chat=5.0)
     assert [await desk.call() for _ in range(6)] == [True] * 5 + [False]
     (told,) = desk.told
-    assert "The chat slack:chat:C1 has cost $4.00 of $5.00 today (budgets.perChatUsdPerDay)" in told
+    assert "A chat (slack:chat:C1) has cost $4.00 of $5.00 today (budgets.perChatUsdPerDay)" in told
     (asked,) = desk.asked
     assert (asked.why, asked.shown) == ("budget_chat", "$5.00 / $5.00")
     assert (asked.rule, asked.granted, asked.user_id) == ("budgets.perChatUsdPerDay", False, "U1")

@@ -242,7 +242,7 @@ SENTENCES: list[tuple[str, int, str, Kind, int | None, int | None]] = [
         None,
     ),
     ("404", 404, "model: claude-nothing", errors.ModelUnknown, None, None),
-    ("404 of a page", 404, "Not Found", errors.RequestInvalid, None, None),
+    ("404 of a page", 404, "Not Found", errors.ModelMisconfigured, None, None),
     (
         "OpenAI, no model",
         404,
@@ -263,7 +263,7 @@ SENTENCES: list[tuple[str, int, str, Kind, int | None, int | None]] = [
         None,
         None,
     ),
-    ("307", 307, "", errors.RequestInvalid, None, None),
+    ("307", 307, "", errors.ModelMisconfigured, None, None),
     ("401", 401, "prompt is too long", errors.ModelRefused, None, None),
     ("403", 403, "Request not allowed", errors.ModelRefused, None, None),
     ("402", 402, "no money", errors.SpendLimit, None, None),

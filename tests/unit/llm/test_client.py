@@ -34,7 +34,6 @@ BROKEN: dict[str, Callable[[], script.Answer]] = {
     "empty body": script.empty_body,
     "page of a proxy": script.html_page,
     "garbled JSON": lambda: script.garble(LONG),
-    "no stop reason": script.null_stop,
     "unknown error": lambda: script.error_event(LONG, kind="brand_new_error"),
 }
 

@@ -120,7 +120,7 @@ async def test_a_redirect_does_not_carry_the_key_elsewhere(
 ) -> None:
     async with AnthropicServer() as elsewhere:
         server.fail("messages", status=307, headers={"location": f"{elsewhere.url}/v1/messages"})
-        with pytest.raises(errors.RequestInvalid) as caught:
+        with pytest.raises(errors.ModelMisconfigured) as caught:
             await reply_of(model)
         assert caught.value.status == 307
         assert elsewhere.calls == []

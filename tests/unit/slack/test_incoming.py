@@ -333,7 +333,8 @@ async def test_a_bare_slash_command_asks_for_help(stage: Any, text: str) -> None
 async def test_other_words_after_a_slash_command_are_a_message(stage: Any, text: str) -> None:
     for where in (stage.channel, stage.direct):
         await stage.server.command(text, channel=where, user=stage.ada)
-    for message, where in zip(await stage.arrived(2), (stage.channel, stage.direct), strict=True):
+    arrived = sorted(await stage.arrived(2), key=lambda one: str(one.chat_type))
+    for message, where in zip(arrived, (stage.direct, stage.channel), strict=True):
         assert (message.kind, message.command, message.text) == ("message", None, text.replace("&lt;", "<"))
         assert (message.addressed, message.message_id) == ("command", None)
         assert str(message.chat_key) == f"slack:chat:{where}"

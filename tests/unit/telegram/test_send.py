@@ -112,7 +112,7 @@ async def test_in_a_group_where_it_may_not_write_operators_hear_of_the_right_tha
     with pytest.raises(errors.TargetGone, match="Not enough rights"):
         await chat.channel.send(message("hello", {"chat_id": str(GROUP)}))
     (told,) = chat.intake.lacking.values()
-    assert told.startswith(f"⚠️ I may not write in the Telegram group {GROUP}")
+    assert told.startswith(f"⚠️ I may not write in telegram:chat:{GROUP} on Telegram")
     chat.server.add_bot(GROUP, status="restricted", can_send_messages=True)
     await chat.channel.send(message("hello", {"chat_id": str(GROUP)}))
     chat.server.add_bot(GROUP, status="left")

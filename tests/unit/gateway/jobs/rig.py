@@ -98,7 +98,7 @@ class Rig:
             channels=self.channels,
             limits=self.limits,
             locales=self.locales,
-            timezone="UTC",
+            timezone="Etc/UTC",
             redact=str,
             clock=self.clock,
             ids=self.ids,

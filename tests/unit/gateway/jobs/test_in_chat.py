@@ -132,7 +132,7 @@ async def test_in_a_chat_that_is_gone_nothing_is_run_until_somebody_writes_there
 
 
 async def test_what_the_chat_has_to_be_told_waits_for_a_platform_that_asks_for_patience(bench: Bench) -> None:
-    await plan(bench, "0 12 * * *")
+    await plan(bench, "every 20h")
     bench.clock.jump(4 * 86_400 + 8 * 3_600)
     bench.tele.failures = [errors.DeliveryThrottled("429", retry_after=600.0)]
     for _ in range(3):

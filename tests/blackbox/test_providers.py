@@ -1,0 +1,82 @@
+"""Endpoints that speak the Messages API in a way of their own, and settings that lead to none: read, or told to those who can mend it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bot.testing.anthropic_script import Failure, null_stop, reply, text, tool_use
+from bot.words import say
+from tests.blackbox.conftest import World
+
+OPERATOR = 2002
+
+
+def whole(*blocks: Any, **more: Any) -> Failure:
+    """An answer as one JSON object where a stream was asked for."""
+    usage = {"input_tokens": 9, "output_tokens": 3}
+    body = {"type": "message", "id": "msg_1", "role": "assistant", "model": "other", "usage": usage, **more}
+    return Failure(200, json.dumps({**body, "content": list(blocks)}, indent=1))
+
+
+async def test_what_can_be_read_is_answered_and_what_cannot_is_told_to_operators(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{OPERATOR}"]
+    world.config["dashboard"] = {"port": 0}
+    world.telegram.chat(OPERATOR)
+    await world.start()
+    call = tool_use("chat_send", {"text": "By a call. 你好"}, id="call_1")
+    openai = {"object": "chat.completion", "choices": [{"message": {"content": "Hi"}}]}
+    setup, refused = say("errors.model_setup"), say("errors.request_invalid")
+    for answer, said in (
+        (null_stop(), "An answer"),
+        (reply("And", tool_use("chat_send", {"text": "Called."}), stop_reason=None), "Called."),
+        (whole(text("All at once."), stop_reason="end_turn"), "All at once."),
+        (whole(call, stop_reason=None), "By a call. 你好"),
+        (whole(text("Half"), stop_reason="max_tokens"), "Half"),
+        (Failure(400, {"type": "error", "error": {"message": "effort: not known"}}), refused),
+        (Failure(200, json.dumps(openai)), setup),
+        (Failure(404, "Not Found", content_type="text/plain"), setup),
+    ):
+        before = len(world.texts())
+        world.model.then(answer)
+        if said == "Half":
+            world.model.then(reply("and whole."))
+        world.telegram.say("hello")
+        await world.telegram.until(lambda before=before: len(world.texts()) > before)  # type: ignore[misc]
+        assert world.texts()[-1].startswith(said)
+    address = world.process.ready_line.split()[-1]
+    async with world.session.get(f"{address}/readyz") as ready:
+        assert "answered 404: Not Found" in (await ready.json())["parts"]["model"]["detail"]
+    await world.telegram.until(lambda: len(world.texts(OPERATOR)) == 2)
+    assert "effort: not known" in world.texts(OPERATOR)[0]
+    assert "answered 404: Not Found" in world.texts(OPERATOR)[1]
+    world.model.answer("Well again.")
+    world.telegram.say("hello")
+    await world.telegram.until(lambda: world.texts()[-1] == "Well again.")
+    async with world.session.get(f"{address}/readyz") as ready:
+        assert (await ready.json())["parts"]["model"]["ok"] is True
+
+
+@pytest.mark.parametrize("command", ["check", "doctor", "run"])
+async def test_an_address_with_its_version_and_half_of_the_tokens_are_findings(
+    world: World, command: str
+) -> None:
+    world.config["llm"]["baseUrl"] = f"{world.model.url}/v1"
+    del world.config["channels"]["slack"]["enabled"], world.process.env["SLACK_APP_TOKEN"]
+    process = await world.start(command=(command,), wait=False)
+    assert await process.ended() == 78
+    told = "\n".join([*process.lines, process.stderr])
+    assert "llm.baseUrl" in told
+    assert "without /v1" in told
+    assert "channels.slack.appToken" in told
+    assert "SLACK_APP_TOKEN" in told
+
+
+async def test_doctor_finds_an_address_that_takes_no_messages(world: World) -> None:
+    world.config["llm"]["baseUrl"] = f"{world.model.url}/elsewhere"
+    process = await world.start(command=("doctor",), wait=False)
+    assert await process.ended() == 78
+    assert "llm.baseUrl: The provider answered 404" in "\n".join(process.lines)
