@@ -158,7 +158,6 @@ def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
         touched=turn.touched.append,
         undeclared=turn.undeclared,
         inbound=inbound,
-        made=turn.made,
     )
 
 
