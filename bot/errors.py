@@ -91,7 +91,6 @@ FileCode = Literal[
     "old_office",
     "pages",
     "pictures",
-    "pixels",
     "secret",
     "silence",
     "size",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
 import signal
 from collections.abc import Callable
 from typing import Any
 
+import pillow_heif
 import pytest
+from PIL import Image
 
 from bot.llm.attached_files import UNSEEN
 from bot.testing.anthropic import KEY
@@ -345,6 +348,37 @@ async def test_a_picture_is_shown_to_the_model_as_it_is_and_again_in_the_next_tu
 
 def unmarked(message: Any) -> Any:
     return [{key: one[key] for key in one if key != "cache_control"} for one in message["content"]]
+
+
+def of_phone() -> dict[str, tuple[bytes, tuple[int, int]]]:
+    """Pictures by name, and the size in which they are shown."""
+    pillow_heif.register_heif_opener()
+    heic, jpeg, exif = io.BytesIO(), io.BytesIO(), Image.Exif()
+    exif[0x0112] = 6  # the camera was held upright
+    Image.linear_gradient("L").resize((640, 480)).save(heic, "HEIF")
+    Image.effect_noise((4_000, 3_000), 90).save(jpeg, "JPEG", quality=90, exif=exif)
+    return {
+        "IMG_1.HEIC": (heic.getvalue(), (640, 480)),
+        "IMG_2.jpg": (jpeg.getvalue(), (1_176, 1_568)),
+        "wide.png": (png(9_000, 90), (1_568, 16)),
+    }
+
+
+async def test_pictures_of_phones_are_read_and_made_smaller(world: World, sender: Sender) -> None:
+    sent = of_phone()
+    assert len(sent["IMG_2.jpg"][0]) > 9_000_000
+    await world.start()
+    world.model.script(lambda body: f"{len(pictures(body))} seen")
+    for count, (name, (data, size)) in enumerate(sent.items(), 1):
+        await sender.send("what is this?", data, name)
+        assert (await sender.heard(count))[-1].endswith(" seen"), name
+        shown = pictures(world.model.bodies[-1])[-1]
+        with Image.open(io.BytesIO(shown)) as seen:
+            assert (seen.format, seen.size) == ("JPEG", size), name
+            seen.load()
+        assert len(shown) < 1_500_000, name
+    await sender.send("and this?", sent["IMG_1.HEIC"][0][:500], "IMG_3.HEIC")
+    assert "IMG_3.HEIC" in (await sender.heard(4))[-1]
 
 
 async def test_a_picture_outlives_a_kill_and_goes_with_its_message(world: World) -> None:

@@ -1,6 +1,7 @@
-"""Pages and text of a PDF, read in a process of its own: run as a program, since the parser may take any time and memory.
+"""Reads PDFs and pictures in a process of its own: run as a program, since a parser may take any time and memory.
 
-Standard input is the file. The first line of the output is JSON, `{"pages": n}` or `{"protected": true}`; behind it comes the text.
+Standard input is the file. Asked for `pdf MOST`, the first line of the output is JSON, `{"pages": n}` or `{"protected": true}`, and
+behind it comes the text; asked for `picture SIDE`, it is the picture as a JPEG that has at most so many pixels a side.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ import contextlib
 import io
 import json
 import sys
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
+PICTURES = ("AVIF", "GIF", "HEIF", "JPEG", "PNG", "WEBP")
 PAGES = 500
 """Pages whose text is read."""
 _CPU_SECONDS = 20
@@ -54,6 +56,24 @@ def tell(data: bytes, most: int, out: TextIO) -> None:
     out.flush()
 
 
+def shrink(data: bytes, side: int, out: BinaryIO) -> None:
+    """Write a picture as it is looked at: upright, on white, the first one of several. Raises what the parser raises."""
+    import pillow_heif
+    from PIL import Image, ImageOps
+
+    pillow_heif.register_heif_opener()
+    picture: Image.Image = Image.open(io.BytesIO(data), formats=PICTURES)
+    if picture.mode not in {"L", "RGB"}:
+        picture = picture.convert("RGBA")
+    picture.thumbnail((side, side))
+    shown = ImageOps.exif_transpose(picture).convert("RGBA")
+    Image.alpha_composite(Image.new("RGBA", shown.size, "white"), shown).convert("RGB").save(out, "JPEG")
+
+
 if __name__ == "__main__":
     limit()
-    tell(sys.stdin.buffer.read(), int(sys.argv[1]), io.TextIOWrapper(sys.stdout.buffer, "utf-8", "replace"))
+    kind, most = sys.argv[1], int(sys.argv[2])
+    if kind == "picture":
+        shrink(sys.stdin.buffer.read(), most, sys.stdout.buffer)
+    else:
+        tell(sys.stdin.buffer.read(), most, io.TextIOWrapper(sys.stdout.buffer, "utf-8", "replace"))
