@@ -31,6 +31,7 @@ from bot.words import paragraph, say
 GONE = SeenFile(why=errors.FileGone.why, code="gone")
 REFUSED = SeenFile(why="memory was short", refused=True, code="memory")
 """A file of a message of which nothing was fetched."""
+UNSEEN = SeenFile(why="the provider refuses it", code="unseen")
 NAMED = 10
 """So many of them are named: an album has no more."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from bot import text
@@ -121,6 +121,9 @@ class TurnArrivals:
 
     async def files(self, inbound: Inbound) -> Sequence[SeenFile]:
         return await self._turn_inputs.seen(self._turn, inbound)
+
+    def unshown(self, artifacts: Collection[str]) -> None:
+        self._turn_inputs.unshown(self._turn, artifacts)
 
     def take_more(self) -> list[Inbound]:
         more = self.take() if self._steers else []

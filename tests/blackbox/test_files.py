@@ -14,7 +14,6 @@ import pillow_heif
 import pytest
 from PIL import Image
 
-from bot.llm.attached_files import UNSEEN
 from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import error, reply, text, tool_use
 from bot.testing.transcription import TranscriptionServer
@@ -449,14 +448,34 @@ async def test_where_nobody_hears_voice_notes_the_person_is_told_to_write(
     assert world.model.bodies == []
 
 
-async def test_a_picture_that_the_provider_refuses_is_answered_without_it(
-    world: World, sender: Sender
-) -> None:
-    await world.start()
+async def test_a_file_that_the_provider_refuses_is_left_out_alone_and_its_sender_told(world: World) -> None:
+    """The server refuses the cut one by its place in the request, as the service does; the odd one is refused without it."""
+    world.only("slack", "telegram")
+    ann, other = Sender(world, "slack"), Sender(world, "telegram")
+    cut, odd, good = png(64, 48)[:-30], png(20, 20), png(64, 48)
     refusal = error(400, "invalid_request_error", "Could not process image")
-    world.model.script(lambda body: refusal if pictures(body) else "I cannot see it.")
-    root = await sender.show("what is this?", png())
-    assert await sender.heard(1) == ["I cannot see it."]
-    assert UNSEEN in json.dumps(world.model.bodies[-1])
-    await sender.say("and now?", thread=root)
-    assert (await sender.heard(2))[-1] == "I cannot see it."
+    await world.start()
+    world.model.script(lambda body: refusal if odd in pictures(body) else f"{len(pictures(body))} seen")
+    told = "0 seen\n\nI couldn't read “照片.png” (it wasn't accepted, perhaps because it is damaged)."
+    root = await ann.show("what is this?", cut)
+    assert await ann.heard(1) == [told]
+    await other.show("and this?", good)
+    assert await other.heard(1) == ["1 seen"]
+    await ann.say("and now?", thread=root)
+    assert (await ann.heard(2))[-1] == "0 seen"
+    assert sum(cut in pictures(body) for body in world.model.bodies) == 1, "it is remembered"
+    await other.send("two more", odd, "odd.png")
+    assert (await other.heard(2))[-1] == told.replace("0 seen", "1 seen").replace("照片", "odd")
+    await other.say("and now?", thread="")
+    assert (await other.heard(3))[-1] == "1 seen"
+    assert sum(odd in pictures(body) for body in world.model.bodies) == 1
+    blind = error(
+        400, "invalid_request_error", "messages.0.content.2: This model does not support image input."
+    )
+    world.model.script(lambda body: blind if pictures(body) else "I cannot see it.")
+    for sender, count, asked in ((other, 4, 2), (ann, 3, 1)):
+        before = len(world.model.bodies)
+        await sender.show("what is this?", good)
+        said = (await sender.heard(count))[-1]
+        assert said.startswith("I cannot see it.\n\nI couldn't read "), said
+        assert len(world.model.bodies) == before + asked
