@@ -12,7 +12,7 @@ from bot.testing.anthropic_script import reply as answered
 from bot.words import say
 from tests import quick
 from tests.blackbox.conftest import ANN, PERSON, ROOM, World
-from tests.blackbox.test_sent_files import BEFORE, REPEATED, Reader, settled
+from tests.blackbox.test_sent_files import BEFORE, REPEATED, UPLOAD, Reader, settled
 from tests.blackbox.test_streaming import in_slack, streaming, told
 from tests.blackbox.test_web_approvals import Tabs
 from tests.blackbox.test_web_approvals import say as say_in_page
@@ -89,6 +89,33 @@ async def test_without_the_right_to_send_files_the_code_comes_as_text(world: Wor
     await reader.ask("write me a script")
     await reader.server.until(lambda: len(texts(reader)) == 2)
     assert texts(reader) == [SHORT, f"{say('delivery.file_forbidden', name='code.py')}\n\n{CODE}"]
+
+
+async def test_where_a_platform_takes_no_file_the_text_comes_and_holds_up_nothing(world: World) -> None:
+    world.only("slack", "telegram")
+    internal = {"ok": False, "error": "internal_error"}
+    world.slack.fail(UPLOAD["slack"], action="lose")
+    world.slack.fail(UPLOAD["slack"], body=internal, times=1_000)
+    world.telegram.fail(UPLOAD["telegram"], status=502, times=1_000)
+    await world.start()
+    slack, telegram = Reader(world, "slack"), Reader(world, "telegram")
+    script = iter([ANSWER] * 3)
+    world.model.script(lambda body: next(script) if "script" in str(body["messages"][-1]) else "Well.")
+    await slack.ask("a script whose answer of Slack is lost")
+    assert await slack.gets() == [FILE]
+    await world.turns(1)
+    assert len(world.slack.called("upload")) == 1, "it was shared, as files.info says"
+    for reader, tried in ((slack, 2), (telegram, 1)):
+        await reader.ask("another script")
+        await reader.server.until(lambda r=reader, n=tried: len(r.server.called(UPLOAD[r.channel])) >= n)
+        await reader.ask("and how are you?")
+    for reader in (telegram, slack):
+        await reader.server.until(lambda r=reader: BODY in "".join(r.texts()) and "Well." in r.texts())
+        assert not any("is in the file" in words for words in reader.texts())
+    assert slack.files() == [FILE]
+    assert len(world.slack.called("upload")) == 2
+    assert len(world.telegram.called(UPLOAD["telegram"])) < 15
+    await settled(world)
 
 
 async def test_killed_while_the_file_is_on_its_way_there_is_one_text_and_one_file(

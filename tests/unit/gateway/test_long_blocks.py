@@ -160,7 +160,7 @@ def test_a_cell_is_no_formula(cell: str, kept: str) -> None:
 
 def test_the_sentence_is_in_the_language_of_the_person() -> None:
     with speaking("zh"):
-        assert shortened(f"```\n{LONG}\n```", LIMITS).words == "代码在文件 `code.txt` 里。"
+        assert shortened(f"```\n{LONG}\n```", LIMITS).words == "代码随后以文件 `code.txt` 发送。"
 
 
 def test_of_an_answer_that_goes_on_open_code_is_taken_out_too() -> None:
