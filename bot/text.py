@@ -24,6 +24,7 @@ or a sign for formatting.
 """
 _FENCE = regex.compile(r"^ {0,3}(```+|~~~+)[ \t]*([^\s`]*)[^\n]*$", regex.MULTILINE)
 _SENTENCE_END = regex.compile(r"[.!?。！？؟।]['\"”’」』)]*(?:\s|(?<=[。！？」』]))")
+_HEADING = regex.compile(r"\n(?=#{1,6} \S)")
 
 REACH = 1_024
 """Characters before a place that are looked at to find the border of a grapheme."""
@@ -342,9 +343,14 @@ def shorten_middle(text: str, limit: int) -> str:
     return start + note + text[border_after(text, len(text) - (room - len(start))) :]
 
 
-def _soft_border(text: str, start: int, end: int) -> int:
-    """The best place to cut in the second half of text[start:end]: paragraph, line, sentence, word."""
+def _soft_border(text: str, start: int, end: int, prefix: str) -> int:
+    """The best place to cut in the second half of text[start:end]: heading, paragraph, line, sentence, word. `prefix` opens the
+    code that it begins in.
+    """
     floor = start + (end - start) // 2
+    for heading in reversed([m.end() for m in _HEADING.finditer(text, floor, end)]):
+        if _open_fence(prefix + text[start:heading]) is None:
+            return heading
     for mark in ("\n\n", "\n"):
         at = text.rfind(mark, floor, end)
         if at >= 0:
@@ -390,7 +396,7 @@ def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
             break
         room = limit - size(prefix) - (FENCE_ROOM if limit > 4 * FENCE_ROOM else 0)
         end = _fit(text, start, max(1, room), size)
-        end = _soft_border(text, start, end) if end < len(text) else end
+        end = _soft_border(text, start, end, prefix) if end < len(text) else end
         chunk = prefix + text[start:end]
         fence = _open_fence(chunk)
         prefix = ""
