@@ -81,6 +81,7 @@ DeliveryCode = Literal[
 """Why a message was not delivered, as the outbox keeps it."""
 
 FileCode = Literal[
+    "blind",
     "failed",
     "forbidden",
     "gone",

@@ -53,8 +53,8 @@ class Arrivals(Protocol):
         """Results for the files of a message of this turn, in their order; asked again, it gives the same."""
         ...
 
-    def unshown(self, artifacts: Collection[str]) -> None:
-        """The model could not be shown these files: each of this turn's own is told below its next answer, once."""
+    def unshown(self, artifacts: Collection[str], *, blind: bool) -> None:
+        """The model could not be shown these files, or any: each of this turn's own is told below its next answer, once."""
         ...
 
     def take_more(self) -> list[Inbound]:
@@ -78,7 +78,7 @@ class NoArrivals:
     async def files(self, inbound: Inbound) -> Sequence[SeenFile]:  # noqa: ARG002
         return ()
 
-    def unshown(self, artifacts: Collection[str]) -> None: ...
+    def unshown(self, artifacts: Collection[str], *, blind: bool) -> None: ...
     def take_more(self) -> list[Inbound]:
         return []
 

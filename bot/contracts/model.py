@@ -59,7 +59,7 @@ class ToolInputDelta:
 @dataclass(frozen=True, slots=True)
 class ModelReply:
     """The whole answer. `cut` holds the ids of tool calls that did not arrive whole: never execute them. `unshown` are the
-    artifacts of files that the model was not shown, since the provider refuses them.
+    artifacts of files that the model was not shown, since the provider refuses them, or all where it is `blind`.
 
     Latencies are in milliseconds; `cost_usd` is None where the model's price is unknown.
     """
@@ -75,6 +75,7 @@ class ModelReply:
     provider_request_id: str | None = None
     detail: Json | None = None
     unshown: frozenset[str] = frozenset()
+    blind: bool = False
 
 
 @dataclass(frozen=True, slots=True)

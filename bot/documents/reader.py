@@ -37,7 +37,7 @@ def limit() -> None:
 
 def tell(data: bytes, most: int, out: TextIO) -> None:
     """Write what there is of a PDF, of its text `most` characters. Raises what the parser raises."""
-    import pypdf
+    import pypdf.errors
 
     reader = pypdf.PdfReader(io.BytesIO(data))
     if reader.is_encrypted:
@@ -45,8 +45,12 @@ def tell(data: bytes, most: int, out: TextIO) -> None:
         return
     out.write(json.dumps({"pages": len(reader.pages)}) + "\n")
     out.flush()  # whatever becomes of the text
+    damaged = (pypdf.errors.PyPdfError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
     for number, page in zip(range(1, PAGES + 1), reader.pages, strict=False):
-        words = page.extract_text().strip()
+        try:
+            words = page.extract_text().strip()
+        except damaged:
+            words = "[this page cannot be read]"
         if words:
             words = f"# Page {number}\n{words}\n\n"
             out.write(words[:most])

@@ -32,6 +32,7 @@ GONE = SeenFile(why=errors.FileGone.why, code="gone")
 REFUSED = SeenFile(why="memory was short", refused=True, code="memory")
 """A file of a message of which nothing was fetched."""
 UNSEEN = SeenFile(why="the provider refuses it", code="unseen")
+UNSEEN_BY_MODEL = SeenFile(why="the model sees no files", code="blind")
 NAMED = 10
 """So many of them are named: an album has no more."""
 

@@ -17,7 +17,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
 from bot.contracts.journal import InboxRecord, Journal
 from bot.gateway.access import InboundCleaner
-from bot.gateway.attachments import UNSEEN, FileReader, unread
+from bot.gateway.attachments import FileReader, unread
 from bot.gateway.conversation import Turn
 from bot.gateway.message_versions import original, outdated
 from bot.gateway.participation import UnaddressedMessages
@@ -126,13 +126,13 @@ class TurnInputs:
             turn.below.append(words)
         return seen
 
-    def unshown(self, turn: Turn, artifacts: Collection[str]) -> None:
+    def unshown(self, turn: Turn, artifacts: Collection[str], outcome: SeenFile) -> None:
         """As `contracts.agent.Arrivals.unshown`."""
         for inbound in turn.all:
             for file, seen in zip(inbound.attachments, turn.seen.get(inbound.request_id, ()), strict=False):
                 if seen.shown is not None and seen.shown.artifact in {*artifacts} - turn.unshown:
                     turn.unshown.add(seen.shown.artifact)
-                    turn.below.append(unread((file,), (UNSEEN,)))
+                    turn.below.append(unread((file,), (outcome,)))
 
     async def _unless_stopped(self, turn: Turn, work: Callable[[], Coroutine[Any, Any, _R]]) -> _R | None:
         """Do something that a stop ends; None where there was one."""

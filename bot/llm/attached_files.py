@@ -57,7 +57,8 @@ class AttachedFiles(ModelWrapper):
                 async for piece in self._asked(await self._filled(request, left_out)):
                     if isinstance(piece, ModelReply):
                         self._learn(model, sure | guess, shown=not left_out.issuperset(files.values()))
-                        piece = replace(piece, unshown=frozenset(left_out))  # noqa: PLW2901
+                        sees = self._sees.get(model, True)
+                        piece = replace(piece, unshown=frozenset(left_out), blind=not sees)  # noqa: PLW2901
                     yield piece
             except errors.RequestInvalid as error:
                 # A refusal comes before any of the answer.

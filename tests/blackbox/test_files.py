@@ -419,6 +419,11 @@ async def test_a_pdf_is_shown_to_the_model_and_its_text_is_at_hand(world: World,
     row = held(world, 0)
     assert row["text"] == "# Page 1\nfirst words\n\n# Page 2\nsecond words\n\n"
     assert (row["name"], row["type"]) == ("报告.pdf", "application/pdf")
+    await sender.send(
+        "and this?", data.replace(b"(first words) Tj ET", b"((irst words  Tj ET"), "bad page.pdf"
+    )
+    await sender.heard(2)
+    assert held(world)["text"] == "# Page 1\n[this page cannot be read]\n\n# Page 2\nsecond words\n\n"
 
 
 async def test_a_voice_note_is_heard_and_answered_as_words(world: World, sender: Sender) -> None:
@@ -478,4 +483,5 @@ async def test_a_file_that_the_provider_refuses_is_left_out_alone_and_its_sender
         await sender.show("what is this?", good)
         said = (await sender.heard(count))[-1]
         assert said.startswith("I cannot see it.\n\nI couldn't read "), said
+        assert said.endswith(" (the model that I use can't look at such files).")
         assert len(world.model.bodies) == before + asked

@@ -97,7 +97,9 @@ async def turns(tmp_path: Path, *answers: Any, chats: int = 1) -> tuple[Scripted
         request = ModelRequest("m", 1, (), [{"role": "user", "content": [shown() | {"artifact": name}]}])
         with turn_scope(chat_key=chat, request_id=ULID):
             try:
-                came.append([one async for one in files.stream(request)][-1].unshown)
+                last = [one async for one in files.stream(request)][-1]
+                assert isinstance(last, ModelReply)
+                came.append(last.unshown)
             except errors.ModelError as error:
                 came.append(error)
     return model, came
