@@ -10,7 +10,9 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -348,9 +350,12 @@ def _soft_border(text: str, start: int, end: int, prefix: str) -> int:
     code that it begins in.
     """
     floor = start + (end - start) // 2
-    for heading in reversed([m.end() for m in _HEADING.finditer(text, floor, end)]):
-        if _open_fence(prefix + text[start:heading]) is None:
-            return heading
+    if headings := [m.end() for m in _HEADING.finditer(text, floor, end)]:
+        fences = list(_fences(prefix + text[start:end]))
+        for heading in reversed(headings):
+            before = bisect(fences, heading - start + len(prefix), key=itemgetter(0))
+            if not before or fences[before - 1][1] is None:
+                return heading
     for mark in ("\n\n", "\n"):
         at = text.rfind(mark, floor, end)
         if at >= 0:
@@ -417,6 +422,14 @@ def with_code_closed(text: str) -> str:
 
 def _open_fence(text: str) -> tuple[str, str] | None:
     """Mark and language of the code fence that is still open at the end of a text."""
+    fence = None
+    for _, fence in _fences(text):  # noqa: B007 - the last one counts
+        pass
+    return fence
+
+
+def _fences(text: str) -> Iterator[tuple[int, tuple[str, str] | None]]:
+    """The place of each fence, with what is open behind it."""
     fence: tuple[str, str] | None = None
     for match in _FENCE.finditer(text):
         mark, language = match.group(1), match.group(2)
@@ -424,7 +437,7 @@ def _open_fence(text: str) -> tuple[str, str] | None:
             fence = (mark[:8], language[:20])
         elif mark.startswith(fence[0]) and not language:
             fence = None
-    return fence
+        yield match.start(), fence
 
 
 def encodings(secret: str) -> set[str]:
