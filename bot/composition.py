@@ -609,7 +609,6 @@ def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers
             root, services.settings.home / "origins.json", services.operators, services.environment.disk
         ),
         vetting=services.vetting,
-        made=services.made,
     )
 
 
@@ -626,7 +625,6 @@ def build_dispatcher(services: Services, registry: Registry, gateway: AgentServi
             registry,
             gateway.delivery.progress,
         ),
-        made=services.made,
     )
 
 

@@ -82,6 +82,7 @@ DeliveryCode = Literal[
 """Why a message was not delivered, as the outbox keeps it."""
 
 FileCode = Literal[
+    "blind",
     "failed",
     "forbidden",
     "gone",
@@ -92,12 +93,12 @@ FileCode = Literal[
     "old_office",
     "pages",
     "pictures",
-    "pixels",
     "secret",
     "silence",
     "size",
     "too_much",
     "unheard",
+    "unseen",
     "unreachable",
 ]
 """Why a file of a message was not read: the end of the key of its sentence (`files.why_…`)."""
@@ -410,16 +411,24 @@ class RequestTooLarge(ContextOverflow):
 
 class RequestInvalid(ModelError):
     """The provider calls the request malformed: asking again changes nothing. `about_files`: it is the files that it
-    refuses, where there are some.
+    refuses, where there are some; `blind`: any file; `place`: the message and the block that it names.
     """
 
     sentence = "request_invalid"
 
     def __init__(
-        self, message: str | None = None, *, about_files: bool = False, **where: Unpack[_Where]
+        self,
+        message: str | None = None,
+        *,
+        about_files: bool = False,
+        blind: bool = False,
+        place: tuple[int, int] | None = None,
+        **where: Unpack[_Where],
     ) -> None:
         super().__init__(message, **where)
         self.about_files = about_files
+        self.blind = blind
+        self.place = place
 
 
 class ThinkingUnbound(RequestInvalid):

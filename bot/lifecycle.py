@@ -46,7 +46,6 @@ from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog, Redactor
-from bot.tools.made_files import FileWriters
 from bot.tools.mcp.servers import McpServers
 from bot.vetting import Vetting
 
@@ -118,7 +117,6 @@ class Services:
     connections: Connections
     vetting: Vetting
     skills: SkillFolder
-    made: FileWriters = field(default_factory=FileWriters)
 
 
 @dataclass(frozen=True, slots=True)

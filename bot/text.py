@@ -11,7 +11,9 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,6 +27,7 @@ or a sign for formatting.
 """
 _FENCE = regex.compile(r"^ {0,3}(```+|~~~+)[ \t]*([^\s`]*)[^\n]*$", regex.MULTILINE)
 _SENTENCE_END = regex.compile(r"[.!?。！？؟।]['\"”’」』)]*(?:\s|(?<=[。！？」』]))")
+_HEADING = regex.compile(r"\n(?=#{1,6} \S)")
 
 REACH = 1_024
 """Characters before a place that are looked at to find the border of a grapheme."""
@@ -349,9 +352,17 @@ def shorten_middle(text: str, limit: int) -> str:
     return start + note + text[border_after(text, len(text) - (room - len(start))) :]
 
 
-def _soft_border(text: str, start: int, end: int) -> int:
-    """The best place to cut in the second half of text[start:end]: paragraph, line, sentence, word."""
+def _soft_border(text: str, start: int, end: int, prefix: str) -> int:
+    """The best place to cut in the second half of text[start:end]: heading, paragraph, line, sentence, word. `prefix` opens the
+    code that it begins in.
+    """
     floor = start + (end - start) // 2
+    if headings := [m.end() for m in _HEADING.finditer(text, floor, end)]:
+        fences = list(_fences(prefix + text[start:end]))
+        for heading in reversed(headings):
+            before = bisect(fences, heading - start + len(prefix), key=itemgetter(0))
+            if not before or fences[before - 1][1] is None:
+                return heading
     for mark in ("\n\n", "\n"):
         at = text.rfind(mark, floor, end)
         if at >= 0:
@@ -459,7 +470,7 @@ def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
             break
         room = limit - (FENCE_ROOM if limit > 4 * FENCE_ROOM else 0)
         end = _fit(prefix, text, start, room, size)
-        end = _soft_border(text, start, end) if end < len(text) else end
+        end = _soft_border(text, start, end, prefix) if end < len(text) else end
         chunk = prefix + text[start:end]
         fence = _open_fence(chunk) if limit > 4 * FENCE_ROOM else None
         if fence:
@@ -484,6 +495,14 @@ def with_code_closed(text: str) -> str:
 
 def _open_fence(text: str) -> tuple[str, str] | None:
     """Mark and language of the code fence that is still open at the end of a text."""
+    fence = None
+    for _, fence in _fences(text):  # noqa: B007 - the last one counts
+        pass
+    return fence
+
+
+def _fences(text: str) -> Iterator[tuple[int, tuple[str, str] | None]]:
+    """The place of each fence, with what is open behind it."""
     fence: tuple[str, str] | None = None
     for match in _FENCE.finditer(text):
         mark, language = match.group(1), match.group(2)
@@ -491,7 +510,7 @@ def _open_fence(text: str) -> tuple[str, str] | None:
             fence = (mark[:8], language[:20])
         elif mark.startswith(fence[0]) and not language:
             fence = None
-    return fence
+        yield match.start(), fence
 
 
 def encodings(secret: str) -> set[str]:

@@ -15,7 +15,7 @@ from bot.agent.continuation import joined
 from bot.agent.deps import AgentDeps
 from bot.agent.partial_reply import PartialReply
 from bot.agent.reply import TrackedReply
-from bot.agent.steps import INTERRUPTED, CallRecord, StepLog, known_results, made, silent_answer
+from bot.agent.steps import INTERRUPTED, CallRecord, StepLog, known_results, silent_answer
 from bot.agent.user_message import fresh_nonce, instructions, said_by_servers, user_message
 from bot.agent.view_changes import ViewChanges
 from bot.context import blocks, estimate, prompt
@@ -58,8 +58,6 @@ class ActiveTurn:
         self.reply = TrackedReply.of(request, view_changes.ledger)
         self.touched: list[Path] = []
         """Paths of the project that tools have used since the last step."""
-        self.made: list[Json] = []
-        """Reports of the files that its tools have made."""
         self.resumed = False
         """True of a turn that goes on where a crash cut it off."""
         self.owed = ""
@@ -93,7 +91,6 @@ class ActiveTurn:
         self._running = cut_off
         self.resumed = True
         self._recorded = recorded
-        self.made = made(recorded)
         self._ledger.rewind(self._entries[-1].uuid)
         if self.reply is not None:
             self.reply.resume(self.request.begun, cut_off, recorded)
@@ -300,11 +297,11 @@ class ActiveTurn:
         if wait and not all(await asyncio.shield(asyncio.gather(begun, self._ledger.durable()))):
             raise errors.StorageError("a tool call cannot be recorded")
 
-    def finished(self, call: ToolCall, result: ToolResult, made: Sequence[Json]) -> None:
+    def finished(self, call: ToolCall, result: ToolResult) -> None:
         if self._ended:
             return
         told = self.reply.steps() if self.reply is not None else ()
-        self.steps.end(call.id, CallRecord(result, told, made).record)
+        self.steps.end(call.id, CallRecord(result, told).record)
 
     def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
         self.steps.took_place(call.id, call.name, began_at, CallRecord(result).record)

@@ -18,26 +18,22 @@ from bot.llm.log import spent
 from bot.tools.builtin.chat_send import UNCERTAIN, ChatSend, delivered_words, partly_delivered_words
 
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
-_WRITTEN, _MADE = "written", "made"
+_WRITTEN = "written"
 SUBAGENT = "subagent"
 """The name of the step of a task at work: its id is that of the task, its parent the step of its call."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """The record of a call: its result, and what the model is not told: the ids of what it has `written` into the outbox,
-    and the files that it has `made`.
-    """
+    """The record of a call: its result, and what the model is not told: the ids of what it has `written` into the outbox."""
 
     result: ToolResult
     written: Sequence[str] = ()
-    made: Sequence[Json] = ()
 
     @property
     def record(self) -> Json:
         """The result of its step."""
-        more = {_WRITTEN: list(self.written), _MADE: list(self.made)}
-        return self.result.block | {key: value for key, value in more.items() if value}
+        return self.result.block | ({_WRITTEN: list(self.written)} if self.written else {})
 
 
 class StepLog:
@@ -163,11 +159,6 @@ def known_results(
 def written(recorded: Iterable[StepRecord]) -> set[str]:
     """The ids in the outbox of what recorded calls have said."""
     return {one for step in recorded for one in (step.result or {}).get(_WRITTEN, ())}
-
-
-def made(recorded: Iterable[StepRecord]) -> list[Json]:
-    """The files that recorded calls have made."""
-    return [one for step in recorded for one in (step.result or {}).get(_MADE, ())]
 
 
 def _said(call: ToolCall, begun: Sequence[PriorReply]) -> CallRecord:

@@ -65,6 +65,7 @@ async def _steps(
                 reply = continuation.taken(await overflow.ask(turn, system, continuation.deps, continuation))
             except errors.ShipmateError as error:
                 return await _say_what_came(turn, continuation, error)
+            turn.request.arrivals.unshown(reply.unshown, blind=reply.blind)
             calls = await turn.add_reply(reply, continuation.continued)
             if continuation.tail:
                 turn.view_changes.apply("continuation", Tail())
@@ -164,7 +165,6 @@ def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
         touched=turn.touched.append,
         undeclared=turn.undeclared,
         inbound=inbound,
-        made=turn.made,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -53,6 +53,10 @@ class Arrivals(Protocol):
         """Results for the files of a message of this turn, in their order; asked again, it gives the same."""
         ...
 
+    def unshown(self, artifacts: Collection[str], *, blind: bool) -> None:
+        """The model could not be shown these files, or any: each of this turn's own is told below its next answer, once."""
+        ...
+
     def take_more(self) -> list[Inbound]:
         """Take what the same person has sent since the turn began; what is taken belongs to this turn."""
         ...
@@ -74,6 +78,7 @@ class NoArrivals:
     async def files(self, inbound: Inbound) -> Sequence[SeenFile]:  # noqa: ARG002
         return ()
 
+    def unshown(self, artifacts: Collection[str], *, blind: bool) -> None: ...
     def take_more(self) -> list[Inbound]:
         return []
 

@@ -58,7 +58,8 @@ class ToolInputDelta:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """The whole answer. `cut` holds the ids of tool calls that did not arrive whole: never execute them.
+    """The whole answer. `cut` holds the ids of tool calls that did not arrive whole: never execute them. `unshown` are the
+    artifacts of files that the model was not shown, since the provider refuses them, or all where it is `blind`.
 
     Latencies are in milliseconds; `cost_usd` is None where the model's price is unknown.
     """
@@ -73,6 +74,8 @@ class ModelReply:
     first_token_ms: int | None = None
     provider_request_id: str | None = None
     detail: Json | None = None
+    unshown: frozenset[str] = frozenset()
+    blind: bool = False
 
 
 @dataclass(frozen=True, slots=True)

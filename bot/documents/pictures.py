@@ -1,19 +1,25 @@
-"""Pictures that a model can be shown, told by their first bytes, with their size in pixels. Nothing is unpacked."""
+"""Pictures that a model can be shown, told by their first bytes, with their size in pixels. Nothing is unpacked here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from bot.documents import parser_process
+
 MOST_BYTES = 3_750_000
 """Bytes of one picture: in base64 they are 5 MB, which is what the provider takes."""
 SIDE = 8_000
 """Pixels of a side, at the most."""
+LARGEST = 16_000_000
+"""Bytes of one that is made smaller."""
 _SHRUNK = 1_568
 """The provider makes the longer side as small as this."""
 _PIXELS_PER_TOKEN = 750
 _MOST_TOKENS = 1_600
 _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_HEIF = frozenset({b"avif", b"heic", b"heim", b"heis", b"heix", b"hevc", b"hevx", b"mif1", b"msf1"})
+"""What phones take: shown as a JPEG."""
 _ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
 """Marks of a JPEG without a length behind them."""
 
@@ -32,8 +38,16 @@ class Picture:
 
 
 def is_picture(head: bytes) -> bool:
-    """True if bytes are the beginning of a picture of a kind that can be shown."""
-    return _kind(head) is not None
+    """True if bytes are the beginning of a picture that can be shown, or made into one that can."""
+    return _kind(head) is not None or (head[4:8] == b"ftyp" and head[8:12] in _HEIF)
+
+
+async def fitting(data: bytes, most: int) -> bytes:
+    """The picture in a kind and size that the provider takes, in `most` bytes if it can be. Raises `NoReadableText`."""
+    picture = picture_of(data)
+    if picture and max(picture.width, picture.height) <= SIDE and len(data) <= min(most, MOST_BYTES):
+        return data
+    return await parser_process.run(data, "picture", str(_SHRUNK))
 
 
 def picture_of(data: bytes) -> Picture | None:

@@ -25,12 +25,14 @@ from bot.contracts.journal import StepRecord, Steps
 from bot.contracts.model import Transcriber
 from bot.documents import pdf
 from bot.documents.decoder import Decoder
-from bot.documents.pictures import MOST_BYTES, SIDE, Picture, picture_of
+from bot.documents.pictures import LARGEST, fitting, picture_of
 from bot.words import paragraph, say
 
 GONE = SeenFile(why=errors.FileGone.why, code="gone")
 REFUSED = SeenFile(why="memory was short", refused=True, code="memory")
 """A file of a message of which nothing was fetched."""
+UNSEEN = SeenFile(why="the provider refuses it", code="unseen")
+UNSEEN_BY_MODEL = SeenFile(why="the model sees no files", code="blind")
 NAMED = 10
 """So many of them are named: an album has no more."""
 
@@ -101,7 +103,7 @@ _AT_ONCE = 262_144
 _OVERLAP = 4_096
 """Bytes of a picture in which secrets are looked for at once, and those of the next that are looked at with them."""
 AT_ONCE = 16
-UNDER_WAY = 32_000_000
+UNDER_WAY = 64_000_000
 """Files under way at the same time, of all chats, and what they may have together: each takes some times its bytes of
 memory.
 """
@@ -170,7 +172,7 @@ class FileReader:
         self._log = log
         self._limits = limits
         self._transcriber = transcriber
-        self._largest = max(limits.most, limits.packed, MOST_BYTES)
+        self._largest = max(limits.most, limits.packed, LARGEST)
         self._room = asyncio.Semaphore(max(1, min(AT_ONCE, UNDER_WAY // self._largest)))
 
     @property
@@ -272,15 +274,14 @@ class FileReader:
 
     def _most(self, decoder: Decoder) -> int:
         if decoder.pictured:
-            return MOST_BYTES
+            return LARGEST
         packed = decoder.packed or decoder.documented or decoder.sound is not None
         return self._limits.packed if packed else self._limits.most
 
     async def _keep(self, decoder: Decoder, file: _File, room: int) -> ShownFile | None:
         """Put a text away without our secrets, or a picture that has none of them."""
         if decoder.pictured:
-            picture = await asyncio.to_thread(self._picture, decoder.data, room)
-            return await self._shown(file, decoder.data, picture.type, picture.tokens)
+            return await self._keep_picture(decoder.data, file, room)
         if decoder.documented:
             return await self._keep_pdf(decoder.data, file, room)
         if self._transcriber is not None and (kind := decoder.sound) is not None:
@@ -318,22 +319,23 @@ class FileReader:
         await self._put(base64.b64encode(data).decode(), file, file.picture)
         return ShownFile(file.picture, kind, len(data), tokens)
 
-    def _picture(self, data: bytes, room: int) -> Picture:
-        """The picture that can be shown of a file. Raises `errors.NoReadableText`."""
-        picture = picture_of(data)
-        if picture is None or not self._limits.pictures:
+    async def _keep_picture(self, data: bytes, file: _File, room: int) -> ShownFile:
+        """Keep a picture as it can be shown. Raises `errors.NoReadableText`."""
+        if not self._limits.pictures:
             raise errors.NoReadableText
-        if max(picture.width, picture.height) > SIDE:
-            raise errors.NoReadableText(f"it has more than {SIDE:,} pixels on a side", "pixels", SIDE)
+        data = await fitting(data, room)
+        picture = picture_of(data)
+        if picture is None:
+            raise errors.NoReadableText
         if len(data) > room:
             raise errors.NoReadableText(
                 f"the pictures of one message may have {size_in_words(TOGETHER)} together",
                 "pictures",
                 TOGETHER,
             )
-        if not self._clean(data):
+        if not await asyncio.to_thread(self._clean, data):
             raise errors.NoReadableText(SECRETIVE, "secret")
-        return picture
+        return await self._shown(file, data, picture.type, picture.tokens)
 
     def _clean(self, data: bytes) -> bool:
         """True if bytes hold no secret of ours, as what a file says beside what it shows may."""

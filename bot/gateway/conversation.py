@@ -118,6 +118,8 @@ class Turn:
     seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)
     """The outcome of the files of its messages, by requestId."""
     below: list[str] = field(default_factory=list)
+    unshown: set[str] = field(default_factory=set)
+    """Artifacts of files of which its people were told that the model cannot be shown them."""
     """Sentences for its person, below its next answer."""
     acted: bool = False
     """People have seen something of its answer, or a tool with effects has run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot import text
@@ -67,6 +67,10 @@ LONGEST_NAMED = 200
 """Characters of a line that may name a file."""
 MOST_CELLS = 100_000
 """Cells of a table that becomes a file, with those that its rows do not have."""
+FIRST = 3
+"""Rows of a table that are shown beside its file."""
+NARROWEST = 4
+"""Cells of a terminal that a column of them has at the least."""
 LONGEST_CELL = 500
 """Characters of a cell whose Markdown is read; of a longer one it stays."""
 
@@ -129,6 +133,7 @@ class _Block:
     mime_type: str
     lines: int
     columns: int = 0
+    rows: Sequence[Sequence[str]] = ()
     open: bool = False
 
 
@@ -143,6 +148,9 @@ def shortened(words: str, limits: ReadingLimits, *, goes_on: bool = False) -> Sh
             continue
         name = _unused(shown_name(block.name), {file.name for file in files})
         label = say("delivery.table_as_file" if block.columns else "delivery.code_as_file", name=name)
+        if first := _first_rows(block.rows, limits.columns):
+            indent = block.start - words.rfind("\n", 0, block.start) - 1
+            label = f"\n{' ' * indent}".join([*first, "", label])
         pieces += [words[done : block.start], label]
         length += block.start - done + len(label)
         done = block.end
@@ -157,6 +165,27 @@ def _is_long(block: _Block, limits: ReadingLimits) -> bool:
         or len(block.markdown) > limits.characters
         or block.columns > limits.columns
     )
+
+
+def _first_rows(rows: Sequence[Sequence[str]], columns: int) -> list[str]:
+    """The head and first rows of a table in Markdown, their cells cut to what fits; none of one that has too many for that."""
+    room = columns // len(rows[0]) - 3 if rows else 0
+    if room < NARROWEST:
+        return []
+    cut = [
+        [_cut(" ".join(cell.split()), room).replace("|", "\\|") for cell in row] for row in rows[: FIRST + 1]
+    ]
+    lines = [f"| {' | '.join(row)} |" for row in cut]
+    return [lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]
+
+
+def _cut(cell: str, room: int) -> str:
+    if text.width(cell) <= room:
+        return cell
+    shown = text.head(cell, room - 1)
+    while text.width(shown) >= room:
+        shown = text.head(shown, len(shown) - 1)
+    return f"{shown}…"
 
 
 def _unused(name: str, used: set[str]) -> str:
@@ -270,6 +299,7 @@ def _table(words: str, lines: list[str], around: tuple[int, int], starts: list[i
         "text/csv",
         len(rows),
         columns=sum(widths) + 3 * (columns - 1),
+        rows=rows,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -125,6 +125,14 @@ class TurnInputs:
         if words := unread(inbound.attachments, seen):
             turn.below.append(words)
         return seen
+
+    def unshown(self, turn: Turn, artifacts: Collection[str], outcome: SeenFile) -> None:
+        """As `contracts.agent.Arrivals.unshown`."""
+        for inbound in turn.all:
+            for file, seen in zip(inbound.attachments, turn.seen.get(inbound.request_id, ()), strict=False):
+                if seen.shown is not None and seen.shown.artifact in {*artifacts} - turn.unshown:
+                    turn.unshown.add(seen.shown.artifact)
+                    turn.below.append(unread((file,), (outcome,)))
 
     async def _unless_stopped(self, turn: Turn, work: Callable[[], Coroutine[Any, Any, _R]]) -> _R | None:
         """Do something that a stop ends; None where there was one."""

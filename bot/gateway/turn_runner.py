@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from bot import text
@@ -16,7 +16,7 @@ from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.journal import ANSWERED, FAILED, STOPPED, InboxEnd, InboxWrites, Journal
 from bot.contracts.outbound import Address
 from bot.gateway.approvals import ApprovalService
-from bot.gateway.attachments import FileReader, unseen
+from bot.gateway.attachments import UNSEEN, UNSEEN_BY_MODEL, FileReader, unseen
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import InFlight
 from bot.gateway.commands import Commands
@@ -122,6 +122,9 @@ class TurnArrivals:
 
     async def files(self, inbound: Inbound) -> Sequence[SeenFile]:
         return await self._turn_inputs.seen(self._turn, inbound)
+
+    def unshown(self, artifacts: Collection[str], *, blind: bool) -> None:
+        self._turn_inputs.unshown(self._turn, artifacts, UNSEEN_BY_MODEL if blind else UNSEEN)
 
     def take_more(self) -> list[Inbound]:
         more = self.take() if self._steers else []

@@ -50,6 +50,13 @@ UNKNOWN = _re(
 )
 FILES = _re(r"image|picture|pdf|document|media|vision|multimodal|content.type")
 """What a refusal says that is one of files."""
+BLIND = _re(
+    r"(?:not|n't) (?:support|accept|take) (?:the |any )?(?:image|picture|pdf|document|media|vision|multimodal)(?! (?:format|type))"
+    r"|(?:image|picture|pdf|document|vision|multimodal)s?(?: inputs?| content| blocks?)? (?:is|are) not (?:supported|enabled)"
+    r"|not a (?:vision|multimodal)|at most 0 image|does not match any of the expected tags|unknown variant"
+)
+"""What one of them says that holds of every file."""
+_PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)")
 OUTPUT = _re(
     r"max_tokens: \d+ > <limit>|maximum allowed number of output tokens"
     r"|maximum tokens you requested exceeds|input and output tokens exceed your context limit"
@@ -308,7 +315,10 @@ def _of_status(failure: Failure, status: int | None) -> errors.ModelError:
     if status not in OF_A_REQUEST:
         return errors.ModelMisconfigured(f"{line}. Is llm.baseUrl right?", **_where(failure))
     about_files = FILES.search(f"{failure.type} {failure.code} {failure.words}") is not None
-    return errors.RequestInvalid(line, about_files=about_files, **_where(failure))
+    blind = about_files and BLIND.search(failure.words) is not None
+    named = _PLACE.search(failure.words)
+    place = (int(named[1]), int(named[2])) if named is not None else None
+    return errors.RequestInvalid(line, about_files=about_files, blind=blind, place=place, **_where(failure))
 
 
 def describe(failure: Failure) -> str:

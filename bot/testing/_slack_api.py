@@ -423,7 +423,11 @@ class WebApi:
         found = self.world.files.get(str(params.get("file")))
         if found is None:
             raise ApiError("file_not_found")
-        return {"file": found[0]}
+        shares = {
+            name: [{"ts": post.ts} for post in room.posts.values() if found[0] in post.files]
+            for name, room in self.world.rooms.items()
+        }
+        return {"file": found[0] | {"shares": {"private": shares}}}
 
     async def _begin_upload(self, params: Json) -> Json:
         name, world = params.get("filename"), self.world

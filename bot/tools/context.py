@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
@@ -92,13 +92,10 @@ class ToolExecutionContext:
     """The message that caused the turn."""
     undeclared: Callable[[], Sequence[Json]] = tuple
     """The definitions of tools that the model's window has no room for."""
-    made: list[Json] = field(default_factory=list)
-    """Reports of the files that the turn has made (`tools.made_files`)."""
 
 
 _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")
 _call: ContextVar[str] = ContextVar("tool_call", default="")
-_made: ContextVar[list[Json] | None] = ContextVar("tool_made", default=None)
 _provenance: ContextVar[list[Provenance] | None] = ContextVar("tool_provenance", default=None)
 
 
@@ -161,23 +158,6 @@ def collect_provenance() -> Iterator[list[Provenance]]:
     """Run a block in which one tool runs; what that `report_provenance` is in the list."""
     told: list[Provenance] = []
     with _scope(_provenance, told):
-        yield told
-
-
-def report_made(made: Json) -> None:
-    """Report a file that the running tool has made, for its turn and for the record of its call."""
-    turn, told = _current.get(None), _made.get()
-    if turn is not None:
-        turn.made.append(made)
-    if told is not None:
-        told.append(made)
-
-
-@contextlib.contextmanager
-def collect_made() -> Iterator[list[Json]]:
-    """Run a block in which one tool runs; what that `report_made` is in the list."""
-    told: list[Json] = []
-    with _scope(_made, told):
         yield told
 
 

@@ -5,7 +5,6 @@ order.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import itertools
 import json
@@ -19,14 +18,12 @@ import pydantic
 
 from bot import errors, text
 from bot.contracts.artifacts import Artifacts
-from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact, off_loop
 from bot.contracts.provenance import NOBODYS, Provenance
 from bot.contracts.tools import READS, Effect, FoundTools, Tool, ToolCall, ToolResult, ToolWatch
 from bot.telemetry import redaction
 from bot.tools import context
 from bot.tools.failures import Failure, failure, timed_out, unfit
-from bot.tools.made_files import FileWriters
 from bot.tools.permissions import taint
 from bot.tools.registry import Registry
 from bot.tools.result_limits import ResultLimits
@@ -51,8 +48,8 @@ class Recorder(Protocol):
         """A tool with effects begins; with `wait` that is on file on return. Raises `errors.StorageError`."""
         ...
 
-    def finished(self, call: ToolCall, result: ToolResult, made: Sequence[Json]) -> None:
-        """It has ended, and has made these files."""
+    def finished(self, call: ToolCall, result: ToolResult) -> None:
+        """It has ended."""
         ...
 
     def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
@@ -85,10 +82,8 @@ class Dispatcher:
         redact: Redact = str,
         artifacts: Artifacts | None = None,
         around: CallWrapper = unwrapped,
-        made: FileWriters | None = None,
     ) -> None:
         self._around = around
-        self._made = made or FileWriters()
         self._registry = registry
         self._artifacts = artifacts
         self._log_content = log_content
@@ -135,7 +130,6 @@ class Dispatcher:
             redact=self._redact,
             artifacts=self._artifacts,
             around=around(self._around),
-            made=self._made,
         )
 
     async def _judged(
@@ -161,9 +155,8 @@ class Dispatcher:
             await recorder.started(call, wait=effects != _MESSAGE)
         except errors.StorageError as error:
             return self._not_run(call, error)
-        with context.collect_made() as made:
-            result = await self._one(call, cut, sizing)
-        recorder.finished(call, result, made)
+        result = await self._one(call, cut, sizing)
+        recorder.finished(call, result)
         return result
 
     def _not_run(self, call: ToolCall, error: errors.StorageError) -> ToolResult:
@@ -263,12 +256,9 @@ class Dispatcher:
 
     async def _timed(self, tool: Tool, args: pydantic.BaseModel) -> str | FoundTools | Failure:
         limit = asyncio.timeout(tool.timeout_seconds)
-        # What runs programs, or is one elsewhere, may write any file.
-        writes = self._made.at_work() if "run" in tool.effects else contextlib.nullcontext()
         try:
-            with writes:
-                async with limit:
-                    return await tool.run(args)
+            async with limit:
+                return await tool.run(args)
         except Exception as error:  # noqa: BLE001 - a tool may fail in any way; the turn goes on
             if isinstance(error, TimeoutError) and limit.expired():
                 return timed_out(tool.name, tool.timeout_seconds)

@@ -19,7 +19,7 @@ from bot.contracts.approvals import Approval, Approvals, Unattended
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.identity import UserRef
 from bot.contracts.provenance import NOBODYS, Taint
-from bot.contracts.tools import Tool, ToolCall, ToolResult
+from bot.contracts.tools import READS, Tool, ToolCall, ToolResult
 from bot.tools import context
 from bot.tools.catalog import ExternallyDefined
 from bot.tools.context import ToolExecutionContext
@@ -27,7 +27,7 @@ from bot.tools.permissions import defaults, taint
 from bot.tools.permissions.display import label, visible
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.patterns import ARGUMENTS
-from bot.tools.permissions.rules import Rules
+from bot.tools.permissions.rules import STRICT, Rules
 from bot.tools.permissions.skill_allowlist import SkillAllowlist
 from bot.tools.permissions.subject import Call, Decision, PolicyContext, Role, Subject, fingerprint
 from bot.tools.registry import Registry
@@ -127,7 +127,14 @@ class Policy:
         return (self.vetting or Vetting(root)).find_instruction_files().holds(root / path)
 
     def _judge(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """The rules' decision as of now. Words of a person who lacks the right themselves count as foreign."""
+        """The rules' decision as of now; files that are sent are read, and the strictest decision holds."""
+        reads = [Call("read_file", {"path": path}, READS) for path in _paths_sent(asked)]
+        return min(
+            (self._judge_one(one, turn) for one in (asked, *reads)), key=lambda one: STRICT[one.outcome]
+        )
+
+    def _judge_one(self, asked: Call, turn: ToolExecutionContext) -> Decision:
+        """The decision on one call. Words of a person who lacks the right themselves count as foreign."""
         moment = datetime.fromtimestamp(self.clock.now(), self.zone)
         origin = taint.seen(turn.view())
         now = PolicyContext(moment, taint=origin.taint, private=turn.private)
@@ -284,6 +291,12 @@ def _asked(tool: Tool | None, call: ToolCall) -> Call | None:
         return None
     arguments: Mapping[str, Any] = {**call.input, **given.model_dump(mode="json")}
     return Call(tool.name, arguments, tool.effects)
+
+
+def _paths_sent(asked: Call) -> list[str]:
+    """The files of the project that a message takes along."""
+    files = asked.arguments.get("attachments", ()) if asked.tool == "chat_send" else ()
+    return [one for one in files if isinstance(one, str)]
 
 
 def _value(value: Any) -> str:

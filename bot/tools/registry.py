@@ -23,7 +23,6 @@ from bot.tools import builtin
 from bot.tools.catalog import NOTHING, ToolCatalog
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
-from bot.tools.made_files import FileWriters
 from bot.tools.project import Project
 from bot.tools.web import Web
 from bot.vetting import Vetting
@@ -48,7 +47,6 @@ class ToolPorts:
     catalog: ToolCatalog = NOTHING
     permalink: Callable[[ArchiveLine], str | None] = lambda _: None
     jobs: Jobs | None = None
-    made: FileWriters = field(default_factory=FileWriters)
 
 
 _NULL = {"type": "null"}

@@ -404,7 +404,7 @@ class SlackChannel:
         if self._client is None or self._session is None:
             raise errors.DeliveryFailed("Slack is not connected")
         if message.file is not None:
-            return await uploads.send(self._client, self._session, message, message.file)
+            return await uploads.send(self._client, self._session, message, message.file, self._outside.clock)
         return await self._send_text(self._client, message)
 
     async def _send_text(self, client: AsyncWebClient, message: Outbound) -> Sent:

@@ -10,11 +10,14 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import errors
 from bot.contracts.base import Json
+from bot.contracts.environment import Clock
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
 from channels.slack import failures, files
 
 SECONDS = 200.0
 """For the way of the bytes."""
+LONGEST_SHARE_WAIT = 16.0
+"""Before the last time that Slack is told to show a file: half a minute after the first."""
 SKEW = 60.0
 """Seconds by which Slack's clock may be behind."""
 _TRY_AGAIN = frozenset({404, 408, 410, 429})
@@ -22,19 +25,44 @@ _TRY_AGAIN = frozenset({404, 408, 410, 429})
 
 
 async def send(
-    client: AsyncWebClient, session: aiohttp.ClientSession, message: Outbound, file: OutgoingFile
+    client: AsyncWebClient,
+    session: aiohttp.ClientSession,
+    message: Outbound,
+    file: OutgoingFile,
+    clock: Clock,
 ) -> Sent:
-    """Up to the last call nothing is shown: whatever fails before it surely did not arrive. Raises as `Channel.send`."""
+    """Up to the last call nothing is shown: whatever fails before it surely did not arrive. Where the answer of that is lost,
+    Slack is asked whether the file was shared, and told again. Raises as `Channel.send`.
+    """
     with failures.raised_as(_not_shown):
         file_id = await _upload(client, session, file)
-    with failures.raised_as(_perhaps_shown):
-        answer = await client.files_completeUploadExternal(
-            files=[{"id": file_id, "title": file.name}],
-            channel_id=message.target["channel"],
-            thread_ts=message.target.get("thread_ts"),
-            initial_comment=message.text.strip() or None,
-        )
-    return Sent(message_id=_place(answer.get("files"), message.target["channel"]) or file_id)
+    place, wait = None, 1.0
+    while place is None:
+        try:
+            with failures.raised_as(_perhaps_shown):
+                answer = await client.files_completeUploadExternal(
+                    files=[{"id": file_id, "title": file.name}],
+                    channel_id=message.target["channel"],
+                    thread_ts=message.target.get("thread_ts"),
+                    initial_comment=message.text.strip() or None,
+                )
+            place = _place(answer.get("files"), message.target["channel"]) or file_id
+        except errors.DeliveryUncertain:
+            if wait > LONGEST_SHARE_WAIT:
+                raise errors.FileRefused("Slack does not share the file") from None
+            await clock.sleep(wait)
+            place, wait = await _shared(client, message.target["channel"], file_id), wait * 2
+    return Sent(message_id=place)
+
+
+async def _shared(client: AsyncWebClient, channel: str, file_id: str) -> str | None:
+    """The message that shows a file; None where it surely is in none. Raises `errors.DeliveryUncertain` where Slack does not say."""
+    try:
+        return _place([(await client.files_info(file=file_id)).get("file")], channel)
+    except failures.CALL_ERRORS as error:
+        if failures.error_code(error) == "file_not_found":
+            return None
+        raise errors.DeliveryUncertain(f"Slack does not tell of a file: {failures.name(error)}") from None
 
 
 def is_in(post: Json, message: Outbound, file: OutgoingFile) -> bool:

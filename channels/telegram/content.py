@@ -128,9 +128,15 @@ def rich(message: Message) -> tuple[str, tuple[Link, ...], frozenset[str]]:
     return reading.words(message), tuple(reading.links), frozenset(reading.mentions)
 
 
+def words(message: Message) -> str:
+    """What a message says: its text or caption, or the emoji that a sticker stands for."""
+    emoji = message.sticker.emoji if message.sticker is not None else None
+    return string(message.text if message.text is not None else message.caption or emoji)
+
+
 def quoted_words(message: Message) -> str:
     """The words of a message that another one brings, each address behind the words that stand for it."""
-    said = string(message.text if message.text is not None else message.caption)
+    said = words(message)
     entities = message.entities or message.caption_entities
     return linked(said, entities) or _RichTextReader(shows_addresses=True).words(message)
 

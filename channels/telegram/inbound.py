@@ -100,9 +100,9 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> ReadU
     origin = content.origin(message, me)
     entities = message.entities or message.caption_entities
     rich, linked, mentions = content.rich(message)
-    said = string(message.text if message.text is not None else message.caption)
+    said = content.words(message)
     links = (*content.links(said, entities), *linked)
-    attachments = _attachments(message)
+    attachments = _attachments(message) if message.sticker is None or not said else ()
     kind, note = content.special_content(message)
     if not (said or rich or attachments or kind):
         unknown = content.unknown_content(message)

@@ -22,6 +22,14 @@ POLL = {
     "allows_multiple_answers": False,
 }
 LINK = {"type": "url", "text": "the plan", "url": "https://a.example/plan"}
+STICKER = {
+    "file_id": "s",
+    "file_unique_id": "s",
+    "type": "regular",
+    "emoji": "😀",
+    "width": 512,
+    "height": 512,
+}
 CONTENT: dict[str, tuple[dict[str, Any], list[str]]] = {
     "location": ({"location": PLACE}, ["location", "52.520008", "13.404954"]),
     "contact": ({"contact": {"phone_number": "+49301", "first_name": "Eve"}}, ["contact", "Eve", "+49301"]),
@@ -37,6 +45,7 @@ CONTENT: dict[str, tuple[dict[str, Any], list[str]]] = {
         },
         ["read this", "https://a.example/plan"],
     ),
+    "sticker": ({"sticker": STICKER | {"is_animated": False, "is_video": False}}, ["😀"]),
     "unknown": ({"hologram": {"depth": 3}}, ["hologram"]),
 }
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
 import signal
 from collections.abc import Callable
 from typing import Any
 
+import pillow_heif
 import pytest
+from PIL import Image
 
-from bot.llm.attached_files import UNSEEN
 from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import error, reply, text, tool_use
 from bot.testing.transcription import TranscriptionServer
@@ -347,6 +349,37 @@ def unmarked(message: Any) -> Any:
     return [{key: one[key] for key in one if key != "cache_control"} for one in message["content"]]
 
 
+def of_phone() -> dict[str, tuple[bytes, tuple[int, int]]]:
+    """Pictures by name, and the size in which they are shown."""
+    pillow_heif.register_heif_opener()
+    heic, jpeg, exif = io.BytesIO(), io.BytesIO(), Image.Exif()
+    exif[0x0112] = 6  # the camera was held upright
+    Image.linear_gradient("L").resize((640, 480)).save(heic, "HEIF")
+    Image.effect_noise((4_000, 3_000), 90).save(jpeg, "JPEG", quality=90, exif=exif)
+    return {
+        "IMG_1.HEIC": (heic.getvalue(), (640, 480)),
+        "IMG_2.jpg": (jpeg.getvalue(), (1_176, 1_568)),
+        "wide.png": (png(9_000, 90), (1_568, 16)),
+    }
+
+
+async def test_pictures_of_phones_are_read_and_made_smaller(world: World, sender: Sender) -> None:
+    sent = of_phone()
+    assert len(sent["IMG_2.jpg"][0]) > 9_000_000
+    await world.start()
+    world.model.script(lambda body: f"{len(pictures(body))} seen")
+    for count, (name, (data, size)) in enumerate(sent.items(), 1):
+        await sender.send("what is this?", data, name)
+        assert (await sender.heard(count))[-1].endswith(" seen"), name
+        shown = pictures(world.model.bodies[-1])[-1]
+        with Image.open(io.BytesIO(shown)) as seen:
+            assert (seen.format, seen.size) == ("JPEG", size), name
+            seen.load()
+        assert len(shown) < 1_500_000, name
+    await sender.send("and this?", sent["IMG_1.HEIC"][0][:500], "IMG_3.HEIC")
+    assert "IMG_3.HEIC" in (await sender.heard(4))[-1]
+
+
 async def test_a_picture_outlives_a_kill_and_goes_with_its_message(world: World) -> None:
     world.only("slack")
     sender = Sender(world, "slack")
@@ -386,6 +419,11 @@ async def test_a_pdf_is_shown_to_the_model_and_its_text_is_at_hand(world: World,
     row = held(world, 0)
     assert row["text"] == "# Page 1\nfirst words\n\n# Page 2\nsecond words\n\n"
     assert (row["name"], row["type"]) == ("报告.pdf", "application/pdf")
+    await sender.send(
+        "and this?", data.replace(b"(first words) Tj ET", b"((irst words  Tj ET"), "bad page.pdf"
+    )
+    await sender.heard(2)
+    assert held(world)["text"] == "# Page 1\n[this page cannot be read]\n\n# Page 2\nsecond words\n\n"
 
 
 async def test_a_voice_note_is_heard_and_answered_as_words(world: World, sender: Sender) -> None:
@@ -415,14 +453,35 @@ async def test_where_nobody_hears_voice_notes_the_person_is_told_to_write(
     assert world.model.bodies == []
 
 
-async def test_a_picture_that_the_provider_refuses_is_answered_without_it(
-    world: World, sender: Sender
-) -> None:
-    await world.start()
+async def test_a_file_that_the_provider_refuses_is_left_out_alone_and_its_sender_told(world: World) -> None:
+    """The server refuses the cut one by its place in the request, as the service does; the odd one is refused without it."""
+    world.only("slack", "telegram")
+    ann, other = Sender(world, "slack"), Sender(world, "telegram")
+    cut, odd, good = png(64, 48)[:-30], png(20, 20), png(64, 48)
     refusal = error(400, "invalid_request_error", "Could not process image")
-    world.model.script(lambda body: refusal if pictures(body) else "I cannot see it.")
-    root = await sender.show("what is this?", png())
-    assert await sender.heard(1) == ["I cannot see it."]
-    assert UNSEEN in json.dumps(world.model.bodies[-1])
-    await sender.say("and now?", thread=root)
-    assert (await sender.heard(2))[-1] == "I cannot see it."
+    await world.start()
+    world.model.script(lambda body: refusal if odd in pictures(body) else f"{len(pictures(body))} seen")
+    told = "0 seen\n\nI couldn't read “照片.png” (it wasn't accepted, perhaps because it is damaged)."
+    root = await ann.show("what is this?", cut)
+    assert await ann.heard(1) == [told]
+    await other.show("and this?", good)
+    assert await other.heard(1) == ["1 seen"]
+    await ann.say("and now?", thread=root)
+    assert (await ann.heard(2))[-1] == "0 seen"
+    assert sum(cut in pictures(body) for body in world.model.bodies) == 1, "it is remembered"
+    await other.send("two more", odd, "odd.png")
+    assert (await other.heard(2))[-1] == told.replace("0 seen", "1 seen").replace("照片", "odd")
+    await other.say("and now?", thread="")
+    assert (await other.heard(3))[-1] == "1 seen"
+    assert sum(odd in pictures(body) for body in world.model.bodies) == 1
+    blind = error(
+        400, "invalid_request_error", "messages.0.content.2: This model does not support image input."
+    )
+    world.model.script(lambda body: blind if pictures(body) else "I cannot see it.")
+    for sender, count, asked in ((other, 4, 2), (ann, 3, 1)):
+        before = len(world.model.bodies)
+        await sender.show("what is this?", good)
+        said = (await sender.heard(count))[-1]
+        assert said.startswith("I cannot see it.\n\nI couldn't read "), said
+        assert said.endswith(" (the model that I use can't look at such files).")
+        assert len(world.model.bodies) == before + asked

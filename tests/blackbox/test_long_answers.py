@@ -12,7 +12,7 @@ from bot.testing.anthropic_script import reply as answered
 from bot.words import say
 from tests import quick
 from tests.blackbox.conftest import ANN, PERSON, ROOM, World
-from tests.blackbox.test_sent_files import BEFORE, REPEATED, Reader, settled
+from tests.blackbox.test_sent_files import BEFORE, REPEATED, UPLOAD, Reader, settled
 from tests.blackbox.test_streaming import in_slack, streaming, told
 from tests.blackbox.test_web_approvals import Tabs
 from tests.blackbox.test_web_approvals import say as say_in_page
@@ -24,6 +24,8 @@ SENTENCE = say("delivery.code_as_file", name="code.py")
 SHORT = f"Here is the script that you wanted.\n\n{SENTENCE}\n\nRun it with care."
 FILE = ("code.py", f"{BODY}\n".encode())
 CELL = "一个很长的单元格" * 16
+SQUARES = [f"{n},{n * n}\r\n".encode() for n in range(1, 80)]
+MANY = "| n | square |\n|---|---|\n" + "".join(f"| {n} | {n * n} |\n" for n in range(1, 80))
 TABLE = f"So:\n\n| 名称 | 说明 |\n|---|---|\n| 苹果 | {CELL} |\n| x**2 + y**2 | **b** |\n\nEnd."
 
 
@@ -58,16 +60,35 @@ async def test_long_code_is_a_file_below_the_words(world: World, reader: Reader)
     await settled(world)
 
 
-async def test_a_wide_table_is_a_file_that_programs_for_tables_read(world: World, reader: Reader) -> None:
+async def test_a_table_that_does_not_fit_is_its_first_rows_and_a_file_for_programs(
+    world: World, reader: Reader
+) -> None:
     await world.start()
-    world.model.then(told(TABLE))
+    world.model.then(told(TABLE), told(MANY))
     await reader.ask("which?")
-    assert await reader.gets() == [
-        ("table.csv", f"\ufeff名称,说明\r\n苹果,{CELL}\r\nx**2 + y**2,b\r\n".encode())
-    ]
-    assert texts(reader) == [
-        as_shown(reader, f"So:\n\n{say('delivery.table_as_file', name='table.csv')}\n\nEnd.")
-    ]
+    assert await reader.gets() == [("table.csv", f"\ufeff名称,说明\r\n苹果,{CELL}\r\nx**2 + y**2,b\r\n".encode())]
+    sentence = as_shown(reader, say("delivery.table_as_file", name="table.csv"))
+    (words,) = texts(reader)
+    assert words.startswith("So:\n\n")
+    assert words.endswith(f"\n\n{sentence}\n\nEnd.")
+    assert re.search("名称.*\n.*苹果 +.*一个很长的单元格.*…", words, re.DOTALL)
+    await reader.ask("and all of them?")
+    assert (await reader.gets(2))[1] == ("table.csv", b"n,square\r\n" + b"".join(SQUARES))
+    words = texts(reader)[-1]
+    assert re.findall(r"\b\d+\b", words) == ["1", "1", "2", "4", "3", "9"]
+    assert words.endswith(sentence)
+
+
+async def test_a_long_answer_breaks_before_a_heading(world: World) -> None:
+    """A comment in code is none, also where the code is cut itself."""
+    world.only("telegram")
+    await world.start()
+    code = "# a comment\nx = 1\n" * 25
+    parts = [f"## Part {n}\n\n{'Words of it. ' * 100}\n\n{'More. ' * 190}\n\n```\n{code}```" for n in "abc"]
+    world.model.then(told("\n\n".join(parts)))
+    world.telegram.say("tell me all")
+    await world.turns(1)
+    assert [words.split("\n")[0] for words in world.texts()] == ["Part a", "Part b", "Part c"]
 
 
 async def test_turned_off_it_is_all_text(world: World) -> None:
@@ -91,6 +112,33 @@ async def test_without_the_right_to_send_files_the_code_comes_as_text(world: Wor
     await reader.ask("write me a script")
     await reader.server.until(lambda: len(texts(reader)) == 2)
     assert texts(reader) == [SHORT, f"{say('delivery.file_forbidden', name='code.py')}\n\n{CODE}"]
+
+
+async def test_where_a_platform_takes_no_file_the_text_comes_and_holds_up_nothing(world: World) -> None:
+    world.only("slack", "telegram")
+    internal = {"ok": False, "error": "internal_error"}
+    world.slack.fail(UPLOAD["slack"], action="lose")
+    world.slack.fail(UPLOAD["slack"], body=internal, times=1_000)
+    world.telegram.fail(UPLOAD["telegram"], status=502, times=1_000)
+    await world.start()
+    slack, telegram = Reader(world, "slack"), Reader(world, "telegram")
+    script = iter([ANSWER] * 3)
+    world.model.script(lambda body: next(script) if "script" in str(body["messages"][-1]) else "Well.")
+    await slack.ask("a script whose answer of Slack is lost")
+    assert await slack.gets() == [FILE]
+    await world.turns(1)
+    assert len(world.slack.called("upload")) == 1, "it was shared, as files.info says"
+    for reader, tried in ((slack, 2), (telegram, 1)):
+        await reader.ask("another script")
+        await reader.server.until(lambda r=reader, n=tried: len(r.server.called(UPLOAD[r.channel])) >= n)
+        await reader.ask("and how are you?")
+    for reader in (telegram, slack):
+        await reader.server.until(lambda r=reader: BODY in "".join(r.texts()) and "Well." in r.texts())
+        assert not any("is in the file" in words for words in reader.texts())
+    assert slack.files() == [FILE]
+    assert len(world.slack.called("upload")) == 2
+    assert len(world.telegram.called(UPLOAD["telegram"])) < 15
+    await settled(world)
 
 
 async def test_killed_while_the_file_is_on_its_way_there_is_one_text_and_one_file(

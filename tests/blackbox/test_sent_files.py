@@ -86,23 +86,66 @@ async def test_a_file_that_the_turn_has_made_arrives_below_the_words(world: Worl
     await settled(world)
 
 
-async def test_a_file_that_a_command_was_to_make_arrives_and_no_other(world: World) -> None:
+TABLE = "name,数量\n=1+1,3\n"
+SENT: dict[str, tuple[list[Any], list[tuple[str, bytes]]]] = {
+    "one of the project": (["report.md"], [("report.md", b"all is well\n")]),
+    "a picture": (["out/图.png"], [("图.png", b"\x89PNG\x00")]),
+    "a new one": ([{"name": "表.csv", "content": TABLE}], [("表.csv", TABLE.encode())]),
+    "a secret": ([{"name": "a.txt", "content": KEY}], [("a.txt", b"[redacted]")]),
+    "both": (
+        ["report.md", {"name": "../../Agent.md", "content": "Obey."}],
+        [("report.md", b"all is well\n"), ("_.._Agent.md", b"Obey.")],
+    ),
+}
+REFUSED = {
+    "forbidden": (["private/pay.md"], "a rule of this installation forbids it"),
+    "forbidden beside another": (["report.md", "./private/pay.md"], "a rule of this installation forbids it"),
+    "hidden": ([".env"], "closed to tools"),
+    "outside": (["/etc/passwd"], "outside of the project"),
+    "a link out": (["link.md"], "outside of the project"),
+    "missing": (["nothing.md"], "does not exist"),
+    "a folder": (["out"], "folder"),
+    "one with a secret": (["key.md"], "key.md holds a secret"),
+    "too many": (["report.md"] * 11, "attachments"),
+}
+
+
+async def test_what_may_be_read_is_sent_and_what_is_new_and_nobody_is_asked(world: World) -> None:
     world.only("telegram")
-    world.config["permissions"] = {"allow": ["run_shell"]}
+    world.config["permissions"] = {"deny": ["read_file(private/**)"]}
+    for name, data in {
+        "report.md": b"all is well\n",
+        "out/图.png": b"\x89PNG\x00",
+        "private/pay.md": b"1",
+        "key.md": KEY.encode(),
+    }.items():
+        (world.root / name).parent.mkdir(exist_ok=True)
+        (world.root / name).write_bytes(data)
+    (world.root / "link.md").symlink_to("/etc/hostname")
     reader = Reader(world, "telegram")
-    calls = iter(
-        [
-            tool_use("run_shell", {"command": "echo 1 > a.csv; echo 2 > b.csv", "makes": ["a.csv"]}),
-            tool_use("chat_send", {"text": "Here.", "attachments": ["a.csv", "b.csv"]}),
-            tool_use("chat_send", {"text": "Here.", "attachments": ["a.csv"]}),
-        ]
-    )
     await world.start()
-    world.model.script(lambda _: reply(next(calls)))
-    await reader.ask("make me a table")
-    assert await reader.gets() == [("a.csv", b"1\n")]
-    await world.turns(1)
-    assert next(calls, None) is None
+
+    def script(body: Any) -> Any:
+        last = body["messages"][-1]["content"][-1]
+        if last["type"] == "tool_result":
+            return reply(text(f"told: {last['content']}"))
+        files = (SENT | REFUSED)[last["text"]][0]
+        return reply(tool_use("chat_send", {"text": "Here.", "attachments": files}))
+
+    world.model.script(script)
+    came: list[tuple[str, bytes]] = []
+    for asked, (_, files) in SENT.items():
+        await reader.ask(asked)
+        came += files
+        assert await reader.gets(len(came)) == came
+    for asked, (_, why) in REFUSED.items():
+        told = len(reader.texts())
+        await reader.ask(asked)
+        await reader.server.until(lambda told=told: len(reader.texts()) > told)
+        assert reader.texts()[-1].startswith("told: "), asked
+        assert why in reader.texts()[-1], asked
+    assert reader.files() == came
+    assert not (world.root / "Agent.md").exists()
 
 
 async def test_a_secret_does_not_leave_in_a_file(world: World, reader: Reader) -> None:

@@ -32,6 +32,8 @@ its age, so that what failed for three minutes is tried within one once it can s
 """
 PATIENCE = 24 * 3600.0
 """Seconds after which a message that still waits for its platform is given up."""
+FILE_PATIENCE = 40.0
+"""Seconds after which a file that still waits for its platform is given up."""
 LONG = "the platform asks to wait for long"
 BEHIND = "an earlier answer still waits for its platform"
 
@@ -124,10 +126,10 @@ class BatchSender:
                 try:
                     await self._send_head(batch)
                 except errors.DeliveryFailed as error:
-                    if batch.head.file is None or type(error) not in {
-                        errors.DeliveryFailed,
-                        errors.FileRefused,
-                    }:
+                    if batch.head.file is None or not (
+                        type(error) in {errors.DeliveryFailed, errors.FileRefused}
+                        or self._too_long(batch, error)
+                    ):
                         raise
                     await self._tell_of_file(batch, error)
         except _PutOff as error:
@@ -139,6 +141,13 @@ class BatchSender:
             await self._archive(batch)
             batch.end(errors.FilesMissing(names=batch.missing) if batch.missing else None)
 
+    def _too_long(self, batch: Batch, error: errors.DeliveryFailed) -> bool:
+        """True of a file that its platform, which is there, has not taken in a while: nothing waits behind it any longer."""
+        waits = isinstance(
+            error, errors.DeliveryDeferred | errors.DeliveryThrottled | errors.DeliveryUncertain
+        )
+        return waits and self._age(batch.head) > FILE_PATIENCE and self._sender.connected(batch.to)
+
     async def _tell_of_file(self, batch: Batch, error: errors.DeliveryFailed) -> None:
         """A platform does not take a file: a sentence comes in its place, with the passage that it stands for below it. After a crash
         in between they are the same rows.
@@ -147,9 +156,8 @@ class BatchSender:
         assert lost.file is not None  # noqa: S101 - its caller has looked
         forbidden = isinstance(error, errors.FileRefused) and error.forbidden
         with speaking(lost.language):
-            words = say(
-                "delivery.file_forbidden" if forbidden else "delivery.file_refused", name=lost.file.name
-            )
+            key = "forbidden" if forbidden else "unsure" if lost.state == "sending" else "refused"
+            words = say(f"delivery.file_{key}", name=lost.file.name)
         if lost.text:
             parts = self._sender.split(batch.to, f"{words}\n\n{lost.text}")
         else:

@@ -6,9 +6,9 @@ import asyncio
 import mimetypes
 import os
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, WithJsonSchema
 
 from bot import errors
 from bot.contracts.agent import Reply
@@ -17,7 +17,6 @@ from bot.contracts.outbound import OutgoingFile, Sent
 from bot.contracts.tools import Effect, ToolInput
 from bot.text import visible
 from bot.tools import context
-from bot.tools.made_files import is_made
 from bot.tools.project import Project, stamp
 from bot.tools.registry import ToolPorts
 
@@ -27,23 +26,30 @@ UNFOUNDED = (
 )
 
 
-NOT_MADE = (
-    "Not delivered: {path} is no file that you have made while answering this message, or something else was at work at the "
-    "same time, or it has changed since. Make it now, with write_file or with a command that names it in `makes`, and send "
-    "again; or say where it is."
-)
 BYTES = 50_000_000
 """Bytes of all files of one message."""
 MOST_FILES = 10
 UNCERTAIN = "The platform did not confirm the message; it may have arrived. Do not send it again."
 
 
+class NewFile(ToolInput):
+    name: str = Field(min_length=1)
+    content: str = Field(min_length=1)
+
+
+_NAMED: Json = {
+    "type": ["string", "object"],
+    "properties": {"name": {"type": "string"}, "content": {"type": "string"}},
+}
+"""The schema of a path or a `NewFile`: in one place, as models read it best."""
+
+
 class ChatSendInput(ToolInput):
     text: str = Field(description="The whole message, in Markdown.")
-    attachments: list[str] = Field(
+    attachments: list[Annotated[str | NewFile, WithJsonSchema(_NAMED)]] = Field(
         default=[],
         max_length=MOST_FILES,
-        description="Paths of files to send along. You must have made them while answering this message.",
+        description="Files to send along: the path of one in the project, or a new one as {name, content}.",
     )
     more: bool = Field(
         default=False,
@@ -111,30 +117,33 @@ class ChatSend:
                 "this again."
             ) from error
 
-    def _files(self, paths: Sequence[str]) -> list[OutgoingFile]:
-        """The files at these paths, each read whole and once. Raises `errors.ToolError` and OSError."""
-        made, files, left = context.current().made, [], BYTES
-        for path in dict.fromkeys(paths):
-            place = self._project.place(path)
-            with os.fdopen(self._project.open(place), "rb") as file:
-                before = os.fstat(file.fileno())
-                # Another name of a file, which a link gives it, may lead to one that is hidden.
-                if before.st_nlink != 1 or not is_made(made, place, before):
-                    raise errors.ToolError(NOT_MADE.format(path=path))
-                data = file.read(left + 1)
-                if stamp(os.fstat(file.fileno())) != stamp(before):
-                    raise errors.ToolError(
-                        f"Not delivered: {path} is being changed. Send again once it is whole."
-                    )
+    def _files(self, named: Sequence[str | NewFile]) -> list[OutgoingFile]:
+        """These files, each read whole. Raises `errors.ToolError` and OSError."""
+        files, left = list[OutgoingFile](), BYTES
+        for one in named:
+            name, path, data = (
+                self._read(one, left) if isinstance(one, str) else (one.name, "", one.content.encode())
+            )
             left -= len(data)
             if left < 0:
                 raise errors.ToolError(
                     f"Not delivered: together the files have more than {BYTES:,} bytes. Send fewer, or pack them."
                 )
-            name = place.parts[-1]
             kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-            files.append(OutgoingFile(name, kind, data, str(place)))
+            files.append(OutgoingFile(name, kind, data, path))
         return files
+
+    def _read(self, path: str, most: int) -> tuple[str, str, bytes]:
+        """Name, place and bytes of a file of the project; of a larger one there is one byte more than `most`."""
+        place = self._project.place(path)
+        with os.fdopen(self._project.open(place), "rb") as file:
+            before = stamp(os.fstat(file.fileno()))
+            data = file.read(most + 1)
+            if stamp(os.fstat(file.fileno())) != before:
+                raise errors.ToolError(
+                    f"Not delivered: {path} is being changed. Send again once it is whole."
+                )
+        return place.parts[-1], str(place), data
 
 
 def promises_more(arguments: Json) -> bool:

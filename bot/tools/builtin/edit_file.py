@@ -10,7 +10,7 @@ from pydantic import Field
 from bot import errors
 from bot.contracts.tools import WRITES, ToolInput
 from bot.documents import encoding
-from bot.tools import context, made_files
+from bot.tools import context
 from bot.tools.file_provenance import provenance_in_view
 from bot.tools.project import ProjectPath, stamp
 from bot.tools.registry import ToolPorts
@@ -39,7 +39,6 @@ class EditFile:
         self._project = ports.project
         self._origins = ports.origins
         self._vetting = ports.vetting
-        self._made = ports.made
 
     async def run(self, args: EditFileInput) -> str:
         place, line = await asyncio.to_thread(self._edit, args)
@@ -62,12 +61,10 @@ class EditFile:
         changed, line = replaced(words, args.old_str, args.new_str)
         data, real = changed.encode(name), self._project.root.joinpath(*place.parts)
         with (
-            self._made.at_work(str(place)),
             self._vetting.writing(real, data, whole=False),
             self._origins.writing(str(place), provenance_in_view(), context.channel(), whole=False),
         ):
             self._project.write(place, data, known=known)
-        made_files.report_written(self._project, place, len(data))
         return place, line
 
 

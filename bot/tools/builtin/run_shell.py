@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Sequence
 
 from pydantic import Field
 
 from bot import errors
 from bot.contracts.tools import Effect, ToolInput
-from bot.tools import context, made_files, processes
+from bot.tools import context, processes
 from bot.tools.file_provenance import FileProvenance, provenance_in_view
 from bot.tools.isolation import Isolation, described
-from bot.tools.made_files import FileWriters
 from bot.tools.permissions import taint
-from bot.tools.project import Project
 from bot.tools.registry import ToolPorts
 
 SECONDS = 60
@@ -25,11 +22,6 @@ LONGEST = 600
 
 class RunShellInput(ToolInput):
     command: str = Field(min_length=1, max_length=20_000, pattern=r"^[^\x00]*$")
-    makes: list[str] = Field(
-        default=[],
-        max_length=10,
-        description="Paths of new files that it makes, for chat_send to send along.",
-    )
     timeoutMs: int = Field(default=SECONDS * 1000, ge=1, le=LONGEST * 1000)  # noqa: N815 - the name is fixed
 
 
@@ -41,12 +33,8 @@ class RunShell:
     timeout_seconds = LONGEST + 30.0
     ages = True
 
-    def __init__(
-        self, isolation: Isolation, project: Project, origins: FileProvenance, made: FileWriters
-    ) -> None:
+    def __init__(self, isolation: Isolation, origins: FileProvenance) -> None:
         self._isolation = isolation
-        self._project = project
-        self._made = made
         self._origins = origins
         outside: frozenset[Effect] = frozenset({"network"})
         self.effects: frozenset[Effect] = frozenset({"run", "write"})
@@ -57,7 +45,7 @@ class RunShell:
 
     async def run(self, args: RunShellInput) -> str:
         seconds = args.timeoutMs / 1000
-        ended = await self._run(args.command, seconds, args.makes)
+        ended = await self._run(args.command, seconds)
         if ended.late or ended.over or ended.status != 0:
             raise errors.CommandFailed(
                 exit_code=ended.status,
@@ -68,7 +56,7 @@ class RunShell:
             )
         return described(ended)
 
-    async def _run(self, command: str, seconds: float, makes: Sequence[str]) -> processes.CommandResult:
+    async def _run(self, command: str, seconds: float) -> processes.CommandResult:
         """Run it, and record the provenance of what it may have printed and written: what it reads is not known."""
         channel, name = context.channel(), secrets.token_hex(6)
         printed = taint.usual(self.name, self.effects) | await asyncio.to_thread(self._origins.whole, channel)
@@ -77,11 +65,8 @@ class RunShell:
         async with contextlib.AsyncExitStack() as after:
             await asyncio.to_thread(self._origins.begin, name, written, channel)
             after.push_async_callback(asyncio.to_thread, self._origins.end, name, written, channel)
-            others = after.enter_context(self._made.at_work())
-            places = await asyncio.to_thread(made_files.new_places, self._project, makes)
-            after.push_async_callback(asyncio.to_thread, made_files.report_ran, self._project, places, others)
             return await self._isolation.run(command, seconds)
 
 
 def build(ports: ToolPorts) -> RunShell:
-    return RunShell(ports.isolation, ports.project, ports.origins, ports.made)
+    return RunShell(ports.isolation, ports.origins)

@@ -7,7 +7,7 @@ import asyncio
 from pydantic import Field
 
 from bot.contracts.tools import WRITES, ToolInput
-from bot.tools import context, made_files
+from bot.tools import context
 from bot.tools.file_provenance import provenance_in_view
 from bot.tools.project import ProjectPath
 from bot.tools.registry import ToolPorts
@@ -35,7 +35,6 @@ class WriteFile:
         self._project = ports.project
         self._origins = ports.origins
         self._vetting = ports.vetting
-        self._made = ports.made
 
     async def run(self, args: WriteFileInput) -> str:
         data = args.content.encode()
@@ -47,13 +46,10 @@ class WriteFile:
         place = self._project.place(path)
         real = self._project.root.joinpath(*place.parts)
         with (
-            self._made.at_work(str(place)),
             self._vetting.writing(real, data, whole=True),
             self._origins.writing(str(place), provenance_in_view(), context.channel(), whole=True),
         ):
-            replaced = self._project.write(place, data)
-        made_files.report_written(self._project, place, len(data))
-        return place, replaced
+            return place, self._project.write(place, data)
 
 
 def build(ports: ToolPorts) -> WriteFile:

@@ -16,7 +16,7 @@ from bot.tools.permissions.subject import Call, Decision, Outcome, PolicyContext
 
 MOST_TOOLS = 1_000
 """Tools whose rules are kept compiled; the oldest go first."""
-_STRICT: dict[Outcome, int] = {"deny": 0, "ask": 1, "allow": 2}
+STRICT: dict[Outcome, int] = {"deny": 0, "ask": 1, "allow": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Rules:
         decisions = [self._judge(call, asked, subject, now) for subject in subjects]
         if not decisions:
             return Decision("deny", "default", "no person asked for this")
-        strictest = min(decisions, key=lambda decision: _STRICT[decision.outcome])
+        strictest = min(decisions, key=lambda decision: STRICT[decision.outcome])
         granted = all(decision.granted for decision in decisions)
         lasting = not defaults.taints(call, now)
         own = all(decision.own for decision in decisions)

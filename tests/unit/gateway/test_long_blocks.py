@@ -116,7 +116,12 @@ def test_a_wide_table_is_a_file_for_programs_that_show_tables() -> None:
     wide = "a long sentence that needs its room, and more"
     words = f"So:\n| **Name** | Note |\n|:--|--:|\n| `a\\|b` | {wide} |\n| [here](https://example.org) | x<br>y |\n| short\n\nend"
     found = shortened(words, LIMITS)
-    assert found.words == f"So:\n{table()}\n\nend"
+    first = r"""| Name | Note |
+|---|---|
+| a\|b | a long sentence … |
+| here (https://ex… | x y |
+| short |  |"""
+    assert found.words == f"So:\n{first}\n\n{table()}\n\nend"
     assert found.files[0].mime_type == "text/csv"
     assert rows(found.files[0]) == [
         ["Name", "Note"],
@@ -137,7 +142,9 @@ def test_wide_characters_take_two_columns() -> None:
 
 
 def test_a_table_of_many_rows_is_long() -> None:
-    assert shortened("| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 4, LIMITS).words == f"{table()}\n"
+    assert shortened("| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 4, LIMITS).words == (
+        "| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 3 + f"\n{table()}\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,7 +167,7 @@ def test_a_cell_is_no_formula(cell: str, kept: str) -> None:
 
 def test_the_sentence_is_in_the_language_of_the_person() -> None:
     with speaking("zh"):
-        assert shortened(f"```\n{LONG}\n```", LIMITS).words == "代码在文件 `code.txt` 里。"
+        assert shortened(f"```\n{LONG}\n```", LIMITS).words == "代码随后以文件 `code.txt` 发送。"
 
 
 def test_of_an_answer_that_goes_on_open_code_is_taken_out_too() -> None:

@@ -13,7 +13,7 @@ import pypdf
 import pytest
 
 from bot.contracts.inbound import SeenFile
-from bot.documents import pdf, pdf_reader
+from bot.documents import parser_process, pdf, reader
 from bot.errors import NoReadableText
 from bot.gateway.attachments import Limits
 from tests.unit.gateway import picture_files
@@ -59,7 +59,7 @@ async def test_a_parser_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     endless = tmp_path / "endless.py"
     endless.write_text("while True: pass")
     with pytest.raises(NoReadableText):
-        await pdf.read(TWO, 1_000, reader=endless, seconds=0.2)
+        await parser_process.run(TWO, reader=endless, seconds=0.2)
 
 
 async def test_a_stop_ends_the_parser(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_a_stop_ends_the_parser(tmp_path: Path) -> None:
     endless.write_text(
         f"import os\nwith open({str(begun)!r}, 'w') as told: told.write(str(os.getpid()))\nwhile True: pass"
     )
-    reading = asyncio.create_task(pdf.read(TWO, 1_000, reader=endless))
+    reading = asyncio.create_task(parser_process.run(TWO, reader=endless))
     process = int(await asyncio.to_thread(begun.read_text))
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -80,11 +80,11 @@ async def test_a_stop_ends_the_parser(tmp_path: Path) -> None:
 def test_the_reader_tells_its_facts_first() -> None:
     for data, facts, words in ((TWO, {"pages": 2}, TEXT), (protected(), {"protected": True}, "")):
         out = io.StringIO()
-        pdf_reader.tell(data, 10_000, out)
+        reader.tell(data, 10_000, out)
         head, _, rest = out.getvalue().partition("\n")
         assert (json.loads(head), rest) == (facts, words)
     out = io.StringIO()
-    pdf_reader.tell(TWO, 5, out)
+    reader.tell(TWO, 5, out)
     assert out.getvalue() == '{"pages": 2}\n# Pag'
 
 

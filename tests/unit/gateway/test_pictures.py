@@ -11,7 +11,7 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import SeenFile
-from bot.documents.pictures import MOST_BYTES, SIDE, Picture, picture_of
+from bot.documents.pictures import LARGEST, Picture, picture_of
 from bot.gateway import attachments
 from bot.gateway.attachments import Limits
 from tests.unit.gateway.conftest import SECRET, Bench
@@ -88,8 +88,7 @@ async def test_a_picture_alone_is_a_message(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("data", "why", "told"),
     [
-        (png(SIDE + 1, 5), "it has more than 8,000 pixels on a side", ""),
-        (png(more=b"x" * MOST_BYTES), "it is larger than 3.75 MB", ""),
+        (png(more=b"x" * LARGEST), "it is larger than 16 MB", ""),
         (png(more=b"y" * 300_000 + SECRET.encode()), "it holds one of my own secrets", ""),
         (errors.FileGone("gone"), "it is not there any more", "it isn't there any more"),
     ],

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bot import errors
 from bot.context import blocks
 from bot.contracts.base import Json
@@ -13,7 +15,7 @@ from bot.contracts.inbound import ShownFile
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.history.artifacts import ArtifactStore
 from bot.llm import classify
-from bot.llm.attached_files import GONE, UNSEEN, AttachedFiles
+from bot.llm.attached_files import GONE, AttachedFiles
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import turn_scope
 from bot.testing.clock import FakeClock
@@ -74,53 +76,60 @@ def refused(words: str) -> errors.ModelError:
     return error
 
 
+SAID = reply(text("ok"))
 REFUSAL = refused("messages.0.content.1: this model does not support image input")
 
 
-async def turns(tmp_path: Path, *answers: Any, count: int = 1) -> tuple[ScriptedModel, list[Any], MemoryLog]:
-    """The kinds of blocks that the model was asked with in so many calls, and what each came to."""
+BROKEN = refused("Could not process image")
+
+
+async def turns(tmp_path: Path, *answers: Any, chats: int = 1) -> tuple[ScriptedModel, list[Any]]:
+    """The model that was asked once in each of so many chats about a file of each, and what each came to."""
     log = MemoryLog()
     store = ArtifactStore(tmp_path, disk=SystemDisk(), ids=UlidSource(), clock=FakeClock(), log=log)
-    await store.put(
-        "AAEC", chat_key=CHAT, request_id=ULID, tool="attachment", tool_use_id=ULID, artifact_id=ULID
-    )
-    model = ScriptedModel(*answers)
+    model, came = ScriptedModel(*answers), list[Any]()
     files = AttachedFiles(model, store, log)
-    request = ModelRequest("m", 1, (), [{"role": "user", "content": [shown()]}])
-    came: list[Any] = []
-    with turn_scope(chat_key=CHAT, request_id=ULID):
-        for _ in range(count):
+    for number in range(chats):
+        name, chat = f"{ULID[:-1]}{number}", ChatKey.parse(f"tele:chat:{number}")
+        await store.put(
+            "AAEC", chat_key=chat, request_id=ULID, tool="attachment", tool_use_id=name, artifact_id=name
+        )
+        request = ModelRequest("m", 1, (), [{"role": "user", "content": [shown() | {"artifact": name}]}])
+        with turn_scope(chat_key=chat, request_id=ULID):
             try:
-                came.append([one async for one in files.stream(request)][-1])
+                last = [one async for one in files.stream(request)][-1]
+                assert isinstance(last, ModelReply)
+                came.append(last.unshown)
             except errors.ModelError as error:
                 came.append(error)
-    return model, came, log
+    return model, came
 
 
 def asked(model: ScriptedModel) -> list[str]:
     return [one.messages[0]["content"][0]["type"] for one in model.requests]
 
 
-async def test_a_model_that_sees_none_is_asked_without_them_from_then_on(tmp_path: Path) -> None:
-    said = reply(text("I cannot see it"))
-    model, came, log = await turns(tmp_path, REFUSAL, said, said, count=2)
-    assert asked(model) == ["image", "text", "text"]
-    assert model.requests[1].messages[0]["content"] == [{"type": "text", "text": UNSEEN}]
-    assert came == [said, said]
-    (line,) = log.of("model")
-    assert (line.level, line.details["model"]) == ("warn", "m")
-
-
-async def test_one_refused_picture_takes_none_from_a_model_that_has_seen_others(tmp_path: Path) -> None:
-    said = reply(text("ok"))
-    broken = refused("Could not process image")
-    model, came, _ = await turns(tmp_path, said, broken, said, said, count=3)
-    assert asked(model) == ["image", "image", "text", "image"]
-    assert came == [said, said, said]
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([REFUSAL, SAID, SAID], "image text text"),
+        ([BROKEN, SAID] * 3 + [SAID], "image text image text image text text"),
+        ([BROKEN, SAID] * 2 + [SAID, BROKEN, SAID, SAID], "image text image text image image text image"),
+    ],
+    ids=["it says so", "the only ones of three chats", "it has seen one"],
+)
+async def test_a_model_that_sees_none_is_asked_without_them_from_then_on(
+    tmp_path: Path, answers: list[Any], expected: str
+) -> None:
+    chats = sum(one is SAID for one in answers)
+    model, came = await turns(tmp_path, *answers, chats=chats)
+    kinds = expected.split()
+    assert asked(model) == kinds
+    assert sum(bool(one) for one in came) == kinds.count("text")
 
 
 async def test_any_other_refusal_and_a_second_one_are_told(tmp_path: Path) -> None:
     other = refused("max_tokens: Field required")
-    model, came, _ = await turns(tmp_path, other, REFUSAL, REFUSAL, count=2)
+    model, came = await turns(tmp_path, other, REFUSAL, REFUSAL, chats=2)
     assert came == [other, REFUSAL]
     assert asked(model) == ["image", "image", "text"]

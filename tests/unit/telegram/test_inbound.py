@@ -230,7 +230,6 @@ def test_edits_are_edits_and_run_no_command(server: TelegramServer, me: bot_api.
         ("video", "video", "a.bin"),
         ("video_note", "video", None),
         ("animation", "video", "a.bin"),
-        ("sticker", "sticker", None),
         ("document", "file", "a.bin"),
     ],
 )

@@ -23,7 +23,6 @@ from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
-from bot.tools.made_files import FileWriters
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts
 from bot.vetting import Vetting
@@ -50,7 +49,6 @@ class Desk:
         clock = FakeClock()
         self.origins = FileProvenance(self.root, self.record, frozenset({UserRef("slack", "U7")}))
         given: dict[str, Any] = {"project": Project(self.root), "clock": clock, "isolation": self.isolation}
-        given["made"] = FileWriters()
         given |= {
             "origins": self.origins,
             "vetting": Vetting(self.root),

@@ -327,7 +327,7 @@ async def test_nothing_begins_before_it_is_approved(tmp_path: Path) -> None:
         async def started(self, call: ToolCall, *, wait: bool) -> None:
             order.append("begun")
 
-        def finished(self, call: ToolCall, result: ToolResult, made: Sequence[Json]) -> None:
+        def finished(self, call: ToolCall, result: ToolResult) -> None:
             order.append("ended")
 
         def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -178,7 +177,7 @@ async def test_what_a_crash_cut_off_ends_in_the_same_bytes(tools: Workbench) -> 
         async def started(self, call: ToolCall, *, wait: bool) -> None:
             raise AssertionError
 
-        def finished(self, call: ToolCall, result: ToolResult, made: Sequence[Json]) -> None:
+        def finished(self, call: ToolCall, result: ToolResult) -> None:
             raise AssertionError
 
         def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:

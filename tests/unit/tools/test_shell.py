@@ -15,9 +15,7 @@ from bot.tools.builtin import run_shell
 from bot.tools.command_limits import CommandLimits
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import ENVIRONMENT, Isolation
-from bot.tools.made_files import FileWriters
 from bot.tools.permissions.protected_code import ProtectedCode
-from bot.tools.project import Project
 
 from .walls import CANARY, MARK, Desk, all_ended, confined, isolated, landlock_works
 
@@ -217,17 +215,10 @@ async def test_our_own_code_is_not_for_commands_to_change(desk: Desk) -> None:
 def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
     assert "--share-net" not in isolation.wall_of(tmp_path, CommandLimits(), network=False, parts=())
     assert "--share-net" in isolation.wall_of(tmp_path, CommandLimits(), network=True, parts=())
+    assert "without network" in run_shell.RunShell(Isolation(tmp_path), FileProvenance(tmp_path)).description
     assert (
         "without network"
-        in run_shell.RunShell(
-            Isolation(tmp_path), Project(tmp_path), FileProvenance(tmp_path), FileWriters()
-        ).description
-    )
-    assert (
-        "without network"
-        not in run_shell.RunShell(
-            Isolation(tmp_path, network=True), Project(tmp_path), FileProvenance(tmp_path), FileWriters()
-        ).description
+        not in run_shell.RunShell(Isolation(tmp_path, network=True), FileProvenance(tmp_path)).description
     )
 
 

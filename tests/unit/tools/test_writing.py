@@ -18,7 +18,6 @@ from bot.testing.model import tool_use
 from bot.tools.builtin import edit_file, write_file
 from bot.tools.builtin.edit_file import replaced
 from bot.tools.file_provenance import FileProvenance
-from bot.tools.made_files import FileWriters
 from bot.tools.project import Project
 from bot.tools.registry import ToolPorts
 from bot.vetting import Vetting
@@ -39,7 +38,6 @@ class Desk:
                     "project": self.project,
                     "origins": FileProvenance(self.project.root),
                     "vetting": Vetting(self.project.root),
-                    "made": FileWriters(),
                 },
             ),
         )

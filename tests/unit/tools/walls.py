@@ -22,7 +22,6 @@ from bot.tools.builtin import run_shell
 from bot.tools.command_limits import CommandLimits
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation, PathMasks
-from bot.tools.made_files import FileWriters
 from bot.tools.project import Project
 from bot.tools.registry import ToolPorts
 
@@ -83,7 +82,6 @@ class Desk:
                     isolation=self.isolation,
                     project=Project(self.isolation.root),
                     origins=FileProvenance(self.isolation.root),
-                    made=FileWriters(),
                 ),
             )
         )
