@@ -627,6 +627,7 @@ def build_dispatcher(services: Services, registry: Registry, gateway: AgentServi
             gateway.delivery.progress,
         ),
         made=services.made,
+        pictures=services.settings.files.pictures,
     )
 
 
