@@ -625,6 +625,7 @@ def build_dispatcher(services: Services, registry: Registry, gateway: AgentServi
             registry,
             gateway.delivery.progress,
         ),
+        pictures=services.settings.files.pictures,
     )
 
 

@@ -51,6 +51,11 @@ def clean(text: str) -> str:
     return text
 
 
+def literal(words: str) -> str:
+    """Words that mean nothing to Markdown."""
+    return re.sub(r"([\\`*_\[\]<>~|#!])", r"\\\1", words)
+
+
 def deep(value: Any, change: Callable[[str], str]) -> Any:
     """A JSON value with each of its strings and keys changed, at every depth."""
     if isinstance(value, str):

@@ -9,6 +9,7 @@ from bot import tags, text
 from bot.context import quotes
 from bot.contracts.base import Message
 from bot.contracts.model import ATTACHED
+from bot.contracts.provenance import ORIGIN
 from bot.tools.builtin.chat_send import ChatSend
 from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, DEFAULT, say
@@ -77,5 +78,5 @@ def _lines(message: Message) -> Iterator[str]:
             and isinstance(block["input"].get("text"), str)
         ):
             yield say(who, words=block["input"]["text"])
-        elif block["type"] == ATTACHED:
+        elif block["type"] == ATTACHED and ORIGIN not in block:
             yield say(who, words="📎")

@@ -14,8 +14,9 @@ from bot.context.instructions import Contents, Nested
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.base import Message
-from bot.contracts.inbound import Inbound, Quoted
-from bot.contracts.provenance import ORIGIN, WORKSPACES
+from bot.contracts.inbound import Inbound, Quoted, ShownFile
+from bot.contracts.provenance import ANYBODYS, ORIGIN, WORKSPACES
+from bot.contracts.tools import PICTURES
 from bot.contracts.transcript import MessageEvent
 from bot.words import zone
 
@@ -76,13 +77,14 @@ async def instructions(touched: list[Path], deps: AgentDeps, seen: Iterable[Mess
 
 
 def said_by_servers(results: Message, deps: AgentDeps, seen: Iterable[Message]) -> Message | None:
-    """Return a message with the usage notes of MCP servers whose tools these results have found; None if the model sees them already."""
+    """Return a message with the pictures of these results and the notes of MCP servers whose tools they found; None if all was `seen`."""
     brought = found_tools.brought_notes(results)
     known = found_tools.server_notes(seen) if brought else {}
     fresh = {server: words for server, words in brought.items() if known.get(server) != words}
-    return (
-        {"role": "user", "content": [found_tools.servers_block(fresh, fresh_nonce(deps))]} if fresh else None
-    )
+    content = [found_tools.servers_block(fresh, fresh_nonce(deps))] if fresh else []
+    pictures = (ShownFile(**one) for result in results["content"] for one in result.get(PICTURES, ()))
+    content += [blocks.attached(one) | {ORIGIN: ANYBODYS.packed()} for one in pictures]
+    return {"role": "user", "content": content} if content else None
 
 
 def fresh_nonce(deps: AgentDeps) -> str:

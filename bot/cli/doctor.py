@@ -395,8 +395,10 @@ async def servers(config: Settings) -> AsyncIterator[Finding]:
         for name, server in made.servers.items():
             if server.state == "ready":
                 yield Finding(f"mcp {name}", "ok", common.counted(len(server.tools), "tool"))
+                for one in server.left_out:
+                    yield Finding(f"mcp {name}", "warn", f"left out: {one}", "only the server can mend that")
             else:
-                remedy = f"mend mcp.servers.{name} in ship.json, or set its enabled to false"
+                remedy = f"see what the server itself says, and mcp.servers.{name} in ship.json; enabled: false turns it off"
                 yield Finding(f"mcp {name}", "wrong", server.trouble or "it does not answer", remedy)
     finally:
         await made.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -17,6 +19,10 @@ class ToolWatch(Protocol):
 
     def began(self, request_id: str, call_id: str, tool: str) -> None:
         """Takes note; never blocks and never raises."""
+        ...
+
+    def noted(self, request_id: str, call_id: str, words: str | None) -> None:
+        """As `began`: how far it has come; None while it waits for a person."""
         ...
 
     def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
@@ -49,6 +55,14 @@ class FoundTools:
 
     definitions: tuple[Json, ...]
     instructions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pictured:
+    """A result of words and pictures, each in base64."""
+
+    words: str
+    pictures: Sequence[str] = ()
 
 
 OMISSION = "omission"
@@ -97,6 +111,8 @@ class ToolCall:
         return cls(str(block.get("id", "")), str(block.get("name", "")), block.get("input", {}))
 
 
+PICTURES = "pictures"
+"""The key beside the text of a result: its pictures, which are shown in a message behind it. It is never sent to a model."""
 INSTRUCTIONS = "instructions"
 """The key beside the blocks of a result that gives the model tools: `FoundTools.instructions`. It is never sent to a model."""
 
@@ -113,6 +129,7 @@ class ToolResult:
     origin: Provenance | None = None
     omission: Omission | None = None
     instructions: Mapping[str, str] = field(default_factory=dict)
+    pictures: Sequence[Json] = ()
 
     @classmethod
     def of(cls, block: Json) -> ToolResult:
@@ -124,6 +141,7 @@ class ToolResult:
             unpacked(block[ORIGIN]) if ORIGIN in block else None,
             omission(block),
             said if isinstance(said := block.get(INSTRUCTIONS), dict) else {},
+            block.get(PICTURES, ()),
         )
 
     @property
@@ -134,9 +152,18 @@ class ToolResult:
             block[OMISSION] = self.omission.packed()
         if self.instructions:
             block[INSTRUCTIONS] = dict(self.instructions)
+        if self.pictures:
+            block[PICTURES] = list(self.pictures)
         if self.origin is not None:
             block[ORIGIN] = self.origin.packed()
         return block | {"is_error": True} if self.failed else block
+
+
+def fitting_id(name: str, taken: Collection[str] = ()) -> str:
+    """The id of a call as any provider takes it, and as none that is `taken`. A digest tells apart those that had other signs."""
+    plain = re.sub("[^a-zA-Z0-9_-]+", "_", name)
+    fits = name if plain == name else f"{plain}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return fitting_id(f"{fits}_{len(taken)}", taken) if fits in taken else fits
 
 
 class Tool(Protocol):
@@ -157,7 +184,7 @@ class Tool(Protocol):
         """True if its results lose their worth quickly, as reads and searches do; old ones may be masked then."""
         ...
 
-    async def run(self, args: Any) -> str | FoundTools:
+    async def run(self, args: Any) -> str | FoundTools | Pictured:
         """Do it. `args` is an instance of `input`; what is returned is for the model.
 
         Raises `errors.ToolError` with a text the model can act on.

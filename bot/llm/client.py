@@ -116,7 +116,8 @@ class AnthropicModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         started = self._clock.monotonic()
-        answer = Accumulator()
+        said = (block for one in request.messages for block in one["content"] if isinstance(block, dict))
+        answer = Accumulator({block.get("id", "") for block in said})
         first: int | None = None
         failure: errors.ModelError | None = None
         response: httpx2.Response | None = None

@@ -13,13 +13,14 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.model import TextDelta, ToolInputDelta, Usage
+from bot.contracts.tools import fitting_id
 
 MAX_BYTES = 64 * 1024 * 1024
 """Of one stream, with all its framing: some hundred bytes for each token of the largest answers there are."""
@@ -103,11 +104,13 @@ _KNOWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 class Accumulator:
     """Fed with the events of one answer, in order. `done` once the answer is whole.
 
-    Raises `errors.StreamBroken` for a stream that breaks the protocol. Unknown events and deltas are passed over.
+    Raises `errors.StreamBroken` for a stream that breaks the protocol. Unknown events and deltas are passed over. No call gets one of
+    the ids that are `taken`.
     """
 
-    def __init__(self, max_characters: int = MAX_CHARACTERS) -> None:
+    def __init__(self, taken: Collection[str] = (), max_characters: int = MAX_CHARACTERS) -> None:
         self.done = False
+        self._taken = set(taken)
         self.started = False
         self.begun = False
         """True once something of a block has come."""
@@ -161,7 +164,11 @@ class Accumulator:
         if kind == "content_block_start":
             if index in self._blocks:
                 raise errors.StreamBroken("A content block began twice.")
-            self._blocks[index] = _Block(event.get("content_block"))
+            begun = self._blocks[index] = _Block(event.get("content_block"))
+            if begun.is_call:
+                # Some providers count their calls anew in each answer.
+                begun.value["id"] = fitting_id(begun.value["id"], self._taken)
+                self._taken.add(begun.value["id"])
             return None
         block = self._blocks.get(index)
         if block is None or block.closed:
@@ -194,10 +201,8 @@ class Accumulator:
             block.close(whole=False)
         if self.stop_reason in CUTTING and self._blocks:
             self._blocks[max(self._blocks)].discard()
-        ids = [block.value["id"] for block in self._blocks.values() if block.is_call]
-        if len(set(ids)) < len(ids):
-            raise errors.StreamBroken("Two tool calls of one answer have the same id.")
-        self.stop_reason = self.stop_reason or ("tool_use" if ids else "end_turn")
+        calls = any(block.is_call for block in self._blocks.values())
+        self.stop_reason = self.stop_reason or ("tool_use" if calls else "end_turn")
         self.done = True
 
     def _count(self, usage: Json) -> None:

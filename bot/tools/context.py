@@ -96,6 +96,8 @@ class ToolExecutionContext:
 
 _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")
 _call: ContextVar[str] = ContextVar("tool_call", default="")
+progress: ContextVar[Callable[[str | None], object]] = ContextVar("tool_progress", default=bool)
+"""What shows people how far the running call has come; given None, that it waits for a person."""
 _provenance: ContextVar[list[Provenance] | None] = ContextVar("tool_provenance", default=None)
 
 

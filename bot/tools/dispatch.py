@@ -20,7 +20,7 @@ from bot import errors, text
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.environment import Clock, Log, Redact, off_loop
 from bot.contracts.provenance import NOBODYS, Provenance
-from bot.contracts.tools import READS, Effect, FoundTools, Tool, ToolCall, ToolResult, ToolWatch
+from bot.contracts.tools import READS, Effect, FoundTools, Pictured, Tool, ToolCall, ToolResult, ToolWatch
 from bot.telemetry import redaction
 from bot.tools import context
 from bot.tools.failures import Failure, failure, timed_out, unfit
@@ -37,6 +37,7 @@ UNRECORDED = (
     "twice. Tell the person, or try again later."
 )
 LOG_PREVIEW = 4_000  # characters
+_Done = str | FoundTools | Pictured | Failure
 _SIDE_BY_SIDE: frozenset[Effect] = frozenset({"read", "delegate"})
 _MESSAGE: frozenset[Effect] = frozenset({"message"})
 
@@ -82,7 +83,9 @@ class Dispatcher:
         redact: Redact = str,
         artifacts: Artifacts | None = None,
         around: CallWrapper = unwrapped,
+        pictures: bool = True,
     ) -> None:
+        self._pictures = pictures
         self._around = around
         self._registry = registry
         self._artifacts = artifacts
@@ -130,6 +133,7 @@ class Dispatcher:
             redact=self._redact,
             artifacts=self._artifacts,
             around=around(self._around),
+            pictures=self._pictures,
         )
 
     async def _judged(
@@ -188,6 +192,8 @@ class Dispatcher:
         origin = functools.reduce(Provenance.__or__, told or [self._usual(call)])
         if isinstance(done, FoundTools):
             return self._found(call, done, origin, began)
+        found = done.pictures if isinstance(done, Pictured) and self._pictures else ()
+        done = done.words if isinstance(done, Pictured) else done
         failed = done if isinstance(done, Failure) else None
         content = await self._clean(done if isinstance(done, str) else done.model)
         pointer = ""
@@ -205,8 +211,9 @@ class Dispatcher:
             artifact=sizing.artifact(call),
             **self._shown("result", content),
         )
-        words = shown + pointer or "(no output)"
-        return ToolResult(call.id, words, failed=failed is not None, origin=origin, omission=left_out)
+        pictures, notes = await sizing.pictures(call, found, self._redact)
+        words = shown + pointer + notes or "(no output)"
+        return ToolResult(call.id, words, failed is not None, origin, left_out, pictures=pictures)
 
     async def _clean(self, words: str) -> str:
         """The words without our secrets; others go on while many are gone through."""
@@ -238,7 +245,7 @@ class Dispatcher:
             return {f"{what}_length": len(content)}
         return {what: text.shorten_middle(content, LOG_PREVIEW)}
 
-    async def _attempt(self, call: ToolCall) -> str | FoundTools | Failure:
+    async def _attempt(self, call: ToolCall) -> _Done:
         """The tool's result, or its failure."""
         tool = self._registry.get(call.name)
         if tool is None:
@@ -254,7 +261,7 @@ class Dispatcher:
             return unfit(error, self._redact)
         return await self._timed(tool, args)
 
-    async def _timed(self, tool: Tool, args: pydantic.BaseModel) -> str | FoundTools | Failure:
+    async def _timed(self, tool: Tool, args: pydantic.BaseModel) -> _Done:
         limit = asyncio.timeout(tool.timeout_seconds)
         try:
             async with limit:
@@ -283,6 +290,7 @@ class CallWatcher:
         async def watched() -> ToolResult:
             turn, failed = context.current(), True
             self.watch.began(turn.request_id, call.id, call.name)
+            context.progress.set(partial(self.watch.noted, turn.request_id, call.id))
             try:
                 result = await run()
                 failed = result.failed
@@ -291,5 +299,5 @@ class CallWatcher:
                 self.watch.ended(turn.request_id, call.id, failed=failed)
 
         tool = self.registry.get(call.name)
-        alone = tool is None or not tool.effects.isdisjoint(_UNWATCHED) or context.current().tasks is None
+        alone = tool is None or tool.effects <= _UNWATCHED or context.current().tasks is None
         return await self.inner(call, run if alone else watched)

@@ -6,16 +6,20 @@ transcript keeps those bytes, so that every later request has the same.
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from bot import errors
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Json
-from bot.contracts.environment import Log
+from bot.contracts.environment import Log, Redact
+from bot.contracts.inbound import ShownFile
 from bot.contracts.provenance import ANYBODYS, Provenance
 from bot.contracts.tools import Omission, ToolCall, ToolResult
+from bot.documents.pictures import MOST_BYTES, SIDE, picture_of
 from bot.sizes import fair_cap
 from bot.tools import context, excerpt
 from bot.tools.registry import Registry
@@ -24,6 +28,8 @@ LASTING_ROOM = 4 * excerpt.ROOM
 """Weight of a result that does not age at the most: instructions are of use only whole."""
 STEP_ROOM = 4 * excerpt.ROOM
 """Weight of the results of one step together at the most."""
+MOST_PICTURES, TOGETHER = 5, 10_000_000
+"""Pictures of one result, and their bytes, as of a message of a person."""
 SHORT = 50 * excerpt.TOKEN
 """A result that weighs no more, and an error that weighs ten times that, is left alone: a note is hardly smaller."""
 NO_ROOM = (
@@ -60,6 +66,18 @@ class ResultLimits:
         """Put away all that a result was made from; the line that says where it is, "" where it is lost."""
         kept = await self._keep(call, whole, origin)
         return f"\n[whole output: artifact {kept}, read it with {excerpt.READER}]" if kept is not None else ""
+
+    async def pictures(self, call: ToolCall, found: Sequence[str], redact: Redact) -> tuple[list[Json], str]:
+        """Put away those of a result's pictures (base64) that can be shown; lines that name the others."""
+        kept, room, notes = list[ShownFile](), TOGETHER, ""
+        for number, data in enumerate(found, 1):
+            shown = await asyncio.to_thread(_shown, data, room, redact) if len(kept) < MOST_PICTURES else None
+            if shown is not None and (artifact := await self._keep(call, data, ANYBODYS)) is not None:
+                kept.append(replace(shown, artifact=artifact))
+                room -= shown.size
+            else:
+                notes += f"\n[image {number} is not shown: it is none, too large, or one too many]"
+        return [asdict(one) for one in kept], notes
 
     async def step(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[ToolResult]:
         """The results of all calls, shortened where they weigh too much together: the largest first, those that last
@@ -144,6 +162,18 @@ class ResultLimits:
             return None
         self._kept[call.id] = kept
         return kept
+
+
+def _shown(data: str, room: int, redact: Redact) -> ShownFile | None:
+    """The picture that this is (base64), within the bounds of what people send."""
+    try:
+        raw = base64.b64decode(data, validate=True)
+    except ValueError:
+        return None
+    found, words = picture_of(raw), raw.decode("latin-1")
+    if found is None or len(raw) > min(room, MOST_BYTES) or max(found.width, found.height) > SIDE:
+        return None
+    return ShownFile("", found.type, len(raw), found.tokens) if redact(words) == words else None
 
 
 def _load(content: str | Sequence[Json]) -> int:

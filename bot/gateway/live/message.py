@@ -366,6 +366,12 @@ class Progress(_ByTurn[_Watched]):
             watched.board.began(call_id, tool, self._deps.clock.now())
             self._news(watched)
 
+    def noted(self, request_id: str, call_id: str, words: str | None) -> None:
+        watched = self._open.get(request_id)
+        if watched is not None:
+            watched.board.noted(call_id, words, self._deps.clock.now())
+            self._news(watched)
+
     def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
         watched = self._open.get(request_id)
         if watched is not None:

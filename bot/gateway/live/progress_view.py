@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -10,6 +9,7 @@ from typing import Literal
 from bot import text
 from bot.contracts.outbound import Card, CardState
 from bot.contracts.tasks import TaskEvent
+from bot.contracts.tools import MCP
 from bot.words import say
 
 State = Literal["waiting", "running", "done", "failed", "stopped"]
@@ -32,7 +32,7 @@ _CARDS: dict[State, CardState] = {
     "failed": "error",
     "stopped": "error",
 }
-_SIGNS = re.compile(r"([\\`*_\[\]<>~|#!])")
+_plain = text.literal
 
 
 @dataclass(slots=True)
@@ -120,7 +120,15 @@ class ProgressState:
 
     def began(self, call_id: str, tool: str, at: float) -> None:
         """A tool call of the turn itself runs."""
-        self._works[call_id] = WorkItem(call_id, tool, at, "running", at, call=True)
+        server, _, name = tool.removeprefix(MCP).partition("__")
+        label = say("progress.server", tool=name, server=server) if name else tool
+        self._works[call_id] = WorkItem(call_id, label, at, "running", at, call=True)
+
+    def noted(self, call_id: str, words: str | None, at: float) -> None:
+        """It says how far it has come, or waits for a person (None)."""
+        if (work := self._works.get(call_id)) is not None and work.open:
+            work.since = work.since if work.state == "running" else at
+            work.state, work.note = ("waiting", "") if words is None else ("running", words)
 
     def ended(self, call_id: str, at: float, *, failed: bool) -> None:
         """It has ended."""
@@ -157,7 +165,9 @@ class ProgressState:
 
     def is_visible(self, now: float) -> bool:
         """True where people should see it: several things at work, or one for long."""
-        works = [work for work in self._works.values() if work.open]
+        works = [
+            work for work in self._works.values() if work.open and (work.state != "waiting" or not work.call)
+        ]
         waited = now - min((work.since for work in works), default=now)
         return waited >= (TOGETHER_SECONDS if len(works) > 1 else ALONE_SECONDS)
 
@@ -275,8 +285,3 @@ def _clock(seconds: float) -> str:
     whole = int(seconds)
     hours, minutes = divmod(whole // 60, 60)
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
-
-
-def _plain(words: str) -> str:
-    """Words that mean nothing to Markdown."""
-    return _SIGNS.sub(r"\\\1", words)

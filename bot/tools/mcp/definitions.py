@@ -6,6 +6,7 @@ left out.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -37,7 +38,7 @@ PROBLEMS = 20
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_AT_THE_TOP = frozenset({"oneOf", "anyOf", "allOf"})
+_BRANCHES = ("allOf", "anyOf", "oneOf")
 """Refused at the top of a schema; the server holds arguments against them itself."""
 _JOINERS = frozenset("\u200c\u200d")
 """They hide nothing: Persian and emoji need them."""
@@ -91,14 +92,48 @@ def offer(server: str, tool: str, words: str, schema: Any, instructions: str = "
     return ToolOffer(definition, tool, said, fields, server, instructions)
 
 
-def _schema(schema: Any) -> Json:
+def declared(tool: Any) -> Json:
+    """The parts of a server's definition of a tool that are used, mended where that is harmless. Raises `UndeclarableTool`."""
+    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+        raise UndeclarableTool("name: it has none")
+    kept = {key: tool[key] for key in ("name", "title", "description") if isinstance(tool.get(key), str)}
+    return kept | {"inputSchema": _merged(tool.get("inputSchema", {}))}
+
+
+def _merged(schema: Any, whole: Json | None = None, depth: int = 0) -> Json:
+    """A schema as an object's, its branches merged into it: it has the fields of all, and needs what each of them needs."""
+    if not _is_object(schema) or depth > DEPTH:
+        raise UndeclarableTool("inputSchema.type: its arguments are no object")
+    top = {"type": "object"} | {key: value for key, value in schema.items() if key not in _BRANCHES}
+    branches = {key: schema[key] for key in _BRANCHES if isinstance(schema.get(key), list)}
+    if str(top.get("$ref")).startswith("#/"):
+        found: Any = whole or schema
+        for step in top.pop("$ref")[2:].split("/"):
+            found = found.get(step) if isinstance(found, dict) else None
+        branches["$ref"] = [found]
+    fields, needed = top.pop("properties", None), top.pop("required", None)
+    fields = fields if isinstance(fields, dict) else {}
+    fields = {name: one if isinstance(one, dict | bool) else {} for name, one in fields.items()}
+    needed = [one for one in needed if isinstance(one, str)] if isinstance(needed, list) else []
+    for key, each in branches.items():
+        merged = [_merged(one, whole or schema, depth + 1) for one in each if _is_object(one)]
+        for name, one in (item for branch in merged for item in branch.get("properties", {}).items()):
+            fields[name] = one if fields.get(name, one) == one else {"anyOf": [fields[name], one]}
+        sets = [set(branch.get("required", ())) for branch in merged] or [set[str]()]
+        more = set.intersection(*sets) if key in {"anyOf", "oneOf"} else set.union(*sets)
+        needed += sorted(more.difference(needed))
+    top |= {"properties": fields} if fields or "properties" in schema else {}
+    return top | ({"required": needed} if needed or "required" in schema else {})
+
+
+def _is_object(schema: Any) -> bool:
     if not isinstance(schema, dict):
-        raise UndeclarableTool("it has no schema")
-    top = {key: value for key, value in schema.items() if key not in _AT_THE_TOP}
-    if top.setdefault("type", "object") != "object":
-        raise UndeclarableTool("its arguments are no object")
-    if not isinstance(top.get("properties", {}), dict):
-        raise UndeclarableTool("its schema is none")
+        return False
+    return schema.get("type", "object") == "object" and isinstance(schema.get("$schema", ""), str)
+
+
+def _schema(schema: Any) -> Json:
+    top = _merged(schema)
     for words in (INNER_WORDS, 0):
         shown = _tidied(top, words, 0, itertools.count())
         try:
@@ -142,22 +177,13 @@ def _check(schema: Json) -> None:
     try:
         jsonschema.Draft202012Validator.check_schema(schema)
     except (jsonschema.SchemaError, RecursionError) as error:
+        place = getattr(error, "json_path", "$").replace("$", "inputSchema", 1)
         raise UndeclarableTool(
-            f"its schema is none: {line(str(getattr(error, 'message', error)), 120)}"
+            f"{line(place, 120)}: {line(str(getattr(error, 'message', error)), 120)}"
         ) from None
 
 
 # ------------------------------------------------------------ arguments
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "number": (int, float),
-    "integer": (int,),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-    "null": (type(None),),
-}
 
 
 def arguments(schema: Json) -> type[pydantic.BaseModel]:
@@ -168,9 +194,11 @@ def arguments(schema: Json) -> type[pydantic.BaseModel]:
         def model_validate(cls, obj: Any, **how: Any) -> Self:
             found = [
                 InitErrorDetails(
-                    type=PydanticCustomError("argument", "{words}", {"words": words}), loc=loc, input=None
+                    type=PydanticCustomError("argument", "{words}", {"words": one.message}),
+                    loc=tuple(one.absolute_path),
+                    input=None,
                 )
-                for loc, words in itertools.islice(problems(schema, obj), PROBLEMS)
+                for one in itertools.islice(problems(schema, obj), PROBLEMS)
             ]
             if found:
                 raise pydantic.ValidationError.from_exception_data("arguments", found)
@@ -179,71 +207,26 @@ def arguments(schema: Json) -> type[pydantic.BaseModel]:
     return Arguments
 
 
-def problems(
-    schema: Any, value: Any, loc: tuple[str | int, ...] = ()
-) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield the places where a value surely breaks the schema: type, required fields, enums. The rest of a schema
-    (patterns, alternatives, references) is the server's to check. `jsonschema` checks the schema itself but not the
-    values: it would run the server's regular expressions, which may never end, and shutting these out takes as many
-    lines as this.
+def problems(schema: Json, value: Any) -> Iterator[Any]:
+    """Yield the errors of `jsonschema` where a value surely breaks a schema that has been checked. The rest of it (patterns, which
+    may never end, alternatives, references) is the server's to check.
     """
-    if not isinstance(schema, dict) or len(loc) > DEPTH:
-        return
-    if (words := _misfit(schema, value)) is not None:
-        yield loc, words
-        return
-    if isinstance(value, dict):
-        yield from _object(schema, value, loc)
-    elif isinstance(value, list):
-        for at, item in enumerate(value):
-            yield from problems(schema.get("items"), item, (*loc, at))
+    yield from _judge()(schema).iter_errors(value)
 
 
-def _object(
-    schema: Json, value: Json, loc: tuple[str | int, ...]
-) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    known = schema.get("properties")
-    known = known if isinstance(known, dict) else {}
-    required = schema.get("required")
-    for name in required if isinstance(required, list) else ():
-        if isinstance(name, str) and name not in value:
-            yield (*loc, name), "expected a value, got nothing"
-    closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
-    for name, item in value.items():
-        if name in known:
-            yield from problems(known[name], item, (*loc, name))
-        elif closed:
-            yield (*loc, name), f"there is no such field; there are {', '.join(known) or 'none'}"
+@functools.cache
+def _judge() -> Any:
+    import jsonschema
 
+    every = jsonschema.Draft202012Validator.VALIDATORS
+    judged = "type enum const required properties items minimum maximum minLength maxLength minItems maxItems"
 
-def _misfit(schema: Json, value: Any) -> str | None:
-    kinds = schema.get("type")
-    names = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
-    if names and not any(_is(name, value) for name in names):
-        return f"expected {' or '.join(map(str, names))}, got {_shown(value)}"
-    allowed = schema.get("enum")
-    if isinstance(allowed, list) and not any(_same(one, value) for one in allowed):
-        return f"expected one of {_shown(allowed)}, got {_shown(value)}"
-    if "const" in schema and not _same(schema["const"], value):
-        return f"expected {_shown(schema['const'])}, got {_shown(value)}"
-    return None
+    def closed(judge: Any, extra: Any, value: Any, schema: Json) -> Iterator[Any]:
+        if extra is False and "patternProperties" not in schema:
+            yield from every["additionalProperties"](judge, extra, value, schema)
 
-
-def _is(name: Any, value: Any) -> bool:
-    wanted = _TYPES.get(name) if isinstance(name, str) else None
-    if wanted is None:
-        return True
-    if isinstance(value, bool):
-        return bool(name == "boolean")
-    if name == "integer" and isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, wanted)
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Equal as JSON: true is not 1."""
-    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
-
-
-def _shown(value: Any) -> str:
-    return text.preview(json.dumps(value, ensure_ascii=False, default=str), 200)
+    return jsonschema.validators.create(
+        jsonschema.Draft202012Validator.META_SCHEMA,
+        {name: every[name] for name in judged.split()} | {"additionalProperties": closed},
+        type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER,
+    )

@@ -4,32 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bot import errors
+from bot import errors, text
 from bot.contracts.base import Json
+from bot.contracts.environment import Log
 from bot.contracts.questions import Answer, Question, Questions
-from bot.tools.context import ToolExecutionContext, current
+from bot.tools.context import ToolExecutionContext, current, progress
 from bot.tools.mcp import definitions
 from bot.words import language, say, speaking
 
 if TYPE_CHECKING:
     from mcp_types import ElicitResult
 
-MOST_FIELDS = 5
-"""Fields of one question; each is asked for by itself."""
 TRIES = 3
-WORDS = 1_000
-SKIP = frozenset({"skip", "cancel", "/skip"})
+WORDS = 3_000
+SKIP = frozenset({"skip", "/skip", "跳过"})
+CANCEL = frozenset({"cancel", "/cancel", "取消"})
 YES = frozenset(
     {"yes", "y", "ok", "true", "ja", "oui", "sí", "si", "sim", "да", "是", "好", "はい", "네", "نعم", "हाँ"}
 )
+PLAIN = ("string", "boolean", "integer", "number")
+DECLINED = object()
+OPTIONAL = "question.how_optional"
 NO = frozenset(
     {"no", "n", "false", "nein", "non", "não", "нет", "否", "不", "不是", "いいえ", "아니요", "لا", "नहीं"}
 )
+
+
+class Unanswered(errors.ShipmateError):
+    """A form got no answer, and why; nobody has declined it."""
 
 
 @dataclass(eq=False)
@@ -41,29 +50,32 @@ class _Call:
     limit: asyncio.Timeout
     seconds: float
     language: str
+    report: Callable[[str | None], object]
     waits: set[asyncio.Task[Answer]] = field(default_factory=set)
+    unanswered: list[str] = field(default_factory=list)
 
 
 class Elicitations:
-    """The questions of one server. While several of its calls run, a question belongs to no known turn and is declined."""
+    """The questions of one server. While several of its calls run, a question belongs to no known turn."""
 
-    def __init__(self, server: str, questions: Questions) -> None:
+    def __init__(self, server: str, questions: Questions, log: Log) -> None:
+        self._log = log
         self._questions = questions
         self._server = server
         self._calls: list[_Call] = []
 
     @contextlib.contextmanager
-    def during(self, tool: str, limit: asyncio.Timeout, seconds: float) -> Iterator[None]:
-        """A call runs for the block; with it ends what it asked."""
+    def during(self, tool: str, limit: asyncio.Timeout, seconds: float) -> Iterator[list[str]]:
+        """A call runs for the block; with it ends what it asked. Gives what the model is told of it."""
         try:
             turn = current()
         except errors.ToolError:
-            yield
+            yield []
             return
-        call = _Call(tool, turn, limit, seconds, language())
+        call = _Call(tool, turn, limit, seconds, language(), progress.get())
         self._calls.append(call)
         try:
-            yield
+            yield call.unanswered
         finally:
             self._calls.remove(call)
             for task in call.waits:
@@ -74,42 +86,67 @@ class Elicitations:
         del context
         from mcp_types import ElicitResult
 
-        schema = getattr(params, "requested_schema", None)
-        fields = schema.get("properties") if isinstance(schema, dict) else None
-        if len(self._calls) != 1 or not isinstance(fields, dict):
-            return ElicitResult(action="decline")
-        if len(fields) > MOST_FIELDS or not all(isinstance(one, dict) for one in fields.values()):
-            return ElicitResult(action="decline")
-        call = self._calls[0]
-        content: dict[str, Any] = {}
-        # Nothing to fill in: a yes is what is wanted.
-        for name, one in (fields or {"": {"type": "boolean"}}).items():
-            value = await self._field(call, str(params.message), name, one)
-            if value is None or (not fields and value is False):
-                return ElicitResult(action="decline")
-            content |= {name: value} if fields else {}
-        return ElicitResult(action="accept", content=content)
+        try:
+            content = await self._answers(params)
+        except Unanswered as why:
+            self._log.write("mcp", f"a form of {self._server} got no answer", level="warn", cause=str(why))
+            for call in self._calls:
+                call.unanswered.append(
+                    f"[{self._server} asked the person by a form and got no answer: {why}.]"
+                )
+            return ElicitResult(action="cancel")
+        action = "decline" if content is None else "accept"
+        return ElicitResult(action=action, content=None if hasattr(params, "url") else content)
 
-    async def _field(self, call: _Call, message: str, name: str, one: Json) -> Any:
-        """The person's answer to one field; None where no answer fits."""
+    async def _answers(self, params: Any) -> Json | None:
+        """What the person fills in, field by field; None if they decline."""
+        if len(self._calls) != 1:
+            raise Unanswered("it is not known which of the calls that run asks")
+        schema = getattr(params, "requested_schema", None) or {}
+        needed = schema.get("required") or ()
+        given = {name: one for name, one in schema.get("properties", {}).items() if isinstance(one, dict)}
+        fields = {name: one for name, one in given.items() if one.get("type") in PLAIN or _choices(one)}
+        if odd := [name for name in needed if name not in fields]:
+            raise Unanswered(f"its field {odd[0]} cannot be asked for in a chat")
+        content: Json = {}
+        message = f"{params.message} {getattr(params, 'url', '')}".strip()
+        # Nothing to fill in: a yes is what is wanted.
+        for number, (name, one) in enumerate((fields or {"": {"type": "boolean"}}).items(), 1):
+            place = f"{number}/{len(fields)} " if len(fields) > 1 else ""
+            how = OPTIONAL if fields and name not in needed else "question.how"
+            value = await self._field(self._calls[0], message if number == 1 else "", place + name, one, how)
+            if value is DECLINED or (not fields and value is False):
+                return None
+            content |= {name: value} if fields and value is not None else {}
+        return content
+
+    async def _field(self, call: _Call, message: str, name: str, one: Json, how: str) -> Any:
+        """The person's answer to one field; None if they skip it. Raises `Unanswered`."""
         for number in range(TRIES):
             with speaking(call.language):
                 again = [say("question.again")] if number else []
-                question = " ".join([*again, self._question(call.tool, message, name, one)])
+                question = " ".join([*again, self._question(call.tool, message, name, one, how)])
             answer = await self._ask(call, question)
-            words = answer.words.strip()
-            if answer.ended != "answered" or words.casefold() in SKIP:
-                return None
-            value = read(one, words)
-            if value is not None:
+            words, plain = answer.words.strip(), answer.words.strip().casefold()
+            if answer.ended != "answered":
+                raise Unanswered("the person did not answer")
+            if plain in CANCEL:
+                return DECLINED
+            if plain in SKIP:
+                if how == OPTIONAL:
+                    return None
+                continue
+            value = one["default"] if plain == "ok" and "default" in one else read(one, words)
+            if value is not None and next(definitions.problems(one, value), None) is None:
                 return value
-        return None
+        raise Unanswered("no answer of the person fitted")
 
     async def _ask(self, call: _Call, words: str) -> Answer:
         question = Question(call.turn.request_id, call.turn.chat_key, words)
         task = asyncio.create_task(self._questions.ask(question))
         call.waits.add(task)
         call.limit.reschedule(None)
+        call.report(None)
         try:
             await asyncio.wait([task])
         finally:
@@ -117,33 +154,48 @@ class Elicitations:
             call.waits.discard(task)
             if call in self._calls:
                 call.limit.reschedule(asyncio.get_running_loop().time() + call.seconds)
+                call.report("")
         return Answer("nobody") if task.cancelled() else task.result()
 
-    def _question(self, tool: str, message: str, name: str, one: Json) -> str:
-        said = definitions.line(message, WORDS)
-        about = definitions.line(
-            " – ".join(str(one[key]) for key in ("title", "description") if one.get(key)), 300
+    def _question(self, tool: str, message: str, name: str, one: Json, how: str) -> str:
+        said = say("question.asks", tool=_literal(tool), server=self._server, words=_literal(message, WORDS))
+        about = " – ".join(str(one[key]) for key in ("title", "description") if one.get(key))
+        wanted = f"{_literal(name)}: " if name else ""
+        default = (
+            say("question.default", value=_literal(_default(one), 300)) + " " if "default" in one else ""
         )
-        wanted = f"{definitions.line(name, 80)}: " if name else ""
         return (
-            f"{say('question.asks', tool=definitions.line(tool, 80), server=self._server, words=said)}\n"
-            f"{wanted}{f'{about}, ' if about else ''}{kind(one)}.\n\n{say('question.how')}"
-        )
+            f"{said if message else ''}\n{wanted}{f'{_literal(about, 300)}, ' if about else ''}{kind(one)}.\n\n"
+            f"{default}{say(how)}"
+        ).strip()
+
+
+def _literal(words: str, limit: int = 80) -> str:
+    """Words of a server as they stand: no formatting, and links that show whole."""
+    return text.literal(definitions.line(words, limit))
+
+
+def _default(one: Json) -> str:
+    """The default of a field as a person would answer it."""
+    given = one["default"] if isinstance(one["default"], list) else [one["default"]]
+    labels = [label for label, value in _choices(one) if value in given]
+    return ", ".join(labels or (one if isinstance(one, str) else json.dumps(one) for one in given))
 
 
 def kind(one: Json) -> str:
     """Return the kind of answer wanted, in words for the person."""
     if choices := _choices(one):
-        shown = ", ".join(
-            f"{number}. {definitions.line(label, 80)}" for number, (label, _) in enumerate(choices[:20], 1)
-        )
-        return say("question.one_of", choices=shown)
+        shown = ", ".join(f"{number}. {_literal(label)}" for number, (label, _) in enumerate(choices[:20], 1))
+        return say("question.some_of" if "items" in one else "question.one_of", choices=shown)
     wanted = str(one.get("type"))
     return say(f"question.{wanted if wanted in {'boolean', 'integer', 'number'} else 'text'}")
 
 
 def read(one: Json, words: str) -> Any:
     """A person's words as the value of a field; None where they are none."""
+    if "items" in one:
+        values = [read(one["items"], part.strip()) for part in re.split("[,，、]", words)]
+        return values if None not in values else None
     if choices := _choices(one):
         fit = (
             value
@@ -154,24 +206,16 @@ def read(one: Json, words: str) -> Any:
     wanted, plain = one.get("type"), words.casefold().rstrip(".!。！ ")
     if wanted == "boolean":
         return True if plain in YES else False if plain in NO else None
-    if wanted in {"integer", "number"}:
-        return _number(plain, whole=wanted == "integer")
+    for number in (int, float) if wanted in {"integer", "number"} else ():
+        with contextlib.suppress(ValueError):
+            return value if math.isfinite(value := number(plain)) else None
     return words if wanted == "string" else None
-
-
-def _number(words: str, *, whole: bool) -> int | float | None:
-    try:
-        value = float(words)
-    except ValueError:
-        return None
-    if math.isfinite(value) and value.is_integer():
-        return int(value)
-    return None if whole or not math.isfinite(value) else value
 
 
 def _choices(one: Json) -> list[tuple[str, Any]]:
     """Label and value of each choice; [] where there are none."""
-    listed = one.get("oneOf")
+    one = one["items"] if isinstance(one.get("items"), dict) else one
+    listed = one.get("oneOf") or one.get("anyOf")
     if isinstance(listed, list):
         return [
             (str(item.get("title") or item["const"]), item["const"])

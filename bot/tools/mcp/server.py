@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,11 +19,13 @@ from bot.config.ship_file import McpServer
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.questions import Questions
+from bot.contracts.tools import Pictured
 from bot.tools.catalog import ToolOffer
+from bot.tools.context import progress
 from bot.tools.mcp import definitions, transports
 from bot.tools.mcp.elicitation import Elicitations
 from bot.tools.mcp.launch_paths import changeable_code, fixed_environment, placed
-from bot.tools.mcp.tool import ServerTool, words_of
+from bot.tools.mcp.tool import LEFT_OUT, ServerTool
 from bot.tools.permissions.protected_code import protected_code
 
 if TYPE_CHECKING:
@@ -76,7 +78,8 @@ class Server:
         self.trouble = ""
         """Why it is down, for operators."""
         self.tools: Mapping[str, ServerTool] = {}
-        self.asking = Elicitations(name, questions)
+        self.left_out: Sequence[str] = ()
+        self.asking = Elicitations(name, questions, log)
         self._settings = settings
         self._root = root
         self._clock = clock
@@ -182,7 +185,7 @@ class Server:
         self.settled.set()
         try:
             while True:
-                await self._either(self._closed, self._changed)
+                await self._changed.wait()
                 if self._closed.is_set():
                     raise ServerLost(self._why or "the connection ended")
                 self._changed.clear()
@@ -192,15 +195,6 @@ class Server:
                 await self._clock.sleep(1.0)
         finally:
             self._client = None
-
-    @staticmethod
-    async def _either(*events: asyncio.Event) -> None:
-        waits = [asyncio.create_task(event.wait()) for event in events]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
 
     def _transport(self) -> Any:
         chosen = self._settings
@@ -251,6 +245,7 @@ class Server:
     def _ended(self, why: str) -> None:
         self._why = why
         self._closed.set()
+        self._changed.set()
 
     async def _heard(self, message: object) -> None:
         from mcp_types import ToolListChangedNotification
@@ -278,6 +273,7 @@ class Server:
         for _ in range(MOST_PAGES):
             params = PaginatedRequestParams(cursor=cursor) if cursor else None
             page = await client.session.list_tools(params=params)
+            left_out += (page.meta or {}).get(LEFT_OUT, ())
             for tool in page.tools:
                 # However much a server says of them, nobody else waits until it is read.
                 await asyncio.to_thread(self._take, tools, left_out, tool, said)
@@ -286,7 +282,7 @@ class Server:
                 break
         added = sorted(tools.keys() - self.tools.keys())
         gone = sorted(self.tools.keys() - tools.keys())
-        self.tools = tools
+        self.tools, self.left_out = tools, left_out
         self._log.write(
             "mcp",
             f"the server {self.name} has {len(tools)} tools",
@@ -329,7 +325,7 @@ class Server:
 
     # ------------------------------------------------------------ calls
 
-    async def call(self, tool: str, arguments: Json) -> str:
+    async def call(self, tool: str, arguments: Json) -> Pictured:
         """Have a tool run. Raises `errors.ToolError` with what the model can act on. Cancelled, the server is told so."""
         client = self._client
         if client is None:
@@ -339,10 +335,10 @@ class Server:
             )
         result = await self._answer(client, tool, arguments)
         self._hung = 0
-        words = words_of(result)
+        words, *pictures = (part.get("text", part.get("data")) for part in result["content"])
         if result.get("isError"):
             raise errors.ToolError(words or "The tool failed and does not say why.")
-        return words
+        return Pictured(words, pictures)
 
     async def _answer(self, client: Client, tool: str, arguments: Json) -> Json:
         import anyio
@@ -352,12 +348,19 @@ class Server:
 
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
         seconds = self.timeout_seconds
-        limit = asyncio.timeout(seconds)
+        limit, report = asyncio.timeout(seconds), progress.get()
+
+        async def told(progress: float, total: float | None, message: str | None) -> None:
+            share = f"{progress:g} / {total:g}" if total else f"{progress:g}"
+            report(definitions.line(" · ".join(filter(None, (share, message))), 200))
+
         try:
             async with limit:
-                with self.asking.during(tool, limit, seconds):
+                with self.asking.during(tool, limit, seconds) as unanswered:
                     # Not `call_tool`: that runs the patterns of the server's own schema over its answer.
-                    answer = await client.session.send_request(request, CallToolResult)
+                    answer = await client.session.send_request(
+                        request, CallToolResult, progress_callback=told
+                    )
         except TimeoutError:
             raise self._late() from None
         except MCPError as error:
@@ -371,7 +374,9 @@ class Server:
             ) from None
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             raise self._gone() from None
-        return answer.model_dump(mode="json", by_alias=True)
+        result = answer.model_dump(mode="json", by_alias=True)
+        result["content"][0]["text"] = "\n\n".join(filter(None, (result["content"][0]["text"], *unanswered)))
+        return result
 
     def _late(self) -> errors.ToolError:
         self._hung += 1
@@ -385,7 +390,9 @@ class Server:
     async def _failed(self, client: Client, code: int, message: str) -> errors.ToolError:
         from mcp_types import CONNECTION_CLOSED
 
-        if self._closed.is_set() or code == CONNECTION_CLOSED or not await self._answers(client):
+        # The library's own error of a stream that ended: the code alone may be the server's.
+        cut = code == CONNECTION_CLOSED and message.startswith("SSE stream ")
+        if self._closed.is_set() or cut or not await self._answers(client):
             return self._gone()
         self._hung = 0
         return errors.ToolError(f"The MCP server {self.name} refused: {definitions.line(message, 1_000)}")
@@ -404,6 +411,6 @@ class Server:
 
     def _gone(self) -> errors.ToolError:
         return errors.ToolError(
-            f"The connection to the MCP server {self.name} was lost while it worked; it may have taken effect. Look "
-            "before you try again."
+            f"The connection to the MCP server {self.name} was lost while it worked ({self._why or 'it ended'}); it may have "
+            "taken effect. Look before you try again."
         )

@@ -11,11 +11,11 @@ import pydantic
 
 from bot import text
 from bot.contracts.base import Json
-from bot.contracts.tools import Effect
+from bot.contracts.tools import Effect, Pictured
 from bot.tools.catalog import ToolOffer
 from bot.tools.mcp import definitions
 
-Run = Callable[[str, Json], Awaitable[str]]
+Run = Callable[[str, Json], Awaitable[Pictured]]
 LAST_RESORT = 2 * 3_600.0
 """Seconds beyond its own limit, which the connection keeps and which stands still while a person is asked."""
 
@@ -39,12 +39,56 @@ class ServerTool:
     def input(self) -> type[pydantic.BaseModel]:
         return definitions.arguments(self._schema)
 
-    async def run(self, args: Any) -> str:
+    async def run(self, args: Any) -> Pictured:
         return await self._run(self.offer.title, args.root)
 
 
 LONGEST = 4_000_000
 """Characters of a result that are looked at; what does not fit the view goes into an artifact."""
+MOST_PARTS = 1_000
+"""Parts of a result that are looked at."""
+MOST_VALUES = 200_000
+"""Objects and lists of a message: to read more would hold everybody up."""
+LEFT_OUT = "shipmate/leftOut"
+"""The key in the `_meta` of a list of tools: those that cannot be declared, and why."""
+
+
+def mended(raw: bytes) -> bytes:
+    """A message of a server, its tools and the parts of its results mended or left out one by one: the library refuses the whole for
+    one of them. Raises OverflowError for one with too many values.
+    """
+    words = raw.decode("utf-8", "replace")
+    if words.count("{") + words.count("[") > MOST_VALUES:
+        raise OverflowError(f"an answer of more than {MOST_VALUES:,} values")
+    try:
+        message = json.loads(words)
+    except (ValueError, RecursionError):
+        return raw
+    result = message.get("result") if isinstance(message, dict) else None
+    if isinstance(result, dict) and isinstance(result.get("tools"), list):
+        result["tools"], left_out = _tools(result["tools"])
+        result["_meta"] = {LEFT_OUT: left_out}
+    elif isinstance(result, dict) and {"content", "structuredContent"} & result.keys():
+        parts = result.get("content")
+        result["content"] = parts = parts[:MOST_PARTS] if isinstance(parts, list) else [parts]
+        data = (part.get("data") for part in parts if isinstance(part, dict) and part.get("type") == "image")
+        pictures = [{"type": "image", "data": one, "mimeType": ""} for one in data if isinstance(one, str)]
+        result["content"] = [{"type": "text", "text": words_of(result)}, *pictures]
+        result["isError"] = result.get("isError") is True
+        result.pop("structuredContent", None)
+    return text.clean(json.dumps(message, ensure_ascii=False)).encode()
+
+
+def _tools(defined: list[Any]) -> tuple[list[Json], list[str]]:
+    """The tools that can be declared, and which cannot and why."""
+    tools, left_out = [], []
+    for one in defined:
+        try:
+            tools.append(definitions.declared(one))
+        except definitions.UndeclarableTool as error:
+            name = one.get("name") if isinstance(one, dict) else one
+            left_out.append(f"{definitions.line(str(name), 80)}: {error}")
+    return tools, left_out
 
 
 def words_of(result: Json) -> str:
@@ -57,12 +101,13 @@ def words_of(result: Json) -> str:
 
 
 def _part(part: Any) -> str:
+    part = part if isinstance(part, dict) else {}
     kind = part.get("type")
     if kind == "text":
         return str(part.get("text") or "")
     if kind in {"image", "audio"}:
         size = len(str(part.get("data") or "")) * 3 // 4
-        return f"[{kind}: {part.get('mimeType')}, {size:,} bytes, not shown]"
+        return f"[{kind}: {part.get('mimeType')}, {size:,} bytes]"
     if kind == "resource_link":
         return f"[resource: {part.get('name')}, {part.get('uri')}]"
     inner = part.get("resource") if kind == "resource" else None

@@ -12,7 +12,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bot.contracts.environment import off_loop
+from bot.telemetry import redaction
 from bot.tools import processes
+from bot.tools.mcp.tool import mended
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -101,7 +104,10 @@ async def _hear(watch: _Streams, heard: MemoryObjectSendStream[SessionMessage], 
     try:
         while raw := await watch.stdout.readline():
             try:
-                message = jsonrpc_message_adapter.validate_json(raw, by_name=False)
+                message = jsonrpc_message_adapter.validate_json(await _mended(raw), by_name=False)
+            except OverflowError as error:
+                why = f"it wrote {error}"
+                break
             except ValueError:
                 noise += 1
                 if noise > MOST_NOISE:
@@ -141,6 +147,12 @@ CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 300.0
 
 
+async def _mended(line: bytes) -> bytes:
+    """A message, or a line of a stream of them, mended; others go on while it is long."""
+    data = b"data:" if line.startswith(b"data:") else b""
+    return data + await off_loop(len(line), redaction.LONG, lambda: mended(line.removeprefix(data)))
+
+
 @contextlib.asynccontextmanager
 async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
     """Talk with a server for the block. Redirects leave its origin never, our headers neither; no proxy of the environment
@@ -150,16 +162,21 @@ async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[Transpo
     from mcp.client.streamable_http import streamable_http_client
 
     class Bounded(httpx2.AsyncByteStream):
-        def __init__(self, inner: Any) -> None:
+        def __init__(self, inner: Any, *, events: bool) -> None:
             self._inner = inner
+            self._events = events
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            left = LARGEST
+            rest = b""
             async for piece in self._inner:
-                left -= len(piece)
-                if left < 0:
+                rest += piece
+                if self._events:
+                    *lines, rest = rest.split(b"\n")
+                    for line in lines:
+                        yield await _mended(line) + b"\n"
+                if len(rest) > LARGEST:
                     raise httpx2.ReadError(f"an answer of more than {LARGEST:,} bytes")
-                yield piece
+            yield await _mended(rest)
 
         async def aclose(self) -> None:
             await self._inner.aclose()
@@ -170,8 +187,8 @@ async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[Transpo
             if response.headers.get("content-encoding", "identity").lower() != "identity":
                 await response.aclose()
                 raise httpx2.ReadError("a packed answer, which was not asked for")
-            if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-                response.stream = Bounded(response.stream)
+            kind = response.headers.get("content-type", "").lower()
+            response.stream = Bounded(response.stream, events=kind.startswith("text/event-stream"))
             return response
 
     limits = httpx2.Timeout(CONNECT_SECONDS, read=SILENCE_SECONDS)

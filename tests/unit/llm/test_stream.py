@@ -287,7 +287,6 @@ TOOL = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
         [BEGIN, {"type": "content_block_start", "index": 0, "content_block": "text"}],
         [BEGIN, start(0, {"type": "tool_use", "id": "", "name": "look", "input": {}})],
         [BEGIN, start(0, {"type": "tool_use", "id": "toolu_1", "name": None, "input": {}})],
-        [BEGIN, start(0, TOOL), stop(0), start(1, TOOL), stop(1), *end("tool_use")],
         [BEGIN, *end(None)],
         [{"type": "message_stop"}],
         [BEGIN, *end(), start(0, TEXT)],

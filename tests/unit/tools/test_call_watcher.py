@@ -23,6 +23,9 @@ class Heard:
     def began(self, request_id: str, call_id: str, tool: str) -> None:
         self.events.append((request_id, call_id, tool))
 
+    def noted(self, request_id: str, call_id: str, words: str | None) -> None:
+        self.events.append((request_id, call_id, words))
+
     def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
         self.events.append((request_id, call_id, failed))
 

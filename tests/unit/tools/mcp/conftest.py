@@ -13,6 +13,7 @@ import pytest
 
 from bot.config.ship_file import Mcp
 from bot.contracts.questions import Answer, Question, Questions
+from bot.contracts.tools import Pictured
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog
 from bot.tools.mcp.server import Server
@@ -48,8 +49,8 @@ class Rig:
         tool = self.all.get(name)
         assert tool is not None, list(self.all.offers())
         result = await tool.run(tool.input.model_validate(arguments))
-        assert isinstance(result, str)
-        return result
+        assert isinstance(result, Pictured)
+        return result.words
 
 
 def friendly(**more: Any) -> dict[str, Any]:

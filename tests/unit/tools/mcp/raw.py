@@ -71,7 +71,7 @@ def called(asked: dict[str, Any]) -> None:
     if MODE == "dies":
         os._exit(7)
     elif MODE == "no_result":
-        answer(asked, {"content": "none", "structuredContent": 3})
+        answer(asked, {"none": 3})
     elif MODE == "long_line":
         answer(asked, {"content": [{"type": "text", "text": "x" * 9_000_000}]})
     elif MODE == "refuses":
@@ -86,8 +86,6 @@ def listed(asked: dict[str, Any]) -> None:
     if MODE == "pages":
         page = int(cursor or 0)
         answer(asked, {"tools": [tool(f"t{page}")], "nextCursor": str(page + 1)})
-    elif MODE == "broken_list":
-        answer(asked, {"tools": [tool("list", schema={"type": "array"}), tool("say")]})
     else:
         answer(asked, {"tools": EVIL if MODE == "evil" else [tool("say")]})
 

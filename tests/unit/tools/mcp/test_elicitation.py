@@ -11,7 +11,6 @@ from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.questions import Answer, Question
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.mcp.elicitation import TRIES, kind, read
 from tests.timers import leap, leap_until_done
 from tests.unit.tools.mcp.conftest import Rig, Start, friendly, until
 
@@ -19,17 +18,14 @@ TURN = ToolExecutionContext(ChatKey.parse("slack:chat:C1"), "R1", "U1", None, ca
 
 
 class Person:
-    """`contracts.questions.Questions` whose answers are given, or who says nothing."""
+    """`contracts.questions.Questions` who says nothing."""
 
-    def __init__(self, *answers: str) -> None:
-        self.answers = list(answers)
+    def __init__(self) -> None:
         self.asked: list[Question] = []
         self.left = False
 
     async def ask(self, question: Question) -> Answer:
         self.asked.append(question)
-        if self.answers:
-            return Answer("answered", self.answers.pop(0))
         try:
             await asyncio.Event().wait()
         finally:
@@ -41,23 +37,6 @@ async def book(rig: Rig, person: Person) -> str:
     rig.person = person
     with tool_scope(TURN):
         return await rig.call("mcp__one__book")
-
-
-async def test_the_answer_reaches_the_tool_and_what_does_not_fit_is_asked_again(start: Start) -> None:
-    rig = await start(one=friendly())
-    person = Person("a few", "4")
-    assert await book(rig, person) == "booked for 4"
-    assert [one.chat_key for one in person.asked] == [ChatKey.parse("slack:chat:C1")] * 2
-    first, again = (one.words for one in person.asked)
-    assert "book (one) asks: “How many people?”" in first
-    assert "a whole number" in first
-    assert again.startswith("That doesn't fit.")
-    assert await book(rig, Person("skip")) == "not booked: decline"
-    assert await book(rig, Person(*["?"] * TRIES)) == "not booked: decline"
-    outside = Person("4")
-    rig.person = outside
-    assert await rig.call("mcp__one__book") == "not booked: decline", "nobody is asked outside of a turn"
-    assert outside.asked == []
 
 
 async def test_while_a_person_is_waited_for_the_clock_stands_still(start: Start) -> None:
@@ -76,27 +55,3 @@ async def test_while_a_person_is_waited_for_the_clock_stands_still(start: Start)
     await leap_until_done(waiting, 601.0)
     with pytest.raises(errors.ToolError, match="did not answer"):
         await waiting
-
-
-@pytest.mark.parametrize(
-    ("field", "words", "value"),
-    [
-        ({"type": "string"}, "花子", "花子"),
-        ({"type": "integer"}, "12", 12),
-        ({"type": "integer"}, "1.5", None),
-        ({"type": "integer"}, "１２", 12),
-        ({"type": "number"}, "1.5", 1.5),
-        ({"type": "number"}, "inf", None),
-        ({"type": "boolean"}, "Yes!", True),
-        ({"type": "boolean"}, "いいえ", False),
-        ({"type": "boolean"}, "perhaps", None),
-        ({"type": "string", "enum": ["red", "blau"]}, "BLAU", "blau"),
-        ({"type": "string", "enum": ["red", "blau"]}, "1", "red"),
-        ({"type": "string", "enum": ["red", "blau"]}, "green", None),
-        ({"oneOf": [{"const": "r", "title": "Rot"}, {"const": "b"}]}, "rot", "r"),
-        ({"type": "object"}, "x", None),
-    ],
-)
-def test_words_become_values(field: dict[str, Any], words: str, value: Any) -> None:
-    assert read(field, words) == value
-    assert kind(field)

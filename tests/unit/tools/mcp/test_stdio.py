@@ -51,7 +51,7 @@ async def test_arguments_that_do_not_fit_never_reach_it(start: Start, tmp_path: 
     call = {"type": "tool_use", "id": "t1", "name": "mcp__one__say", "input": {"x": 3}}
     (result,) = await run_blocks(runner, [call])
     assert result["is_error"]
-    assert "- x: expected string, got 3" in result["content"]
+    assert "- x: 3 is not of type 'string'" in result["content"]
     assert not (tmp_path / "called").exists()
 
 
@@ -164,13 +164,6 @@ async def test_an_answer_beyond_all_measure_ends_the_connection_alone(start: Sta
     await until(lambda: rig["one"].state == "down")
     assert "a line of more than" in rig["one"].trouble
     assert await rig.call("mcp__two__say", x="b") == "said b"
-
-
-async def test_a_list_that_breaks_the_protocol_is_none(start: Start) -> None:
-    rig = await start(FakeClock(), one=raw("broken_list"), two=raw("fine"))
-    assert rig["one"].state == "down"
-    assert "it breaks the protocol" in rig["one"].trouble
-    assert [offer.name for offer in rig.all.offers()] == ["mcp__two__say"]
 
 
 async def test_only_what_stays_away_is_worth_a_report(start: Start) -> None:
