@@ -291,14 +291,12 @@ class CallWatcher:
 
     async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         async def watched() -> ToolResult:
-            turn, failed = context.current(), True
-            self.watch.began(turn.request_id, call.id, call.name)
-            try:
-                result = await run()
-                failed = result.failed
-                return result
-            finally:
-                self.watch.ended(turn.request_id, call.id, failed=failed)
+            turn = context.current()
+            self.watch.began(turn.request_id, call)
+            result = await run()
+            # One that is cancelled does not come here: it ends as stopped, with its turn.
+            self.watch.ended(turn.request_id, call.id, failed=result.failed)
+            return result
 
         tool = self.registry.get(call.name)
         alone = tool is None or not tool.effects.isdisjoint(_UNWATCHED) or context.current().tasks is None
