@@ -8,6 +8,7 @@ from typing import Any
 import jiter
 
 from bot import text
+from bot.context import blocks
 from bot.contracts.agent import SILENT, is_silent
 from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
 from bot.tools.builtin.chat_send import ChatSend
@@ -89,6 +90,9 @@ class PartialReply:
             self._first = self._first or (event.tool_use_id, event.name)
             if event.name == ChatSend.name:
                 self._calls.setdefault(event.tool_use_id, PartialJSON()).feed(event.partial_json)
+        elif self._first is None:  # a call without input sends no pieces of it
+            calls = blocks.tool_calls(event.content)
+            self._first = (calls[0].id, calls[0].name) if calls else None
 
     @property
     def speaks(self) -> bool:
@@ -105,7 +109,8 @@ class PartialReply:
         """The words of the first message, as far as they have come; of plain text, as long as no call follows it."""
         if self._first is None:
             return self._plain()
-        return _said(self._calls[self._first[0]]) if self.speaks else ""
+        call = self._calls.get(self._first[0])
+        return _said(call) if call is not None and self.speaks else ""
 
     def words(self) -> str:
         """The words meant for people: those of `chat_send` where it has come to that, else the plain text."""

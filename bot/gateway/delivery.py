@@ -108,6 +108,8 @@ class Delivery:
         arrived with these words, `place` the message in whose place the first part comes, where that can be changed. `while_open` are lines of a question
         that hold only until it is decided.
         """
+        if buttons is not None:
+            self._previews.bury(to)
         submit = partial(
             self.outbox.submit,
             to,

@@ -57,8 +57,9 @@ class DirectConversations:
         if chat is None or before.request_id not in chat.request_ids:
             return False
         turn = chat.turn
-        answered = turn is not None and bool(turn.over or turn.written)
-        return not answered or all(one.request_id != before.request_id for one in turn.all)
+        if turn is None or not (turn.over or turn.written):
+            return True
+        return all(one.request_id != before.request_id for one in turn.all)
 
     async def _change(self, change: Inbound) -> Inbound:
         # The time of a deletion is that of its message.

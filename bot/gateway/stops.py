@@ -94,10 +94,10 @@ class Stops:
             place = {"command": Command(name="stop"), "chat_key": inbound.chat_key.chat}
             return inbound.model_copy(update=place) if ended else inbound
         turn = self._turn(inbound, None)
-        runs = turn is not None and not turn.over
-        answers = runs and turn.waits_for == "question" and inbound.person == turn.first.person
-        here = runs or inbound.chat_key.thread is not None
-        if answers or not (here or inbound.keys in self.seen):
+        if turn is not None and not turn.over:
+            if turn.waits_for == "question" and inbound.person == turn.first.person:
+                return inbound
+        elif inbound.chat_key.thread is None and inbound.keys not in self.seen:
             return inbound
         return inbound.model_copy(update={"command": Command(name="stop")})
 

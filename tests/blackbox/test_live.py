@@ -112,12 +112,14 @@ async def test_plain_text_is_shown_as_it_comes_and_what_follows_takes_its_place(
     world.only("telegram", "slack")
     time, gate = Time(world), asyncio.Event()
     world.config["channels"]["telegram"]["allow"] = ["*"]
+    world.config["operators"], world.config["permissions"] = ["telegram:2006"], {"ask": ["skills_list"]}
     scenes: dict[str, list[Any]] = {
         "plain": [(TEXT,)],
         "a tool follows": [(TEXT, LOOK), ("There are two files.",)],
         "chat_send follows": [(TEXT, SENDS)],
         "a tool, then chat_send": [(TEXT, LOOK), (SENDS,)],
         "a tool, then silence": [(TEXT, LOOK), ("[silent]",)],
+        "a question follows": [(TEXT, tool_use("skills_list")), ("Here they are.",)],
         "nothing follows": [("[silent]",)],
         "a tool, then nothing": [(TEXT, LOOK), ("[silent] Nobody has asked me.",)],
     }
@@ -139,14 +141,14 @@ async def test_plain_text_is_shown_as_it_comes_and_what_follows_takes_its_place(
     roots = [await world.slack.say(f"{ME} plain", channel=ROOM, user=ANN) for _ in range(2)]
     await world.slack.until(lambda: all(shows(root) == [TEXT.strip()] for root in roots))
     gate.clear()
-    chats = dict(zip(list(scenes)[:5], range(2001, 2006), strict=True))
+    chats = dict(zip(list(scenes)[:6], range(2001, 2007), strict=True))
     for name, chat in chats.items():
         world.telegram.say(name, chat_id=chat)
     world.telegram.say("@shipmate_bot plain", chat_id=GROUP, user_id=7)
     direct = await world.slack.say("plain", channel="D0ANN", user=ANN)
-    for name, root in zip(list(scenes)[5:], roots, strict=True):  # said to nobody
+    for name, root in zip(list(scenes)[6:], roots, strict=True):  # said to nobody
         await world.slack.say(name, channel=ROOM, user=BOB, thread_ts=root)
-    await world.model.until(lambda: world.model.active == 9)
+    await world.model.until(lambda: world.model.active == 10)
     await time.passes(1.5)
 
     def everywhere() -> list[list[str]]:
@@ -156,11 +158,19 @@ async def test_plain_text_is_shown_as_it_comes_and_what_follows_takes_its_place(
     assert [len(shows(root)) for root in roots] == [1, 1]
     gate.set()
     ends = [TEXT.strip(), "There are two files.", "This was sent.", "This was sent."]
-    ends += ["I didn't get to an answer. Please ask again, perhaps in other words.", *[TEXT.strip()] * 2]
-    await time.until(lambda: everywhere() == [[one] for one in ends])
-    await world.turns(11)
+    ends += ["I didn't get to an answer. Please ask again, perhaps in other words."]
+    await time.until(lambda: everywhere()[:5] == [[one] for one in ends])
+    asked = world.telegram.chats[2006].messages
+    await time.until(lambda: "reply_markup" in [*asked.values()][-1])
+    number, question = [*asked.items()][-1]
+    button = question["reply_markup"]["inline_keyboard"][0][0]["callback_data"]
+    world.telegram.press(number, button, chat_id=2006, user_id=2006)
+    await time.until(lambda: world.texts(2006)[-1] == "Here they are.")
+    assert len(world.texts(2006)) == 2, "the answer stands below the question"
+    await time.until(lambda: everywhere()[6:] == [[TEXT.strip()]] * 2)
+    await world.turns(12)
     assert [len(shows(root)) for root in roots] == [1, 1]
-    assert [world.telegram.tally(chat).posted for chat in (*chats.values(), GROUP)] == [1, 1, 1, 1, 2, 1]
+    assert [world.telegram.tally(chat).posted for chat in (*chats.values(), GROUP)] == [1, 1, 1, 1, 2, 3, 1]
     sent = json.dumps([call.params for call in (*world.telegram.calls, *world.slack.calls)])
     assert "[silent" not in sent
 

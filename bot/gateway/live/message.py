@@ -129,7 +129,7 @@ class _ByTurn(Generic[_S]):
 
 @dataclass(slots=True, eq=False)
 class _Preview(_Showing):
-    """`messages` are the parts of one answer, in order. Without `words` they stand for nothing."""
+    """`messages` are the parts of one answer, in order. Without `words` they stand for nothing. `buried`: a question stands below."""
 
     messages: list[LiveMessage]
     shown: Callable[[], None]
@@ -138,6 +138,7 @@ class _Preview(_Showing):
     drafted: str = ""
     drafted_at: float = 0.0
     changed_at: float = float("-inf")
+    buried: bool = False
 
     @property
     def over(self) -> bool:
@@ -183,6 +184,19 @@ class Previews(_ByTurn[_Preview]):
         now = self._deps.clock.monotonic()
         return preview is not None and now - preview.changed_at < GROWS_SECONDS
 
+    def bury(self, to: Address) -> None:
+        """A question is asked in a chat: what comes then is to stand below it."""
+        for preview in self._open.values():
+            preview.buried = preview.buried or preview.to.chat_key == to.chat_key
+
+    async def _unbury(self, preview: _Preview) -> None:
+        """Go on in a new message, where a question stands below the old ones."""
+        if not preview.buried:
+            return
+        old, preview.messages, preview.buried = preview.messages, [self._message(preview.to)], False
+        for message in old:
+            await message.last("")
+
     async def take(self, to: Address, parts: int) -> list[str]:
         """A reply of so many parts is ready: the messages in whose places the first of them come. The rows of the reply end
         theirs; others go at the end of the turn.
@@ -191,6 +205,7 @@ class Previews(_ByTurn[_Preview]):
         if preview is None:
             return []
         await preview.stop_and_wait()
+        await self._unbury(preview)
         places: list[str] = []
         for message in preview.messages[:parts]:
             if (place := await message.place()) is None:
@@ -236,6 +251,7 @@ class Previews(_ByTurn[_Preview]):
             ):
                 preview.busy = True
                 preview.shown()
+                await self._unbury(preview)
                 changed = await (
                     self._draft(preview, parts[-1][0]) if preview.drafts else self._show_parts(preview, parts)
                 )
