@@ -57,7 +57,7 @@ class DirectConversations:
         if chat is None or before.request_id not in chat.request_ids:
             return False
         turn = chat.turn
-        if turn is None or not (turn.over or turn.written):
+        if turn is None or not (turn.over or turn.written or turn.suspended):
             return True
         return all(one.request_id != before.request_id for one in turn.all)
 
