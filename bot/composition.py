@@ -341,6 +341,7 @@ def build_model(
         rng=environment.rng,
         log_messages=llm.log_messages,
         log_payload=llm.log_payload,
+        retry_seconds=llm.retry_seconds,
         prices=configuration.prices_of(llm),
         pace=environment.pace,
         artifacts=artifacts,

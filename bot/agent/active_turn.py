@@ -136,7 +136,7 @@ class ActiveTurn:
     def asks(self, request: ModelRequest) -> PartialReply:
         """The model is asked this; returns what collects the answer. Raises `errors.TurnStopped`."""
         self._must_run()
-        self._partial = PartialReply()
+        self._partial = PartialReply(plain=not self.request.arrivals.quiet)
         self.view_changes.note_sent(request.messages)
         self.steps.begin(self._deps.ids.ulid(), "model", request.model)
         return self._partial

@@ -150,7 +150,7 @@ async def _answer(
     deps = continuation.deps
     heard = turn.asks(request)
     reply: ModelReply | None = None
-    chat = turn.reply
+    chat, before = turn.reply, turn.last_words() if continuation.goes_on else ""
 
     async def listen() -> None:
         nonlocal reply
@@ -159,7 +159,7 @@ async def _answer(
             heard.take(event)
             if chat is not None and heard.speaks and not speaks:
                 speaks = True
-                chat.preview(heard.shown)
+                chat.preview(lambda: before + heard.shown())
             if isinstance(event, ModelReply):
                 reply = event
 

@@ -8,7 +8,8 @@ from typing import Any
 import jiter
 
 from bot import text
-from bot.contracts.agent import SILENT
+from bot.context import blocks
+from bot.contracts.agent import SILENT, is_silent
 from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
 from bot.tools.builtin.chat_send import ChatSend
 
@@ -73,9 +74,10 @@ def _whole(escape: re.Match[str]) -> str:
 
 
 class PartialReply:
-    """Collects the deltas of one answer."""
+    """Collects the deltas of one answer. Without `plain` plain text is not shown: nobody waits for it, and it may come to nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, plain: bool = True) -> None:
+        self._shows_plain = plain
         self._text: list[str] = []
         self._calls: dict[str, PartialJSON] = {}
         self._first: tuple[str, str] | None = None
@@ -88,22 +90,36 @@ class PartialReply:
             self._first = self._first or (event.tool_use_id, event.name)
             if event.name == ChatSend.name:
                 self._calls.setdefault(event.tool_use_id, PartialJSON()).feed(event.partial_json)
+        elif self._first is None:  # a call without input sends no pieces of it
+            calls = blocks.tool_calls(event.content)
+            self._first = (calls[0].id, calls[0].name) if calls else None
 
     @property
     def speaks(self) -> bool:
         """True if the answer begins to say something before it does anything: what a message says of an act that a
         person has not approved yet must not be shown.
         """
-        return self._first is not None and self._first[1] == ChatSend.name
+        return (
+            self._first[1] == ChatSend.name
+            if self._first is not None
+            else self._shows_plain and any(self._text)
+        )
 
     def shown(self) -> str:
-        """The words of the first message, as far as they have come."""
-        return _said(self._calls[self._first[0]]) if self._first is not None and self.speaks else ""
+        """The words of the first message, as far as they have come; of plain text, as long as no call follows it."""
+        if self._first is None:
+            return self._plain()
+        call = self._calls.get(self._first[0])
+        return _said(call) if call is not None and self.speaks else ""
 
     def words(self) -> str:
         """The words meant for people: those of `chat_send` where it has come to that, else the plain text."""
         sent = [words for call in self._calls.values() if (words := _said(call).strip())]
-        return "\n\n".join(sent) if sent else _aloud(text.clean("".join(self._text)).strip())
+        return "\n\n".join(sent) if sent else self._plain()
+
+    def _plain(self) -> str:
+        self._text = ["".join(self._text)]
+        return _aloud(text.clean(self._text[0]).strip())
 
 
 def _said(call: PartialJSON) -> str:
@@ -114,4 +130,4 @@ def _said(call: PartialJSON) -> str:
 
 def _aloud(words: str) -> str:
     """The words, but for what may become the sign that nothing is said."""
-    return "" if SILENT.startswith(words.strip()) else words
+    return "" if SILENT.startswith(words.strip()) or is_silent(words) else words

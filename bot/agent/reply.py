@@ -10,7 +10,7 @@ from bot.agent.ledger import Ledger
 from bot.agent.steps import written
 from bot.context import blocks
 from bot.context.store import RunningTurn
-from bot.contracts.agent import SILENT, Arrivals, PriorReply, Reply, TurnRequest
+from bot.contracts.agent import Arrivals, PriorReply, Reply, TurnRequest, is_silent
 from bot.contracts.base import Message
 from bot.contracts.journal import StepRecord
 from bot.contracts.outbound import OutgoingFile, Sent
@@ -90,7 +90,7 @@ class TrackedReply:
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
-        if words.strip() == SILENT:
+        if is_silent(words):
             if not self._arrivals.quiet:
                 raise errors.ToolError("They spoke to you. Send them an answer.")
             self.settled, self.call = True, step_id

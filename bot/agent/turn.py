@@ -16,7 +16,7 @@ from bot.agent.reply import TrackedReply
 from bot.agent.subagents.tasks import Tasks
 from bot.agent.view_changes import Tail
 from bot.context import blocks
-from bot.contracts.agent import SILENT, TurnOutcome
+from bot.contracts.agent import TurnOutcome, is_silent
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply
 from bot.contracts.tools import ToolCall, ToolResult
@@ -193,7 +193,7 @@ async def _say_what_came(
 async def _say_the_rest(turn: ActiveTurn, reply: ModelReply) -> TurnOutcome:
     """Deliver the last text, unless `chat_send` has settled the matter; an empty one becomes an honest line."""
     words = turn.last_words().strip()
-    if silent := words == SILENT:
+    if silent := is_silent(words):
         words = ""
     if words and reply.stop_reason in LENGTH:
         words += f"\n\n{say('turn.truncated')}"

@@ -51,6 +51,7 @@ class Llm:
     context_window: int | None
     fast_model: str
     prices: Mapping[str, ship_file.ModelPrice]
+    retry_seconds: float
     log_messages: bool
     log_payload: bool
 

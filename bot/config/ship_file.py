@@ -89,6 +89,8 @@ class Llm(StrictModel):
     """The model that brings the results of several tasks together."""
     prices: dict[Annotated[str, Field(min_length=1, max_length=200)], ModelPrice] = {}
     """Prices by model, before those that are built in (`shipmate check` says which models have one, and of which day)."""
+    retry_seconds: Annotated[float, Field(ge=0, le=3_600)] = 30
+    """Seconds for which a request is repeated while the provider is overloaded, failing or cut off; 0: never."""
     log_messages: bool = True
     """Write words of people and of the model to log lines."""
 

@@ -41,6 +41,11 @@ SILENT = "[silent]"
 """The whole answer to words that were not said to the bot, where these need none. People never see it."""
 
 
+def is_silent(words: str) -> bool:
+    """True of an answer that says so, whatever it adds."""
+    return words.lstrip().startswith(SILENT)
+
+
 class Arrivals(Protocol):
     """Gives a turn what comes from its chat while it runs."""
 

@@ -215,6 +215,10 @@ class Edits(Protocol):
         """
         ...
 
+    async def delete(self, message: Outbound, message_id: str) -> None:
+        """Take away what `send` created as `message_id` in the place of `message`. Raises as `edit` does."""
+        ...
+
 
 @runtime_checkable
 class Drafts(Protocol):
@@ -250,7 +254,7 @@ class Reacts(Protocol):
     """Optional ability of a `Channel`: marks the message of a person."""
 
     async def react(self, target: Mapping[str, str], message_id: str) -> None:
-        """Show that a message was seen: it has joined what is being answered. Cosmetic, as `indicate` is."""
+        """Show that a message was seen: it waits, or has joined what is being answered. Cosmetic, as `indicate` is."""
         ...
 
 

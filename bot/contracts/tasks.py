@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from bot.contracts.model import Usage
 
-TaskEventKind = Literal["queued", "started", "model", "tool", "ended", "failed"]
+TaskEventKind = Literal["queued", "started", "model", "tool", "ended", "failed", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class TaskTotals:
 
 @dataclass(frozen=True, slots=True)
 class TaskEvent:
-    """Something that happened to one task. Each begins with `queued` and comes to exactly one `ended` or `failed`,
-    also where it is stopped; in between come `started`, and a `model` or `tool` for each call that has ended.
+    """Something that happened to one task. Each begins with `queued` and comes to exactly one `ended`, `failed` or
+    `stopped`; in between come `started`, and a `model` or `tool` for each call that has ended.
     """
 
     kind: TaskEventKind

@@ -17,7 +17,7 @@ from bot.contracts.provenance import ORIGIN, Provenance, unpacked
 class ToolWatch(Protocol):
     """Is told of every tool call of a turn that runs, but of those that say something or give out tasks."""
 
-    def began(self, request_id: str, call_id: str, tool: str) -> None:
+    def began(self, request_id: str, call: ToolCall) -> None:
         """Takes note; never blocks and never raises."""
         ...
 

@@ -28,6 +28,7 @@ from bot.gateway.commands import Commands, Servers
 from bot.gateway.conversation import MODES
 from bot.gateway.deletions import DeletionService
 from bot.gateway.delivery import Delivery
+from bot.gateway.direct_chats import DirectConversations
 from bot.gateway.effects import EffectRunner
 from bot.gateway.inbound_archiver import InboundArchiver
 from bot.gateway.intake import GatewayIntake, InboundRouter
@@ -440,6 +441,7 @@ def build_gateway(
         commands=commands,
         router=router,
         stops=stops,
+        direct=DirectConversations(journal, turn_queue, in_flight),
         in_flight=in_flight,
         alerts=services.alerts,
         approvals=approvals,

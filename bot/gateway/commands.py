@@ -213,7 +213,7 @@ class Commands:
         if inbound.kind == "stop":
             # The platform shows by itself what became of its button.
             await self._stops.stop(inbound)
-            return InboundOutcome(HANDLED)
+            return InboundOutcome(HANDLED, self._stops.goes_on(inbound))
         if inbound.kind == "admission":
             return InboundOutcome(HANDLED, await self._admissions.ask(inbound))
         if inbound.kind == "rating":

@@ -123,6 +123,8 @@ class Turn:
     """Sentences for its person, below its next answer."""
     acted: bool = False
     """People have seen something of its answer, or a tool with effects has run."""
+    written: Sequence[str] = ()
+    """The ids in the outbox of what it has answered so far."""
     restarts: int = 0
     """The number of times that its question was put anew."""
 
@@ -605,8 +607,10 @@ class Conversation:
             return [Answer(turn, inbound)]
         if self._mode.interrupts and turn.phase is TurnPhase.RUNNING:
             effects += _stopping(turn)
-        if turn.may_restart_model_call and inbound in self._joining(turn):
-            turn.restarts += 1
+        # What is being said answers words that an edit has changed.
+        edited = inbound.kind == "edit" and turn.phase is TurnPhase.RUNNING and not turn.stopped
+        if (edited or turn.may_restart_model_call) and inbound in self._joining(turn):
+            turn.restarts += not edited
             effects.append(RestartModelCall(turn))
         return effects
 

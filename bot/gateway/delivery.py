@@ -108,6 +108,8 @@ class Delivery:
         arrived with these words, `place` the message in whose place the first part comes, where that can be changed. `while_open` are lines of a question
         that hold only until it is decided.
         """
+        if buttons is not None:
+            self._previews.bury(to)
         submit = partial(
             self.outbox.submit,
             to,
@@ -289,6 +291,10 @@ class Delivery:
         """
         self._previews.begin(to, words, shown)
 
+    def grows(self, to: Address) -> bool:
+        """True while people see an answer that grows."""
+        return self._previews.grows(to)
+
     async def ended(self, to: Address) -> None:
         """A turn is over: what was shown of an answer says that it is no whole one."""
         await self._previews.end(to)
@@ -328,7 +334,7 @@ class Delivery:
     async def react(self, to: Address, message_id: str) -> None:
         """Mark a message as seen, where the platform can. Dropped where the budget is short; a failure is only logged."""
         channel: object = self._channels[to.channel]
-        if isinstance(channel, Reacts) and self.spare(to):
+        if isinstance(channel, Reacts) and self.spare(to, reserve=0):
             await self._cosmetic(to, channel.react(to.target, message_id), "a reaction could not be shown")
 
     @contextlib.asynccontextmanager

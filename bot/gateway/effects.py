@@ -117,10 +117,18 @@ class EffectRunner:
             self._tasks.start(self.finish(self.begin([effect])))
 
     def queue(self, inbound: Inbound, taken_in: float | None = None) -> None:
-        """Queue an inbound in its chat. It may answer what a turn waits for, or interrupt it. `taken_in` as in `Message`."""
+        """Queue an inbound in its chat. It may answer what a turn waits for, or interrupt it; one that waits is marked as seen.
+        `taken_in` as in `Message`.
+        """
+        running = self._turn_queue.running(inbound.chat_key)
         begun = self.apply(Message(inbound, taken_in))
         if begun.stops or begun.restarts:
             self._tasks.start(self.finish(begun))
+        answers = running is not None and running.suspended and running.first.person == inbound.person
+        busy = self._turn_queue.free <= 0 if running is None else not (answers or running.over)
+        seen = taken_in is None and plain(inbound) and inbound.addressed != "chat"
+        if busy and seen and inbound.message_id is not None:
+            self._tasks.start(self._delivery.react(Address.of(inbound), inbound.message_id))
 
     def _queue_edit(self, edit: Inbound, records: Sequence[InboxRecord]) -> None:
         """Queue an edit that came in time for a turn of its own."""
@@ -186,8 +194,11 @@ class EffectRunner:
         if turn.over:
             return False
         self._turn_inputs.cancel(turn)
-        # Before it has asked the agent, it sees by itself that it was stopped.
-        took = turn.phase is not TurnPhase.RUNNING or await self._agent.stop(turn.first.chat_key)
+        # Before it has asked the agent, it sees by itself that it was stopped; a command does not.
+        sees = turn.phase is not TurnPhase.RUNNING and (
+            turn.first.command is None or turn.phase is TurnPhase.PENDING
+        )
+        took = sees or await self._agent.stop(turn.first.chat_key)
         if took:
             # Before its person is told: else a crash in between would let it go on.
             self._journal.post.stop_turn(turn.first.request_id)

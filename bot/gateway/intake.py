@@ -26,6 +26,7 @@ from bot.gateway.backlog import Backlog, InFlight
 from bot.gateway.commands import Commands, runs_at_once
 from bot.gateway.deletions import DeletionService
 from bot.gateway.delivery import Delivery
+from bot.gateway.direct_chats import DirectConversations
 from bot.gateway.effects import AppliedEffects, EffectRunner
 from bot.gateway.inbound_archiver import InboundArchiver
 from bot.gateway.message_versions import as_changed, edits_of, on_file, withdrawn
@@ -169,6 +170,7 @@ class GatewayIntake:
         commands: Commands,
         router: InboundRouter,
         stops: Stops,
+        direct: DirectConversations,
         in_flight: InFlight,
         alerts: OperatorAlerts,
         approvals: ApprovalService,
@@ -186,6 +188,7 @@ class GatewayIntake:
         self._commands = commands
         self._router = router
         self._stops = stops
+        self._direct = direct
         self._in_flight = in_flight
         self._clock = clock
         self._ids = ids
@@ -212,7 +215,8 @@ class GatewayIntake:
             inbound = await self._commands.of_conversation(
                 inbound.model_copy(update={"request_id": self._ids.ulid()})
             )
-            taken = await self._handed_over(self._stops.meant(inbound))
+            inbound = await self._direct.placed(self._stops.meant(inbound))
+            taken = await self._handed_over(inbound)
         for early in self._heard.early(inbound):
             await self.accept(early)
             self._heard.forget(early.chat_key, early.message_id or "")
@@ -221,6 +225,7 @@ class GatewayIntake:
     async def _handed_over(self, inbound: Inbound) -> bool:
         """Take in an inbound that has its id."""
         self._in_flight.begin(inbound.request_id)
+        self._in_flight.writing.add(inbound.request_id)
         # A channel may give up while this runs, as when its connection breaks. What is written down must be queued
         # all the same: brought again by the platform, it is a duplicate, and nobody would ever answer it.
         task = asyncio.ensure_future(self._take_in(inbound))
@@ -237,7 +242,6 @@ class GatewayIntake:
         chat_key, name = inbound.chat_key, inbound.request_id
         before, queued = self.last_written.get(chat_key), asyncio.get_running_loop().create_future()
         self.last_written[chat_key] = queued
-        self._in_flight.writing.add(name)
         try:
             try:
                 writing = self._written(inbound)

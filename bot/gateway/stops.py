@@ -19,6 +19,7 @@ from bot.gateway.conversation import Close, Stop, Turn
 from bot.gateway.effects import AppliedEffects, EffectRunner
 from bot.gateway.message_versions import is_thread_of, plain, stops
 from bot.gateway.turn_queue import TurnQueue
+from bot.tools.permissions.display import named
 from bot.words import paragraph, say
 
 MOST_HEARD = 100
@@ -82,8 +83,8 @@ class Stops:
         self.seen: dict[tuple[str, ...], _SeenStop] = {}
 
     def meant(self, inbound: Inbound) -> Inbound:
-        """A message as what it means: “stop” alone is the command while a turn runs here that its person may stop, and when
-        it comes again after that. To a question of a tool it is an answer like any other.
+        """A message as what it means: “stop” alone is the command in a thread, elsewhere while a turn runs there, and when it
+        comes again after that. To a question of a tool it is an answer like any other.
         """
         if not plain(inbound) or inbound.attachments or inbound.brought or not asks_to_stop(inbound.text):
             return inbound
@@ -93,9 +94,10 @@ class Stops:
             place = {"command": Command(name="stop"), "chat_key": inbound.chat_key.chat}
             return inbound.model_copy(update=place) if ended else inbound
         turn = self._turn(inbound, None)
-        if inbound.keys not in self.seen and (
-            turn is None or turn.over or turn.waits_for == "question" or not self._may(inbound, turn)
-        ):
+        if turn is not None and not turn.over:
+            if turn.waits_for == "question" and inbound.person == turn.first.person:
+                return inbound
+        elif inbound.chat_key.thread is None and inbound.keys not in self.seen:
             return inbound
         return inbound.model_copy(update={"command": Command(name="stop")})
 
@@ -132,19 +134,32 @@ class Stops:
         if count:
             await self._in_the_journal(inbound)
         found = ended.anything or bool(count) or heard.ended
-        if turn is not None and not found:
-            return say("stop.nothing") if self._may(inbound, turn) else say("stop.not_yours")
-        if not found:
+        if turn is None and not found:
             ended = await self._below(inbound, before)
         heard.ended = found or ended.anything
-        return self._told(inbound, ended) if heard.ended else say("stop.nothing")
+        goes_on = self.goes_on(inbound, before)
+        if heard.ended:
+            return self._told(inbound, ended, goes_on if turn is not None else "")
+        return goes_on or say("stop.nothing")
 
-    def _told(self, inbound: Inbound, ended: _Ended) -> str:
-        if not ended.commands:
-            return say("stop.stopped")
+    def goes_on(self, inbound: Inbound, heard: _SeenStop | None = None) -> str:
+        """The sentence about a turn of somebody else that a stop does not end, here or in a thread of this place; "" where none runs."""
+        turn, chats = self._turn(inbound, heard), self._turn_queue.chats()
+        turns = (
+            [turn] if turn is not None else [chat.turn for key, chat in chats if is_thread_of(inbound, key)]
+        )
+        for one in turns:
+            if one is not None and not (one.over or one.stopped or one.first.person == inbound.person):
+                return say("stop.not_yours", who=f"`{named(one.first.user_name or one.first.user_id)}`")
+        return ""
+
+    def _told(self, inbound: Inbound, ended: _Ended, goes_on: str) -> str:
         prefix = self._manifests[inbound.channel].command_prefix
         dropped = ", ".join(f"{prefix}{name}" for name in dict.fromkeys(ended.commands))
-        return paragraph(say("stop.stopped"), say("stop.dropped", commands=dropped))
+        told = [say("stop.dropped", commands=dropped)] if dropped else []
+        return paragraph(
+            say("stop.waiting" if goes_on else "stop.stopped"), *told, *([goes_on] if goes_on else [])
+        )
 
     def _hear(self, inbound: Inbound) -> tuple[_SeenStop | None, _SeenStop]:
         """The record of a stop that has come before, None where it has not; and the record from now on."""

@@ -38,6 +38,7 @@ from bot.gateway.jobs.due import merged
 from bot.gateway.questions import QuestionService
 from bot.gateway.turn_inputs import TurnInputs
 from bot.gateway.turn_queue import TurnQueue
+from bot.telemetry.context import on_waiting_for_model
 from bot.tools.permissions.display import named
 from bot.words import say
 
@@ -103,16 +104,12 @@ class TurnArrivals:
         turn_queue: TurnQueue,
         post: InboxWrites,
         *,
-        delivery: Delivery,
-        tasks: BackgroundTasks,
         steers: bool,
     ) -> None:
         self._turn = turn
         self._turn_inputs = turn_inputs
         self._turn_queue = turn_queue
         self._post = post
-        self._delivery = delivery
-        self._tasks = tasks
         self._steers = steers
         self._joining: list[Awaitable[None]] = []
 
@@ -127,11 +124,7 @@ class TurnArrivals:
         self._turn_inputs.unshown(self._turn, artifacts, UNSEEN_BY_MODEL if blind else UNSEEN)
 
     def take_more(self) -> list[Inbound]:
-        more = self.take() if self._steers else []
-        for one in more:
-            if one.kind == "message" and one.message_id is not None:
-                self._tasks.start(self._delivery.react(Address.of(one), one.message_id))
-        return more
+        return self.take() if self._steers else []
 
     def take(self) -> list[Inbound]:
         """Take what its person has sent since the turn began, also before the agent has it; it is part of the turn now."""
@@ -268,9 +261,11 @@ class TurnRunner:
 
         def rests() -> bool:
             waits = self._approvals.waits(first.chat_key) or self._questions.waits(first.chat_key)
-            return waits or _unasked(turn)
+            return waits or _unasked(turn) or self._delivery.grows(to)
 
         title = text.preview(first.text, TITLE) if first.opens else ""
+        if not _unasked(turn):
+            on_waiting_for_model(partial(self._delivery.progress.waiting, to))
         shown = turn.plan.begun
         async with working(self._delivery, to, self._clock, every, shown=shown, rests=rests, title=title):
             await self._deletions.settled(first.chat_key)
@@ -281,8 +276,6 @@ class TurnRunner:
                 self._turn_inputs,
                 self._turn_queue,
                 self._journal.post,
-                delivery=self._delivery,
-                tasks=self._tasks,
                 steers=self._mode.steers,
             )
             says = await self._complete(turn, arrivals)
@@ -294,19 +287,21 @@ class TurnRunner:
             elif not says and not stopped:
                 return _unanswered(turn, "\n".join(turn.below))
             pending_input = bool(self._turn_queue.apply(first.chat_key, AgentStarted()))
+            reply = ChatReply(
+                self._delivery,
+                to,
+                turn.below,
+                arrivals.effect_begins,
+                place=None if begun else first.renews,
+                above="" if begun else _question(first),
+            )
+            turn.written = reply.written
             request = TurnRequest(
                 first.request_id,
                 first.chat_key,
                 inbound=first if first in turn.left else _blank(first),
                 context=context,
-                reply=ChatReply(
-                    self._delivery,
-                    to,
-                    turn.below,
-                    arrivals.effect_begins,
-                    place=None if begun else first.renews,
-                    above="" if begun else _question(first),
-                ),
+                reply=reply,
                 also=tuple(one for one in turn.left if one is not first),
                 arrivals=arrivals,
                 pending_input=pending_input,

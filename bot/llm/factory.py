@@ -11,7 +11,7 @@ from bot.contracts.model import Model
 from bot.llm.attached_files import AttachedFiles
 from bot.llm.log import LoggedModel
 from bot.llm.prices import PriceTable
-from bot.llm.wrapper import RetryingModel
+from bot.llm.wrapper import RETRY_SECONDS, RetryingModel
 
 EXTRAS = ("bedrock", "vertex")
 
@@ -32,6 +32,7 @@ def build_model(
     base_url: str | None = None,
     log_messages: bool = True,
     log_payload: bool = False,
+    retry_seconds: float = RETRY_SECONDS,
     prices: PriceTable | None = None,
     pace: float = 1.0,
     artifacts: Artifacts | None = None,
@@ -52,7 +53,7 @@ def build_model(
     if artifacts is not None:
         model = AttachedFiles(model, artifacts, log)
     logged = LoggedModel(model, log=log, ids=ids, clock=clock, messages=log_messages, payload=log_payload)
-    return RetryingModel(logged, clock=clock, rng=rng, log=log)
+    return RetryingModel(logged, clock=clock, rng=rng, log=log, seconds=retry_seconds)
 
 
 def model_of(

@@ -5,6 +5,7 @@ build on `ModelWrapper`, each where its concern is (`bot.llm.log`, `bot.llm.budg
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Generic, TypeVar
 from bot import errors
 from bot.contracts.environment import Clock, Log
 from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.telemetry import context
 
 T = TypeVar("T")
 
@@ -153,11 +155,12 @@ class WatchedModel(ModelWrapper):
         self._last = ModelTrouble(str(error), isinstance(error, _OF_THE_ACCOUNT)) if away else None
 
 
-ATTEMPTS = 3  # in all
+ATTEMPTS = 3
+"""Min attempts, however long each takes, unless nothing is to be repeated."""
 FIRST_WAIT = 0.5
 LONGEST_BACKOFF = 8.0
-LONGEST_WAIT = 20.0
-"""Seconds that a person is kept waiting without a word. A provider that asks for more is taken at its word at
+RETRY_SECONDS = 30.0
+"""Seconds after the first failure up to which attempts follow. A provider that asks to wait for longer is taken at its word at
 once: the error goes up with its `retry_after`, and the person is told."""
 
 
@@ -175,48 +178,55 @@ class RetryingModel(ModelWrapper):
         clock: Clock,
         rng: random.Random,
         log: Log,
-        attempts: int = ATTEMPTS,
+        seconds: float = RETRY_SECONDS,
     ) -> None:
         super().__init__(model)
         self._clock = clock
         self._rng = rng
         self._log = log
-        self._attempts = attempts
+        self._seconds = seconds
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         shown = False
-        for attempt in range(1, self._attempts + 1):
-            preview = not shown
-            try:
-                async with aclosing(self._model.stream(request)) as answer:
-                    async for item in answer:
-                        if isinstance(item, ModelReply):
-                            yield item
-                            return
-                        if preview:
-                            shown = True
-                            yield item
-                failure: errors.ModelError = errors.StreamBroken("The model ended without a reply.")
-            except errors.ModelError as error:
-                failure = error
-            wait = self._wait(failure, attempt)
-            if wait is None:
-                raise failure
-            self._log.write(
-                "llm_retry",
-                f"The model failed, asking again in {wait:.1f} s.",
-                level="warn",
-                error=type(failure).__name__,
-                status=failure.status,
-                attempt=attempt,
-                wait_ms=round(wait * 1000),
-                purpose=request.purpose,
-            )
-            await self._clock.sleep(wait)
+        failed_at: float | None = None
+        with contextlib.ExitStack() as waiting:
+            for attempt in itertools.count(1):
+                preview = not shown
+                try:
+                    async with aclosing(self._model.stream(request)) as answer:
+                        async for item in answer:
+                            waiting.close()
+                            if isinstance(item, ModelReply):
+                                yield item
+                                return
+                            if preview:
+                                shown = True
+                                yield item
+                    failure: errors.ModelError = errors.StreamBroken("The model ended without a reply.")
+                except errors.ModelError as error:
+                    failure = error
+                now = self._clock.monotonic()
+                failed_at = now if failed_at is None else failed_at
+                wait = self._wait(failure, attempt, self._seconds - (now - failed_at))
+                if wait is None:
+                    raise failure
+                waiting.close()
+                waiting.enter_context(context.waiting_for_model(now - failed_at))
+                self._log.write(
+                    "llm_retry",
+                    f"The model failed, asking again in {wait:.1f} s.",
+                    level="warn",
+                    error=type(failure).__name__,
+                    status=failure.status,
+                    attempt=attempt,
+                    wait_ms=round(wait * 1000),
+                    purpose=request.purpose,
+                )
+                await self._clock.sleep(wait)
 
-    def _wait(self, failure: errors.ModelError, attempt: int) -> float | None:
+    def _wait(self, failure: errors.ModelError, attempt: int, left: float) -> float | None:
         """Seconds until the next attempt; None where there is to be none."""
-        if not failure.retryable or attempt >= self._attempts:
+        if not failure.retryable or not self._seconds or (left <= 0 and attempt >= ATTEMPTS):
             return None
         backoff = min(FIRST_WAIT * 2.0 ** (attempt - 1), LONGEST_BACKOFF)
         # Jitter, so that many chats that failed together do not come back together.
@@ -224,6 +234,4 @@ class RetryingModel(ModelWrapper):
         asked = getattr(failure, "retry_after", None)
         if asked is None:
             return wait
-        if asked > LONGEST_WAIT:
-            return None
-        return float(asked) + wait * 0.5
+        return float(asked) + wait * 0.5 if asked <= self._seconds else None

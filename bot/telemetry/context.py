@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
@@ -33,6 +33,20 @@ def person() -> str | None:
     """The person who caused it, as `channel:id`, for a log line."""
     found = _running.get().person
     return None if found is None else str(found)
+
+
+_Waiting = Callable[[float], AbstractContextManager[object]]
+_waiting: ContextVar[_Waiting] = ContextVar("waiting", default=nullcontext)
+
+
+def waiting_for_model(seconds: float) -> AbstractContextManager[object]:
+    """For the block the running turn waits for a model that has not answered for so many seconds: its person may be told."""
+    return _waiting.get()(seconds)
+
+
+def on_waiting_for_model(told: _Waiting) -> None:
+    """Let each such block of the running task, and of tasks that are started in it, enter `told`."""
+    _waiting.set(told)
 
 
 def turn_scope(

@@ -288,15 +288,13 @@ class CallWatcher:
 
     async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         async def watched() -> ToolResult:
-            turn, failed = context.current(), True
-            self.watch.began(turn.request_id, call.id, call.name)
+            turn = context.current()
+            self.watch.began(turn.request_id, call)
             context.progress.set(partial(self.watch.noted, turn.request_id, call.id))
-            try:
-                result = await run()
-                failed = result.failed
-                return result
-            finally:
-                self.watch.ended(turn.request_id, call.id, failed=failed)
+            result = await run()
+            # One that is cancelled does not come here: it ends as stopped, with its turn.
+            self.watch.ended(turn.request_id, call.id, failed=result.failed)
+            return result
 
         tool = self.registry.get(call.name)
         alone = tool is None or tool.effects <= _UNWATCHED or context.current().tasks is None

@@ -452,14 +452,23 @@ class SlackChannel:
         markdown = render.render(message.text)
         if not markdown.strip():
             raise errors.DeliveryFailed("an empty message cannot be sent")
-        channel, _, ts = message_id.rpartition("/")
-        place = (channel or message.target["channel"], ts)
+        place = _own(message, message_id)
         with failures.raised_as(failures.edit_error):
             ending: Json = {"metadata": _metadata(message)}
             if self._writer.rates(message):
                 ending["blocks"] = [buttons.thumbs(message.language)]
             if not await self._streams.show(self._client, message, markdown, place, ending):
                 await self._changed(self._client, message, markdown, place)
+
+    async def delete(self, message: Outbound, message_id: str) -> None:
+        """As `contracts.channel.Edits`."""
+        if self._client is None:
+            raise errors.DeliveryFailed("Slack is not connected")
+        channel, ts = place = _own(message, message_id)
+        with failures.raised_as(failures.edit_error):
+            if self._streams.is_open(channel, ts):
+                await self._streams.end(self._client, place)
+            await self._client.chat_delete(channel=channel, ts=ts)
 
     async def _changed(
         self, client: AsyncWebClient, message: Outbound, markdown: str, place: tuple[str, str]
@@ -590,6 +599,12 @@ def _is_private(message: Outbound) -> bool:
         and message.buttons is None
         and not address.is_direct(target["channel"])
     )
+
+
+def _own(message: Outbound, message_id: str) -> tuple[str, str]:
+    """The conversation and `ts` of a message of the bot's."""
+    channel, _, ts = message_id.rpartition("/")
+    return channel or message.target["channel"], ts
 
 
 def _metadata(message: Outbound) -> Json:

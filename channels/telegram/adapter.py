@@ -227,15 +227,11 @@ class TelegramChannel:
     async def edit(self, message: Outbound, message_id: str) -> None:
         """As `contracts.channel.Edits`."""
         bot, shown = self._connected(), _shown(message)
-        place, number = self._migrations.place(message.target), message_id.rpartition("/")[2]
-        if not number.isdecimal():
-            raise errors.EditRefused("this is no message of Telegram's")
-        if self._migrations.named(place["chat_id"], number) != message_id:
-            raise errors.EditRefused("this is a message of a group that is a supergroup now")
+        place, number = self._own(message, message_id)
         while True:
             try:
                 keyboard = {"reply_markup": _keyboard(message.buttons, message.language)}
-                await bot.change(_content(place, shown) | keyboard | {"message_id": int(number)})
+                await bot.change(_content(place, shown) | keyboard | {"message_id": number})
             except TelegramError as exc:
                 if "message is not modified" in exc.message.lower():
                     return
@@ -248,6 +244,23 @@ class TelegramChannel:
                 ) from None
             else:
                 return
+
+    async def delete(self, message: Outbound, message_id: str) -> None:
+        """As `contracts.channel.Edits`."""
+        place, number = self._own(message, message_id)
+        try:
+            await self._connected().remove(_chat(place), number)
+        except TelegramError as exc:
+            raise self._unchanged(exc, message.target) from None
+
+    def _own(self, message: Outbound, message_id: str) -> tuple[dict[str, str], int]:
+        """The place and number of a message of the bot's that can be changed."""
+        place, number = self._migrations.place(message.target), message_id.rpartition("/")[2]
+        if not number.isdecimal():
+            raise errors.EditRefused("this is no message of Telegram's")
+        if self._migrations.named(place["chat_id"], number) != message_id:
+            raise errors.EditRefused("this is a message of a group that is a supergroup now")
+        return place, int(number)
 
     async def draft(self, message: Outbound) -> bool:
         """As `contracts.channel.Drafts`: in private chats, with a stop button."""

@@ -263,6 +263,10 @@ class Bot(telegram.Bot):
         """Change a message, with the fields of `editMessageText`. Raises a `TelegramError`."""
         await self._post("editMessageText", message)
 
+    async def remove(self, chat: int, message: int) -> None:
+        """Take a message away. Raises a `TelegramError`."""
+        await self._post("deleteMessage", {"chat_id": chat, "message_id": message})
+
     async def draft(self, message: Json) -> None:
         """Show a message as being written, with the fields of `sendMessageDraft`. Raises a `TelegramError`."""
         await self._post("sendMessageDraft", message)

@@ -49,7 +49,7 @@ MANIFEST = Manifest(
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=3.0)},
     total=Pace(burst=30, every=1 / 30),
     # An edit costs what a message costs.
-    edits=EditPace({"direct": 1.5, "group": 4.5}),
+    edits=EditPace({"direct": 1.5, "group": 3.0}),
     examples=True,
     files=True,
     # For Telegram Passport and for httpx's command line: 12 MB.

@@ -159,6 +159,10 @@ class WebChannel:
         ):
             raise errors.EditRefused("The page does not show this message any more.")
 
+    async def delete(self, message: Outbound, message_id: str) -> None:
+        """As `contracts.channel.Edits`."""
+        self._chats.remove(self._chat(message.target), message_id)
+
     async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  what a send did ended with its process
         return None
 

@@ -176,6 +176,13 @@ class LiveChats:
         self.say(chat, replace(said, changed=number, kind=kind, text=text, nodes=nodes, buttons=None))
         return True
 
+    def remove(self, chat: str, id_: str) -> None:
+        """Take a message away; a browser that was away is shown everything anew."""
+        room = self.room(chat)
+        room.taken(id_)
+        room.floor = self.number()
+        room.tell(event("removed", {"id": id_}, f"{self.boot}-{room.floor}"))
+
     def ask(self, chat: str, asked: OpenQuestion, nodes: Sequence[Node]) -> None:
         """Show a waiting question, asked perhaps before this start, with the words and buttons of the viewer."""
         room = self.room(chat)

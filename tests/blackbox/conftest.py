@@ -148,7 +148,7 @@ class World:
         self.slack.add_im(ANN)
         self.slack.add_channel(ROOM, members=[ANN, BOB])
         self.config = {
-            "llm": {"provider": "anthropic", "baseUrl": self.model.url},
+            "llm": {"provider": "anthropic", "baseUrl": self.model.url, "retrySeconds": 1},
             "channels": {
                 "telegram": {"enabled": True, "baseUrl": self.telegram.url, "allow": [str(PERSON)]},
                 "slack": {"enabled": True, "baseUrl": self.slack.api_url, "allow": [ANN, ROOM]},

@@ -32,18 +32,9 @@ def shown(body: dict[str, Any]) -> str:
 
 async def test_each_message_is_answered_below_itself_and_its_thread_goes_on_with_it(world: World) -> None:
     world.only("slack")
-    gate = asyncio.Event()
-
-    async def slow(body: dict[str, Any]) -> str:
-        await gate.wait()
-        return f"re: {said_to_model(body)[-1]}"
-
-    world.model.script(slow)
+    world.model.script(lambda body: f"re: {said_to_model(body)[-1]}")
     await world.start()
-    roots = [await world.slack.say(words, channel=DIRECT, user=ANN) for words in ("one", "两个")]
-    await world.model.until(lambda: world.model.active == 2)
-    gate.set()
-    await world.slack.until(lambda: all(world.slack.replies(DIRECT, root) for root in roots))
+    roots = [await answered(world, words) for words in ("one", "两个")]
     assert [[one.text for one in world.slack.replies(DIRECT, root)] for root in roots] == [
         ["re: one"],
         ["re: 两个"],

@@ -20,10 +20,12 @@ class EditsContract:
         edits = self._edits(rig)
         inbound = await _asked(rig)
         sent = await rig.channel.send(dataclasses.replace(reply(inbound, "half of"), kind="preview"))
-        await rig.channel.send(reply(inbound, "another"))
+        other = await rig.channel.send(reply(inbound, "another"))
         for words in ("half of it 你好", "the whole", "the whole"):
             await edits.edit(reply(inbound, words), sent.message_id)
         assert sorted(await rig.visible()) == ["another", "the whole"]
+        await edits.delete(reply(inbound, ""), other.message_id)
+        assert await rig.visible() == ["the whole"]
 
     async def test_what_is_not_there_cannot_be_changed(self, rig: Rig) -> None:
         edits = self._edits(rig)

@@ -23,11 +23,10 @@ from tests.blackbox.conftest import World, eventually
 from tests.torture.outside import Alone
 
 REPEATED = f"{say('delivery.repeated')}\n\n"
-SUPERSEDED = say("turn.superseded")
 
 SPEED = 20.0
 """Seconds that go by in one: forty seconds of silence take two."""
-CUT = ("(interrupted)", "…", SUPERSEDED)
+CUT = ("(interrupted)", "…")
 """What was shown of an answer ends so where its last edit was lost."""
 PEOPLE = 25
 """Chats in which is written side by side."""

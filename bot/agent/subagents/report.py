@@ -15,6 +15,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply
 from bot.contracts.tasks import TaskEvent, TaskEventKind, TaskEvents, TaskTotals
 from bot.llm.log import usage_object
+from bot.words import say
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +99,17 @@ class Report:
 
     def ended(self, error: str = "") -> None:
         """It has come to its end, or (`error`) to a limit."""
-        self._close("ended", error)
+        self._close("ended", error, say("progress.limit") if error else "")
 
-    def failed(self, error: str) -> None:
-        """It has failed; what was told before counts."""
-        self._close("failed", error)
+    def failed(self, error: str, told: str = "") -> None:
+        """It has failed, of which people are `told`; what was told before counts."""
+        self._close("failed", error, told)
 
-    def _close(self, kind: TaskEventKind, error: str) -> None:
+    def stopped(self, error: str) -> None:
+        """It was stopped before its end."""
+        self._close("stopped", error, "")
+
+    def _close(self, kind: TaskEventKind, error: str, told: str) -> None:
         if self._over:
             return
         self._over = True
@@ -121,7 +126,7 @@ class Report:
             cost_usd=None if totals.unpriced else round(totals.cost_usd, 6),
             artifact=self._order.id,
         )
-        self._tell(kind, error=error)
+        self._tell(kind, error=told)
 
     def _tell(self, kind: TaskEventKind, *, tool: str = "", seconds: float = 0.0, error: str = "") -> None:
         order = self._order

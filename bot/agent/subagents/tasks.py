@@ -94,7 +94,7 @@ class Tasks:
                     await warm.wait()
                 return await self._worked(child, order, report)
             except asyncio.CancelledError:
-                report.failed(STOPPED)
+                report.stopped(STOPPED)
                 raise
             finally:
                 report.failed(BROKEN)  # unless something else was told
@@ -132,7 +132,7 @@ class Tasks:
         except LimitReached as error:
             words, limit = child.words, error.words
         except errors.ShipmateError as error:
-            report.failed(error.for_model)
+            report.failed(error.for_model, error.person)
             self._results[order.call_id] = self._result(child, order, report, error.for_model, "failed")
             raise errors.ToolError(
                 f"The task failed: {error.for_model}\n{wording.footer(order.id, report.totals, kept=child.kept)}"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from bot import text
+from bot import errors, text
 from bot.contracts.channel import ChannelSettings, Manifest, Streaming
 from bot.contracts.environment import Clock, Log, Redact, off_loop
 from bot.contracts.outbound import Address, LiveForm, OutboundKind, OutboxRow
 from bot.contracts.tasks import TaskEvent
+from bot.contracts.tools import ToolCall
 from bot.gateway.live.partial_markdown import RenderablePrefix, beginning, has_begun
-from bot.gateway.live.progress_view import ProgressState
+from bot.gateway.live.progress_view import BUSY_SECONDS, ProgressState
 from bot.gateway.long_blocks import LongBlocks
 from bot.gateway.outbox.live_message import LiveMessage
 from bot.gateway.outbox.worker import OutboxWorker
@@ -35,6 +37,10 @@ SENTENCE_SECONDS = 5.0
 """So long the first sentence of an answer is waited for before anything of it is shown."""
 DRAFT_SECONDS = 20.0
 """Until a draft that stays as it is is shown again: it goes by itself after 30 s."""
+LOOK_SECONDS = 0.5
+"""Interval between two looks for something to show."""
+GROWS_SECONDS = 5.0
+"""So long after a change a message counts as one that grows: a sign of work beside it lasts as long."""
 LONG = 2_000
 """Characters beyond which the parts of a text are counted where nothing else waits for it."""
 
@@ -123,15 +129,16 @@ class _ByTurn(Generic[_S]):
 
 @dataclass(slots=True, eq=False)
 class _Preview(_Showing):
-    """`messages` are the parts of one answer, in order. They are `superseded` where the answer is there without them."""
+    """`messages` are the parts of one answer, in order. Without `words` they stand for nothing. `buried`: a question stands below."""
 
     messages: list[LiveMessage]
     shown: Callable[[], None]
     words: Callable[[], str] = str
-    superseded: bool = False
     drafts: bool = False
     drafted: str = ""
     drafted_at: float = 0.0
+    changed_at: float = float("-inf")
+    buried: bool = False
 
     @property
     def over(self) -> bool:
@@ -167,40 +174,56 @@ class Previews(_ByTurn[_Preview]):
             drafts = to.channel in self._previewing.drafts and to.chat_type == "direct"
             preview = _Preview(to, [self._message(to)], shown, drafts=drafts)
             self._open[to.request_id] = preview
-        preview.words, preview.superseded = words, False
+        preview.words = words
         if preview.task is None:
             self._start(preview, self._show(preview, after, edits.every[to.chat_type]))
 
+    def grows(self, to: Address) -> bool:
+        """True while people see an answer that grows."""
+        preview = self._open.get(to.request_id)
+        now = self._deps.clock.monotonic()
+        return preview is not None and now - preview.changed_at < GROWS_SECONDS
+
+    def bury(self, to: Address) -> None:
+        """A question is asked in a chat: what comes then is to stand below it."""
+        for preview in self._open.values():
+            preview.buried = preview.buried or preview.to.chat_key == to.chat_key
+
+    async def _unbury(self, preview: _Preview) -> None:
+        """Go on in a new message, where a question stands below the old ones."""
+        if not preview.buried:
+            return
+        old, preview.messages, preview.buried = preview.messages, [self._message(preview.to)], False
+        for message in old:
+            await message.last("")
+
     async def take(self, to: Address, parts: int) -> list[str]:
         """A reply of so many parts is ready: the messages in whose places the first of them come. The rows of the reply end
-        theirs; others say at the end of the turn that they are no part of it.
+        theirs; others go at the end of the turn.
         """
         preview = self._open.pop(to.request_id, None)
         if preview is None:
             return []
         await preview.stop_and_wait()
+        await self._unbury(preview)
         places: list[str] = []
         for message in preview.messages[:parts]:
             if (place := await message.place()) is None:
                 break  # what stands below it would stand above the part that takes its place
             places.append(place)
         if left := [message for message in preview.messages[len(places) :] if message.stands]:
-            self._open[to.request_id] = _Preview(to, left, unseen, superseded=True)
+            self._open[to.request_id] = _Preview(to, left, unseen)
         return places
 
     async def end(self, to: Address) -> None:
-        """Its turn is over: an answer that is still open will not be complete any more, and says so."""
+        """Its turn is over: an answer that is still open will not be complete any more, and says so. What stands for nothing goes."""
         preview = self._open.pop(to.request_id, None)
         if preview is None:
             return
         await preview.stop_and_wait()
         for message in preview.messages:
-            if preview.superseded:
-                await message.last(say("turn.superseded"))
-            elif message is preview.messages[-1]:
-                await message.last(f"{message.words}\n\n{say('turn.interrupted')}")
-            else:
-                await message.last(message.words)
+            ending = f"\n\n{say('turn.interrupted')}" if message is preview.messages[-1] else ""
+            await message.last(message.words + ending if preview.words() else "")
 
     async def adopt(self, to: Address, rows: Sequence[OutboxRow]) -> None:
         """After a crash: what was shown of an answer is this process's to go on with."""
@@ -210,7 +233,7 @@ class Previews(_ByTurn[_Preview]):
             if row.state == "ready":
                 await self._message(to, row).end()
             else:
-                preview = self._open.setdefault(to.request_id, _Preview(to, [], unseen))
+                preview = self._open.setdefault(to.request_id, _Preview(to, [], unseen, row.text.strip))
                 preview.messages.append(self._message(to, row))
 
     def _message(self, to: Address, row: OutboxRow | None = None) -> LiveMessage:
@@ -221,38 +244,51 @@ class Previews(_ByTurn[_Preview]):
         await clock.sleep(after)
         late = clock.monotonic() + SENTENCE_SECONDS
         while not preview.over:
+            changed = False
             # Nothing is shown before an earlier answer that waits.
             if not self._deps.outbox.waits(preview.to.chat_key) and (
                 parts := await self._readable(preview, anything=clock.monotonic() >= late)
             ):
                 preview.busy = True
                 preview.shown()
-                await (
+                await self._unbury(preview)
+                changed = await (
                     self._draft(preview, parts[-1][0]) if preview.drafts else self._show_parts(preview, parts)
                 )
                 preview.busy = False
                 if preview.halted:
                     return
-            await clock.sleep(every)
+            if changed:
+                preview.changed_at = clock.monotonic()
+            begun = any(message.words for message in preview.messages)
+            await clock.sleep(every if changed else min(every, 2 * LOOK_SECONDS if begun else LOOK_SECONDS))
 
-    async def _draft(self, preview: _Preview, words: str) -> None:
+    async def _draft(self, preview: _Preview, words: str) -> bool:
+        """True where it was shown now."""
         now = self._deps.clock.monotonic()
         same = words == preview.drafted and now - preview.drafted_at < DRAFT_SECONDS
-        if not same and self._deps.outbox.spare(preview.to, edit=True):
-            preview.drafts = await self._deps.outbox.draft(preview.to, words)
-            preview.drafted, preview.drafted_at = words, now
+        if same or not self._deps.outbox.spare(preview.to, edit=True):
+            return False
+        preview.drafts = await self._deps.outbox.draft(preview.to, words)
+        preview.drafted, preview.drafted_at = words, now
+        return True
 
-    async def _show_parts(self, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> None:
-        """Each in its message, in order: nothing stands below what is not complete."""
+    async def _show_parts(self, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> bool:
+        """Each in its message, in order: nothing stands below what is not complete. True where one was changed."""
+        changed = False
         for number, (words, form) in enumerate(parts):
-            if preview.over:
-                return
             if number == len(preview.messages):
                 preview.messages.append(self._message(preview.to))
             message = preview.messages[number]
+            if message.shows(words, form):
+                continue
+            if preview.over:
+                break
             await message.show(words, form)
             if not message.shows(words, form):
-                return
+                break
+            changed = True
+        return changed
 
     async def _readable(self, preview: _Preview, *, anything: bool) -> list[tuple[str, LiveForm]]:
         """The messages to show now; none where there is nothing that stands for itself, unless it may be `anything`."""
@@ -290,8 +326,6 @@ class Previews(_ByTurn[_Preview]):
         return RenderablePrefix(shorter.words, closing, sure=shorter.at(shown.sure))
 
 
-LOOK_SECONDS = 1.0
-"""Seconds between two looks for something to show."""
 FRESH_SECONDS = 10.0
 """So long a board stands on which nothing has happened: then its times are brought up to date."""
 KIND: OutboundKind = "progress"
@@ -302,11 +336,13 @@ class _Watched(_Showing):
     message: LiveMessage
     board: ProgressState = field(default_factory=ProgressState)
     news: bool = False
+    told: bool = False
 
 
 class Progress(_ByTurn[_Watched]):
     """`contracts.tasks.TaskEvents` and `contracts.tools.ToolWatch` for turns that a chat has caused. Whatever happens counts; what is
-    shown is the newest, as fast as the budgets of the chat allow, and at last the summary.
+    shown is the newest, as fast as the budgets of the chat allow, until the turn is over. Where a channel shows none, people read
+    of a model that does not answer, once.
     """
 
     def __init__(self, deps: LiveDeps, manifests: Mapping[str, Manifest], on: Collection[str]) -> None:
@@ -317,8 +353,7 @@ class Progress(_ByTurn[_Watched]):
 
     def begin(self, to: Address) -> None:
         """A turn begins: what it has at work is shown here, where the channel can do that and is set to."""
-        if self._manifests[to.channel].edits is not None and to.channel in self._on:
-            self._open.setdefault(to.request_id, _Watched(to, self._message(to)))
+        self._open.setdefault(to.request_id, _Watched(to, self._message(to)))
 
     async def adopt(self, to: Address, rows: Sequence[OutboxRow]) -> None:
         """After a crash: go on in the message that was there."""
@@ -329,42 +364,32 @@ class Progress(_ByTurn[_Watched]):
                 await self._message(to, row).end()
             else:
                 self.begin(to)
-                if (watched := self._open.get(to.request_id)) is not None:
-                    watched.message = self._message(to, row)
+                self._open[to.request_id].message = self._message(to, row)
 
     def _message(self, to: Address, row: OutboxRow | None = None) -> LiveMessage:
         return self._deps.outbox.live_message(to, KIND, row)
 
     async def end(self, to: Address) -> None:
-        """The turn is over: what is shown of it is summed up."""
+        """The turn is over: what is shown of it goes, but for what was stopped."""
         watched = self._open.pop(to.request_id, None)
         if watched is None:
             return
         await watched.stop_and_wait()
         now = self._deps.clock.now()
         watched.board.close(now)
-        if watched.message.words:
-            shown = watched.board.shown(now)
-            if watched.board.empty:
-                await watched.message.last(f"{watched.message.words}\n{say('turn.interrupted')}")
-            else:
-                await watched.message.last(shown.words, LiveForm(shown.title, shown.cards))
+        shown = watched.board.shown(now)
+        if watched.message.words and watched.board.stopped:
+            await watched.message.last(shown.words, LiveForm(shown.title, shown.cards))
         else:
-            await watched.message.end()
+            await watched.message.last("")
 
     # ------------------------------------------------------------ what happens
 
     def record(self, event: TaskEvent) -> None:
-        watched = self._open.get(event.request_id)
-        if watched is not None:
-            watched.board.record(event)
-            self._news(watched)
+        self._tell(event.request_id, lambda board: board.record(event))
 
-    def began(self, request_id: str, call_id: str, tool: str) -> None:
-        watched = self._open.get(request_id)
-        if watched is not None:
-            watched.board.began(call_id, tool, self._deps.clock.now())
-            self._news(watched)
+    def began(self, request_id: str, call: ToolCall) -> None:
+        self._tell(request_id, lambda board: board.began(call, self._deps.clock.now()))
 
     def noted(self, request_id: str, call_id: str, words: str | None) -> None:
         watched = self._open.get(request_id)
@@ -373,40 +398,72 @@ class Progress(_ByTurn[_Watched]):
             self._news(watched)
 
     def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
-        watched = self._open.get(request_id)
-        if watched is not None:
-            watched.board.ended(call_id, self._deps.clock.now(), failed=failed)
-            self._news(watched)
+        self._tell(request_id, lambda board: board.ended(call_id, self._deps.clock.now(), failed=failed))
 
-    def _news(self, watched: _Watched) -> None:
+    @contextlib.contextmanager
+    def waiting(self, to: Address, seconds: float) -> Iterator[None]:
+        """For the block a model is waited for that has not answered for so many seconds."""
+        since = self._deps.clock.now() - seconds
+        self._tell(to.request_id, lambda board: board.waits(since))
+        try:
+            yield
+        finally:
+            self._tell(to.request_id, lambda board: board.goes_on(since))
+
+    def _tell(self, request_id: str, happened: Callable[[ProgressState], None]) -> None:
+        watched = self._open.get(request_id)
+        if watched is None:
+            return
+        happened(watched.board)
         watched.news = True
         if watched.task is None or watched.task.done():
-            every = self._manifests[watched.to.channel].edits
-            if every is not None:
-                self._start(watched, self._show(watched, every.every[watched.to.chat_type]))
+            edits = self._manifests[watched.to.channel].edits if watched.to.channel in self._on else None
+            self._start(
+                watched,
+                self._show(watched, edits.every[watched.to.chat_type]) if edits else self._say(watched),
+            )
 
     # ------------------------------------------------------------ what is shown
 
+    async def _say(self, watched: _Watched) -> None:
+        """Say once that a model does not answer."""
+        outbox, clock = self._deps.outbox, self._deps.clock
+        while watched.board.busy and not watched.told:
+            if watched.board.without_model(clock.now()):
+                watched.told = True
+                batch = outbox.submit(watched.to, [say("progress.model_busy")], kind="notice")
+                with contextlib.suppress(errors.DeliveryFailed):  # it is in the log already
+                    await outbox.outcome(batch)
+            await clock.sleep(LOOK_SECONDS)
+
     async def _show(self, watched: _Watched, every: float) -> None:
         """Show a board until nothing on it is at work any more."""
-        clock, board, message = self._deps.clock, watched.board, watched.message
-        while not (message.words or board.is_visible(clock.now())):
+        clock, board = self._deps.clock, watched.board
+        while not (watched.message.words or board.is_visible(clock.now())):
             if not board.busy:
                 return
             await clock.sleep(LOOK_SECONDS)
             if watched.halted:
                 return
         old = 0.0
-        while not message.over:
-            if watched.news or old >= FRESH_SECONDS:
-                now = board.shown(clock.now())
+        while not watched.message.over:
+            if watched.news or old >= (BUSY_SECONDS if board.waiting else FRESH_SECONDS):
                 watched.news, watched.busy = False, True
-                await message.show(now.words, LiveForm(now.title, now.cards))
+                await self._change(watched)
                 watched.busy = False
                 old = 0.0
-                # What found no room is still news.
-                watched.news = watched.news or not message.shows(now.words)
             if watched.halted or not (board.busy or watched.news):
                 return
             await clock.sleep(every)
             old += every
+
+    async def _change(self, watched: _Watched) -> None:
+        message, board = watched.message, watched.board
+        if board.empty:
+            await message.last("")
+            watched.message = self._message(watched.to)
+            return
+        now = board.shown(self._deps.clock.now())
+        await message.show(now.words, LiveForm(now.title, now.cards))
+        # What found no room is still news.
+        watched.news = watched.news or not message.shows(now.words)

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from bot import text
 from bot.contracts.outbound import Card, CardState
 from bot.contracts.tasks import TaskEvent
-from bot.contracts.tools import MCP
-from bot.words import say
+from bot.contracts.tools import MCP, ToolCall
+from bot.tools.permissions.display import named
+from bot.tools.permissions.patterns import ARGUMENTS
+from bot.words import names, say
 
 State = Literal["waiting", "running", "done", "failed", "stopped"]
 
 ALONE_SECONDS = 8.0
 """One thing at work is shown after so long, several at once after `TOGETHER_SECONDS`."""
 TOGETHER_SECONDS = 2.0
+BUSY_SECONDS = 5.0
+"""A model that does not answer is told of after so long."""
 MOST = 12
 """Things that are named; of more, those that run and those that failed before the others."""
 LABEL = 60
 """Characters of a label, and of an error twice as many."""
-TOOLS = 5
-BAR = 20
 
 _MARKS: dict[State, str] = {"waiting": "○", "running": "▸", "done": "✓", "failed": "✗", "stopped": "■"}
 _CARDS: dict[State, CardState] = {
@@ -32,6 +33,7 @@ _CARDS: dict[State, CardState] = {
     "failed": "error",
     "stopped": "error",
 }
+_ENDS: dict[str, State] = {"ended": "done", "failed": "failed", "stopped": "stopped"}
 _plain = text.literal
 
 
@@ -47,7 +49,7 @@ class WorkItem:
     over: float | None = None
     note: str = ""
     call: bool = False
-    """A tool call of the turn itself."""
+    """A tool call of the turn itself: its label is Markdown."""
 
     @property
     def open(self) -> bool:
@@ -58,17 +60,9 @@ class WorkItem:
         return 0.0 if self.began is None else max(0.0, (now if self.over is None else self.over) - self.began)
 
 
-@dataclass(slots=True)
-class ToolTotals:
-    calls: int = 0
-    seconds: float = 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class ProgressTotals:
-    """The sums of the work of a turn. `average` is seconds of what has ended, `rate` how much that is in a minute,
-    `left` the seconds that the rest may take; None where nothing has ended yet.
-    """
+    """The sums of the work of a turn; `elapsed` in seconds."""
 
     total: int
     done: int
@@ -77,9 +71,6 @@ class ProgressTotals:
     running: int
     waiting: int
     elapsed: float
-    average: float | None
-    rate: float | None
-    left: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +87,8 @@ class ProgressState:
     """Takes events in any number; what it shows is always the newest of each thing, and the figures count all."""
 
     _works: dict[str, WorkItem] = field(default_factory=dict)
-    _tools: dict[str, ToolTotals] = field(default_factory=dict)
+    _waits: list[float] = field(default_factory=list)
+    """The times since which models are waited for."""
 
     # ------------------------------------------------------------ what happens
 
@@ -107,34 +99,36 @@ class ProgressState:
             return
         if event.kind == "started":
             work.state, work.began = "running", event.at
-        elif event.kind == "tool":
-            self._count(event.tool, event.seconds)
-            work.note = event.tool
         elif event.kind == "model":
             step, most = event.totals.model_calls, event.most_calls
             work.note = (
                 say("progress.step_of", step=step, most=most) if most else say("progress.step", step=step)
             )
-        elif event.kind in {"ended", "failed"}:
-            self._end(work, event.at, "done" if event.kind == "ended" else "failed", event.error)
+        elif event.kind in _ENDS:
+            self._end(work, event.at, _ENDS[event.kind], event.error)
 
-    def began(self, call_id: str, tool: str, at: float) -> None:
+    def began(self, call: ToolCall, at: float) -> None:
         """A tool call of the turn itself runs."""
-        server, _, name = tool.removeprefix(MCP).partition("__")
-        label = say("progress.server", tool=name, server=server) if name else tool
-        self._works[call_id] = WorkItem(call_id, label, at, "running", at, call=True)
+        self._works[call.id] = WorkItem(call.id, _doing(call), at, "running", at, call=True)
 
     def noted(self, call_id: str, words: str | None, at: float) -> None:
-        """It says how far it has come, or waits for a person (None)."""
+        """A call says how far it has come, or waits for a person (None)."""
         if (work := self._works.get(call_id)) is not None and work.open:
             work.since = work.since if work.state == "running" else at
             work.state, work.note = ("waiting", "") if words is None else ("running", words)
+
+    def waits(self, since: float) -> None:
+        """A model does not answer since then, and is asked again."""
+        self._waits.append(since)
+
+    def goes_on(self, since: float) -> None:
+        """It has answered, or is asked no more."""
+        self._waits.remove(since)
 
     def ended(self, call_id: str, at: float, *, failed: bool) -> None:
         """It has ended."""
         work = self._works.get(call_id)
         if work is not None and work.open:
-            self._count(work.label, work.seconds(at))
             self._end(work, at, "failed" if failed else "done", "")
 
     def close(self, at: float) -> None:
@@ -147,21 +141,30 @@ class ProgressState:
     def _end(work: WorkItem, at: float, state: State, note: str) -> None:
         work.state, work.over, work.note = state, at, note
 
-    def _count(self, tool: str, seconds: float) -> None:
-        tally = self._tools.setdefault(tool, ToolTotals())
-        tally.calls += 1
-        tally.seconds += seconds
-
     # ------------------------------------------------------------ what there is to see
 
     @property
     def empty(self) -> bool:
-        return not self._works
+        return not (self._works or self._waits)
+
+    @property
+    def waiting(self) -> bool:
+        """True while a model does not answer."""
+        return bool(self._waits)
+
+    @property
+    def stopped(self) -> bool:
+        """True where something was stopped, which has to be told."""
+        return any(work.state == "stopped" for work in self._works.values())
 
     @property
     def busy(self) -> bool:
         """True where anything is still to come."""
-        return any(work.open for work in self._works.values())
+        return bool(self._waits) or any(work.open for work in self._works.values())
+
+    def without_model(self, now: float) -> bool:
+        """True where a model has not answered for so long that people should know."""
+        return bool(self._waits) and now - min(self._waits) >= BUSY_SECONDS
 
     def is_visible(self, now: float) -> bool:
         """True where people should see it: several things at work, or one for long."""
@@ -169,17 +172,15 @@ class ProgressState:
             work for work in self._works.values() if work.open and (work.state != "waiting" or not work.call)
         ]
         waited = now - min((work.since for work in works), default=now)
-        return waited >= (TOGETHER_SECONDS if len(works) > 1 else ALONE_SECONDS)
+        long = waited >= (TOGETHER_SECONDS if len(works) > 1 else ALONE_SECONDS)
+        return long or self.without_model(now)
 
     def figures(self, now: float) -> ProgressTotals:
         works = self._works.values()
         count = {state: sum(work.state == state for work in works) for state in _MARKS}
-        over = [work for work in works if work.state in {"done", "failed"}]
         ends = [work.over for work in works if work.over is not None]
         until = now if self.busy else max(ends, default=now)
         elapsed = max(0.0, until - min((work.since for work in works), default=until))
-        average = sum(work.seconds(now) for work in over) / len(over) if over else None
-        left = count["running"] + count["waiting"]
         return ProgressTotals(
             total=len(self._works),
             done=count["done"],
@@ -188,30 +189,22 @@ class ProgressState:
             running=count["running"],
             waiting=count["waiting"],
             elapsed=elapsed,
-            average=average,
-            rate=len(over) * 60 / elapsed if over and elapsed else None,
-            left=average * left / max(1, count["running"]) if average is not None and left else None,
         )
 
     def shown(self, now: float) -> RenderedProgress:
-        """The board as people see it now; once nothing is open any more, its summary. One tool alone is a line."""
+        """The board as people see it now; once nothing is open any more, how it ended. One thing alone is a line."""
         figures = self.figures(now)
         works = self._named()
-        if len(works) == 1 and works[0].call:
-            work = works[0]
-            title = f"{text.preview(work.label, LABEL)} · {_clock(work.seconds(now))}"
-            return RenderedProgress(_line(work, now), title, (_card(work, now),))
-        title = _title(figures)
+        busy = [say("progress.model_busy")] if self.without_model(now) or not works else []
         hidden = len(self._works) - len(works)
         lines = [
-            f"**{title}** · {_clock(figures.elapsed)}",
-            f"{_bar(figures)} {_percent(figures)} %",
-            *(_line(work, now) for work in works),
+            *([f"**{_title(figures)}** · {_clock(figures.elapsed)}"] if len(works) > 1 else []),
+            *(_line(work, now, alone=len(works) == 1) for work in works),
             *([say("progress.more", count=hidden)] if hidden else []),
-            *filter(None, [_rates(figures), self._by_tool()]),
+            *busy,
         ]
-        cards = tuple(_card(work, now) for work in works)
-        return RenderedProgress("\n".join(lines), f"{title} · {_clock(figures.elapsed)}", cards)
+        title = busy[0] if busy else _title(figures) if len(works) > 1 else _label(works[0])
+        return RenderedProgress("\n".join(lines), title, tuple(_card(work, now) for work in works))
 
     def _named(self) -> list[WorkItem]:
         """The things that are named, in the order in which they came."""
@@ -221,67 +214,49 @@ class ProgressState:
         kept = {work.id for work in ranked[:MOST]}
         return [work for work in works if work.id in kept]
 
-    def _by_tool(self) -> str:
-        most = sorted(self._tools.items(), key=lambda item: (-item[1].calls, item[0]))[:TOOLS]
-        named = [f"{_plain(tool)} {one.calls} × {one.seconds / one.calls:.1f} s" for tool, one in most]
-        return say("progress.tools", tools=", ".join(named)) if named else ""
+
+def _doing(call: ToolCall) -> str:
+    """A call as people say what it does, in Markdown."""
+    server, _, tool = call.name.removeprefix(MCP).partition("__")
+    if tool:
+        return f"`{named(say('progress.server', tool=tool, server=server))}`"
+    key = f"call_{call.name}"
+    value = call.input.get(ARGUMENTS[call.name][1] if call.name in ARGUMENTS else "query")
+    if key not in names("progress") or not isinstance(value, str):
+        return say("progress.call", what=f"`{named(call.name)}`")
+    return say(f"progress.{key}", what=f"`{named(value)}`")
 
 
 def _title(figures: ProgressTotals) -> str:
     over = figures.done + figures.failed + figures.stopped
-    key = "progress.done" if over == figures.total else "progress.working"
-    words = [say(key, done=figures.done, total=figures.total)]
-    words += [
-        say(f"progress.{name}", count=number)
-        for number, name in ((figures.failed, "failed"), (figures.stopped, "stopped"))
-        if number
-    ]
-    return ", ".join(words)
+    key = "working" if over < figures.total else "stopped" if figures.stopped else "done"
+    words = say(f"progress.{key}", done=figures.done, total=figures.total)
+    return f"{words}, {say('progress.failed', count=figures.failed)}" if figures.failed else words
 
 
-def _share(figures: ProgressTotals) -> float:
-    return (figures.done + figures.failed + figures.stopped) / figures.total if figures.total else 0.0
-
-
-def _percent(figures: ProgressTotals) -> int:
-    return int(_share(figures) * 100)
-
-
-def _bar(figures: ProgressTotals) -> str:
-    full = int(_share(figures) * BAR)
-    return "█" * full + "░" * (BAR - full)
-
-
-def _line(work: WorkItem, now: float) -> str:
-    detail = _detail(work, now)
-    return f"{_MARKS[work.state]} {_plain(text.preview(work.label, LABEL))}" + (
-        f" · {_plain(detail)}" if detail else ""
-    )
+def _line(work: WorkItem, now: float, *, alone: bool) -> str:
+    label = work.label if work.call else _plain(text.preview(work.label, LABEL))
+    mark = "" if alone and work.state == "running" else f"{_MARKS[work.state]} "
+    return f"{mark}{label}{''.join(f' · {_plain(one)}' for one in _details(work, now))}"
 
 
 def _card(work: WorkItem, now: float) -> Card:
-    return Card(work.id, text.preview(work.label, LABEL), _CARDS[work.state], _detail(work, now))
+    return Card(work.id, _label(work), _CARDS[work.state], " · ".join(_details(work, now)))
 
 
-def _detail(work: WorkItem, now: float) -> str:
-    words: list[str] = [_clock(work.seconds(now))] if work.began is not None else []
-    if work.state == "waiting":
-        words.append(say("progress.waits"))
-    if work.note:
-        words.append(text.preview(work.note, 2 * LABEL))
-    return " · ".join(words)
+def _label(work: WorkItem) -> str:
+    return work.label.replace("`", "") if work.call else text.preview(work.label, LABEL)
 
 
-def _rates(figures: ProgressTotals) -> str:
-    words: Iterable[str | None] = (
-        say("progress.each", time=_clock(figures.average)) if figures.average is not None else None,
-        say("progress.rate", rate=figures.rate) if figures.rate is not None else None,
-        say("progress.left", time=_clock(figures.left)) if figures.left is not None else None,
-    )
-    return ", ".join(filter(None, words))
+def _details(work: WorkItem, now: float) -> list[str]:
+    words = [_clock(work.seconds(now))] if work.began is not None else []
+    if work.state in {"waiting", "stopped"}:
+        words.append(say(f"progress.state_{work.state}"))
+    return words + ([text.preview(work.note, 2 * LABEL)] if work.note else [])
 
 
 def _clock(seconds: float) -> str:
-    whole = int(seconds)
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+    minutes, seconds = divmod(int(seconds), 60)
+    if minutes:
+        return say("receipt.minutes", minutes=minutes, seconds=seconds)
+    return say("receipt.seconds", seconds=seconds)

@@ -191,7 +191,7 @@ class ChannelSender:
         return row
 
     async def change(self, to: Address, row: OutboxRow, form: LiveForm) -> None:
-        """Show the words of a row in the place where it is in the chat. Nobody waits for the disk: the row is on its way there,
+        """Show the words of a row in the place where it is in the chat; without any, it is taken away. Nobody waits for the disk: the row is on its way there,
         and what a crash leaves says what people saw, or what they were about to see. A disk that refuses writes is not
         given more of them. Raises an `errors.DeliveryFailed` as `Edits.edit`.
         """
@@ -248,7 +248,7 @@ class ChannelSender:
     async def end_live(self, row: OutboxRow) -> None:
         """A live message stays as it is, or was never created."""
         await self.rows.update(
-            row.fail("not shown") if row.message_id is None else row.arrive(row.message_id)
+            row.arrive(row.message_id) if row.message_id and row.text else row.fail("not shown")
         )
 
     async def amend(self, row: OutboxRow) -> None:
@@ -310,7 +310,8 @@ def _live(row: OutboxRow, target: Mapping[str, str], form: LiveForm) -> Outbound
 async def _shown(channel: Channel, message: Outbound, place: str | None) -> Sent:
     if place is None:
         return await channel.send(message)
-    await cast("Edits", channel).edit(message, place)
+    edits = cast("Edits", channel)
+    await (edits.edit if message.text else edits.delete)(message, place)
     return Sent(place)
 
 

@@ -74,7 +74,9 @@ class LiveMessage:
         return self._row.message_id if self._row is not None else None
 
     async def last(self, words: str, form: LiveForm = PLAIN) -> None:
-        """Change it for the last time, also where that has to wait for a slot, and end it. A failure is only logged."""
+        """Change it for the last time, or without words take it away, also where that has to wait for a slot, and end it. A
+        failure is only logged.
+        """
         if await self.place() is not None and not await self._sender.limits.slot(self._to):
             await self._change(words, form)
         await self.end()

@@ -313,6 +313,7 @@ function listen() {
     follow(() => place(message));
     announce(message);
   });
+  stream.addEventListener("removed", (event) => shown(JSON.parse(event.data).id)?.remove());
   stream.addEventListener("reload", listen); // who has become an operator sees other buttons
   stream.addEventListener("working", (event) => {
     follow(() => { $("working").hidden = !JSON.parse(event.data).working; });

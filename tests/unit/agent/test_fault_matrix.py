@@ -171,7 +171,7 @@ class HastyClock(FakeClock):
     """Waiting takes no time."""
 
     async def sleep(self, seconds: float) -> None:
-        self.jump(seconds)
+        self.ticks += seconds
         await asyncio.sleep(0)
 
 
@@ -185,7 +185,7 @@ async def server(bench: Bench, request: pytest.FixtureRequest) -> AsyncIterator[
             clock=SystemClock(),
             timeouts=Timeouts(connect=10.0, idle=0.15 if stalls else 10.0),
         )
-        model = RetryingModel(client, clock=HastyClock(), rng=random.Random(1), log=bench.log)
+        model = RetryingModel(client, clock=HastyClock(), rng=random.Random(1), log=bench.log, seconds=1.0)
         bench.configure(model=model, default_model="claude-sonnet-5-5")
         yield running
         await client.close()

@@ -92,8 +92,10 @@ def test_what_follows_an_act_is_not_shown_before_that_is_done() -> None:
     assert (made.speaks, made.shown()) == (False, "")
 
 
-def test_plain_text_is_not_shown_early_since_nobody_knows_yet_whether_it_is_said() -> None:
+def test_plain_text_is_shown_until_a_call_follows_it() -> None:
     made = heard(TextDelta("Let me think."))
+    assert (made.speaks, made.shown(), made.words()) == (True, "Let me think.", "Let me think.")
+    made.take(ToolInputDelta("toolu_1", "read_file", ""))
     assert (made.speaks, made.shown(), made.words()) == (False, "", "Let me think.")
 
 

@@ -142,7 +142,7 @@ async def test_at_each_limit_it_ends_and_says_which_with_what_it_knows(
     assert f"so far: {len(model.children) - 1}" in result["content"]
     assert "is_error" not in result
     last = events(bench).events[-1]
-    assert (last.kind, named in last.error) == ("ended", True)
+    assert (last.kind, last.error) == ("ended", "reached its limit")
     assert last.totals.model_calls == len(model.children) <= 5
     assert len(dug.seen) <= len(model.children)
 

@@ -113,6 +113,8 @@ class FakeChannel:
             self.changed.notify_all()
         return Sent(f"{self.prefix}{len(self.sent)}")
 
+    async def delete(self, message: Outbound, message_id: str) -> None: ...
+
     async def find(self, message: Outbound) -> Sent | None:
         if isinstance(self.finds, Exception):
             raise self.finds

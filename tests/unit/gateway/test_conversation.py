@@ -478,7 +478,7 @@ TABLE: list[tuple[str, str, str]] = [
         a edits 1 to two -> ask anew for 1
         take -> edit 1 to two
         acted
-        a edits 1 to three
+        a edits 1 to three -> ask anew for 1
         a edits 1 to four -> amend edit 1 to three=four, close edit 1 to four: merged into edit 1 to three
         ended answered -> close edit 1 to two: answered, close 1: answered
         closed

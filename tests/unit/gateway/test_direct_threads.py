@@ -29,7 +29,7 @@ def thread(root: str) -> ChatKey:
 
 async def opened(bench: Bench, words: str, root: str, **more: Any) -> str:
     """Say something outside of threads; its requestId."""
-    now = {"ts": int(bench.clock.now() * 1000)}
+    now = {"ts": int(bench.clock.now() * 1000) + 60_000 * int(root)}  # not in a row
     target = {"chat": "77", "thread": root}
     await bench.say(words, message_id=root, chat_key=str(thread(root)), target=target, **(now | more))
     return bench.agent.requests[-1].request_id if bench.agent.requests else ""

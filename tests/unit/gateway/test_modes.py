@@ -468,7 +468,7 @@ class TestAfterARestart:
         await second.close()
 
 
-async def test_what_joins_a_running_turn_is_marked_and_nothing_else(bench: Bench) -> None:
+async def test_what_waits_or_joins_a_running_turn_is_marked(bench: Bench) -> None:
     marked: list[str] = []
 
     async def react(target: Any, message_id: str) -> None:
@@ -484,5 +484,5 @@ async def test_what_joins_a_running_turn_is_marked_and_nothing_else(bench: Bench
     assert [one.text for one in bench.agent.requests[0].arrivals.take_more()] == ["two"]
     bench.agent.hold.set()
     await bench.idle()
-    assert marked == ["77 2"]
+    assert marked == ["77 2", "77 3"]
     assert bench.log.at("error") == []

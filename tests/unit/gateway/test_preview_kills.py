@@ -45,6 +45,9 @@ class Wall(World):
         # As on Slack, where what is changed is known by the new name from then on.
         self.seen[int(message_id[1:]) - 1] = message
 
+    async def delete(self, message: Outbound, message_id: str) -> None:
+        self.stands.pop(message_id, None)
+
 
 async def write(desk: Desk) -> None:
     """A turn that writes its answer in three strokes."""

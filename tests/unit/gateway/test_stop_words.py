@@ -16,7 +16,7 @@ from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.desk import GROUP as ROOM
 from tests.unit.gateway.desk import MEMBER
 from tests.unit.gateway.test_questions import Asks
-from tests.unit.gateway.test_stops import GROUP, running
+from tests.unit.gateway.test_stops import running
 
 FORWARDED = Quoted(user_id="77", text="stop", origin=Origin(how="forwarded", name="Bob"), brought=True)
 
@@ -99,23 +99,6 @@ async def test_what_brings_or_says_more_stops_nothing(bench: Bench, more: dict[s
     bench.agent.hold.set()
     await bench.idle()
     assert say("stop.stopped") not in bench.tele.texts
-
-
-async def test_in_a_group_the_word_of_others_is_a_message_and_an_operator_may_say_it(bench: Bench) -> None:
-    await running(bench, **GROUP)
-    await bench.say("stop", **GROUP, user_id="78")
-    assert len(bench.agent.running) == 1
-    await bench.say("stop", **GROUP, user_id="1")
-    await until_stopped(bench)
-
-
-async def until_stopped(bench: Bench) -> None:
-    assert bench.agent.hold is not None
-    bench.agent.hold.set()
-    assert say("stop.stopped") in await bench.tele.until(2)
-    await bench.idle()
-    assert "re: long work" not in bench.tele.texts
-    assert "re: stop" in bench.tele.texts
 
 
 async def test_what_a_tool_asks_may_be_answered_with_it(tmp_path: Path) -> None:

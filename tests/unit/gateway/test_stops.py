@@ -189,7 +189,7 @@ class TestAStopThatAKillCutOff:
         second = Bench(tmp_path)
         await second.open()
         await second.idle()
-        assert sorted(second.tele.texts) == sorted([say("stop.not_yours"), "re: theirs"])
+        assert sorted(second.tele.texts) == sorted([say("stop.not_yours", who="`5`"), "re: theirs"])
         await second.close()
 
 
@@ -242,16 +242,17 @@ class TestWhoMayStop:
         await running(bench, **GROUP)
         await bench.say("/stop", user_id="5", **STOP, **GROUP)
         await bench.tele.until(1)
-        assert bench.tele.texts == [say("stop.not_yours")]
+        goes_on = say("stop.not_yours", who="`77`")
+        assert bench.tele.texts == [goes_on]
         await bench.say("mine", user_id="5", **GROUP)
         await bench.say("/stop", user_id="5", **STOP, **GROUP)
         await bench.tele.until(2)
-        assert bench.tele.texts[1] == say("stop.stopped")
+        assert bench.tele.texts[1] == f"{say('stop.waiting')} {goes_on}"
         await bench.say("", kind="stop", user_id="5", **GROUP)
         assert bench.agent.hold is not None
         bench.agent.hold.set()
         await bench.idle()
-        assert bench.tele.texts[2:] == ["re: long work"]
+        assert bench.tele.texts[2:] == [goes_on, "re: long work"]
 
     @pytest.mark.parametrize("who", ["77", "1"])
     async def test_its_person_and_an_operator_can(self, bench: Bench, who: str) -> None:

@@ -15,8 +15,12 @@ from tests.unit.llm.asking import Item, ScriptedModel, ask, items
 REPLY = ModelReply(content=[{"type": "text", "text": "Hello"}], stop_reason="end_turn")
 
 
-async def run(model: ScriptedModel, clock: FakeClock, log: MemoryLog | None = None) -> list[Item]:
-    retrying = RetryingModel(model, clock=clock, rng=random.Random(7), log=log or MemoryLog())
+async def run(
+    model: ScriptedModel, clock: FakeClock, log: MemoryLog | None = None, seconds: float = 30.0
+) -> list[Item]:
+    retrying = RetryingModel(
+        model, clock=clock, rng=random.Random(7), log=log or MemoryLog(), seconds=seconds
+    )
     task = asyncio.create_task(items(retrying, ask()))
     while not task.done():
         await clock.advance(0.05)
@@ -40,12 +44,12 @@ async def test_a_failure_that_passes_is_tried_again(failure: errors.ModelError) 
     assert log.of("llm_retry")[0].details["error"] == type(failure).__name__
 
 
-async def test_after_three_attempts_the_failure_goes_up() -> None:
-    last = errors.Overloaded("the last one")
-    model = ScriptedModel([errors.Overloaded()], [errors.StreamBroken()], [last], [REPLY])
-    with pytest.raises(errors.Overloaded, match="the last one"):
-        await run(model, FakeClock())
-    assert len(model.asked) == 3
+@pytest.mark.parametrize(("seconds", "asked"), [(0.0, 1), (0.1, 3), (30.0, 9)])
+async def test_after_its_time_the_failure_goes_up(seconds: float, asked: int) -> None:
+    model, clock = ScriptedModel(*[[errors.Overloaded(str(number))] for number in range(1, 11)]), FakeClock()
+    with pytest.raises(errors.Overloaded, match=str(asked)):
+        await run(model, clock, seconds=seconds)
+    assert clock.monotonic() >= seconds
 
 
 @pytest.mark.parametrize(
@@ -114,7 +118,7 @@ async def test_nothing_is_asked_again_once_there_is_a_reply() -> None:
 
 async def test_a_model_that_ends_without_a_reply_is_a_broken_stream() -> None:
     with pytest.raises(errors.StreamBroken):
-        await run(ScriptedModel([], [], [TextDelta("x")]), FakeClock())
+        await run(ScriptedModel([], [], [TextDelta("x")]), FakeClock(), seconds=1.0)
 
 
 async def test_leaving_in_the_middle_closes_the_stream_below() -> None:

@@ -20,8 +20,8 @@ class Heard:
     def __init__(self) -> None:
         self.events: list[tuple[str, str, object]] = []
 
-    def began(self, request_id: str, call_id: str, tool: str) -> None:
-        self.events.append((request_id, call_id, tool))
+    def began(self, request_id: str, call: ToolCall) -> None:
+        self.events.append((request_id, call.id, call.name))
 
     def noted(self, request_id: str, call_id: str, words: str | None) -> None:
         self.events.append((request_id, call_id, words))
@@ -68,12 +68,12 @@ async def test_a_call_is_told_of_from_when_it_runs_to_its_end() -> None:
     assert heard.events == [("01REQ", "toolu_1", "look"), ("01REQ", "toolu_1", False)]
 
 
-async def test_a_failure_is_told_as_one_also_where_it_is_stopped() -> None:
+async def test_a_failure_is_told_as_one_and_what_is_stopped_ends_with_its_turn() -> None:
     heard = Heard()
     await called(heard, "look", result=ToolResult("toolu_1", "no", failed=True))
     with pytest.raises(asyncio.CancelledError):
         await called(heard, "look", result=asyncio.CancelledError())
-    assert [failed for _, _, failed in heard.events[1::2]] == [True, True]
+    assert [told for _, _, told in heard.events] == ["look", True, "look"]
 
 
 @pytest.mark.parametrize("name", ["say", "task", "unknown"])
