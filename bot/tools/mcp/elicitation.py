@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bot import errors
+from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.questions import Answer, Question, Questions
 from bot.tools.context import ToolExecutionContext, current
 from bot.tools.mcp import definitions
+from bot.tools.permissions.display import quoted, visible
 from bot.words import language, say, speaking
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 MOST_FIELDS = 5
 """Fields of one question; each is asked for by itself."""
 TRIES = 3
-WORDS = 1_000
+WORDS = 3_000
+"""Characters of a question."""
 SKIP = frozenset({"skip", "cancel", "/skip"})
 YES = frozenset(
     {"yes", "y", "ok", "true", "ja", "oui", "sí", "si", "sim", "да", "是", "好", "はい", "네", "نعم", "हाँ"}
@@ -120,15 +122,16 @@ class Elicitations:
         return Answer("nobody") if task.cancelled() else task.result()
 
     def _question(self, tool: str, message: str, name: str, one: Json) -> str:
-        said = definitions.line(message, WORDS)
         about = definitions.line(
             " – ".join(str(one[key]) for key in ("title", "description") if one.get(key)), 300
         )
         wanted = f"{definitions.line(name, 80)}: " if name else ""
-        return (
-            f"{say('question.asks', tool=definitions.line(tool, 80), server=self._server, words=said)}\n"
-            f"{wanted}{f'{about}, ' if about else ''}{kind(one)}.\n\n{say('question.how')}"
-        )
+        # The server's words are shown as they are: nothing in them is formatting, and a link hides no address behind words.
+        words, *more = text.split(message, WORDS) or [""]
+        said = f"{words}{' …' if more else ''}\n{wanted}{f'{about}, ' if about else ''}{kind(one)}."
+        said = visible(said).replace("```", "\\u0060" * 3)
+        asks = say("question.asks", tool=quoted(definitions.line(tool, 80)), server=self._server)
+        return f"{asks}\n```\n{said}\n```\n{say('question.how')}"
 
 
 def kind(one: Json) -> str:

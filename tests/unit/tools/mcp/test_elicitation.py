@@ -49,7 +49,7 @@ async def test_the_answer_reaches_the_tool_and_what_does_not_fit_is_asked_again(
     assert await book(rig, person) == "booked for 4"
     assert [one.chat_key for one in person.asked] == [ChatKey.parse("slack:chat:C1")] * 2
     first, again = (one.words for one in person.asked)
-    assert "book (one) asks: “How many people?”" in first
+    assert "`book` (one) asks:\n```\nHow many people?" in first
     assert "a whole number" in first
     assert again.startswith("That doesn't fit.")
     assert await book(rig, Person("skip")) == "not booked: decline"
