@@ -63,9 +63,8 @@ def restore(
     from bot.system import SystemDisk
 
     def confirm(brought: list[str]) -> None:
-        for line in brought:
-            say(line)
         if brought:
+            say("\n".join(brought))
             must_confirm("put that back", yes=yes, warning="Whoever made the file decides what stands in it.")
 
     found = backups.restore(

@@ -200,14 +200,12 @@ def runs(fingerprint: str) -> str:
     return fingerprint.partition(":")[2].partition(":")[0]
 
 
-def lasting(
-    records: Iterable[ApprovalRecord], chat_key: ChatKey, fingerprint: str = ""
-) -> ApprovalRecord | None:
-    """The approval of a call in a chat for longer, of those about the same call, oldest first: one of what it runs now before others,
-    then the newest one that holds everywhere, else the newest of this chat.
+def lasting(records: Iterable[ApprovalRecord], chat_key: ChatKey, now: str = "") -> ApprovalRecord | None:
+    """The approval of a call in a chat for longer, of those about the same call, oldest first: one of what it runs `now`, by
+    its fingerprint, before others, then the newest one that holds everywhere, else the newest of this chat.
     """
     covering = [
-        ((runs(one.asked.fingerprint) == runs(fingerprint), one.verdict.scope == "always"), one)
+        ((runs(one.asked.fingerprint) == runs(now), one.verdict.scope == "always"), one)
         for one in records
         if one.verdict is not None and one.verdict.covers(chat_key, asked_in=one.asked.chat_key)
     ]

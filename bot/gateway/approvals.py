@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,7 +41,7 @@ from bot.gateway.jobs import plans
 from bot.gateway.locales import Locales, ReaderLocale
 from bot.gateway.operators import OperatorChats, QuestionCopies, copies_of, who_decided
 from bot.gateway.turn_queue import TurnSuspension
-from bot.tools.permissions.display import changed_lines, in_words, label, named, quoted, shortened
+from bot.tools.permissions.display import changed_lines, in_words, named, quoted, shortened
 from bot.words import language as language_now
 from bot.words import own_zone, paragraph, say, speaking, times
 from bot.words import zone as zone_now
@@ -169,7 +170,9 @@ class ApprovalService:
         if (given := await self._lasting(asked)) is not None and given.verdict is not None:
             if runs(given.asked.fingerprint) == runs(asked.fingerprint):
                 return given.verdict
-            asked = await asyncio.to_thread(_changed, asked, given.asked)
+            before, now = given.asked.script, asked.script
+            lines = await asyncio.to_thread(changed_lines, before, now, 2) if before else ""
+            asked = replace(asked, why="changed", shown=f"{asked.shown}\n{lines}".strip())
         turn = self._suspension.turn(asked.chat_key)
         if turn is None or asked.user_id is None or not self._anybody(asked, turn.first):
             return Verdict("nobody")
@@ -352,7 +355,7 @@ class ApprovalService:
             # Their name is their own choice: the id stands beside it, and nothing in the name is formatting, a link or another id.
             who = f"`{named(first.user_name)}` ({asked.user_id})"
         cut = self._cut(record, chat_key.channel)
-        shown = _shown(asked, cut=cut)
+        shown = _shown(asked, SHOWN if cut else sys.maxsize)
         because = [say("approval.reason", reason=say(f"approval.reason_{asked.why}"))] if asked.why else []
         because += [say("approval.rule", rule=asked.rule)] if asked.rule else []
         decides = "operators" if not asked.granted else "asker" if who else "you"
@@ -395,7 +398,7 @@ class ApprovalService:
                 row for row in rows if row.chat_key == chat_key and row.buttons is not None
             ):
                 offered = any(row.buttons is not None and row.buttons.choices for row in copy)
-                for row in copy:
+                for row in copy if offered else copy[-1:]:
                     words = row.text if offered else await self._for_viewer(record, row, choices)
                     buttons = _buttons(record, choices if row is copy[-1] else ())
                     found.append(OpenQuestion(row.id, words, ts, buttons))
@@ -596,20 +599,12 @@ def _buttons(record: ApprovalRecord, choices: tuple[Choice, ...]) -> QuestionBut
 
 
 def _by_itself(verdict: Verdict) -> bool:
-    """True where somebody wants to decide about each call of a step by itself."""
-    return verdict.ended == "steered" and verdict.by is not None
+    return verdict.ended == "steered" and verdict.by is not None  # somebody wants to decide about each call
 
 
-def _changed(asked: Approval, before: Approval) -> Approval:
-    """The question about a call that was allowed for longer when it ran something else. Blocking."""
-    told = [f"{label('changes')}:", changed_lines(before.script, asked.script, 2)] if before.script else []
-    return replace(asked, why="changed", shown="\n".join([asked.shown, *told]))
-
-
-def _shown(asked: Approval, *, cut: bool) -> list[str]:
-    """What a question shows of its calls, as a block."""
-    words = _in_words(asked)
-    shown = _plain(in_words(shortened(words, SHOWN)) if cut else words)
+def _shown(asked: Approval, most: int) -> list[str]:
+    """What a question shows of its calls, as a block of about so many characters."""
+    shown = _plain(in_words(shortened(_in_words(asked), most)))
     return [f"```\n{shown}\n```"] if shown else []
 
 
@@ -696,7 +691,7 @@ def _waits(record: ApprovalRecord) -> _Question:
     task, wish = record.asked.task, act(record.asked, names_tool=False)
     words = say("approval.waits_task", task=task, act=wish) if task else say("approval.waits", act=wish)
     until = say("approval.asked", count=int(SECONDS // 60))
-    return _Question("\n\n".join([words, *_shown(record.asked, cut=True), until]), (until,))
+    return _Question("\n\n".join([words, *_shown(record.asked, SHOWN // 2), until]), (until,))
 
 
 def _wish(asked: Approval, who: str) -> str:

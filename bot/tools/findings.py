@@ -86,5 +86,4 @@ def _check_server(name: str, servers: Collection[str]) -> None:
         mend = " or ".join(f"{MCP}{known[one]}__" for one in near)
         raise RuleMalformed("a tool of a server in mcp.servers", f"did you mean {mend or 'to add it there'}?")
     if not tool and "*" not in server:
-        mend = f"for all tools write {MCP}{server and f'{server}__'}*"
-        raise RuleMalformed("mcp__server__tool", mend)
+        raise RuleMalformed("mcp__server__tool", f"for all tools write {MCP}{server and f'{server}__'}*")

@@ -199,17 +199,13 @@ class Policy:
     ) -> Approval:
         """The question, bound to the files that the call names or replaces. Blocking."""
         (runs, others), replaced = self._files(asked), self._replaced(asked)
-        bound = (
-            self._fingerprint(asked, call),
-            named_files.digest(runs),
-            named_files.digest([*runs, *others]),
-        )
+        hashes = [named_files.digest(some) for some in (runs, [*runs, *others])]
         return Approval(
             request_id=turn.request_id,
             call_id=call.id,
             chat_key=turn.chat_key,
             tool=asked.tool,
-            fingerprint=":".join(bound),
+            fingerprint=":".join([self._fingerprint(asked, call), *hashes]),
             shown=self.shown(asked, call),
             why=decision.why,
             rule=decision.rule,
@@ -234,8 +230,9 @@ class Policy:
 
     def _script(self, paths: Collection[Path], turn: ToolExecutionContext) -> str:
         """The text of what a command runs, where the people of the turn may read it and it is short; else ""."""
+        now = PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone))
         reads = [Call("read_file", {"path": str(path)}, READS) for path in paths]
-        if any(self._judge(one, turn).outcome != "allow" for one in reads):
+        if any(self.rules.judge(one, self._subjects(turn), now).outcome != "allow" for one in reads):
             return ""
         try:
             raw = b"\n".join(regular_files.read(path, LONGEST_SCRIPT) for path in paths)

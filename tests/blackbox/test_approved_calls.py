@@ -119,7 +119,7 @@ async def test_what_was_approved_is_what_runs(world: World) -> None:
     results = await ask(world, shell("sh always.sh notes.md"))
     words = await decide(world, "Deny", after=at + 1)
     assert "+echo two" in words
-    assert "it may run something else than what was allowed before" in words
+    assert "it may run something other than what was allowed before" in words
     (result,) = await results()
     assert result["is_error"]
     assert await world.process.stop() == 0
