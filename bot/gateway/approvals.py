@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -54,6 +53,8 @@ RECENT = 24 * 3_600.0
 """Seconds after a decision in which a start sees to it that its question says so."""
 SHOWN = 1_500
 """Characters of a call that its question shows where a message has limits; all of a longer one is in a file above it."""
+GLIMPSE = 300
+"""The same for those who may not decide."""
 LONGEST_PASSAGE = 20_000
 """Characters of a call that comes as text where the platform does not take its file."""
 SHORT = 6
@@ -355,7 +356,9 @@ class ApprovalService:
             # Their name is their own choice: the id stands beside it, and nothing in the name is formatting, a link or another id.
             who = f"`{named(first.user_name)}` ({asked.user_id})"
         cut = self._cut(record, chat_key.channel)
-        shown = _shown(asked, SHOWN if cut else sys.maxsize)
+        # Nothing in it may end the block that it stands in.
+        words = _in_words(asked)
+        shown = _plain(in_words(shortened(words, SHOWN)) if cut else words)
         because = [say("approval.reason", reason=say(f"approval.reason_{asked.why}"))] if asked.why else []
         because += [say("approval.rule", rule=asked.rule)] if asked.rule else []
         decides = "operators" if not asked.granted else "asker" if who else "you"
@@ -369,7 +372,8 @@ class ApprovalService:
             lasts = any(one in LASTING for one in choices)
             below.insert(0, say("approval.whole_above") if lasts else say("approval.part_hidden"))
         told = "\n".join([*below, while_open])
-        return _Question("\n\n".join([_wish(asked, who), *shown, told]), (while_open,))
+        block = [f"```\n{shown}\n```"] if shown else []
+        return _Question("\n\n".join([_wish(asked, who), *block, told]), (while_open,))
 
     async def _end_copies(self, record: ApprovalRecord) -> None:
         """The same of what is decided on file, and what goes with it."""
@@ -602,12 +606,6 @@ def _by_itself(verdict: Verdict) -> bool:
     return verdict.ended == "steered" and verdict.by is not None  # somebody wants to decide about each call
 
 
-def _shown(asked: Approval, most: int) -> list[str]:
-    """What a question shows of its calls, as a block of about so many characters."""
-    shown = _plain(in_words(shortened(_in_words(asked), most)))
-    return [f"```\n{shown}\n```"] if shown else []
-
-
 def _in_words(asked: Approval) -> str:
     """All of a call; of several each with what it wants to do."""
     if not asked.step:
@@ -691,7 +689,8 @@ def _waits(record: ApprovalRecord) -> _Question:
     task, wish = record.asked.task, act(record.asked, names_tool=False)
     words = say("approval.waits_task", task=task, act=wish) if task else say("approval.waits", act=wish)
     until = say("approval.asked", count=int(SECONDS // 60))
-    return _Question("\n\n".join([words, *_shown(record.asked, SHOWN // 2), until]), (until,))
+    what = quoted(text.preview(_in_words(record.asked), GLIMPSE))
+    return _Question(f"{words}\n\n`{what}`\n{until}", (until,))
 
 
 def _wish(asked: Approval, who: str) -> str:
