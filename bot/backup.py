@@ -256,9 +256,10 @@ def restore(
     """Put a backup back into an empty `.ship`, and an empty `database`, whole or not at all, bring it up to date and make its index.
     One that was cut off once the database had all of it is brought to its end.
 
-    What it brings of rights and instructions is to `confirm`, which raises where it may not come. What was open in it is closed, since it may have been finished after the backup; where the gateway has `moved`, and has not run
-    since, it goes on. Raises `errors.Unavailable`, `errors.ConfigError` where something is there, `errors.StorageError` where the
-    backup is damaged or of a newer version, and OSError.
+    `confirm` gets what it brings of rights and instructions, and raises where that may not come. What was open in it is closed, since
+    it may have been finished after the backup; where the gateway has `moved`, and has not run since, it goes on. Raises
+    `errors.Unavailable`, `errors.ConfigError` where something is there, `errors.StorageError` where the backup is damaged or of a newer
+    version, and OSError.
     """
     instance.prepare_home(home)
     with instance.locked(home):

@@ -40,8 +40,8 @@ Scope = Literal["once", "chat", "always"]
 Choice = Literal[
     "once", "chat", "always", "deny", "each", "admit", "later", "again", "renew", "what", "remind", "weekly"
 ]
-"""An answer to a question about an approval, and its button. `each` asks about each call of a step by itself. `admit` and `later` are those about a person; `again` stands below
-the notice of a failure and tries its turn again, `renew` below an answer whose question was edited since. `EXAMPLES` stand below a greeting, and are words to say.
+"""An answer to a question about an approval, and its button. `each` asks about each call of a step by itself; `admit` and `later` are
+about a person; `again` stands below the notice of a failure and tries its turn again, `renew` below an answer whose question was edited since. `EXAMPLES` stand below a greeting, and are words to say.
 """
 LASTING: tuple[Scope, ...] = ("chat", "always")
 """The scopes of an approval that holds for later calls too."""

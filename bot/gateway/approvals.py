@@ -454,7 +454,7 @@ class ApprovalService:
     # ------------------------------------------------------------ the person who decides
 
     async def approve(self, inbound: Inbound) -> str:
-        """`/approve [name] [once|chat|always]`, or its button; what to say of it."""
+        """`/approve [name] [once|chat|always|each]`, or its button; what to say of it."""
         words = inbound.args.split()
         last = words.pop().lower() if words and words[-1].lower() in {*SCOPES, "each"} else ""
         ended: Ended = "steered" if last == "each" else "approved"
@@ -690,7 +690,7 @@ def _waits(record: ApprovalRecord) -> _Question:
     words = say("approval.waits_task", task=task, act=wish) if task else say("approval.waits", act=wish)
     until = say("approval.asked", count=int(SECONDS // 60))
     what = quoted(text.preview(_in_words(record.asked), GLIMPSE))
-    return _Question(f"{words}\n\n`{what}`\n{until}", (until,))
+    return _Question("\n".join(filter(None, [words, what and f"\n`{what}`", until])), (until,))
 
 
 def _wish(asked: Approval, who: str) -> str:
