@@ -180,7 +180,7 @@ class ApprovalRecord:
 
 
 def together(calls: Sequence[Approval]) -> Approval:
-    """One question about several calls of a step."""
+    """One question about several calls of a step that the same people may decide."""
     first, keys = calls[0], [one.key for one in calls]
     same = len({(one.why, one.rule) for one in calls}) == 1
     facts = ("tool", "shown", "replaces", "gone", "new", "differs_from")
@@ -188,8 +188,6 @@ def together(calls: Sequence[Approval]) -> Approval:
         first if same else replace(first, why="", rule=""),
         fingerprint=hashlib.sha256(repr(keys).encode()).hexdigest(),
         shown="\n".join(one.shown for one in calls),
-        granted=all(one.granted for one in calls),
-        own=all(one.own for one in calls),
         replaces=None,
         step=tuple({name: getattr(one, name) for name in facts} for one in calls),
     )

@@ -150,13 +150,14 @@ class ApprovalService:
         asked = [*await self._journal.open_approvals(), *await self._journal.decided_since(since)]
         known = {one.asked.key for one in asked}
         left = [one for one in calls if one.key not in known and await self._lasting(one) is None]
-        if len(left) < 2 or left[0] is not calls[0]:
-            return
-        verdict = await self._decided(together(left))
-        for one in left:
-            record = await self._journal.ask(self._ids.ulid(), one)
-            if verdict.ended != "unattended" and not _by_itself(verdict):
-                await self._journal.resolve(record.id, replace(verdict, request_id=""))
+        # Those that the same people may decide.
+        for may in dict.fromkeys((one.granted, one.own) for one in left):
+            some = [one for one in left if (one.granted, one.own) == may]
+            verdict = await self._decided(together(some)) if len(some) > 1 else Verdict("nobody")
+            for one in some if verdict.ended not in {"nobody", "unattended"} else ():
+                record = await self._journal.ask(self._ids.ulid(), one)
+                if not _by_itself(verdict):
+                    await self._journal.resolve(record.id, replace(verdict, request_id=""))
 
     async def _lasting(self, asked: Approval) -> ApprovalRecord | None:
         """What allows a call for longer, as it is now or as it was when what it runs was another text."""

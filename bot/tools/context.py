@@ -99,8 +99,8 @@ class ToolExecutionContext:
 
 _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")
 _call: ContextVar[str] = ContextVar("tool_call", default="")
-STEP: ContextVar[Sequence[ToolCall]] = ContextVar("tool_step", default=())
-"""The calls of the step that runs, in order, but for those that are done already."""
+STEP: ContextVar[list[ToolCall]] = ContextVar("tool_step")
+"""The calls of the step that runs, in order, until people are asked about them."""
 _made: ContextVar[list[Json] | None] = ContextVar("tool_made", default=None)
 _provenance: ContextVar[list[Provenance] | None] = ContextVar("tool_provenance", default=None)
 

@@ -174,8 +174,8 @@ class Policy:
                 self._note(call, decision, "changed")
                 return _refusal(decision)
             now = await asyncio.to_thread(self._approval, asked, call, turn, decision)
-            part = -1 if verdict.scope in LASTING else None
-            if now.fingerprint.split(":")[:part] == approval.fingerprint.split(":")[:part]:
+            parts = 2 if verdict.scope in LASTING else 3
+            if now.fingerprint.split(":")[:parts] == approval.fingerprint.split(":")[:parts]:
                 break
             self._note(call, decision, "changed")
             approval, others = now, []
@@ -185,10 +185,11 @@ class Policy:
         return f"{_because(decision)} {_ENDS[verdict.ended].format(by=verdict.by or 'Somebody')}"
 
     async def _later(self, call: ToolCall, turn: ToolExecutionContext) -> list[Approval]:
-        """What is to be asked about the later calls of the step, as they look by now."""
-        found = []
-        step = context.STEP.get()
-        for later in step[step.index(call) + 1 :] if call in step else ():
+        """What is to be asked about the later calls of the step, as they look by now; once in a step."""
+        found, step = [], context.STEP.get([])
+        calls = step[step.index(call) + 1 :] if call in step else []
+        step.clear()
+        for later in calls:
             asked = _asked(self.registry.get(later.name), later)
             if asked is not None and (decision := await self._decision(asked, turn)).outcome == "ask":
                 found.append(await asyncio.to_thread(self._approval, asked, later, turn, decision))
@@ -205,7 +206,7 @@ class Policy:
             call_id=call.id,
             chat_key=turn.chat_key,
             tool=asked.tool,
-            fingerprint=":".join([self._fingerprint(asked, call), *hashes]),
+            fingerprint=":".join([self._fingerprint(asked, call), *(hashes if any(hashes) else ())]),
             shown=self.shown(asked, call),
             why=decision.why,
             rule=decision.rule,
